@@ -21,7 +21,7 @@ class ReadKeys:
 
 @dataclass(frozen=True, slots=True)
 class Transact:
-    """Send a transaction; its end is said by `Answered` or `InDoubt`. There is never more than one on its way."""
+    """Send a transaction; `Answered` or `InDoubt` say how it ended. There is one at a time, but after `Resign`."""
 
     transaction: Transaction
 
@@ -62,7 +62,8 @@ class Agree:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Hold publishers, by the alarm `replication`. A new reason replaces the one before."""
+    """Hold publishers, by the alarm `replication`; serve all others, also after `Suspend`. A new reason replaces the
+    one before."""
 
     reason: str
 

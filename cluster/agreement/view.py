@@ -127,5 +127,6 @@ class Node:
     node_id: bytes
     link: str
     level: int = 0
+    min_in_sync: int = 2  # nodes that must have what is confirmed
     names: frozenset[str] = frozenset()  # all nodes that the configuration names
     new_journal_id: bytes = b""  # random: the journal's id if this node begins the cluster with an empty directory

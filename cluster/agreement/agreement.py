@@ -1,0 +1,300 @@
+"""The agreement of one node with its cluster: events in, decisions out.
+
+Each event is told to the part that it concerns; then that part is asked what follows (`review`). There are three:
+`Follower`, while this node does not lead; `Candidate`, for its campaigns; `Leadership`, from a campaign that was won to
+the resignation. They share a `NodeContext`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...journal.format.terms import TermTable
+from . import events as e
+from .candidate import Candidate, obstacle
+from .context import NodeContext
+from .decisions import Decision, Note, TakeOver
+from .follower import Follower
+from .handover import begin
+from .leadership import Leadership
+from .states import State, Step
+from .timers import Timers
+from .view import Node, Purpose, View
+
+_LEADS = {State.TAKING_OVER, State.LEADING, State.HELD, State.SUSPENDED}
+
+
+class Agreement:
+    """The agreement of a node that runs, as long as its process. It knows no clock: times come with events."""
+
+    __slots__ = ("candidate", "context", "follower", "leadership", "resign_wait_ns")
+
+    def __init__(
+        self,
+        node: Node,
+        timers: Timers,
+        terms: TermTable,
+        end: int,
+        journal_id: bytes | None,
+        now_ns: int,
+        *,
+        is_drained: bool = False,
+    ) -> None:
+        self.context = NodeContext(node, timers, terms, end, journal_id, now_ns, is_drained=is_drained)
+        self.context.note_terms(terms, end)
+        self.follower = Follower(self.context)
+        self.candidate = Candidate(self.context, self.follower)
+        self.leadership: Leadership | None = None
+        self.resign_wait_ns = timers.resign_after_ns
+
+    @property
+    def state(self) -> State:
+        """State of the node."""
+        return self.context.state
+
+    @property
+    def agreed(self) -> int:
+        """What this node knows to be agreed while it leads; else 0."""
+        return self.leadership.agreed if self.leadership is not None else 0
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why this node would not campaign if there were no leader, in words."""
+        return obstacle(self.context, self.context.view) if self.context.view is not None else "etcd was not read yet"
+
+    def handle(self, event: e.Event, now_ns: int) -> list[Decision]:
+        """What follows from an event, to be carried out in this order."""
+        context = self.context
+        context.now_ns = max(context.now_ns, now_ns)
+        HANDLERS[type(event)](self, event)
+        self._review()
+        decisions, context.decisions = context.decisions, []
+        return decisions
+
+    def next_ns(self) -> int | None:
+        """When a `Tick` is wanted; None: only events change anything."""
+        context = self.context
+        if context.view is None and context.state is not State.REFUSED:
+            return context.now_ns if context.asked_ns is None else context.asked_ns + context.timers.beacon_ns
+        times: tuple[float, ...] = (*self.follower.times_ns(), *self.candidate.times_ns())
+        if self.leadership is not None:
+            times = self.leadership.times_ns()
+        later = [one for one in times if context.now_ns < one < float("inf")]
+        return int(min(later)) if later else None
+
+    def _review(self) -> None:
+        if self.leadership is not None:
+            self.leadership.review()
+            return
+        if self.context.state in (State.REFUSED, State.RESIGNING):
+            return
+        self.follower.review()
+        self.candidate.review()
+        if self.context.is_in_doubt:
+            self.context.read_keys()
+
+    # -- etcd ---------------------------------------------------------------------------------------------------------
+
+    def _read(self, event: e.Read) -> None:
+        self._take(event.view, event.asked_ns)
+
+    def _take(self, view: View, asked_ns: int | None) -> None:
+        context = self.context
+        if not context.take(view, asked_ns):
+            return
+        if self.leadership is not None:
+            self.leadership.read(view, asked_ns)
+        if context.is_in_doubt and asked_ns is not None:
+            self._resolve(view)
+
+    def _resolve(self, view: View) -> None:
+        """What was in doubt is decided, or sent again. A beginning is seen in the keys."""
+        sent = self.context.sent
+        assert sent is not None
+        if sent.purpose is Purpose.CAMPAIGN:
+            self.candidate.resolve(view)
+        elif self.leadership is not None:
+            self.leadership.resolve(view)
+        else:
+            self.context.settle()
+
+    def _answered(self, event: e.Answered) -> None:
+        context, sent = self.context, self.context.sent
+        if event.transaction != sent or context.is_in_doubt:
+            return  # of a leadership that is over
+        if sent.purpose is Purpose.CAMPAIGN:
+            self._campaigned(event)
+        elif event.is_done or event.view is not None:
+            context.settle()
+        elif self.leadership is not None:
+            self.leadership.fail(sent)
+        else:
+            context.is_in_doubt = True
+        if event.view is not None:
+            self._take(event.view, event.asked_ns)
+        if sent.purpose is Purpose.HAND_OVER and self.leadership is not None and self.leadership.handover is not None:
+            if event.is_done:
+                self.leadership.handover.finish(self.leadership)
+            else:
+                self.leadership.handover.fail(self.leadership, "etcd did not do it")
+
+    def _campaigned(self, event: e.Answered) -> None:
+        context, view = self.context, event.view
+        if not event.is_done:
+            self.candidate.fail(is_refused=view is not None)
+            return
+        assert view is not None and view.leader is not None and view.insync is not None and view.journal is not None
+        self.candidate.win()
+        context.journal_id = view.journal
+        asked_ns = context.now_ns if event.asked_ns is None else event.asked_ns
+        self.leadership = Leadership(context, view.leader, view.insync, asked_ns, self.resign_wait_ns)
+        context.decide(TakeOver(view.leader.term, view.journal))
+
+    def _in_doubt(self, event: e.InDoubt) -> None:
+        context = self.context
+        if event.transaction != context.sent:
+            return
+        if event.transaction.purpose is Purpose.CAMPAIGN:
+            self.candidate.doubt()
+        elif event.transaction.purpose is Purpose.PROGRESS:
+            context.settle()
+        elif (
+            self.leadership is not None
+            and self.leadership.handover is not None
+            and event.transaction.purpose is Purpose.HAND_OVER
+        ):
+            self.leadership.handover.finish(self.leadership)
+        else:
+            context.is_in_doubt = True
+            context.read_keys()
+
+    def _lease_renewed(self, event: e.LeaseRenewed) -> None:
+        if self.leadership is not None:
+            self.leadership.renew(event.asked_ns)
+
+    # -- the journal and the disk -------------------------------------------------------------------------------------
+
+    def _tick(self, event: e.Tick) -> None:
+        pass
+
+    def _durable(self, event: e.Durable) -> None:
+        self.context.end = max(self.context.end, event.lsn)
+        if self.leadership is not None:
+            self.leadership.sync()
+
+    def _took_over(self, event: e.TookOver) -> None:
+        self.context.note_terms(event.terms, self.context.end)
+        if self.leadership is not None and self.context.state is State.TAKING_OVER:
+            self.leadership.begin()
+
+    def _takeover_failed(self, event: e.TakeoverFailed) -> None:
+        if self.leadership is not None and self.context.state is State.TAKING_OVER:
+            self.leadership.resign(event.why)
+
+    def _reopened(self, event: e.Reopened) -> None:
+        self.context.note_terms(event.terms, event.end)
+        if self.context.state is State.RESIGNING:
+            assert self.leadership is not None
+            self.resign_wait_ns = self.leadership.resign_wait_ns
+            self.leadership = None
+            self.context.step(Step.RESTART)
+            self.context.read_keys()
+
+    def _disk_stalled(self, event: e.DiskStalled) -> None:
+        self.context.is_stalled = True
+        if self.leadership is not None and self.context.state in _LEADS:
+            self.leadership.resign("the disk hangs")
+
+    def _disk_recovered(self, event: e.DiskRecovered) -> None:
+        self.context.is_stalled = False
+
+    # -- links --------------------------------------------------------------------------------------------------------
+
+    def _joined(self, event: e.Joined) -> None:
+        self.context.note_terms(event.terms, event.end)
+        if self.context.view is not None:
+            self.context.journal_id = self.context.view.journal
+
+    def _join_refused(self, event: e.JoinRefused) -> None:
+        if self.context.state in (State.FOLLOWING, State.IN_SYNC, State.DRAINED):
+            self.follower.refuse(event.why)
+
+    def _leader_refused(self, event: e.LeaderRefused) -> None:
+        self.follower.note_refusal()
+
+    def _leader_heard(self, event: e.LeaderHeard) -> None:
+        self.follower.refusals_ns = ()
+        self.context.clock_difference_ns = event.clock_difference_ns
+
+    def _link_opened(self, event: e.LinkOpened) -> None:
+        if self.leadership is not None:
+            self.leadership.open(event.node_id, event.end)
+
+    def _link_closed(self, event: e.LinkClosed) -> None:
+        if self.leadership is not None:
+            self.leadership.close(event.node_id, is_gone=False)
+
+    def _follower_refused(self, event: e.FollowerRefused) -> None:
+        if self.leadership is not None:
+            self.leadership.close(event.node_id, is_gone=True)
+
+    def _follower_heard(self, event: e.FollowerHeard) -> None:
+        if self.leadership is not None:
+            self.leadership.member(event.node_id).heard_ns = self.context.now_ns
+
+    def _acknowledged(self, event: e.Acknowledged) -> None:
+        if self.leadership is not None:
+            self.leadership.acknowledge(event.node_id, event.term, event.lsn)
+
+    # -- operators ----------------------------------------------------------------------------------------------------
+
+    def _hand_over(self, event: e.HandOver) -> None:
+        leadership = self.leadership
+        if leadership is None or self.context.state not in _LEADS:
+            return
+        if self.context.state is State.TAKING_OVER or leadership.handover is not None:
+            self.context.decide(Note("no handover: this node is just taking over, or handing over already"))
+        else:
+            begin(leadership, event.to, is_leaving=event.is_leaving)
+
+    def _quiesced(self, event: e.Quiesced) -> None:
+        if self.leadership is not None and self.leadership.handover is not None:
+            self.leadership.handover.end = event.end
+
+    def _drain(self, event: e.Drain) -> None:
+        self.context.is_drained = True
+        self._hand_over(e.HandOver())
+
+    def _revive(self, event: e.Revive) -> None:
+        self.context.is_drained = False
+        if self.context.state is State.DRAINED:
+            self.context.step(Step.REVIVE)
+
+
+Handler = Callable[[Agreement, Any], None]
+
+HANDLERS: dict[type, Handler] = {
+    e.Read: Agreement._read,
+    e.Answered: Agreement._answered,
+    e.InDoubt: Agreement._in_doubt,
+    e.LeaseRenewed: Agreement._lease_renewed,
+    e.Tick: Agreement._tick,
+    e.Durable: Agreement._durable,
+    e.TookOver: Agreement._took_over,
+    e.TakeoverFailed: Agreement._takeover_failed,
+    e.Reopened: Agreement._reopened,
+    e.DiskStalled: Agreement._disk_stalled,
+    e.DiskRecovered: Agreement._disk_recovered,
+    e.Joined: Agreement._joined,
+    e.JoinRefused: Agreement._join_refused,
+    e.LeaderRefused: Agreement._leader_refused,
+    e.LeaderHeard: Agreement._leader_heard,
+    e.LinkOpened: Agreement._link_opened,
+    e.LinkClosed: Agreement._link_closed,
+    e.FollowerRefused: Agreement._follower_refused,
+    e.FollowerHeard: Agreement._follower_heard,
+    e.Acknowledged: Agreement._acknowledged,
+    e.HandOver: Agreement._hand_over,
+    e.Quiesced: Agreement._quiesced,
+    e.Drain: Agreement._drain,
+    e.Revive: Agreement._revive,
+}

@@ -1,0 +1,120 @@
+"""A node that wants to lead: whether it may, when it does, and how the end of its campaign is found out."""
+
+from .context import NodeContext
+from .decisions import EndLease
+from .follower import Follower
+from .states import State, Step
+from .transactions import campaign
+from .view import INSYNC, LEADER, View
+
+
+def obstacle(context: NodeContext, view: View) -> str | None:
+    """Why this node must not lead, in words; None: it may."""
+    insync = view.insync
+    if insync is None or not context.is_member:
+        return "it is not in sync"
+    if context.is_put_back or insync.term < context.terms.last_term:
+        return "the data of etcd were put back: see `leveret cluster recover`"
+    agreed = max(insync.agreed, view.agreed.lsn if view.agreed else 0)
+    if context.end < agreed:
+        return f"its journal ends at {context.end}, and {agreed} was agreed: its disk was put back"
+    if insync.level > context.node.level:
+        return f"the journal is of level {insync.level}, and this node reads level {context.node.level}"
+    if context.is_drained:
+        return "it is drained"
+    if context.is_stalled:
+        return "its disk hangs"
+    return None
+
+
+class Candidate:
+    """The campaigns of a node. One is decided when etcd answers, or when its guards cannot hold any more."""
+
+    __slots__ = ("context", "follower", "is_doubtful", "retry_ns")
+
+    def __init__(self, context: NodeContext, follower: Follower) -> None:
+        self.context, self.follower = context, follower
+        self.retry_ns = 0  # not before: etcd was not reached
+        self.is_doubtful = False  # a campaign with the guards of the one that was sent last may still be done
+
+    def review(self) -> None:
+        """Campaign when there is no leader, or its process is gone, and it is this node's turn."""
+        context, view = self.context, self.context.view
+        if context.state is not State.IN_SYNC or view is None or context.sent is not None:
+            return
+        is_gone = self.follower.leader_is_gone
+        if view.leader is not None and not is_gone:
+            return
+        why = obstacle(context, view)
+        if why is not None:
+            self.follower.note(f"does not campaign: {why}")
+            return
+        if context.now_ns >= (self.retry_ns if is_gone else self._turn_ns(view)):
+            self._campaign(view)
+
+    def _turn_ns(self, view: View) -> int:
+        """When it is this node's turn, as nobody leads: others first, if it just resigned or its clock is wrong."""
+        context, timers = self.context, self.context.timers
+        since_ns = context.absent_since_ns or 0
+        turn_ns = max(context.abstains_until_ns, self.retry_ns)
+        if view.preferred is not None and view.preferred != context.node.node_id:
+            turn_ns = max(turn_ns, since_ns + timers.preferred_first_ns)
+        if abs(context.clock_difference_ns) > timers.clock_difference_ns:
+            turn_ns = max(turn_ns, since_ns + timers.lease_ns)
+        return turn_ns
+
+    def _campaign(self, view: View) -> None:
+        assert view.insync is not None
+        self.follower.leave_leader()
+        self.context.step(Step.CAMPAIGN)
+        self.context.transact(campaign(self.context.node, view.insync, view.leader))
+
+    def doubt(self) -> None:
+        """No answer came. The lease is given up: if it is done, others need not wait for the end of that."""
+        self.context.is_in_doubt = self.is_doubtful = True
+        self.context.decide(EndLease())
+        self.context.read_keys()
+
+    def fail(self, *, is_refused: bool) -> None:
+        """The campaign is not done. `is_refused`: a guard did not hold, and never will; else etcd was not reached."""
+        if is_refused or not self.is_doubtful:
+            self._lose()
+        else:
+            self.context.is_in_doubt = True
+        if not is_refused:
+            self.retry_ns = self.context.now_ns + self.context.timers.beacon_ns
+
+    def resolve(self, view: View) -> None:
+        """A campaign in doubt is lost when a guard cannot hold any more; else it may still be done, and is sent again.
+
+        If it was done, `leader` names this node under a lease that is over: the end of that is waited for. Until then
+        this node acknowledges again, as it does not lead.
+        """
+        sent, leader, insync = self.context.sent, view.leader, view.insync
+        assert sent is not None and self.context.is_in_doubt
+        guards = dict(sent.guards)
+        is_possible = insync is not None and insync.revision == guards[INSYNC]
+        if is_possible and (leader.revision if leader else 0) == guards[LEADER]:
+            self.context.transact(sent)
+        else:
+            self._lose()
+
+    def _lose(self) -> None:
+        self.is_doubtful = False
+        self.context.settle()
+        self.context.step(Step.LOSE)
+
+    def win(self) -> None:
+        """This node leads the term of its campaign."""
+        self.is_doubtful = False
+        self.context.settle()
+        self.context.step(Step.WIN)
+
+    def times_ns(self) -> tuple[int, ...]:
+        """When this part wants to be asked again."""
+        context, view = self.context, self.context.view
+        if context.state is State.CAMPAIGNING and context.is_in_doubt:
+            return ((context.asked_ns or 0) + context.timers.beacon_ns,)
+        if context.state is State.IN_SYNC and view is not None and view.leader is None:
+            return (self._turn_ns(view),)
+        return (self.retry_ns,)

@@ -1,0 +1,94 @@
+"""What a node knows of itself and of etcd, and what it has decided: the state that the parts of the agreement share."""
+
+from dataclasses import dataclass, field
+
+from ...journal.format.terms import TermTable
+from .decisions import Decision, ReadKeys, Transact
+from .states import NEXT, State, Step
+from .timers import Timers
+from .view import Leader, Node, Transaction, View
+
+
+@dataclass(slots=True)
+class NodeContext:
+    """Times are those of the node's monotonic clock, in nanoseconds; names of such fields end in `_ns`."""
+
+    node: Node
+    timers: Timers
+    terms: TermTable
+    end: int  # LSN behind the last record that this node has fsynced
+    journal_id: bytes | None  # None: the directory is empty
+    now_ns: int
+    state: State = State.STARTING
+    view: View | None = None  # the newest one
+    view_ns: int = 0  # when it came
+    absent_since_ns: int | None = None  # since when it says that nobody leads
+    abstains_until_ns: int = 0  # after a resignation others campaign first
+    highest_term: int = 0  # of all that were seen
+    clock_difference_ns: int = 0  # of the last leader's wall clock
+    is_put_back: bool = False  # etcd's revision fell: its data were put back, or deleted
+    is_drained: bool = False
+    is_stalled: bool = False  # the disk hangs
+    sent: Transaction | None = None  # without an answer yet
+    is_in_doubt: bool = False  # no answer will come: it may be done, or be done later
+    asked_ns: int | None = None  # when the keys were last asked for
+    decisions: list[Decision] = field(default_factory=list)
+
+    def step(self, step: Step) -> None:
+        """Change the state, as the table says. Raises: KeyError, for a step that this state does not have."""
+        self.state = NEXT[self.state][step]
+
+    def decide(self, *decisions: Decision) -> None:
+        """Append decisions, in the order in which they are to be carried out."""
+        self.decisions += decisions
+
+    def transact(self, transaction: Transaction) -> None:
+        """Send a transaction, when none is on its way."""
+        self.sent, self.is_in_doubt = transaction, False
+        self.decide(Transact(transaction))
+
+    def settle(self) -> None:
+        """The end of the transaction is known."""
+        self.sent, self.is_in_doubt = None, False
+
+    def read_keys(self) -> None:
+        """Ask for the keys, once a beacon at most."""
+        if self.asked_ns is None or self.now_ns >= self.asked_ns + self.timers.beacon_ns:
+            self.asked_ns = self.now_ns
+            self.decide(ReadKeys())
+
+    @property
+    def leader(self) -> Leader | None:
+        """The key `leader`, as it was last seen."""
+        return self.view.leader if self.view is not None else None
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this node was in the in-sync set when that was last seen."""
+        insync = self.view.insync if self.view is not None else None
+        return insync is not None and self.node.node_id in insync.nodes
+
+    def note_terms(self, terms: TermTable, end: int) -> None:
+        """The journal was cut, copied or opened anew."""
+        self.terms, self.end = terms, end
+        self.highest_term = max(self.highest_term, terms.last_term)
+
+    def take(self, view: View, asked_ns: int | None) -> bool:
+        """Take a view for the newest one, unless it is older.
+
+        An answer of a lower revision, to a question that was asked after a higher one had been seen, proves that etcd's
+        data were put back (rule R10). That is forgotten when a term comes that is higher than all before.
+        """
+        if self.view is not None and view.revision < self.view.revision:
+            if asked_ns is None or asked_ns <= self.view_ns:
+                return False
+            self.is_put_back = True
+        term = max(view.insync.term if view.insync else 0, view.leader.term if view.leader else 0)
+        if term > self.highest_term:
+            self.highest_term, self.is_put_back = term, False
+        if view.leader is not None:
+            self.absent_since_ns = None
+        elif self.absent_since_ns is None:
+            self.absent_since_ns = self.now_ns
+        self.view, self.view_ns = view, self.now_ns
+        return True

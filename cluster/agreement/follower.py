@@ -1,0 +1,122 @@
+"""A node that does not lead: it registers, follows whoever leads, and says when it cannot."""
+
+from ...journal.format.terms import FIRST_LSN
+from .bootstrap import begin
+from .context import NodeContext
+from .decisions import Acknowledge, Follow, Note, Refuse, Register
+from .states import State, Step
+from .view import Leader, View
+
+_COPIES = {State.FOLLOWING, State.IN_SYNC, State.DRAINED}
+
+
+class Follower:
+    """Whom this node follows. It keeps to a leader that etcd does not name any more until there is another one."""
+
+    __slots__ = ("context", "followed", "is_registered", "noted", "refusals_ns", "taken_since_ns")
+
+    def __init__(self, context: NodeContext) -> None:
+        self.context = context
+        self.followed: Leader | None = None
+        self.is_registered = False
+        self.taken_since_ns: int | None = None  # another node has this one's name
+        self.refusals_ns: tuple[int, ...] = ()  # when the link of the leader refused a connection
+        self.noted = ""
+
+    def review(self) -> None:
+        """Whatever follows from the keys: begin the cluster, enter or leave the set, follow."""
+        context, view = self.context, self.context.view
+        if view is None:
+            context.read_keys()
+            return
+        if context.state is State.STARTING and not (self._has_name(view) and self._fits(view)):
+            return
+        if context.state is State.STARTING:
+            if view.insync is None:
+                self.note(begin(context, view))
+                return
+            context.step(Step.FOLLOW)
+        if context.is_drained and context.state in (State.FOLLOWING, State.IN_SYNC):
+            context.step(Step.DRAIN)
+        if context.state is State.FOLLOWING and context.is_member:
+            context.step(Step.ENTER)
+        elif context.state is State.IN_SYNC and view.insync is not None and not context.is_member:
+            context.step(Step.LEAVE)
+        if context.state in _COPIES:
+            self._follow(view)
+
+    def _has_name(self, view: View) -> bool:
+        """Register under this node's name. Of another node that has it the end is waited for: it may be dead."""
+        context = self.context
+        taken = view.node(context.node.name)
+        if taken is not None and taken.node_id != context.node.node_id:
+            if self.taken_since_ns is None:
+                self.taken_since_ns = context.now_ns
+            if context.now_ns >= self._refuse_ns():
+                self.refuse(f"the name {context.node.name} is taken by another node, at {taken.link}")
+            else:
+                self.note(f"waits for the end of another node with the name {context.node.name}, at {taken.link}")
+                context.read_keys()
+            return False
+        self.taken_since_ns = None
+        if not self.is_registered:
+            self.is_registered = True
+            context.decide(Register())
+        return True
+
+    def _refuse_ns(self) -> int:
+        """When a name that another node has is taken for good: it has outlived the lease of a dead one twice."""
+        return (self.taken_since_ns or 0) + 2 * self.context.timers.lease_ns
+
+    def _fits(self, view: View) -> bool:
+        """Whether this directory may become a copy of the cluster's journal."""
+        own = self.context.journal_id
+        if own is None or view.journal is None or own == view.journal or self.context.end == FIRST_LSN:
+            return True
+        self.refuse(f"this directory belongs to another journal ({own.hex()}): move it away to join")
+        return False
+
+    def _follow(self, view: View) -> None:
+        """Follow the leader whose term stands in etcd; never one of a lower term than this journal has (rule R6)."""
+        context, leader = self.context, view.leader
+        if leader is None or leader.node_id == context.node.node_id or leader == self.followed:
+            return
+        if leader.term < context.terms.last_term:
+            self.note(f"does not follow {leader.name} in term {leader.term}: its journal has {context.terms.last_term}")
+            return
+        self.followed, self.refusals_ns = leader, ()
+        context.decide(Follow(leader), Acknowledge(True))
+
+    def leave_leader(self) -> None:
+        """Before a campaign is sent: acknowledge nothing more, and copy nothing (rule R6)."""
+        self.context.decide(Acknowledge(False))
+        if self.followed is not None:
+            self.context.decide(Follow(None))
+        self.followed, self.refusals_ns = None, ()
+
+    def note_refusal(self) -> None:
+        """Remember when the leader's link refused a connection."""
+        recent = self.context.now_ns - self.context.timers.refused_within_ns
+        self.refusals_ns = (*(at_ns for at_ns in self.refusals_ns if at_ns >= recent), self.context.now_ns)[-3:]
+
+    @property
+    def leader_is_gone(self) -> bool:
+        """Whether the process of the leader that etcd names is gone, as far as this node can tell."""
+        leader = self.context.leader
+        return leader is not None and leader == self.followed and len(self.refusals_ns) == 3
+
+    def refuse(self, why: str) -> None:
+        """Wait for an operator."""
+        self.leave_leader()
+        self.context.step(Step.REFUSE)
+        self.context.decide(Refuse(why))
+
+    def note(self, text: str | None) -> None:
+        """Tell the operator, once."""
+        if text is not None and text != self.noted:
+            self.noted = text
+            self.context.decide(Note(text))
+
+    def times_ns(self) -> tuple[int, ...]:
+        """When this part wants to be asked again."""
+        return (self._refuse_ns(),) if self.taken_since_ns is not None else ()

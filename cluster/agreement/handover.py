@@ -1,0 +1,82 @@
+"""A leader gives up in order: it stops reading, waits until its successor has everything, and deletes its key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .context import NodeContext
+from .decisions import Note, Quiesce
+from .transactions import hand_over
+from .view import Purpose, View
+
+if TYPE_CHECKING:
+    from .leadership import Leadership
+
+
+def successor(leadership: Leadership, to: bytes | None) -> bytes | str:
+    """The node that is to lead, or why there is none, in words: it must be in the set, answer, and be able to lead."""
+    view = leadership.context.view
+    able = leadership.insync.nodes & leadership.waited - leadership.overdue
+    able = frozenset(one for one in able if view is None or _can_lead(leadership, view, one))
+    if to is not None:
+        return to if to in able else "that node is not in sync, or cannot lead"
+    if not able:
+        return "no node that is in sync can lead"
+    return max(able, key=lambda one: (leadership.member(one).acked, one))
+
+
+def _can_lead(leadership: Leadership, view: View, node_id: bytes) -> bool:
+    key = view.node_of(node_id)
+    return key is None or not key.is_drained and key.level >= leadership.insync.level
+
+
+class Handover:
+    """One attempt. A node that does not leave goes on when it fails."""
+
+    __slots__ = ("context", "deadline_ns", "end", "is_leaving", "to")
+
+    def __init__(self, context: NodeContext, to: bytes | None, *, is_leaving: bool) -> None:
+        self.context, self.to, self.is_leaving = context, to, is_leaving
+        self.end: int | None = None  # of the journal, when nothing more will be written
+        self.deadline_ns = context.now_ns + context.timers.ack_deadline_ns
+
+    def review(self, leadership: Leadership) -> None:
+        """Send the transaction when the successor has everything; give up at the deadline."""
+        context = self.context
+        if context.sent is not None and context.sent.purpose is Purpose.HAND_OVER:
+            return
+        if context.now_ns >= self.deadline_ns:
+            self.fail(leadership, "the other node did not acknowledge everything in time")
+        elif context.sent is None and self.end is not None and self._has_all(leadership, self.end):
+            context.transact(hand_over(leadership.key, self.to))
+
+    def _has_all(self, leadership: Leadership, end: int) -> bool:
+        if self.context.end < end:
+            return False
+        return self.to is None or (leadership.agreed >= end and leadership.member(self.to).acked >= end)
+
+    def fail(self, leadership: Leadership, why: str) -> None:
+        """Lead on; a node that leaves resigns all the same."""
+        if self.is_leaving:
+            leadership.resign(f"this node stops, and {why}")
+            return
+        leadership.handover = None
+        self.context.decide(Note(f"no handover: {why}"))
+        leadership.go_on()
+
+    def finish(self, leadership: Leadership) -> None:
+        """`leader` is deleted, or will be: there is no way back."""
+        view = self.context.view
+        key = view.node_of(self.to) if view is not None and self.to is not None else None
+        leadership.resign(f"handed over to {key.name}" if key is not None else "handed over")
+
+
+def begin(leadership: Leadership, to: bytes | None, *, is_leaving: bool) -> None:
+    """Stop reading, if there is a node to hand over to, or this one leaves in any case."""
+    found = successor(leadership, to)
+    if isinstance(found, str) and not is_leaving:
+        leadership.context.decide(Note(f"no handover: {found}"))
+        return
+    chosen = None if isinstance(found, str) else found
+    leadership.handover = Handover(leadership.context, chosen, is_leaving=is_leaving)
+    leadership.context.decide(Quiesce())

@@ -1,0 +1,353 @@
+"""A node that leads: what is agreed, who is in sync, and whether it may serve.
+
+Three things are kept apart. `insync` is the set as etcd last showed it. `possible` are nodes of transactions whose end
+is not known: any of these sets may be the one in etcd. `entering` are followers that are about to be taken in. Agreed
+is what all of them have acknowledged (rules R3, R4).
+"""
+
+from .context import NodeContext
+from .decisions import Agree, EndLease, GoOn, Hold, Resign, Suspend
+from .handover import Handover
+from .members import Member
+from .states import BROKER_RUNS, State, Step
+from .transactions import change, progress
+from .view import INSYNC, InSync, Leader, Purpose, Transaction, View
+
+_CHANGES = {Purpose.SHRINK, Purpose.GROW}
+
+
+class Leadership:
+    """One term of this node, from its campaign's success to its resignation."""
+
+    __slots__ = (
+        "agreed",
+        "context",
+        "entering",
+        "handover",
+        "insync",
+        "key",
+        "members",
+        "possible",
+        "progress_ns",
+        "proven_ns",
+        "reason",
+        "renewed_ns",
+        "resign_wait_ns",
+        "told",
+        "unreached_since_ns",
+    )
+
+    def __init__(self, context: NodeContext, key: Leader, insync: InSync, asked_ns: int, resign_wait_ns: int) -> None:
+        self.context, self.key, self.insync = context, key, insync
+        self.agreed = 0  # nothing is known to be, until all members have joined
+        self.possible: frozenset[bytes] = frozenset()
+        self.entering: set[bytes] = set()
+        self.members: dict[bytes, Member] = {}
+        self.handover: Handover | None = None
+        self.reason = ""  # why publishers are held
+        self.proven_ns = self.renewed_ns = asked_ns  # etcd said at this time that this node led; renewed the lease
+        self.told, self.progress_ns = 0, context.now_ns  # what etcd was told to be agreed, and when
+        self.resign_wait_ns = resign_wait_ns
+        self.unreached_since_ns: int | None = None  # since when a member that this node does not reach, reaches another
+
+    # -- what it is told ----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The broker runs: serve, or hold publishers. Members have `join-patience` to open their links."""
+        for node_id in self.waited:
+            self.member(node_id)
+        for member in self.members.values():
+            if not member.is_linked:
+                member.since_ns = member.heard_ns = self.context.now_ns
+        self._agree()
+        self._choose_state()
+
+    def member(self, node_id: bytes) -> Member:
+        """What is known of a follower."""
+        now_ns = self.context.now_ns
+        return self.members.setdefault(node_id, Member(now_ns, now_ns))
+
+    def open(self, node_id: bytes, end: int) -> None:
+        """A follower joined."""
+        self.member(node_id).open(self.context.now_ns, end, self.agreed)
+        self.member(node_id).owe(self.context.now_ns, self.context.end)
+
+    def close(self, node_id: bytes, *, is_gone: bool) -> None:
+        """The link of a follower is closed; perhaps its process is known to be gone."""
+        member = self.member(node_id)
+        member.close(self.context.now_ns)
+        if not member.is_linked and is_gone:
+            member.is_gone = True
+        self.entering.discard(node_id)
+
+    def acknowledge(self, node_id: bytes, term: int, lsn: int) -> None:
+        """A follower has fsynced what this leader sent it; what it had of another term counts for nothing."""
+        member = self.member(node_id)
+        if term == self.key.term and member.is_linked:
+            member.acknowledge(self.context.now_ns, lsn)
+            member.owe(self.context.now_ns, self.context.end)
+
+    def sync(self) -> None:
+        """This node's own journal is fsynced up to its end."""
+        for member in self.members.values():
+            if member.is_linked:
+                member.owe(self.context.now_ns, self.context.end)
+
+    def renew(self, asked_ns: int) -> None:
+        """etcd renewed the lease."""
+        self.renewed_ns = max(self.renewed_ns, asked_ns)
+
+    def read(self, view: View, asked_ns: int | None) -> None:
+        """etcd says whether this node leads, and who is in sync."""
+        if view.leader != self.key:
+            return
+        if asked_ns is not None:
+            self.proven_ns = max(self.proven_ns, asked_ns)
+        if view.insync is not None and view.insync.revision > self.insync.revision:
+            self._take_set(view.insync)
+
+    def _take_set(self, insync: InSync) -> None:
+        """The set has changed, and this leader alone changes it: nothing that was in doubt can be done any more."""
+        self.insync, self.possible = insync, frozenset()
+        self.entering -= insync.nodes
+        sent = self.context.sent
+        if self.context.is_in_doubt and sent is not None and sent.purpose in _CHANGES:
+            self.context.settle()
+
+    def fail(self, sent: Transaction) -> None:
+        """A transaction was surely not done, or its answer will never come: a change of the set stays possible."""
+        if sent.purpose in _CHANGES and self.possible:
+            self.context.is_in_doubt = True
+        else:
+            self.context.settle()
+        self.context.read_keys()
+
+    # -- what follows -------------------------------------------------------------------------------------------------
+
+    @property
+    def waited(self) -> frozenset[bytes]:
+        """All nodes without whose acknowledgement nothing is agreed, but this one."""
+        return (self.insync.nodes | self.possible | self.entering) - {self.context.node.node_id}
+
+    @property
+    def overdue(self) -> frozenset[bytes]:
+        """Those that are waited for in vain."""
+        now_ns, timers = self.context.now_ns, self.context.timers
+        return frozenset(one for one in self.waited if self.member(one).overdue_ns(timers) <= now_ns)
+
+    def review(self) -> None:
+        """Whatever follows from what is known now."""
+        context = self.context
+        why = self._lost()
+        if context.state is State.RESIGNING:
+            return
+        if why is not None:
+            self.resign(why)
+        elif context.state is not State.TAKING_OVER:
+            self._serve()
+
+    def _serve(self) -> None:
+        self._agree()
+        if self.handover is not None:
+            self.handover.review(self)
+            return
+        self._choose_state()
+        if self.context.state in BROKER_RUNS:
+            self._change_set()
+            self._tell_progress()
+            self._look_at_etcd()
+
+    def _lost(self) -> str | None:
+        """Why this node leads no more, as etcd says; None: as far as that says, it does."""
+        view, context = self.context.view, self.context
+        if view is None or view.leader == self.key:
+            return None
+        if view.leader is not None and view.leader.term > self.key.term:
+            return f"{view.leader.name} leads term {view.leader.term}"
+        if view.insync is not None and view.insync.term > self.key.term:
+            return f"term {view.insync.term} has begun"
+        if context.is_put_back or view.insync is None or view.leader is not None:
+            return None  # the data of etcd were put back or deleted: nobody else can lead, so this one goes on
+        sent = context.sent
+        return "handed over" if sent is not None and sent.purpose is Purpose.HAND_OVER else "its lease is over"
+
+    def _agree(self) -> None:
+        lsn = min([self.context.end, *(self.member(one).acked for one in self.waited)])
+        if lsn > self.agreed:
+            self.agreed = lsn
+            self.context.decide(Agree(lsn))
+
+    def _choose_state(self) -> None:
+        context = self.context
+        reason = self._hold_reason()
+        if self._may_be_replaced():
+            if context.state is not State.SUSPENDED:
+                context.step(Step.SUSPEND)
+                context.decide(Suspend())
+            elif context.now_ns >= self.renewed_ns + 2 * context.timers.lease_ns:
+                self.resign("a member is silent, and etcd was not reached for the length of the lease")
+        elif reason is not None:
+            if context.state is not State.HELD:
+                context.step(Step.HOLD)
+                context.decide(Hold(reason))
+            elif reason != self.reason:
+                context.decide(Hold(reason))
+            self.reason = reason
+            self._resign_for_others()
+        elif context.state is not State.LEADING:
+            context.step(Step.LEAD)
+            context.decide(GoOn())
+            self.unreached_since_ns = None
+        if context.state is State.LEADING and self._linked_count() >= context.node.min_in_sync - 1:
+            self.resign_wait_ns = context.timers.resign_after_ns
+
+    def _linked_count(self) -> int:
+        return sum(1 for one in self.insync.nodes & self.waited if self.member(one).is_linked)
+
+    def go_on(self) -> None:
+        """A handover failed: serve as before."""
+        if self.context.state is State.LEADING:
+            self.context.decide(GoOn())
+        elif self.context.state is State.HELD:
+            self.context.decide(Hold(self.reason))
+
+    def _may_be_replaced(self) -> bool:
+        """Whether a silent member could have let another node lead, as etcd has not denied it since."""
+        return self.context.now_ns >= self._suspend_ns()
+
+    def _silent_since_ns(self) -> int | None:
+        """Since when a member has not been heard; a beacon's time is no silence."""
+        heard_ns = min((self.member(one).heard_ns for one in self.insync.nodes & self.waited), default=None)
+        return heard_ns if heard_ns is not None and heard_ns < self.context.now_ns else None
+
+    def _suspend_ns(self) -> float:
+        """When this node must suspend its broker, if nothing is heard until then."""
+        silent_ns = self._silent_since_ns()
+        return (
+            float("inf") if silent_ns is None else max(silent_ns, self.proven_ns) + self.context.timers.suspend_after_ns
+        )
+
+    def _hold_reason(self) -> str | None:
+        """Why publishers must be held (rule R5); None: they need not."""
+        least = self.context.node.min_in_sync
+        answering = len(self.insync.nodes - self.overdue)
+        if answering < least:
+            return f"replication: {answering} of {least} nodes in sync"
+        if self.overdue and self.context.is_in_doubt:
+            return "replication: a node in sync does not answer, and neither does etcd"
+        return None
+
+    def _resign_for_others(self) -> None:
+        """Resign if a member that this node does not reach, reaches another one: those two can serve (rule R5)."""
+        context = self.context
+        why = self._better_pair()
+        if why is None:
+            self.unreached_since_ns = None
+            return
+        if self.unreached_since_ns is None:
+            self.unreached_since_ns = context.now_ns
+        if context.now_ns >= self.unreached_since_ns + self.resign_wait_ns:
+            self.resign_wait_ns *= 2
+            self.resign(why)
+
+    def _better_pair(self) -> str | None:
+        view, own = self.context.view, self.context.node.name
+        for node_id in sorted(self.overdue & self.insync.nodes):
+            other = view.node_of(node_id) if view is not None else None
+            if other is not None and view is not None and not other.is_drained:
+                reached = sorted(name for name in other.reaches - {own, other.name} if view.node(name) is not None)
+                if reached:
+                    return f"{other.name} does not answer this node, and reaches {reached[0]}"
+        return None
+
+    # -- the set ------------------------------------------------------------------------------------------------------
+
+    def _change_set(self) -> None:
+        """Shrink first, grow last; one transaction at a time."""
+        context, me = self.context, self.context.node.node_id
+        overdue = self.overdue
+        self.entering -= overdue - self.possible
+        self._let_enter()
+        if context.sent is not None or context.is_put_back or context.view is None or context.view.leader != self.key:
+            return
+        staying = self.insync.nodes - overdue
+        nodes = staying if len(staying) >= context.node.min_in_sync else self.insync.nodes
+        nodes |= {one for one in self.entering if self._has_everything(one)}
+        if nodes != self.insync.nodes:
+            assert me in nodes
+            self._send_change(nodes)
+
+    def _has_everything(self, node_id: bytes) -> bool:
+        """Rule R4: a node enters the set when it has fsynced all that is agreed."""
+        return self.member(node_id).acked >= self.agreed
+
+    def _send_change(self, nodes: frozenset[bytes]) -> None:
+        self.possible |= nodes
+        self.context.transact(change(self.key, self.insync, nodes, self.agreed))
+
+    def _let_enter(self) -> None:
+        """Followers that are close behind are waited for from now on, so that they catch up with what is agreed."""
+        now_ns, within_ns = self.context.now_ns, self.context.timers.grow_within_ns
+        for node_id, member in self.members.items():
+            if node_id in self.waited or not member.is_linked or member.overdue_ns(self.context.timers) <= now_ns:
+                continue
+            if member.is_close(now_ns, self.agreed, within_ns):
+                self.entering.add(node_id)
+
+    def resolve(self, view: View) -> None:
+        """A change in doubt was not done when the keys were read, but may be yet: the set is written anew.
+
+        Whatever is written, is written over the same revision: so one of the two at most is ever done.
+        """
+        context, sent = self.context, self.context.sent
+        if sent is None or not context.is_in_doubt or view.leader != self.key or sent.purpose not in _CHANGES:
+            return
+        if view.insync is not None and view.insync.revision == dict(sent.guards)[INSYNC]:
+            staying = self.insync.nodes - self.overdue
+            self._send_change(staying if len(staying) >= context.node.min_in_sync else self.insync.nodes)
+
+    def _tell_progress(self) -> None:
+        context = self.context
+        is_due = context.now_ns >= self.progress_ns + context.timers.progress_ns
+        if is_due and self.agreed > self.told and context.sent is None and not context.is_put_back:
+            self.told, self.progress_ns = self.agreed, context.now_ns
+            context.transact(progress(self.key, self.agreed))
+
+    def _look_at_etcd(self) -> None:
+        """Read the keys while a member is silent, or a change is in doubt."""
+        silent_ns, timers = self._silent_since_ns(), self.context.timers
+        is_silent = silent_ns is not None and self.context.now_ns >= silent_ns + timers.suspend_after_ns // 2
+        if is_silent or self.context.is_in_doubt:
+            self.context.read_keys()
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def resign(self, why: str) -> None:
+        """Close the broker, give up the lease, and let others campaign first."""
+        context = self.context
+        context.step(Step.RESIGN)
+        context.settle()
+        context.abstains_until_ns = context.now_ns + context.timers.lease_ns
+        context.decide(Resign(why), EndLease())
+
+    def times_ns(self) -> tuple[float, ...]:
+        """When this part wants to be asked again."""
+        timers, context = self.context.timers, self.context
+        if context.state not in BROKER_RUNS:
+            return ()
+        times: list[float] = [self.member(one).overdue_ns(timers) for one in self.waited]
+        times.append(self._suspend_ns())
+        silent_ns = self._silent_since_ns()
+        if silent_ns is not None:
+            times.append(silent_ns + timers.suspend_after_ns // 2)
+        if silent_ns is not None or context.is_in_doubt:
+            times.append((context.asked_ns or 0) + timers.beacon_ns)
+        if context.state is State.SUSPENDED:
+            times.append(self.renewed_ns + 2 * timers.lease_ns)
+        if self.unreached_since_ns is not None:
+            times.append(self.unreached_since_ns + self.resign_wait_ns)
+        if self.agreed > self.told:
+            times.append(self.progress_ns + timers.progress_ns)
+        if self.handover is not None:
+            times.append(self.handover.deadline_ns)
+        return tuple(times)

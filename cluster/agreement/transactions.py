@@ -1,0 +1,67 @@
+"""The transactions by which the cluster decides, each with the guards that make it safe.
+
+Whoever campaigns, shrinks or grows writes `insync`, and guards its revision: so of two such transactions that were sent
+with one revision, at most one is ever done, however late it arrives.
+"""
+
+from .view import (
+    AGREED,
+    INSYNC,
+    JOURNAL,
+    LEADER,
+    PREFERRED,
+    AgreedKey,
+    InSync,
+    Leader,
+    Node,
+    Purpose,
+    Transaction,
+    View,
+)
+
+
+def bootstrap(node: Node, journal_id: bytes, term: int) -> Transaction:
+    """Begin a cluster, with this node alone in sync. `term`: the last one of its term table."""
+    first = InSync(term, frozenset({node.node_id}), agreed=0, level=node.level)
+    return Transaction(Purpose.BOOTSTRAP, ((JOURNAL, 0), (INSYNC, 0)), ((JOURNAL, journal_id), (INSYNC, first)))
+
+
+def campaign(node: Node, insync: InSync, replaced: Leader | None) -> Transaction:
+    """Become the leader of the next term. `replaced`: the leader whose process is gone; None: there is no leader.
+
+    The guard of `insync` proves that this node is in the set when the transaction is done: rule R2.
+    """
+    term = insync.term + 1
+    leader = Leader(term, node.node_id, node.name, node.link)
+    same_set = InSync(term, insync.nodes, insync.agreed, max(insync.level, node.level))
+    guards = ((LEADER, replaced.revision if replaced else 0), (INSYNC, insync.revision))
+    return Transaction(Purpose.CAMPAIGN, guards, ((LEADER, leader), (INSYNC, same_set)))
+
+
+def change(leader: Leader, insync: InSync, nodes: frozenset[bytes], agreed: int) -> Transaction:
+    """Shrink or grow the set, by its leader."""
+    purpose = Purpose.SHRINK if insync.nodes - nodes else Purpose.GROW
+    guards = ((LEADER, leader.revision), (INSYNC, insync.revision))
+    return Transaction(purpose, guards, ((INSYNC, InSync(insync.term, nodes, agreed, insync.level)),))
+
+
+def progress(leader: Leader, agreed: int) -> Transaction:
+    """Tell what a journal must have for its node to campaign."""
+    return Transaction(Purpose.PROGRESS, ((LEADER, leader.revision),), ((AGREED, AgreedKey(leader.term, agreed)),))
+
+
+def hand_over(leader: Leader, to: bytes | None) -> Transaction:
+    """Give up the lead, in favor of one node, or of whichever is first."""
+    puts = ((PREFERRED, to),) if to is not None else ()
+    return Transaction(Purpose.HAND_OVER, ((LEADER, leader.revision),), puts, (LEADER,))
+
+
+def recover(view: View, node_id: bytes, highest_term: int, journal_id: bytes) -> Transaction:
+    """An operator says which node has the journal, when etcd lost its data or the set its last member.
+
+    `highest_term`: of all that the nodes and etcd have seen. The other nodes will be cut to that one's journal.
+    """
+    term = max(highest_term, view.insync.term if view.insync else 0) + 1
+    level = view.insync.level if view.insync else 0
+    alone = InSync(term, frozenset({node_id}), agreed=0, level=level)
+    return Transaction(Purpose.RECOVER, ((LEADER, 0),), ((JOURNAL, journal_id), (INSYNC, alone)))

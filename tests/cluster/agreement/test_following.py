@@ -1,0 +1,316 @@
+"""Whom a node follows, when it campaigns, and when it must not."""
+
+import pytest
+from agreement_stage import A, B, C, Stage, leader, registered
+from agreement_world import JOURNAL_ID, carry_out, named, node_id
+
+from leveret.cluster.agreement import decisions as d
+from leveret.cluster.agreement import events as e
+from leveret.cluster.agreement.agreement import Agreement
+from leveret.cluster.agreement.states import State
+from leveret.cluster.agreement.timers import SECOND, Timers
+from leveret.cluster.agreement.transactions import recover
+from leveret.cluster.agreement.view import INSYNC, LEADER, AgreedKey, InSync, NodeKey, Purpose, View
+from leveret.journal.format.terms import TermTable
+
+B_LEADS = leader(1, 1, 3)
+WITHOUT_A = InSync(1, frozenset({B, C}), 0, revision=3)
+
+
+def following(**view: object) -> Stage:
+    """In sync, and follows B."""
+    stage = Stage(**{"leader": B_LEADS, **view})
+    stage.read()
+    return stage
+
+
+def test_a_node_registers_and_follows_the_leader_whose_term_it_read() -> None:
+    """Rule R6: it acknowledges to nobody else."""
+    stage = Stage(leader=B_LEADS)
+    assert stage.tell(e.Tick()) == [d.ReadKeys()]
+    assert stage.read() == [d.Register(), d.Follow(B_LEADS), d.Acknowledge(True)]
+    assert stage.state is State.IN_SYNC
+
+
+def test_a_node_enters_and_leaves_the_set_as_the_leader_says() -> None:
+    """It copies all the same."""
+    stage = following(insync=WITHOUT_A)
+    assert stage.state is State.FOLLOWING
+    assert stage.read(insync=InSync(1, frozenset({A, B}), 0, revision=8)) == []
+    assert stage.state is State.IN_SYNC
+    assert stage.read(insync=InSync(1, frozenset({B}), 0, revision=9)) == []
+    assert stage.state is State.FOLLOWING
+
+
+def test_a_leader_of_a_lower_term_than_the_journal_has_is_not_followed() -> None:
+    """Rule R6: etcd was put back."""
+    stage = Stage(starts=((1, 1), (4, 6)), leader=B_LEADS)
+    decided = stage.read()
+    assert not any(isinstance(one, d.Follow) for one in decided)
+    assert d.Note("does not follow b in term 1: its journal has 4") in decided
+
+
+def test_a_candidate_stops_to_acknowledge_before_its_campaign_is_sent() -> None:
+    """Rule R6. Decisions are carried out in their order."""
+    stage = following()
+    decided = stage.read(leader=None)
+    assert [type(one) for one in decided] == [d.Acknowledge, d.Follow, d.Transact]
+    assert decided[0] == d.Acknowledge(False) and stage.state is State.CAMPAIGNING
+    assert dict(stage.sent.guards) == {LEADER: 0, INSYNC: 3} and stage.sent.put(LEADER).term == 2
+
+
+def test_three_refused_connections_within_half_a_second_are_a_leader_that_is_gone() -> None:
+    """Its lease is not waited for: the guard is its key."""
+    stage = following()
+    for _ in range(3):
+        stage.tell(e.LeaderRefused())
+        stage.now_ns += SECOND // 3
+    assert stage.state is State.IN_SYNC, "two at most in half a second"
+    stage.tell(e.LeaderRefused(), e.LeaderRefused())
+    assert stage.state is State.CAMPAIGNING and dict(stage.sent.guards)[LEADER] == B_LEADS.revision
+
+
+def test_a_beacon_between_refusals_is_a_leader_that_lives() -> None:
+    """Its listener was away for a moment."""
+    stage = following()
+    stage.tell(e.LeaderRefused(), e.LeaderRefused(), e.LeaderHeard(1, 5), e.LeaderRefused())
+    assert stage.state is State.IN_SYNC
+
+
+def test_the_winner_takes_over_in_its_term() -> None:
+    """With the cluster's journal."""
+    stage = following()
+    stage.read(leader=None)
+    assert stage.answer() == [d.TakeOver(2, JOURNAL_ID)]
+    assert stage.state is State.TAKING_OVER
+
+
+def test_the_loser_follows_the_winner() -> None:
+    """And acknowledges again."""
+    stage = following()
+    stage.read(leader=None)
+    winner = leader(2, 2, 9)
+    stage.change(leader=winner, insync=InSync(2, frozenset({A, B, C}), 0, revision=9))
+    assert stage.answer() == [d.Follow(winner), d.Acknowledge(True)]
+    assert stage.state is State.IN_SYNC
+
+
+def test_a_campaign_in_doubt_acknowledges_nothing_and_is_read_back() -> None:
+    """It may be done later: so it is sent again, with the same guards, until one of them cannot hold any more."""
+    stage = following()
+    stage.read(leader=None)
+    campaign = stage.sent
+    assert stage.doubt() == [d.EndLease(), d.ReadKeys()]
+    assert stage.read() == [d.Transact(campaign)]
+    stage.doubt()
+    winner = leader(2, 2, 9)
+    decided = stage.read(leader=winner, insync=InSync(2, frozenset({A, B, C}), 0, revision=9))
+    assert decided == [d.Follow(winner), d.Acknowledge(True)]
+
+
+def test_a_campaign_that_was_done_in_doubt_waits_for_the_end_of_its_lease() -> None:
+    """Crash points: its own id and a dead lease. Then it campaigns again, in the next term."""
+    stage = following()
+    stage.read(leader=None)
+    stage.doubt(is_done=True)
+    stage.read()
+    assert stage.state is State.IN_SYNC and stage.sent is None
+    stage.advance(5)
+    assert stage.sent is None
+    stage.read(leader=None)
+    assert stage.state is State.CAMPAIGNING and stage.sent.put(LEADER).term == 3
+
+
+def test_a_node_that_starts_with_its_own_key_still_there_waits_for_its_end() -> None:
+    """It led, was killed, and is back within the lease."""
+    stage = Stage(leader=leader(0, 1, 3))
+    stage.read()
+    assert stage.state is State.IN_SYNC and stage.sent is None
+    stage.read(leader=None)
+    assert stage.state is State.CAMPAIGNING
+
+
+def test_a_campaign_that_cannot_be_sent_is_tried_again_after_a_while() -> None:
+    """etcd is not reached: it follows nobody meanwhile, and asks."""
+    stage = following()
+    stage.read(leader=None)
+    stage.unreachable()
+    assert stage.state is State.IN_SYNC and stage.sent is None
+    stage.advance(0.5)
+    assert stage.state is State.CAMPAIGNING
+
+
+@pytest.mark.parametrize(
+    "view, options, why",
+    [
+        ({"insync": WITHOUT_A}, {}, "it is not in sync"),
+        ({"agreed": AgreedKey(1, 11)}, {}, "its journal ends at 10, and 11 was agreed: its disk was put back"),
+        (
+            {"insync": InSync(1, frozenset({A, B}), 12, revision=3)},
+            {},
+            "its journal ends at 10, and 12 was agreed: its disk was put back",
+        ),
+        ({}, {"starts": ((1, 1), (4, 6))}, "the data of etcd were put back: see `leveret cluster recover`"),
+        (
+            {"insync": InSync(1, frozenset({A, B}), 0, level=1, revision=3)},
+            {},
+            "the journal is of level 1, and this node reads level 0",
+        ),
+    ],
+)
+def test_who_must_not_lead_does_not_campaign_and_says_why(view: dict, options: dict, why: str) -> None:
+    """CL10, CL11, CL18: rules R2 and R10."""
+    stage = Stage(**options, **view)
+    stage.read()
+    stage.advance(60)
+    assert stage.sent is None and stage.agreement.obstacle == why
+    assert stage.state in (State.FOLLOWING, State.IN_SYNC)
+
+
+def test_a_node_that_sees_the_revision_of_etcd_fall_does_not_campaign() -> None:
+    """Rule R10, CL09: until a term comes that is higher than all before."""
+    stage = following()
+    stage.now_ns += SECOND
+    put_back = View(2, JOURNAL_ID, InSync(1, frozenset({A, B, C}), 0, revision=1))
+    stage.tell(e.Read(put_back, stage.now_ns))
+    assert stage.sent is None and "put back" in stage.agreement.obstacle
+    _, recovered = carried_out(put_back, A)
+    stage.tell(e.Read(recovered, stage.now_ns))
+    assert stage.state is State.CAMPAIGNING and stage.sent.put(LEADER).term == 3
+
+
+def carried_out(view: View, one: bytes) -> tuple[bool, View]:
+    """`leveret cluster recover`."""
+    return carry_out(view, recover(view, one, 1, JOURNAL_ID))
+
+
+def test_a_watch_that_comes_late_is_not_etcd_put_back() -> None:
+    """Only an answer to a question that was asked since can be."""
+    stage = following()
+    late = View(2, JOURNAL_ID, InSync(1, frozenset({A, B}), 0, revision=1))
+    stage.tell(e.Read(late), e.Read(late, stage.now_ns - SECOND))
+    assert stage.agreement.context.view == stage.etcd and stage.agreement.obstacle is None
+
+
+def test_the_preferred_node_campaigns_first_and_others_after_two_seconds() -> None:
+    """It may have died meanwhile."""
+    stage = following()
+    stage.read(leader=None, preferred=C)
+    stage.advance(1.9)
+    assert stage.sent is None
+    stage.advance(0.1)
+    assert stage.state is State.CAMPAIGNING
+    stage = following()
+    stage.read(leader=None, preferred=A)
+    assert stage.state is State.CAMPAIGNING
+
+
+def test_a_node_whose_clock_is_wrong_lets_others_campaign_first() -> None:
+    """CL19: expiries would move by the difference."""
+    stage = following()
+    stage.tell(e.LeaderHeard(1, 5, -600 * SECOND))
+    stage.read(leader=None)
+    stage.advance(5.9)
+    assert stage.sent is None
+    stage.advance(0.1)
+    assert stage.state is State.CAMPAIGNING
+
+
+def test_a_drained_node_copies_and_does_not_campaign() -> None:
+    """Until it is revived."""
+    stage = following()
+    assert stage.tell(e.Drain()) == [] and stage.state is State.DRAINED
+    stage.read(leader=None)
+    stage.advance(60)
+    assert stage.sent is None
+    winner = leader(2, 2, 9)
+    assert stage.read(leader=winner) == [d.Follow(winner), d.Acknowledge(True)]
+    stage.tell(e.Revive())
+    assert stage.state is State.IN_SYNC
+
+
+def test_the_directory_of_another_broker_is_refused() -> None:
+    """CL12: untouched."""
+    stage = Stage(journal_id=b"x" * 16, leader=B_LEADS)
+    why = f"this directory belongs to another journal ({(b'x' * 16).hex()}): move it away to join"
+    assert d.Refuse(why) in stage.read() and stage.state is State.REFUSED
+    assert not stage.of(d.Follow)[:-1] and stage.read(leader=None) == []
+
+
+def test_a_refusal_of_the_leader_for_good_waits_for_an_operator() -> None:
+    """A newer format, or whatever the leader says."""
+    stage = following()
+    assert stage.tell(e.JoinRefused("its link is newer"))[-1] == d.Refuse("its link is newer")
+    assert stage.state is State.REFUSED and stage.agreement.next_ns() is None
+
+
+def test_a_name_that_is_taken_is_waited_for_and_then_refused() -> None:
+    """It may be this node's own, of a directory that it had before (CL10): that lease ends."""
+    other = NodeKey("a", b"o" * 16, "elsewhere:1")
+    stage = Stage(leader=B_LEADS, nodes=(other,))
+    assert not any(isinstance(one, d.Register) for one in stage.read())
+    stage.advance(11)
+    assert stage.state is State.STARTING
+    stage.advance(1)
+    assert stage.state is State.REFUSED
+    stage = Stage(leader=B_LEADS, nodes=(other,))
+    stage.read()
+    assert d.Register() in stage.read(nodes=())
+
+
+# -- the beginning ----------------------------------------------------------------------------------------------------
+
+
+def empty(index: int) -> NodeKey:
+    """A node without a journal."""
+    return NodeKey("abc"[index], node_id(index), f"{'abc'[index]}:1")
+
+
+def begin(*nodes: NodeKey, index: int = 0, journal: bytes | None = None) -> Agreement:
+    """A node reads that there is no cluster yet."""
+    agreement = Agreement(named(index, 3), Timers(), TermTable(node_id(index)), 1, journal, 0)
+    agreement.handle(e.Read(View(4, nodes=nodes), 0), 0)
+    return agreement
+
+
+def test_a_cluster_begins_when_all_configured_nodes_are_there() -> None:
+    """None of them has a journal: the first by name."""
+    assert begin(empty(0), empty(1)).context.sent is None
+    assert begin(empty(0), empty(1), empty(2)).context.sent.purpose is Purpose.BOOTSTRAP
+    assert begin(empty(0), empty(1), empty(2), index=1).context.sent is None
+
+
+def test_the_node_that_has_records_begins() -> None:
+    """An empty node never does, if another has a journal."""
+    nodes = (empty(0), *registered(1), empty(2))
+    assert begin(*nodes).context.sent is None
+    assert begin(*nodes, index=1, journal=JOURNAL_ID).context.sent is not None
+
+
+def test_nobody_begins_where_several_have_a_journal() -> None:
+    """CL09: etcd lost its data, or these are different brokers: `leveret cluster recover` asks."""
+    agreement = begin(*registered(0, 1), empty(2), journal=JOURNAL_ID)
+    assert agreement.context.sent is None and agreement.state is State.STARTING
+    assert "recover" in agreement.follower.noted
+
+
+def test_the_node_that_began_leads_the_first_term() -> None:
+    """Its campaign follows at once."""
+    stage = Stage(starts=(), end=1, journal_id=None, journal=None, insync=None, nodes=(empty(0), empty(1), empty(2)))
+    stage.read()
+    stage.answer()
+    assert stage.etcd.journal == JOURNAL_ID and stage.etcd.insync.nodes == {A}
+    assert stage.state is State.CAMPAIGNING
+    assert stage.answer() == [d.TakeOver(1, JOURNAL_ID)]
+
+
+def test_a_beginning_in_doubt_is_read_back() -> None:
+    """It begins once."""
+    stage = Stage(starts=(), end=1, journal_id=None, journal=None, insync=None, nodes=(empty(0), empty(1), empty(2)))
+    stage.read()
+    stage.doubt()
+    stage.read()
+    assert stage.sent.purpose is Purpose.BOOTSTRAP
+    stage.doubt(is_done=True)
+    stage.read()
+    assert stage.state is State.CAMPAIGNING

@@ -1,0 +1,376 @@
+"""What a leader agrees to, whom it waits for, and when it stops to serve."""
+
+import pytest
+from agreement_stage import A, B, C, Stage, beat, leader, registered
+
+from leveret.cluster.agreement import decisions as d
+from leveret.cluster.agreement import events as e
+from leveret.cluster.agreement.states import State
+from leveret.cluster.agreement.timers import SECOND
+from leveret.cluster.agreement.view import AGREED, INSYNC, LEADER, PREFERRED, InSync, Purpose
+
+HELD = "replication: 1 of 2 nodes in sync"
+
+
+def test_agreed_is_what_all_nodes_in_sync_have_fsynced() -> None:
+    """The leader included: its own disk may be the slowest."""
+    stage = Stage().lead(B, C)
+    assert stage.tell(stage.acknowledged(B, 12), stage.acknowledged(C, 11)) == []
+    assert stage.tell(e.Durable(13)) == [d.Agree(11)]
+    assert stage.tell(stage.acknowledged(C, 13)) == [d.Agree(12)]
+
+
+def test_an_acknowledgement_of_another_term_counts_for_nothing() -> None:
+    """Records of a lost leader may have the same LSN."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.Durable(12), stage.acknowledged(C, 12))
+    assert stage.tell(e.Acknowledged(B, 1, 12)) == []
+
+
+def test_a_silent_member_is_waited_for_until_etcd_has_it_out_of_the_set() -> None:
+    """CL05, rule R3: confirms stall for `ack-deadline`, and go on when the answer is there, not before."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12))
+    beat(stage, 1.5, B)
+    assert (stage.state, stage.sent) == (State.LEADING, None)
+    beat(stage, 0.5, B)
+    assert stage.sent is not None and stage.sent.purpose is Purpose.SHRINK
+    assert stage.of(d.Agree) == [] and stage.agreement.agreed == 10
+    assert stage.answer() == [d.Agree(12)]
+    assert stage.etcd.insync.nodes == {A, B} and stage.etcd.insync.agreed == 10
+    assert stage.state is State.LEADING
+
+
+def test_a_slow_disk_of_a_follower_is_no_reason_to_wait_for_longer() -> None:
+    """CL05: its beacons come, its acknowledgements do not."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12))
+    beat(stage, 2, B, C)
+    assert stage.sent.put(INSYNC).nodes == {A, B}
+
+
+def test_a_follower_whose_process_is_gone_leaves_at_once() -> None:
+    """Its link is closed, and refuses a connection."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(C))
+    assert stage.sent is None
+    stage.tell(e.FollowerRefused(C))
+    assert stage.sent.put(INSYNC).nodes == {A, B}
+
+
+def test_a_follower_comes_back_in_sync_by_itself() -> None:
+    """CL05: rule R4, it is waited for from before the transaction is sent."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    stage.answer()
+    stage.tell(e.Durable(14), stage.acknowledged(B, 14))
+    assert stage.agreement.agreed == 14
+    stage.tell(e.LinkOpened(C, 10))
+    assert stage.sent is None
+    stage.tell(stage.acknowledged(C, 14))
+    assert stage.sent.purpose is Purpose.GROW
+    assert stage.tell(e.Durable(16), stage.acknowledged(B, 16)) == []
+    assert stage.answer() == []
+    assert stage.etcd.insync.nodes == {A, B, C}
+    assert stage.tell(stage.acknowledged(C, 15)) == [d.Agree(15)]
+
+
+def test_a_follower_that_is_close_behind_is_waited_for_so_that_it_can_enter_under_load() -> None:
+    """Else it would be behind for ever, as it acknowledges what the others have acknowledged before."""
+    stage = Stage().lead(B)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    stage.answer()
+    stage.tell(e.LinkOpened(C, 10))
+    lsn = 10
+    for _ in range(10):  # each time C has what was agreed the time before
+        lsn += 1
+        stage.tell(e.Durable(lsn), stage.acknowledged(B, lsn), stage.acknowledged(C, lsn - 1))
+        if stage.sent is not None:
+            break
+        stage.advance(0.05)
+    assert stage.sent is not None and stage.sent.put(INSYNC).nodes == {A, B, C}
+
+
+def test_a_member_that_does_not_join_a_new_leader_is_shrunk_away_after_join_patience() -> None:
+    """Until then publishers wait for it."""
+    stage = Stage().lead(B)
+    assert stage.agreement.agreed == 0
+    beat(stage, 0.5, B)
+    assert stage.sent is None
+    beat(stage, 0.5, B)
+    assert stage.sent.put(INSYNC).nodes == {A, B}
+    assert stage.answer() == [d.Agree(10)]
+
+
+def test_without_two_of_three_nothing_is_confirmed_and_publishers_are_held() -> None:
+    """CL03, rule R5: the set is kept; one node back, and it goes on."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(B), e.FollowerRefused(B), e.Durable(12))
+    stage.doubt()
+    assert stage.tell(e.LinkClosed(C), e.FollowerRefused(C)) == [d.Hold(HELD)]
+    assert stage.state is State.HELD
+    assert stage.read() != [] and stage.sent.put(INSYNC).nodes == {A, B, C}, "not below two"
+    stage.answer()
+    assert stage.of(d.Agree) == [] and stage.etcd.insync.nodes == {A, B, C}
+    decided = stage.join(B, 12)
+    assert d.GoOn() in decided and stage.state is State.LEADING
+    assert stage.sent.put(INSYNC).nodes == {A, B}
+    assert stage.answer() == [d.Agree(12)]
+
+
+def test_a_cluster_that_just_began_holds_publishers_until_a_second_node_is_in_sync() -> None:
+    """The set is the node that began."""
+    stage = Stage(starts=(), insync=InSync(0, frozenset({A}), 0, revision=3)).lead()
+    assert stage.of(d.Hold) == [d.Hold(HELD)] and stage.agreement.agreed == 10
+    stage.join(B)
+    assert stage.state is State.HELD and stage.sent.put(INSYNC).nodes == {A, B}
+    assert stage.answer() == [d.GoOn()]
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_change_in_doubt_waits_for_the_nodes_of_both_sets(is_done: bool) -> None:
+    """Rule R3: no answer is no answer. The keys are read back, and while nothing changed, the set is written anew."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C), e.Durable(12), stage.acknowledged(B, 12))
+    assert d.ReadKeys() in stage.doubt(is_done=is_done)
+    assert stage.tell(stage.acknowledged(B, 13)) == [] and stage.agreement.agreed == 10
+    stage.read()
+    if not is_done:
+        assert stage.of(d.Agree) == [], "it may still be done"
+        assert stage.answer() == [d.Agree(12)]
+    assert stage.agreement.agreed == 12 and stage.etcd.insync.nodes == {A, B}
+
+
+def test_a_node_whose_entry_is_in_doubt_is_waited_for_even_when_it_is_gone() -> None:
+    """The transaction may be done an hour later: so the set is written without it before it is forgotten."""
+    stage = Stage().lead(B)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    stage.answer()
+    stage.join(C)
+    grow = stage.sent
+    stage.doubt()
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C), e.Durable(12), stage.acknowledged(B, 12))
+    assert stage.agreement.agreed == 10
+    stage.read()
+    assert stage.sent.put(INSYNC).nodes == {A, B} and stage.agreement.agreed == 10
+    assert stage.answer() == [d.Agree(12)]
+    assert not grow.fits({INSYNC: stage.etcd.insync.revision, LEADER: stage.etcd.leader.revision})
+
+
+def test_while_all_members_answer_etcd_is_not_needed() -> None:
+    """CL08: it is gone for an hour, and nothing else happens."""
+    stage = Stage().lead(B, C)
+    stage.is_reached = False
+    beat(stage, 3600, B, C)
+    assert stage.of(d.Suspend) == stage.of(d.Resign) == stage.of(d.Hold) == []
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12), stage.acknowledged(C, 12))
+    assert stage.agreement.agreed == 12 and stage.state is State.LEADING
+
+
+def test_a_leader_without_etcd_whose_member_is_silent_suspends_its_clients() -> None:
+    """After `suspend-after`: that member could have let another node lead."""
+    stage = Stage().lead(B, C)
+    stage.is_reached = False
+    beat(stage, 1.5, B, C)
+    beat(stage, 2, B)
+    assert stage.of(d.Suspend) == [d.Suspend()] and stage.state is State.SUSPENDED
+    assert stage.of(d.ReadKeys) != []
+
+
+def test_a_suspended_leader_goes_on_when_etcd_says_that_it_leads() -> None:
+    """Its own key, read from etcd; or the member is back."""
+    stage = Stage().lead(B, C)
+    stage.is_reached = False
+    beat(stage, 3, B)
+    stage.unreachable()
+    assert stage.state is State.SUSPENDED
+    stage.read()
+    assert stage.state in (State.LEADING, State.HELD)
+
+
+def test_a_suspended_leader_goes_on_when_the_member_is_back() -> None:
+    """It has the link still, so it follows."""
+    stage = Stage().lead(B, C)
+    stage.is_reached = False
+    beat(stage, 3, B)
+    stage.unreachable()
+    stage.tell(e.FollowerHeard(C))
+    assert stage.state is State.LEADING and d.GoOn() in stage.decided
+
+
+def test_a_suspended_leader_resigns_when_its_lease_is_over_for_its_length() -> None:
+    """By its own clock: 6 s of lease, and 6 s more."""
+    stage = Stage().lead(B, C)
+    stage.is_reached = False
+    beat(stage, 2.5, B)
+    stage.unreachable()
+    stage.tell(e.LeaseRenewed(stage.now_ns - SECOND))
+    beat(stage, 10.5, B)
+    assert stage.state is State.SUSPENDED
+    beat(stage, 1, B)
+    assert stage.state is State.RESIGNING and len(stage.of(d.Resign)) == 1
+
+
+@pytest.mark.parametrize(
+    "changes, why",
+    [
+        ({"leader": leader(1, 3, 9), "insync": InSync(3, frozenset({A, B}), 0, revision=9)}, "b leads term 3"),
+        ({"leader": None}, "its lease is over"),
+        ({"leader": None, "insync": InSync(9, frozenset({B}), 0, revision=9)}, "term 9 has begun"),
+    ],
+)
+def test_a_leader_that_reads_that_it_leads_no_more_resigns(changes: dict, why: str) -> None:
+    """CL04: the first that a node which slept hears from etcd."""
+    stage = Stage().lead(B, C)
+    assert stage.read(**changes) == [d.Resign(why), d.EndLease()]
+    assert stage.state is State.RESIGNING
+    assert stage.tell(e.Durable(12), stage.acknowledged(B, 12), stage.acknowledged(C, 12)) == [], "nothing is agreed"
+
+
+def test_a_leader_that_slept_agrees_to_nothing_that_it_does_not_have_from_all() -> None:
+    """CL04: neither time nor etcd is asked: one of the set leads now, and acknowledges nothing more."""
+    stage = Stage().lead(B, C)
+    stage.now_ns += 20 * SECOND
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12))
+    assert stage.of(d.Agree) == []
+
+
+def test_the_data_of_etcd_are_deleted_and_the_leader_goes_on() -> None:
+    """CL09: nobody else can lead. It does not change the set meanwhile."""
+    stage = Stage().lead(B, C)
+    stage.now_ns += SECOND
+    stage.etcd = type(stage.etcd)(1)
+    assert stage.read() == [d.ReadKeys()]
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12), stage.acknowledged(C, 12))
+    assert stage.agreement.agreed == 12
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    assert stage.sent is None and stage.state is State.LEADING
+
+
+def test_a_leader_that_cannot_reach_a_member_which_reaches_another_resigns() -> None:
+    """CL07, rule R5: those two can serve. The wait doubles, so that nobody plays ping-pong."""
+    stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead(B)
+    stage.tell(e.LinkClosed(B))
+    stage.read(nodes=(*registered(0, 2), *registered(1, reaches=frozenset({"a", "c"}))))
+    stage.advance(1)
+    assert stage.state is State.HELD
+    stage.advance(1)
+    stage.read()
+    stage.advance(1)
+    stage.read()
+    assert stage.state is State.RESIGNING
+    assert stage.of(d.Resign) + [d.Resign("b does not answer this node, and reaches c")] != []
+    assert stage.agreement.leadership.resign_wait_ns == 4 * SECOND
+
+
+def test_a_leader_that_holds_because_nobody_is_there_does_not_resign() -> None:
+    """CL03: nobody could do better."""
+    stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead(B)
+    stage.tell(e.LinkClosed(B))
+    for _ in range(60):
+        stage.advance(0.5)
+        stage.read()
+    assert stage.state is State.HELD
+
+
+def test_a_leader_whose_disk_hangs_resigns_and_ends_its_lease() -> None:
+    """CL06: else it would lead for ever."""
+    stage = Stage().lead(B, C)
+    assert stage.tell(e.DiskStalled()) == [d.Resign("the disk hangs"), d.EndLease()]
+    stage.tell(e.Reopened(stage.terms, 10))
+    stage.read(leader=None)
+    stage.advance(30)
+    assert stage.state is State.IN_SYNC and stage.agreement.obstacle == "its disk hangs"
+    stage.tell(e.DiskRecovered())
+    assert stage.state is State.CAMPAIGNING
+
+
+def test_what_is_agreed_is_told_to_etcd_every_five_seconds() -> None:
+    """Rule R10 needs it."""
+    stage = Stage().lead(B, C)
+    beat(stage, 4.5, B, C)
+    assert stage.sent is None
+    beat(stage, 0.5, B, C)
+    assert stage.sent.put(AGREED).lsn == 10
+    stage.answer()
+    beat(stage, 60, B, C)
+    assert stage.sent is None, "nothing new"
+
+
+def handed_over(to: bytes | None = None, *, is_leaving: bool = False) -> Stage:
+    """A leader that has stopped to read: its journal ends before 12."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    assert stage.tell(e.HandOver(to, is_leaving)) == [d.Quiesce()]
+    stage.tell(e.Quiesced(12), e.Durable(12))
+    return stage
+
+
+def test_a_handover_waits_until_the_other_node_has_everything() -> None:
+    """CL17: and until everything is agreed, so that all confirms leave."""
+    stage = handed_over(B)
+    stage.tell(stage.acknowledged(B, 12))
+    assert stage.sent is None
+    stage.tell(stage.acknowledged(C, 12))
+    assert stage.sent.purpose is Purpose.HAND_OVER and stage.sent.put(PREFERRED) == B
+    assert stage.answer() == [d.Resign("handed over to b"), d.EndLease()]
+    assert stage.etcd.leader is None
+
+
+def test_a_handover_that_takes_too_long_is_given_up() -> None:
+    """An operator asked for it: the leader goes on."""
+    stage = handed_over(B)
+    stage.tell(stage.acknowledged(C, 12))
+    beat(stage, 2, B, C)
+    assert d.GoOn() in stage.decided and stage.state is State.LEADING
+    assert stage.sent is None or stage.sent.purpose is Purpose.SHRINK
+
+
+def test_a_node_that_leaves_hands_over_or_resigns() -> None:
+    """SIGTERM does not wait for others."""
+    stage = handed_over(is_leaving=True)
+    stage.advance(2)
+    assert stage.state is State.RESIGNING and d.EndLease() in stage.decided
+
+
+def test_a_node_alone_leaves_without_a_successor() -> None:
+    """It deletes its key all the same, when its own disk has everything."""
+    stage = Stage(starts=(), insync=InSync(0, frozenset({A}), 0, revision=3)).lead()
+    assert d.Quiesce() in stage.tell(e.HandOver(is_leaving=True))
+    stage.tell(e.Quiesced(10))
+    assert stage.sent.puts == () and stage.sent.deletes == (LEADER,)
+
+
+@pytest.mark.parametrize("to", [None, B, C])
+def test_nobody_hands_over_to_a_node_that_cannot_lead(to: bytes | None) -> None:
+    """B is drained, C silent."""
+    stage = Stage(nodes=(*registered(0, 2), *registered(1, is_drained=True))).lead(B)
+    beat(stage, 1, B)
+    decided = stage.tell(e.HandOver(to))
+    assert [type(one) for one in decided] == [d.Note] and "no handover" in decided[0].text
+
+
+def test_a_leader_that_is_drained_hands_over_and_follows() -> None:
+    """It does not campaign until it is revived."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    stage.tell(e.Drain(), e.Quiesced(10))
+    stage.answer()
+    stage.tell(e.Reopened(stage.terms, 10))
+    stage.read()
+    assert stage.state is State.DRAINED
+    stage.advance(60)
+    assert stage.state is State.DRAINED and stage.sent is None
+    stage.tell(e.Revive())
+    assert stage.state is State.CAMPAIGNING
+
+
+def test_a_takeover_that_fails_ends_in_a_resignation() -> None:
+    """And others campaign before it does so again."""
+    stage = Stage()
+    stage.read()
+    stage.answer()
+    assert stage.tell(e.TakeoverFailed("no memory")) == [d.Resign("no memory"), d.EndLease()]
+    stage.tell(e.Reopened(stage.terms, 10))
+    stage.read(leader=None)
+    assert stage.state is State.IN_SYNC
+    stage.advance(6)
+    assert stage.state is State.CAMPAIGNING
