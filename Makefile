@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist wheel clean
+.PHONY: cluster cluster-node test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -42,6 +42,16 @@ $(VENV)/.browser: pyproject.toml | $(VENV)/.dev
 
 serve: $(VENV)/.serve
 	@exec $(BIN)/leveret serve $(ARGS)
+
+# Three nodes and three members of etcd on loopback, until Ctrl-C (docs/cluster.md). `make cluster-node NAME=b`, with the same
+# CLUSTER_DIR, starts a node again that was killed. Needs etcd: `make peers`, or Debian's etcd-server alone.
+CLUSTER_DIR ?=
+CLUSTER = $(BIN)/python -P -m leveret.interop.brokers.local_cluster $(if $(CLUSTER_DIR),--directory "$(CLUSTER_DIR)")
+cluster: $(VENV)/.serve
+	@exec $(CLUSTER) $(ARGS)
+
+cluster-node: $(VENV)/.serve
+	@exec $(CLUSTER) --start "$(NAME)"
 
 # Files are shared out among one process more than there are cores: some wait for brokers that they started. `make test
 # JOBS=0` runs one after another.
@@ -155,9 +165,9 @@ mutants: $(VENV)/.mutants
 	@$(BIN)/python tests/mutants/mutants.py --room $(ROOM) --sample $(SAMPLE) --lanes $(LANES) \
 		$(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
 
-# Debian's packages of the brokers that we compare with, and of Perl's clients.
+# Debian's packages of the brokers that we compare with, of etcd, and of Perl's clients.
 peers:
-	apt-get install -y rabbitmq-server garagemq
+	apt-get install -y rabbitmq-server garagemq etcd-server etcd-client
 	apt-get install -y nagios-plugins-rabbitmq centreon-plugins libjson-xs-perl
 	apt-get install -y libnet-amqp-perl libanyevent-rabbitmq-perl libmojo-rabbitmq-client-perl
 
