@@ -5,12 +5,22 @@ one task for each follower; no turn of the broker waits for a follower. Acknowle
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import trio
 
-from ...journal import REAL, Files, NotInJournal, TermTable, forget_reader, reader_offsets, register_reader
+from ...journal import (
+    REAL,
+    Files,
+    JournalError,
+    NotInJournal,
+    TermTable,
+    forget_reader,
+    reader_offsets,
+    register_reader,
+)
 from ...journal.copying.octet_reader import OctetReader, position_of
 from ...journal.disk.segment import path_of, segments_in
 from ..agreement.events import Acknowledged, Event, FollowerHeard, LinkClosed, LinkOpened
@@ -42,6 +52,9 @@ logger = logging.getLogger("leveret.cluster")
 READ_MAX = 1024 * 1024
 #: Links of followers at once; a cluster has three or five nodes.
 FOLLOWERS_MAX = 32
+#: Names under which segments are kept for followers begin with this.
+READER_PREFIX = "node-"
+_NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(slots=True, frozen=True)
@@ -106,6 +119,7 @@ class FollowerLinks:
         self.agreed = 0
         self.is_closed = False
         self._followers: dict[bytes, _Follower] = {}
+        self._link_count = 0
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview, end_lsn: int) -> None:
         """The journal's writer appended octets, which must not change. Costs 2 us for each follower."""
@@ -154,16 +168,17 @@ class FollowerLinks:
     def forget_readers(self) -> None:
         """Before the first follower: delete what an earlier leadership here kept for followers. Reads the disk."""
         for name in reader_offsets(self.led.path, self.files):
-            if name.startswith("node-"):
+            if name.startswith(READER_PREFIX):
                 forget_reader(self.led.path, name, self.files)
 
     async def follow(self, link: LinkStream, hello: Hello) -> None:
         """Serve a follower until its link ends. Raises: LinkFault, FrameFault."""
-        follower = _Follower(self, link, hello)
+        self._link_count += 1
+        follower = _Follower(self, link, hello, self._link_count)
         try:
             try:
                 told = await trio.to_thread.run_sync(follower.answer, self.position, self.end)
-            except (OSError, NotInJournal) as error:
+            except (OSError, JournalError) as error:
                 told = No(f"the leader cannot read its journal: {error}")
             if self.is_closed:
                 told = No("this node does not lead any more")
@@ -192,13 +207,14 @@ class FollowerLinks:
 class _Follower:
     """The link of one follower."""
 
-    def __init__(self, links: FollowerLinks, link: LinkStream, hello: Hello) -> None:
+    def __init__(self, links: FollowerLinks, link: LinkStream, hello: Hello, number: int) -> None:
         self._links = links
         self._link = link
         self._hello = hello
         self._scope = trio.CancelScope()
         self._news = trio.Event()
         self._reader: OctetReader | None = None
+        self._reader_name = f"{READER_PREFIX}{_NOT_OF_A_NAME.sub('_', hello.name)[:60]}-{number}"  # one for each link
         self._is_registered = False
         self._is_beside = False  # a full copy, which is no journal of this node yet
         self._is_open = False
@@ -215,7 +231,7 @@ class _Follower:
     # -- joining -------------------------------------------------------------------------------------------------------
 
     def answer(self, tail: Position, end: int) -> list[Message] | No:
-        """Find out how the follower joins; for a thread. Returns what it is told. Raises: OSError, NotInJournal."""
+        """Find out how the follower joins; for a thread. Returns what it is told. Raises: OSError, JournalError."""
         links, hello, led, files = self._links, self._hello, self._links.led, self._links.files
         if hello.term != led.term:
             return No(f"this node leads in term {led.term}, not {hello.term}")
@@ -266,10 +282,6 @@ class _Follower:
         """Keep the segments from the record `lsn` on until the follower has them. Raises: OSError."""
         register_reader(self._links.led.path, self._reader_name, lsn, self._links.files)
         self._is_registered = True
-
-    @property
-    def _reader_name(self) -> str:
-        return f"node-{self.node_id.hex()}"
 
     # -- the event loop ------------------------------------------------------------------------------------------------
 

@@ -462,12 +462,16 @@ def _read_body(message: type[Any], body: memoryview) -> Any:
             return Ack(_read_number(term), _read_number(lsn))
         if message is Unlink:
             return Unlink(tuple(map(_read_number, Struct(f">{len(body) // 8}Q").unpack(body))))
-        said = json.loads(bytes(body))
+        said = json.loads(bytes(body), parse_constant=_no_number)
         if not isinstance(said, dict):
             raise ValueError("no object")
         return message(**{row.name: _read_field(row.name, row, said) for row in fields(message)})
     except (ValueError, RecursionError, StructError) as error:
         raise FrameFault(f"{message.__name__}: {error}") from None
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _read_field(name: str, row: Any, said: Mapping[str, object]) -> object:

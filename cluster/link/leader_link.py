@@ -186,6 +186,8 @@ class LeaderLink:
                 copy = said
         if said.terms.last_term != term:
             raise FrameFault(f"it leads in term {said.terms.last_term}, not {term}")
+        if said.level > self._level:
+            logger.warning("the leader's journal needs a newer program than this one: it copies, but cannot lead")
         following = _Following(self, link, term, copy)
         try:
             await trio.to_thread.run_sync(following.join, said, cut)

@@ -14,7 +14,7 @@ from .challenge import ChallengeFault, Circle
 from .clients import relay
 from .follower_links import FollowerLinks
 from .frames import Accept, Client, FrameFault, Hello, No
-from .introduction import FOREVER, LinkFault, LinkOptions, LinkStream, accept
+from .introduction import FOREVER, LinkFault, LinkOptions, LinkStream, accept, without_low_water
 
 logger = logging.getLogger("leveret.cluster")
 
@@ -83,7 +83,7 @@ class LinkListener:
         with trio.move_on_after(options.introduction_s) as scope:
             introducing[scope] = None
             try:
-                link = await accept(stream, peer, host, self._circle, self._tls)
+                link = await accept(without_low_water(stream), peer, host, self._circle, self._tls)
                 said = await link.receive(Hello, Client, timeout_s=FOREVER)
             finally:
                 introducing.pop(scope, None)

@@ -175,6 +175,7 @@ FAULTS = [
     (json_frame(1, {"version": 1, "nonce": [1]}), "Greet: nonce: no text"),
     (json_frame(8, {"why": "x" * 4097}), "No: why: no text"),
     (json_frame(12, {"term": 1, "agreed": 1, "wall_ms": 1, "status": []}), "Beacon: status: no object"),
+    (json_frame(13, {"wall_ms": 1, "status": {"memory": float("nan")}}), "Status: NaN is no JSON"),
     (HEAD.pack(60_000, 13) + b"[" * 60_000, "Status: "),
 ]
 
