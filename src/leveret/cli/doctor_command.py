@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from ..configured.host_facts import SHARE_PERCENT, host_facts_of
-from ..journal import JournalError
-from ..journal.disk.directory import Directory, find_journal, read_identity
+from ..journal import REAL, JournalError
+from ..journal.disk.directory import LOCK, TERMS, find_journal, lock_directory, read_identity
 from ..journal.format.errors import DirectoryLocked
 from ..journal.recovery.check import verify
 from ..serving.addresses import AddressError, AddressTaken, bind, parse_address
@@ -181,12 +181,12 @@ def _fsync(place: str) -> Finding:
 def _journal(data: str) -> Iterator[Finding]:
     try:
         path = find_journal(data)
-        if not os.path.isdir(path) or not os.listdir(path):
+        if not os.path.isdir(path) or set(os.listdir(path)) <= {LOCK, TERMS}:  # the latter of a node that joined none
             yield Finding(OK, "journal", f"none in {data} yet")
             return
         read_identity(path)
         try:
-            Directory.open(path).close()
+            REAL.close(lock_directory(path, REAL))
         except DirectoryLocked:
             yield Finding(OK, "journal", f"{path} is in use by a broker, and is not looked into")
             return
