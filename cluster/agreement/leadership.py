@@ -24,6 +24,7 @@ class Leadership:
         "context",
         "entering",
         "handover",
+        "inherited",
         "insync",
         "key",
         "members",
@@ -40,6 +41,7 @@ class Leadership:
     def __init__(self, context: NodeContext, key: Leader, insync: InSync, asked_ns: int, resign_wait_ns: int) -> None:
         self.context, self.key, self.insync = context, key, insync
         self.agreed = 0  # nothing is known to be, until all members have joined
+        self.inherited = context.end  # but what was agreed in earlier terms is below
         self.possible: frozenset[bytes] = frozenset()
         self.entering: set[bytes] = set()
         self.members: dict[bytes, Member] = {}
@@ -69,7 +71,7 @@ class Leadership:
 
     def open(self, node_id: bytes, end: int) -> None:
         """A follower joined."""
-        self.member(node_id).open(self.context.now_ns, end, self.agreed)
+        self.member(node_id).open(self.context.now_ns, end, max(self.agreed, self.inherited))
         self.member(node_id).owe(self.context.now_ns, self.context.end)
 
     def close(self, node_id: bytes, *, is_gone: bool) -> None:
@@ -279,7 +281,7 @@ class Leadership:
 
     def _has_everything(self, node_id: bytes) -> bool:
         """Rule R4: a node enters the set when it has fsynced all that is agreed."""
-        return self.member(node_id).acked >= self.agreed
+        return self.member(node_id).acked >= max(self.agreed, self.inherited)
 
     def _send_change(self, nodes: frozenset[bytes]) -> None:
         self.possible |= nodes
@@ -291,7 +293,7 @@ class Leadership:
         for node_id, member in self.members.items():
             if node_id in self.waited or not member.is_linked or member.overdue_ns(self.context.timers) <= now_ns:
                 continue
-            if member.is_close(now_ns, self.agreed, within_ns):
+            if member.is_close(now_ns, max(self.agreed, self.inherited), within_ns):
                 self.entering.add(node_id)
 
     def resolve(self, view: View) -> None:

@@ -42,7 +42,9 @@ def change(leader: Leader, insync: InSync, nodes: frozenset[bytes], agreed: int)
     """Shrink or grow the set, by its leader."""
     purpose = Purpose.SHRINK if insync.nodes - nodes else Purpose.GROW
     guards = ((LEADER, leader.revision), (INSYNC, insync.revision))
-    return Transaction(purpose, guards, ((INSYNC, InSync(insync.term, nodes, agreed, insync.level)),))
+    return Transaction(
+        purpose, guards, ((INSYNC, InSync(insync.term, nodes, max(agreed, insync.agreed), insync.level)),)
+    )
 
 
 def progress(leader: Leader, agreed: int) -> Transaction:

@@ -84,6 +84,8 @@ class View:
 class Purpose(Enum):
     """What a transaction is for."""
 
+    __hash__ = object.__hash__
+
     BOOTSTRAP = "bootstrap"
     CAMPAIGN = "campaign"
     SHRINK = "shrink"

@@ -10,7 +10,7 @@ The invariants are checked where they could break; `Broken` says which one did.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -62,6 +62,14 @@ def revisions(view: View) -> dict[str, int]:
     """mod_revisions of the keys that are there."""
     found = {JOURNAL: 1 if view.journal else 0, INSYNC: view.insync.revision if view.insync else 0}
     return {**found, LEADER: view.leader.revision if view.leader else 0}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownView(View):
+    """A view of which there is but one object, so that it compares and hashes at no cost."""
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
 
 def carry_out(view: View, transaction: Transaction) -> tuple[bool, View]:
@@ -271,9 +279,21 @@ class Rules(NamedTuple):
 class Model:
     """The actions of a world. Each returns the world afterwards, or None when it is not possible."""
 
-    def __init__(self, machines: Any, rules: Rules = Rules(), last_term: int = 10**9) -> None:  # noqa: B008
+    def __init__(self, machines: Any, rules: Rules = Rules(), last_term: int = 10**9, block: int = 1) -> None:  # noqa: B008
         self.machines, self.rules, self.last_term = machines, rules, last_term
+        self.block = block  # records of one write
         self.is_live = isinstance(machines, Live)
+        self.views: dict[Any, View] = {}
+
+    def known(self, view: View) -> View:
+        """The one object for it, in the exploration."""
+        if self.is_live:
+            return view
+        key = (view.revision, view.insync, view.leader, view.agreed, view.preferred)
+        found = self.views.get(key)
+        if found is None:
+            found = self.views[key] = KnownView(**{one.name: getattr(view, one.name) for one in fields(view)})
+        return found
 
     # -- telling a machine --
 
@@ -305,9 +325,20 @@ class Model:
         return put(self.part(world, index), index, wants=wants)
 
     def part(self, world: World, index: int) -> World:
-        """The link of a follower is closed. Its last acknowledgement may be on its way."""
+        """The link of a follower is closed. Its last acknowledgement may be on its way, to a leader that knows less."""
         place = world.places[index]
-        return put(world, index, is_joined=False, ack=self.acknowledgement(place) or place.ack)
+        return put(world, index, is_joined=False, ack=self.left_behind(world, index, place))
+
+    def left_behind(self, world: World, index: int, place: Place) -> tuple[int, int, int] | None:
+        """The acknowledgement that is on its way when a link is closed, if it can tell its leader anything."""
+        ack = self.acknowledgement(place) or place.ack
+        if ack is None:
+            return None
+        leader = world.places[ack[0]]
+        if leader.machine is None or leader.leads != ack[1]:
+            return None
+        member = self.machines.of(leader.machine).leadership.members.get(node_id(index))
+        return ack if member is not None and member.is_linked and member.acked < ack[2] else None
 
     def acknowledgement(self, place: Place) -> tuple[int, int, int] | None:
         """What a follower acknowledges, if it does."""
@@ -318,7 +349,7 @@ class Model:
 
     def _acknowledge(self, world: World, index: int, decision: d.Acknowledge) -> World:
         place = world.places[index]
-        return put(world, index, acks=decision.is_on, ack=self.acknowledgement(place) or place.ack)
+        return put(world, index, acks=decision.is_on, ack=self.left_behind(world, index, place))
 
     def _take_over(self, world: World, index: int, decision: d.TakeOver) -> World:
         return put(world, index, wins=decision.term)
@@ -413,7 +444,7 @@ class Model:
             if before.insync is None or one not in before.insync.nodes:
                 raise Broken(f"{name_of(index_of(one))} leads from outside the set")
         late = frozenset(other for other in world.late if other.fits(revisions(view)))
-        world = world._replace(etcd=view, late=late)
+        world = world._replace(etcd=self.known(view), late=late)
         if transaction.purpose in (Purpose.SHRINK, Purpose.GROW):
             world = world._replace(changes=world.changes - 1)
         self.check_members(world)
@@ -448,7 +479,7 @@ class Model:
             return None
         view = replace(world.etcd, revision=world.etcd.revision + 1, leader=None)
         late = frozenset(one for one in world.late if one.fits(revisions(view)))
-        return world._replace(etcd=view, late=late)
+        return world._replace(etcd=self.known(view), late=late)
 
     def read(self, world: World, index: int, asked_ns: int | None = 0) -> World | None:
         """A node reads all keys."""
@@ -476,11 +507,12 @@ class Model:
         return self.tell(world, index, e.Durable(end), e.TookOver(terms, end))
 
     def write(self, world: World, index: int) -> World | None:
-        """The leader writes a record."""
+        """The leader writes a block of records."""
         place = world.places[index]
         if not place.leads or place.machine is None or place.quiet:
             return None
-        return put(world._replace(writes=world.writes - 1), index, journal=(*place.journal, place.leads))
+        journal = (*place.journal, *(place.leads,) * self.block)
+        return put(world._replace(writes=world.writes - 1), index, journal=journal)
 
     def sync(self, world: World, index: int) -> World | None:
         """A node fsyncs what it has written; a follower acknowledges that."""
@@ -593,7 +625,8 @@ class Model:
             return None
         leader = world.places[place.wants[0]]
         key = world.etcd.leader
-        if leader.machine is not None or key is None or key.term >= self.last_term:
+        is_dead = leader.machine is None or self.machines.of(leader.machine).context.view is None
+        if not is_dead or key is None or key.term >= self.last_term:
             return None
         if len(self.machines.of(place.machine).follower.refusals_ns) >= 3:
             return None
@@ -608,7 +641,7 @@ class Model:
             return None
         world = self._forget_sent(world, index)
         journal = place.journal[: place.synced + kept]
-        ack = self.acknowledgement(place) or place.ack
+        ack = self.left_behind(world, index, place)
         dead = Place(journal=journal, synced=len(journal), starts=place.starts, floor=place.floor, ack=ack)
         dead = dead._replace(has_journal=place.has_journal)
         places = (*world.places[:index], dead, *world.places[index + 1 :])

@@ -91,6 +91,15 @@ def test_a_follower_that_is_close_behind_is_waited_for_so_that_it_can_enter_unde
     assert stage.sent is not None and stage.sent.put(INSYNC).nodes == {A, B, C}
 
 
+def test_a_new_leader_takes_nobody_in_that_has_less_than_itself() -> None:
+    """Rule R4: what earlier leaders had agreed it does not know, but that it is below the end of its journal."""
+    stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead()
+    stage.tell(e.LinkOpened(C, 4), stage.acknowledged(C, 9))
+    assert stage.sent is None
+    stage.tell(stage.acknowledged(C, 10))
+    assert stage.sent.put(INSYNC).nodes == {A, B, C}
+
+
 def test_a_member_that_does_not_join_a_new_leader_is_shrunk_away_after_join_patience() -> None:
     """Until then publishers wait for it."""
     stage = Stage().lead(B)
