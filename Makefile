@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: cluster cluster-node test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist wheel clean
+.PHONY: cluster cluster-node cluster-rounds test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -136,6 +136,11 @@ LANES ?= 2
 crash: $(VENV)/.dev
 	@LEVERET_CRASH_ROUNDS=$(ROUNDS) LEVERET_CRASH_SEED=$(SEED) $(BIN)/pytest --timeout=0 tests/journal/test_kill.py $(ARGS)
 	@$(BIN)/python tests/journal/crash_rounds.py --rounds $(ROUNDS) --seed $(SEED) --lanes $(LANES)
+
+# Three nodes and three members of etcd on loopback, killed, paused and stopped under load (needs etcd: make peers).
+CLUSTER_ROUNDS ?= 40
+cluster-rounds: $(VENV)/.dev
+	@$(BIN)/python tests/cluster/rounds.py --rounds $(CLUSTER_ROUNDS) --seed $(SEED)
 
 # What operators and clients declare, with checkpoints at every distance from a segment's head; on files in memory.
 crash-objects: $(VENV)/.dev

@@ -84,7 +84,11 @@ class LinkListener:
             introducing[scope] = None
             try:
                 link = await accept(without_low_water(stream), peer, host, self._circle, self._tls)
-                said = await link.receive(Hello, Client, timeout_s=FOREVER)
+                try:
+                    said = await link.receive(Hello, Client, timeout_s=FOREVER)
+                except LinkFault as fault:
+                    logger.debug("link of %s: %s", peer, fault)  # a node that only wanted to know whether it is reached
+                    return
             finally:
                 introducing.pop(scope, None)
         if scope.cancelled_caught:

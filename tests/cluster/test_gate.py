@@ -133,12 +133,13 @@ def test_held_clients_are_handed_to_the_frontend_that_begins() -> None:
         sock, address, is_tls = await receive.receive()
         assert address == held.socket.getsockname() and not is_tls
         assert sock.recv(100) == b"AMQP\0\0\x09\x01"
-        late = await world.client(world.listeners.amqp)
-        await late.send_all(b"AMQP\0\0\x09\x01")
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        with pytest.raises(trio.WouldBlock):
-            receive.receive_nowait()
-        world.gate.hold()
+        async with world.gate.lent_listeners():
+            late = await world.client(world.listeners.amqp)
+            await late.send_all(b"AMQP\0\0\x09\x01")
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            with pytest.raises(trio.WouldBlock):
+                receive.receive_nowait()
+            world.gate.hold()
         world.gate.pass_on(world.pass_on)
         assert await everything(late) == b"led"
 

@@ -45,7 +45,6 @@ async def served(
         await trio.to_thread.run_sync(use, broker)
         nursery.start_soon(trio.to_thread.run_sync, at_end)
         broker.stop()
-    process.forget_broker()
     parts: list[object] = [broker, broker.runtime, broker.built.broker, broker.built.control]
     if broker.built.supervisor is not None:
         parts += [broker.built.supervisor, broker.built.supervisor.journal, broker.built.supervisor.recorder]

@@ -17,6 +17,7 @@ from .steps import Steps
 
 if TYPE_CHECKING:
     from ..journal import JournalStories
+    from .cluster_desk import ClusterDesk
     from .event_log import EventLog
     from .jobs import Jobs
 
@@ -42,6 +43,8 @@ class Operator:
         self.started_ms = 0
         #: Reads events from a journal, with the arguments of `journal.JournalStories`; None: there is no journal.
         self.stories: Callable[..., JournalStories] | None = None
+        #: The cluster that this broker leads; None: it belongs to none.
+        self.cluster: ClusterDesk | None = None
 
     def attach(self, broker: Broker, configured: ConfiguredObjects | None = None) -> None:
         """Set the broker of the commands, and the configuration's objects in it."""

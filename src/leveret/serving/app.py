@@ -3,7 +3,9 @@
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -22,6 +24,7 @@ from .reloading import CurrentConfiguration, log_report, reload, run_reload, wat
 from .served_broker import DefinitionsRefused, ServedBroker
 
 if TYPE_CHECKING:
+    from ..journal import ClusterJournal
     from .service_manager import ServiceManager
 
 logger = logging.getLogger("leveret")
@@ -80,7 +83,24 @@ def leaf_errors(group: BaseExceptionGroup[BaseException]) -> list[BaseException]
 
 async def _serve(options: ServeOptions, frontend: Frontend, listeners: Listeners) -> None:
     process = ServingProcess(options, frontend, listeners)
-    await process.run(process.build_broker())
+    if options.configuration.is_clustered:
+        from .served_node import ServedNode  # imports the room cluster/, which others do without
+
+        await process.run(ServedNode(process.current, options, listeners, process.build_broker))
+    else:
+        await process.run(process.build_broker())
+
+
+class Life(Protocol):
+    """What a process serves: a broker, or a node of a cluster, which has several brokers one after the other."""
+
+    stopping: trio.Event  # set before connections are closed
+
+    async def run(self, on_serving: Callable[[], object], on_console: Callable[[], object]) -> None:
+        """Serve until `stop`, or until it is lost. The callbacks: clients of AMQP, and of HTTP, are accepted."""
+
+    def stop(self) -> None:
+        """Begin to stop; `run` returns when that is done."""
 
 
 class ServingProcess:
@@ -94,35 +114,32 @@ class ServingProcess:
         self._needs_tls = any(address.is_tls for address in (*options.listen, *console.listen, *console.metrics))
         configuration = options.configuration
         log_report(Report(warnings=(*configuration.warnings, *options.tls.warnings)))
-        self._current = CurrentConfiguration(configuration, options.tls)
-        self._broker: ServedBroker | None = None
+        self.current = CurrentConfiguration(configuration, options.tls)
+        self._broker: Callable[[], ServedBroker | None] = lambda: None
         self._manager = _service_manager()
         self._accepts = trio.Event()  # clients are accepted
 
-    def build_broker(self) -> ServedBroker:
-        """Build the next broker of this process. Raises: DataUnusable, DefinitionsRefused."""
+    def build_broker(self, cluster: "ClusterJournal | None" = None) -> ServedBroker:
+        """Build the next broker of this process; a reload does not keep the one before. Raises: as `ServedBroker`."""
         reload = None if self._options.load is None else self._reload
-        self._broker = ServedBroker(self._options, self._frontend, self._listeners, self._current, reload)
-        return self._broker
+        broker = ServedBroker(self._options, self._frontend, self._listeners, self.current, reload, cluster)
+        self._broker = weakref.ref(broker)
+        return broker
 
-    def forget_broker(self) -> None:
-        """The broker has ended; a reload then changes the configuration alone."""
-        self._broker = None
-
-    async def run(self, broker: ServedBroker) -> None:
-        """Serve the broker until a signal, or the loss of the data directory. Raises: DataUnusable, Unreadable."""
+    async def run(self, life: Life) -> None:
+        """Serve until a signal, or the loss of the data directory. Raises: DataUnusable, Unreadable."""
         options = self._options
         async with trio.open_nursery() as nursery:
             with open_signal_queue((*STOPS, *RELOADS)) as signals:
                 nursery.start_soon(return_memory)
                 nursery.start_soon(collector.collect)
                 if options.watch is not None:
-                    nursery.start_soon(watch_files, options.watch, self._current, self._reload_now)
-                nursery.start_soon(self._handle_signals, signals, broker)
+                    nursery.start_soon(watch_files, options.watch, self.current, self._reload_now)
+                nursery.start_soon(self._handle_signals, signals, life)
                 if self._manager is not None:
-                    nursery.start_soon(self._tell_stopping, self._manager, broker)
+                    nursery.start_soon(self._tell_stopping, self._manager, life)
                     nursery.start_soon(self._manager.report_alive)
-                await broker.run(self._clients_accepted, self._console_started)
+                await life.run(self._clients_accepted, self._console_started)
             nursery.cancel_scope.cancel()
 
     def _clients_accepted(self) -> None:
@@ -135,33 +152,34 @@ class ServingProcess:
         for url in self._listeners.http_urls:
             self._options.ready(f"leveret ready {url}")
 
-    async def _handle_signals(self, signals: SignalQueue, broker: ServedBroker) -> None:
+    async def _handle_signals(self, signals: SignalQueue, life: Life) -> None:
         await self._accepts.wait()
         async for number in signals:
             if number in STOPS:
                 logger.info("stopping: %s", number.name)
                 break
             self._reload_now(number.name)
-        broker.stop()
+        life.stop()
 
     @staticmethod
-    async def _tell_stopping(manager: "ServiceManager", broker: ServedBroker) -> None:
-        await broker.stopping.wait()
+    async def _tell_stopping(manager: "ServiceManager", life: Life) -> None:
+        await life.stopping.wait()
         manager.stopping()
 
     def _reload(self) -> Report:
         """Reload for a command, which ends the turn itself."""
-        options, broker = self._options, self._broker
-        assert options.load is not None and broker is not None
-        return reload(options.load, options.watch, self._current, broker.built.objects, needs_tls=self._needs_tls)
+        options, broker = self._options, self._broker()
+        assert options.load is not None
+        objects = None if broker is None else broker.built.objects
+        return reload(options.load, options.watch, self.current, objects, needs_tls=self._needs_tls)
 
     def _reload_now(self, why: str) -> None:
-        broker = self._broker
-        assert broker is not None
+        broker = self._broker()
         if self._manager is not None:
             self._manager.reloading()
-        run_reload(broker.built.control, why)
-        broker.runtime.end_turn()
+        run_reload(None if broker is None else broker.built.control, self._reload, why)
+        if broker is not None:
+            broker.runtime.end_turn()
         self._tell_ready()
 
     def _tell_ready(self) -> None:

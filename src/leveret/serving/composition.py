@@ -14,7 +14,7 @@ from ..settings import Configuration
 from .descriptors import descriptor_limits
 
 if TYPE_CHECKING:
-    from ..journal import Files, JournalStories
+    from ..journal import ClusterJournal, Files, JournalStories
     from .supervisor import Supervisor
 
 
@@ -29,11 +29,13 @@ class Data:
     `holds_reserve`: reserve space on disk, so that a full disk can be freed.
     `files`: a replacement of the operating system's files. Then there is no writer thread and no temp store: the
     simulated disk makes the commits of `supervisor.journal.writer`.
+    `cluster`: this node leads a cluster, whose other nodes copy the journal.
     """
 
     path: str
     holds_reserve: bool = True
     files: "Files | None" = None
+    cluster: "ClusterJournal | None" = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,6 +57,11 @@ class BuiltBroker:
             self.supervisor.close()
         else:
             self.broker.context.storage.close()
+
+    def abandon(self) -> None:
+        """Close the files of a broker that does not lead any more: nothing is written."""
+        assert self.supervisor is not None, "a node of a cluster has a journal"
+        self.supervisor.abandon()
 
 
 def default_users(*, from_anywhere: bool = False) -> Users:
@@ -137,6 +144,14 @@ def _open_journal(data: Data, broker: Broker, configuration: Configuration) -> "
     from .supervisor import Supervisor, why_unusable
 
     try:
-        return Supervisor.open(data.path, broker, configuration, holds_reserve=data.holds_reserve, files=data.files)
+        return Supervisor.open(
+            data.path,
+            broker,
+            configuration,
+            holds_reserve=data.holds_reserve,
+            files=data.files,
+            cluster=data.cluster,
+            took_over=data.cluster is not None,
+        )
     except (JournalError, OSError) as error:
         raise DataUnusable(why_unusable(data.path, error)) from error

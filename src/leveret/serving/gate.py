@@ -6,7 +6,8 @@ The sockets are not read here, only peeked at: whatever serves a client has all 
 import errno
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -22,6 +23,8 @@ logger = logging.getLogger("leveret.cluster")
 CLIENTS_MAX = 10_000
 #: Seconds between two attempts to pass a client on to a leader that refuses it: it may not serve yet.
 AGAIN_S = 0.1
+#: Seconds for which clients of a leader that is lost stay with it: one that resigns closes them itself.
+GRACE_S = 0.5
 #: Octets that are looked at to tell what an HTTP client asks for, and seconds in which they must come.
 PEEKED, PEEK_S = 64, 5.0
 #: What asks for this node, not for the broker.
@@ -68,6 +71,21 @@ class Frontends:
     console: trio.MemorySendChannel[Arrival]
 
 
+class _Accepts:
+    """Whether the gate accepts clients. `waiting`: tasks that wait for one."""
+
+    def __init__(self) -> None:
+        self.may = True
+        self.waiting = 0
+        self.changed = trio.Event()
+
+    def news(self) -> trio.Event:
+        """Set when `may` changes the next time."""
+        if self.changed.is_set():
+            self.changed = trio.Event()
+        return self.changed
+
+
 class Gate:
     """Accepts clients on the process's listeners while no broker of this process does.
 
@@ -81,9 +99,12 @@ class Gate:
         self._patience_s = patience_s
         self._answer = answer
         self._pass_on: PassOn | None = None  # None: there is no leader
-        self._frontends: Frontends | None = None
+        self.frontends: Frontends | None = None
+        self._passing: dict[trio.CancelScope, None] = {}  # of the clients that are with the leader
+        self._accepts = _Accepts()
+        self._is_closed = False
         self._changed = trio.Event()
-        self._clients = 0
+        self.clients = 0
 
     # -- where clients go -------------------------------------------------------------------------------------------
 
@@ -96,11 +117,32 @@ class Gate:
         self._set(pass_on, None)
 
     def hand_over(self, frontends: Frontends) -> None:
-        """Accept no more, and hand those that are held to this node's frontends, which accept by themselves."""
+        """Hand clients to this node's frontends."""
         self._set(None, frontends)
 
+    @asynccontextmanager
+    async def lent_listeners(self) -> AsyncIterator[None]:
+        """Accept no clients in the block: frontends of this node do, on the same listeners."""
+        self._accepts.may = False
+        self._accepts.changed.set()
+        while self._accepts.waiting:
+            await trio.lowlevel.checkpoint()
+        try:
+            yield
+        finally:
+            self._accepts.may = True
+            self._accepts.changed.set()
+
+    def close(self) -> None:
+        """Close clients at once, from now on: this node cannot be one of the cluster."""
+        self._is_closed = True
+        self._set(None, None)
+
     def _set(self, pass_on: PassOn | None, frontends: Frontends | None) -> None:
-        self._pass_on, self._frontends = pass_on, frontends
+        for scope in self._passing:
+            scope.deadline = trio.current_time() + GRACE_S
+        self._passing = {}
+        self._pass_on, self.frontends = pass_on, frontends
         self._changed.set()
         self._changed = trio.Event()
 
@@ -124,8 +166,8 @@ class Gate:
         self, nursery: trio.Nursery, listener: socket.socket, service: Service, *, is_tls: bool
     ) -> None:
         while True:
-            if self._frontends is not None:
-                await self._changed.wait()
+            if not self._accepts.may:
+                await self._accepts.news().wait()
                 continue
             if not await self._is_readable(listener):
                 continue
@@ -140,26 +182,30 @@ class Gate:
                 continue
             sock.setblocking(False)
             limit = descriptor_limits().connections
-            if self._clients >= CLIENTS_MAX or (limit is not None and sock.fileno() >= limit):
+            if self.clients >= CLIENTS_MAX or (limit is not None and sock.fileno() >= limit):
                 sock.close()
                 continue
             nursery.start_soon(self._place, Guest(sock, address, service, is_tls))
 
     async def _is_readable(self, listener: socket.socket) -> bool:
-        """Wait for a client. False: where clients go has changed meanwhile."""
-        with trio.CancelScope() as scope:
+        """Wait for a client. False: the listeners are lent."""
+        accepts, is_readable = self._accepts, False
+        accepts.waiting += 1
+        try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_cancel_after, self._changed, scope)
+                nursery.start_soon(_cancel_after, accepts.news(), nursery.cancel_scope)
                 await trio.lowlevel.wait_readable(listener)
+                is_readable = True
                 nursery.cancel_scope.cancel()
-            return True
-        return False
+        finally:
+            accepts.waiting -= 1
+        return is_readable and accepts.may
 
     # -- one client -------------------------------------------------------------------------------------------------
 
     async def _place(self, guest: Guest) -> None:
         """Find a place for a client, and close its socket unless another part has it."""
-        self._clients += 1
+        self.clients += 1
         is_ours = True
         try:
             if guest.service is Service.METRICS or (guest.service is Service.CONSOLE and await _asks_for_node(guest)):
@@ -169,7 +215,7 @@ class Gate:
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client is gone
         finally:
-            self._clients -= 1
+            self.clients -= 1
             if is_ours:
                 guest.socket.close()
 
@@ -178,27 +224,38 @@ class Gate:
         until = trio.current_time() + self._patience_s()
         while True:
             changed = self._changed
-            if self._frontends is not None:
-                frontends = self._frontends
+            if self.frontends is not None:
+                frontends = self.frontends
                 arrivals = frontends.amqp if guest.service is Service.AMQP else frontends.console
                 try:
                     await arrivals.send((guest.socket, guest.address, guest.is_tls))
                 except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker has ended just now
-                    if self._frontends is frontends:
+                    if self.frontends is frontends:
                         return True
                     continue
                 return False
             pause_s = float("inf")
             if self._pass_on is not None:
-                if await self._pass_on(guest) is Passing.SERVED:
+                if await self._pass_on_to_leader(guest, self._pass_on):
                     return True
                 pause_s = AGAIN_S
-            left_s = until - trio.current_time()
+            left_s = 0.0 if self._is_closed else until - trio.current_time()
             if left_s <= 0:
                 _send_goodbye(guest)
                 return True
             with trio.move_on_after(min(pause_s, left_s)):
                 await changed.wait()
+
+    async def _pass_on_to_leader(self, guest: Guest, pass_on: PassOn) -> bool:
+        """Returns whether the connection is over: its end, or that of the leader."""
+        scope = trio.CancelScope()
+        passing = self._passing
+        passing[scope] = None
+        passed = Passing.SERVED
+        with scope:
+            passed = await pass_on(guest)
+        passing.pop(scope, None)
+        return passed is Passing.SERVED
 
 
 async def _cancel_after(changed: trio.Event, scope: trio.CancelScope) -> None:

@@ -56,7 +56,7 @@ def reload(
     load: Load,
     watch: FileWatch | None,
     current: CurrentConfiguration,
-    objects: ConfiguredObjects,
+    objects: ConfiguredObjects | None,
     *,
     needs_tls: bool,
 ) -> Report:
@@ -64,6 +64,7 @@ def reload(
 
     Args:
         watch: knows the state of the files before.
+        objects: of the broker; None: this process serves none now.
         needs_tls: there are TLS listeners, so a configuration without a certificate is refused.
     """
     if watch is not None:
@@ -79,7 +80,7 @@ def reload(
         return Report(faults=tuple(faults))
     known = (*current.configuration.warnings, *current.tls.warnings)
     current.replace(loaded, tls)
-    report = objects.apply(loaded)
+    report = Report() if objects is None else objects.apply(loaded)
     news = tuple(warning for warning in (*loaded.warnings, *tls.warnings) if warning not in known)
     report = replace(report, warnings=(*news, *report.warnings))
     log_report(report)
@@ -103,10 +104,15 @@ async def watch_files(watch: FileWatch, current: CurrentConfiguration, reload_no
             reload_now(f"{', '.join(changed)} changed")
 
 
-def run_reload(control: ControlTable, why: str) -> None:
-    """Reload and log the result; the broker stays up after any error."""
+def run_reload(control: ControlTable | None, reload_files: Callable[[], Report], why: str) -> None:
+    """Reload by the broker's command, or only the files if there is no broker, and log the result. The process stays up
+    after any error.
+    """
     try:
-        control.run("reload")
+        if control is not None:
+            control.run("reload")
+        elif faults := reload_files().faults:
+            raise CommandError("; ".join(faults))
         logger.info("configuration reloaded: %s", why)
     except CommandError as error:
         logger.error("%s: %s", why, error)

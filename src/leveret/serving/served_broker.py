@@ -23,6 +23,8 @@ from .reloading import CurrentConfiguration, log_report
 from .runtime import Runtime, SystemClock
 
 if TYPE_CHECKING:
+    from ..amqp_frontend.edge.server import Arrivals
+    from ..journal import ClusterJournal
     from ..operator.json_file import JsonFile
     from .console_parts import ConsoleParts
 
@@ -37,6 +39,7 @@ class ServedBroker:
     """Built by the constructor, served and closed by `run`. Raises: DataUnusable, DefinitionsRefused.
 
     `reload`: reloads the configuration of the process for a command; None: there are no files.
+    `cluster`: this node leads a cluster. The constructor may then run in a thread beside the event loop.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class ServedBroker:
         listeners: Listeners,
         current: CurrentConfiguration,
         reload: Callable[[], Report] | None = None,
+        cluster: "ClusterJournal | None" = None,
     ) -> None:
         self._options = options
         self._frontend = frontend
@@ -55,7 +59,7 @@ class ServedBroker:
             current.configuration,
             SystemClock(),
             random.random,
-            None if options.data is None else Data(options.data),
+            None if options.data is None else Data(options.data, cluster=cluster),
             reload=reload,
             edge_status=_edge_status,
             log_lines=options.log_lines,
@@ -70,6 +74,7 @@ class ServedBroker:
         self.runtime = Runtime(self.built.broker, supervisor.commit if supervisor is not None else None)
         self.runtime.end_turn()  # unfinished work of the start
         self.stopping, self._has_served = trio.Event(), trio.Event()
+        self._is_abandoned = False
         self._lost: DataUnusable | Unreadable | None = None  # the reason why it had to stop
         if supervisor is None:
             self.built.broker.context.storage.on_unreadable = self._stop_for
@@ -85,10 +90,17 @@ class ServedBroker:
             raise DefinitionsRefused("\n".join(file.placed(fault.faults))) from None
         return file.placed([*(f"{one} (left out)" for one in imported["faults"]), *imported["remarks"]])
 
-    async def run(self, on_serving: Callable[[], object], on_console: Callable[[], object]) -> None:
+    async def run(
+        self,
+        on_serving: Callable[[], object],
+        on_console: Callable[[], object],
+        arrivals: "Arrivals | None" = None,
+        console_arrivals: "Arrivals | None" = None,
+    ) -> None:
         """Serve until `stop`, or the loss of the data directory, then close. Raises: DataUnusable, Unreadable.
 
-        `on_serving` is called when clients are accepted, `on_console` when the console has started.
+        `on_serving` is called when clients are accepted, `on_console` when the console has started. `arrivals`: clients
+        that were accepted elsewhere.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.runtime.run)
@@ -98,13 +110,17 @@ class ServedBroker:
                 nursery.start_soon(check_invariants, self.built.broker)
             if self.built.supervisor is not None:
                 nursery.start_soon(self._tend_journal)
-            await nursery.start(self._run_frontend)
+            await nursery.start(self._run_frontend, arrivals)
             on_serving()
             if self._listeners.console or self._listeners.metrics:
-                nursery.start_soon(self._run_console, on_console)
+                nursery.start_soon(self._run_console, on_console, console_arrivals)
             await self._has_served.wait()
             nursery.cancel_scope.cancel()
-        self.built.close()
+        if self._is_abandoned:
+            with trio.CancelScope(shield=True):  # a write that hangs must not hang the loop
+                await trio.to_thread.run_sync(self.built.abandon)
+        else:
+            self.built.close()
         if self._lost is not None:
             raise self._lost
 
@@ -112,19 +128,27 @@ class ServedBroker:
         """Close the connections; `run` returns when that is done."""
         self.stopping.set()
 
-    async def _run_frontend(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    def abandon(self) -> None:
+        """As `stop`, but nothing is written any more: this node does not lead."""
+        self._is_abandoned = True
+        self.stopping.set()
+
+    async def _run_frontend(
+        self, arrivals: "Arrivals | None", task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         tls_listeners = self._listeners.amqp_tls
         await self._frontend(
             self.runtime,
             self._listeners.amqp_plain,
             self._current.frontend_options,
             **({"tls_listeners": tls_listeners} if tls_listeners else {}),
+            **({} if arrivals is None else {"arrivals": arrivals}),
             stopping=self.stopping,
             task_status=task_status,
         )
         self._has_served.set()
 
-    async def _run_console(self, on_console: Callable[[], object]) -> None:
+    async def _run_console(self, on_console: Callable[[], object], arrivals: "Arrivals | None") -> None:
         """Start the console after AMQP: its imports must not keep clients waiting."""
         from .console_parts import ConsoleParts
 
@@ -142,11 +166,14 @@ class ServedBroker:
             lambda: () if options.watch is None else options.watch.files,
         )
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._serve_console, parts)
+            await nursery.start(self._serve_console, parts, arrivals)
             on_console()
 
     async def _serve_console(
-        self, parts: "ConsoleParts", task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        parts: "ConsoleParts",
+        arrivals: "Arrivals | None",
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         await find_frontend("console")(
             self.runtime,
@@ -154,6 +181,7 @@ class ServedBroker:
             parts.options,
             metrics_listeners=list(parts.metrics),
             tls_listeners=parts.over_tls,
+            arrivals=arrivals,
             facts=parts.facts,
             stopping=self.stopping,
             task_status=task_status,

@@ -1,0 +1,187 @@
+"""One leadership of this node: its broker, its journal, the links of its followers, and the watch over its disk.
+
+The journal's thread reports what it wrote and fsynced; all else is in the event loop.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import trio
+
+from ..engine import EventKind
+from ..journal import ClusterJournal, Journal, TermTable
+from ..journal.copying.copied_journal import CopiedJournal
+from .agreement.events import DiskRecovered, DiskStalled, Durable, Event
+from .front import Front, Leadership
+from .link.follower_links import FollowerLinks, LedJournal
+from .link.listener import LinkListener
+from .options import NodeOptions
+
+logger = logging.getLogger("leveret.cluster")
+
+#: Seconds between two looks at the journal's thread.
+LOOK_S = 0.5
+
+
+class Leading:
+    """Made when a campaign was won; `open` takes the journal over. `report` is told what happens to the journal."""
+
+    def __init__(
+        self,
+        options: NodeOptions,
+        term: int,
+        front: Front,
+        listener: LinkListener,
+        report: Callable[[Event], object],
+        status: Callable[[], Mapping[str, object]],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.term = term
+        self.terms: TermTable | None = None
+        self.leadership: Leadership | None = None
+        self.links: FollowerLinks | None = None
+        self.is_served = False
+        self.ended = trio.Event()  # nothing of the broker is left
+        self.has_closed = False  # nothing is reported any more
+        self._options = options
+        self._front = front
+        self._listener = listener
+        self._report = report
+        self._status = status
+        self._wall_ms = wall_ms
+        self._is_stalled = False
+        self._agreed = 0
+        self._token = trio.lowlevel.current_trio_token()
+
+    # -- taking over ------------------------------------------------------------------------------------------------
+
+    async def open(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> None:
+        """Write the term table, recover the journal, restore the broker. Raises: JournalError, OSError and the like."""
+        self._agreed = agreed_lsn
+        self.leadership = await trio.to_thread.run_sync(self._build, copied, journal_id, agreed_lsn)
+
+    def _build(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> Leadership:
+        if copied.journal_id is None:
+            copied.begin(journal_id)
+        copied.upgrade()
+        copied.set_terms(copied.terms.with_term(self.term, copied.end))
+        self.terms, path, needs = copied.terms, copied.path, copied.needs
+        led = LedJournal(path, journal_id, copied.terms, self._options.level)
+
+        def written(base_lsn: int, offset: int, octets: bytearray, end_lsn: int) -> None:
+            self._soon(self._written, led, needs, base_lsn, offset, octets, end_lsn)
+
+        return self._front.build(
+            ClusterJournal(
+                copied.hand_over(),
+                agreed_lsn,
+                written,
+                lambda lsn: self._soon(self._tell, Durable(lsn)),
+                lambda base_lsns: self._soon(self._unlinked, tuple(base_lsns)),
+            )
+        )
+
+    def _soon(self, action: Callable[..., object], *arguments: object) -> None:
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(action, *arguments)
+
+    def _tell(self, event: Event) -> None:
+        if not self.has_closed:
+            self._report(event)
+
+    def _written(
+        self, led: LedJournal, needs: frozenset[str], base_lsn: int, offset: int, octets: bytearray, end_lsn: int
+    ) -> None:
+        """Pass octets on. With the first ones, the journal is open: followers can join while the broker is restored."""
+        if self.has_closed:
+            return
+        if self.links is None:
+            self.links = FollowerLinks(
+                led,
+                self._tell,
+                position=(base_lsn, offset + len(octets)),
+                end=end_lsn,
+                needs=needs,
+                options=self._options.link,
+                wall_ms=self._wall_ms,
+                status=self._status,
+            )
+            self.links.forget_readers()
+            self._listener.links = self.links
+        else:
+            self.links.written(base_lsn, offset, octets, end_lsn)
+
+    def _unlinked(self, base_lsns: tuple[int, ...]) -> None:
+        if self.links is not None and base_lsns:
+            self.links.unlinked(base_lsns)
+
+    # -- leading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal, once it is open."""
+        return None if self.leadership is None else self.leadership.journal
+
+    def agree(self, lsn: int) -> None:
+        """Everything below `lsn` is agreed."""
+        self._agreed = lsn
+        if self.leadership is not None:
+            self.leadership.journal.agree(lsn)
+        if self.links is not None:
+            self.links.say(lsn)
+
+    def note(self, kind: EventKind, why: str, name: str | None = None) -> None:
+        """Record an event of the cluster; `name`: of the node that it is about, if that is not this one."""
+        if self.leadership is not None and not self.has_closed:
+            self.leadership.note(kind, name or self._options.name, self.term, why)
+
+    async def serve(self) -> None:
+        """Serve clients until `resign`. Raises: as a broker that is served."""
+        assert self.leadership is not None
+        self.is_served = True
+        try:
+            await self.leadership.serve()
+        finally:
+            self._close("the broker has ended")
+            self.ended.set()
+
+    async def watch_disk(self) -> None:
+        """Report a hanging write, until cancelled. An idle journal is probed."""
+        while True:
+            await trio.sleep(LOOK_S)
+            journal = self.journal
+            if journal is None:
+                continue
+            is_stalled = self.is_stalled
+            if is_stalled != self._is_stalled:
+                self._is_stalled = is_stalled
+                self._tell(DiskStalled() if is_stalled else DiskRecovered())
+            if not is_stalled:
+                journal.probe()
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether a write or an fsync hangs for too long. For any thread."""
+        leadership = self.leadership
+        return leadership is not None and leadership.journal.stalled_s() > self._options.disk_stall_s
+
+    # -- its end ----------------------------------------------------------------------------------------------------
+
+    async def resign(self, why: str) -> None:
+        """Close the broker and the links; returns when nothing of it is left."""
+        self._close(why)
+        if self.leadership is None:
+            return
+        self.leadership.resign()
+        if self.is_served:
+            await self.ended.wait()
+        else:
+            await self.leadership.close_unserved()
+
+    def _close(self, why: str) -> None:
+        self.has_closed = True
+        if self.links is not None:
+            if self._listener.links is self.links:
+                self._listener.links = None
+            self.links.close_all(why)

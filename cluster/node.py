@@ -1,0 +1,604 @@
+"""A node's life: it drives the agreement with the coordinator, the links and the journal, and does what that decides.
+
+    node = Node(options, coordinator, listener, front)
+    await node.run(link_listeners)                # until `stop`
+
+Everything here is in the event loop; the journal, requests of the coordinator and a broker's start run in threads.
+Source: docs/cluster.md, the states of a node.
+"""
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from enum import Enum, auto
+from functools import partial
+from socket import socket
+from typing import Any
+
+import trio
+
+from ..engine import EventKind
+from ..journal import Damaged, JournalError
+from ..journal.copying.copied_journal import CopiedJournal
+from ..journal.disk.directory import read_identity
+from ..journal.format.terms import FIRST_LSN, TermTable
+from .agreement import decisions as do
+from .agreement.agreement import Agreement
+from .agreement.events import (
+    Answered,
+    Event,
+    FollowerRefused,
+    HandOver,
+    InDoubt,
+    LeaderHeard,
+    LeaseRenewed,
+    LinkClosed,
+    LinkOpened,
+    Quiesced,
+    Read,
+    Reopened,
+    TakeoverFailed,
+    Tick,
+    TookOver,
+)
+from .agreement.states import BROKER_RUNS, State
+from .agreement.view import Node as Identity
+from .agreement.view import NodeKey, View
+from .coordinator import errors
+from .coordinator.coordinator import Coordinator, Lease
+from .copying import full_copy
+from .copying.joining import Held
+from .front import Front
+from .leading import Leading
+from .link.introduction import Address
+from .link.leader_link import Ending, LeaderLink
+from .link.listener import LinkListener
+from .options import NodeOptions
+from .reaching import Reaching
+
+logger = logging.getLogger("leveret.cluster")
+
+#: Seconds between two writes of this node's own key because its journal has grown.
+REGISTER_S = 10.0
+#: Seconds until a registration, or an opening of the directory, that failed is tried again.
+AGAIN_S = 1.0
+#: Seconds for which a node that stops waits for another to take the lead.
+LEAVE_S = 10.0
+#: Seconds for which the event loop may stand still before the leases of this node are not renewed any more.
+STANDSTILL_S = 10.0
+BEAT_S = 0.5
+
+
+class DirectoryRefused(Exception):
+    """The data directory cannot be used; the message is for the operator."""
+
+
+class _Wish(Enum):
+    """What the task of the follower's link is to do next."""
+
+    IDLE = auto()
+    FOLLOW = auto()
+
+
+class Node:
+    """Made once in a process. `now_ns`: the monotonic clock that the coordinator uses, too."""
+
+    def __init__(
+        self,
+        options: NodeOptions,
+        coordinator: Coordinator,
+        listener: LinkListener,
+        front: Front,
+        *,
+        status: Callable[[], Mapping[str, object]] = dict,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.options = options
+        self.view: View | None = None
+        self.leading: Leading | None = None
+        self.agreed_lsn = 0  # as heard last
+        self.why = "the node has just started"  # its state changed last, for people
+        self.since_ms = wall_ms()
+        self.stopping = trio.Event()
+        self._coordinator = coordinator
+        self._listener = listener
+        self._front = front
+        self._status = status
+        self._now_ns = now_ns
+        self._wall_ms = wall_ms
+        self._reaching = Reaching(options, self._register_soon, self._refused)
+        self._events: deque[Event] = deque()
+        self._is_handling = False
+        self._moved = trio.Event()  # the next deadline of the agreement may have changed
+        self._register = trio.Event()
+        self._may_register = False
+        self._registered: NodeKey | None = None
+        self._is_reading = False
+        self._copied: CopiedJournal | None = None
+        self._link: LeaderLink | None = None
+        self._leader = do.Follow(None)
+        self._followed = trio.Event()  # `_leader` has changed
+        self._link_scope: trio.CancelScope | None = None
+        self._link_idle = trio.Event()  # no thread uses the copied journal
+        self._state = State.STARTING
+        self._beat_ns = now_ns()
+        self._reopened: trio.Event | None = None
+        self._nursery: trio.Nursery
+        self.agreement: Agreement
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def run(
+        self, link_listeners: list[socket], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Run until `stop`. Raises: DirectoryRefused; what a broker raises that cannot go on."""
+        self._agree_anew(await trio.to_thread.run_sync(self._open))
+        self._front.hold_clients()
+        async with trio.open_nursery() as self._nursery:
+            start_soon = self._nursery.start_soon
+            await self._nursery.start(self._listener.serve, link_listeners)
+            for task in (
+                self._watch,
+                self._keep_leases,
+                self._tick,
+                self._keep_registered,
+                self._follow,
+                self._reaching.run,
+                self._beat,
+                partial(trio.to_thread.run_sync, self._front.preload),
+            ):
+                start_soon(task)
+            task_status.started()
+            self.handle(Tick())
+            await self.stopping.wait()
+            await self._leave()
+            self._nursery.cancel_scope.cancel()
+        if self._copied is not None:
+            await trio.to_thread.run_sync(self._copied.close)
+
+    def stop(self) -> None:
+        """Hand over the lead, then end; `run` returns when that is done."""
+        self.stopping.set()
+
+    async def _leave(self) -> None:
+        """Give up the lead to another node, if this one has it, and the name of this node."""
+        with trio.move_on_after(LEAVE_S):
+            if self.leading is not None and self.agreement.state in BROKER_RUNS:
+                self._reopened = trio.Event()
+                self.handle(HandOver(is_leaving=True))
+                await self._reopened.wait()
+        if self.leading is not None:
+            await self.leading.resign("this node stops")
+            self.leading = None
+        for lease in (Lease.LEADER, Lease.NODE):
+            with trio.move_on_after(AGAIN_S), suppress(errors.CoordinatorError):
+                await self._coordinator.end_lease(lease)
+
+    def _open(self) -> Held:
+        """Open the directory for copying; in a thread. Raises: DirectoryRefused."""
+        path = self.options.path
+        try:
+            full_copy.finish(path)
+            self._copied = copied = CopiedJournal.open(path)
+        except Damaged as error:
+            logger.error("%s; this node needs a full copy", error)
+            self._copied = None
+            return Held(read_identity(path), TermTable(os.urandom(16)), FIRST_LSN)
+        except (JournalError, OSError) as error:
+            raise DirectoryRefused(f"data directory {path}: {str(error).removeprefix(f'{path}: ')}") from error
+        return Held(copied.journal_id, copied.terms, copied.end)
+
+    def _agree_anew(self, held: Held) -> None:
+        """Begin with this directory: at the start, and when a full copy has another node's id."""
+        options = self.options
+        identity = Identity(
+            options.name,
+            held.terms.node_id,
+            str(options.address),
+            options.level,
+            options.min_in_sync,
+            frozenset(options.nodes),
+            os.urandom(16),
+        )
+        self.agreement = Agreement(identity, options.timers, held.terms, held.end, held.journal_id, self._now_ns())
+        self._held = held
+        self._make_link(held)
+
+    def _make_link(self, held: Held) -> None:
+        options = self.options
+        self._link = LeaderLink(
+            options.circle,
+            options.name,
+            options.path,
+            self._copied,
+            self._link_said,
+            damaged=held if self._copied is None else None,
+            level=options.level,
+            options=options.link,
+            tls=options.client_tls,
+            wall_ms=self._wall_ms,
+            status=self._status,
+        )
+
+    # -- the agreement ----------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> None:
+        """Tell the agreement what has happened, and do what it decides."""
+        self._events.append(event)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._events:
+                for decision in self.agreement.handle(self._events.popleft(), self._now_ns()):
+                    _PERFORM[type(decision)](self, decision)
+        finally:
+            self._is_handling = False
+        if self.agreement.state is not self._state:
+            self._state_changed()
+        self._moved.set()
+
+    def _state_changed(self) -> None:
+        before, self._state = self._state, self.agreement.state
+        self.since_ms = self._wall_ms()
+        logger.info("%s: %s (was %s)", self.options.name, self._state.name, before.name)
+        if self.leading is not None and (kind := _KINDS.get(self._state)) is not None:
+            self.leading.note(kind, self.why)
+        self._register_soon()
+
+    async def _tick(self) -> None:
+        while True:
+            self._moved = trio.Event()
+            due_ns = self.agreement.next_ns()
+            left_s = float("inf") if due_ns is None else max(0.0, (due_ns - self._now_ns()) / 1e9)
+            with trio.move_on_after(left_s):
+                await self._moved.wait()
+            due_ns = self.agreement.next_ns()
+            if due_ns is not None and due_ns <= self._now_ns():
+                self.handle(Tick())
+                await trio.lowlevel.checkpoint()
+
+    def _link_said(self, event: Event) -> None:
+        if isinstance(event, LeaderHeard):
+            self.agreed_lsn = event.agreed
+        if isinstance(event, LinkOpened) and self.leading is not None:
+            self.leading.note(EventKind.FOLLOWED, "its link is open", self._name_of(event.node_id))
+        if isinstance(event, LinkClosed) and (name := self._name_of(event.node_id)) is not None:
+            self._nursery.start_soon(self._reaching.look_closely, name)
+        self.handle(event)
+
+    def _name_of(self, node_id: bytes) -> str | None:
+        node = None if self.view is None else self.view.node_of(node_id)
+        return None if node is None else node.name
+
+    def _refused(self, name: str) -> None:
+        """No process listens at the link of a node."""
+        node = None if self.view is None else self.view.node(name)
+        if self.leading is not None and node is not None:
+            self.handle(FollowerRefused(node.node_id))
+
+    # -- the coordinator --------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        await self._coordinator.watch(self._heard)
+
+    def _heard(self, view: View, asked_ns: int) -> None:
+        self._see(view)
+        self.handle(Read(view, asked_ns))
+
+    def _see(self, view: View) -> None:
+        before, self.view = self.view, view
+        known = None if before is None or before.insync is None else before.insync.nodes
+        if self.leading is not None and view.insync is not None and view.insync.nodes != known:
+            names = sorted(one.name for one in view.nodes if one.node_id in view.insync.nodes)
+            self.leading.note(EventKind.IN_SYNC_CHANGED, f"in sync: {', '.join(names)}")
+
+    def _read_keys(self, decision: do.ReadKeys) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self._nursery.start_soon(self._read)
+
+    async def _read(self) -> None:
+        try:
+            view = await self._coordinator.read()
+        except errors.CoordinatorError as error:
+            logger.debug("the keys of the cluster were not read: %s", error)
+            return
+        finally:
+            self._is_reading = False
+        self._heard(view, self._coordinator.last_answer_ns)
+
+    def _transact(self, decision: do.Transact) -> None:
+        self._nursery.start_soon(self._send, decision)
+
+    async def _send(self, decision: do.Transact) -> None:
+        transaction = decision.transaction
+        try:
+            is_done, view = await self._coordinator.transact(transaction)
+        except errors.InDoubt as error:
+            logger.warning("%s: no answer of the coordinator: %s", transaction.purpose.value, error)
+            self.handle(InDoubt(transaction))
+        except errors.CoordinatorError as error:
+            logger.warning("%s: %s", transaction.purpose.value, error)
+            self.handle(Answered(transaction, False))
+        else:
+            self._see(view)
+            self.handle(Answered(transaction, is_done, view, self._coordinator.last_answer_ns))
+
+    def _end_lease(self, decision: do.EndLease) -> None:
+        self._nursery.start_soon(self._end_lease_of_leader)
+
+    async def _end_lease_of_leader(self) -> None:
+        with suppress(errors.CoordinatorError):
+            await self._coordinator.end_lease(Lease.LEADER)
+
+    async def _keep_leases(self) -> None:
+        await self._coordinator.keep_leases(self._may_renew, self._renewed)
+
+    def _may_renew(self, lease: Lease) -> bool:
+        """Whether this process is alive and, as the leader, its journal. In another thread."""
+        if self._now_ns() - self._beat_ns > STANDSTILL_S * 1e9:
+            return False
+        leading = self.leading
+        return lease is not Lease.LEADER or leading is None or not leading.is_stalled
+
+    def _renewed(self, lease: Lease, asked_ns: int) -> None:
+        if lease is Lease.LEADER:
+            self.handle(LeaseRenewed(asked_ns))
+
+    async def _beat(self) -> None:
+        while True:
+            self._beat_ns = self._now_ns()
+            await trio.sleep(BEAT_S)
+
+    # -- this node's key --------------------------------------------------------------------------------------------
+
+    def _register_now(self, decision: do.Register) -> None:
+        self._may_register = True
+        self._registered = None
+        self._register.set()
+
+    def _register_soon(self) -> None:
+        self._register.set()
+
+    async def _keep_registered(self) -> None:
+        while True:
+            with trio.move_on_after(REGISTER_S):
+                await self._register.wait()
+            self._register = trio.Event()
+            key = self.key()
+            if not self._may_register or key == self._registered:
+                continue
+            try:
+                if await self._coordinator.register(key):
+                    self._registered = key
+                    continue
+                logger.error("another node has the name %s", key.name)
+            except errors.CoordinatorError as error:
+                logger.debug("this node is not registered: %s", error)
+            await trio.sleep(AGAIN_S)
+            self._register.set()
+
+    def key(self) -> NodeKey:
+        """What this node registers of itself."""
+        options, leading = self.options, self.leading
+        journal = None if leading is None else leading.journal
+        if journal is not None and leading is not None and leading.links is not None:
+            journal_id: bytes | None = leading.links.led.journal_id
+            term, end = leading.term, journal.durable_lsn
+        elif self._copied is not None:
+            journal_id, term, end = self._copied.journal_id, self._copied.terms.last_term, self._copied.end
+        else:
+            journal_id, term, end = self._held.journal_id, self._held.terms.last_term, self._held.end
+        return NodeKey(
+            options.name,
+            self.node_id,
+            str(options.address),
+            journal_id,
+            term,
+            end,
+            options.level,
+            options.version,
+            options.fingerprint,
+            self.agreement.state is State.DRAINED,
+            self._reaching.reached,
+            options.addresses,
+        )
+
+    @property
+    def node_id(self) -> bytes:
+        """The id of this node's directory."""
+        return self._held.terms.node_id
+
+    # -- following --------------------------------------------------------------------------------------------------
+
+    def _follow_leader(self, decision: do.Follow) -> None:
+        self._leader = decision
+        self._followed.set()
+        if self._link_scope is not None:
+            self._link_scope.cancel()
+        if decision.leader is not None:
+            self._front.pass_clients_on(decision.leader)
+        elif self.leading is None:
+            self._front.hold_clients()
+
+    def _acknowledge(self, decision: do.Acknowledge) -> None:
+        if self._link is not None:
+            self._link.acknowledge(decision.is_on)
+        if decision.is_on and self.agreement.state is State.IN_SYNC:
+            self._nursery.start_soon(trio.to_thread.run_sync, full_copy.drop_old, self.options.path)
+
+    async def _follow(self) -> None:
+        """Serve the link to whichever leader there is. The only task that uses the copied journal."""
+        while True:
+            leader = self._leader.leader
+            self._followed = trio.Event()
+            if leader is None or self._link is None:
+                self._link_idle.set()
+                await self._followed.wait()
+                continue
+            self._link_idle = trio.Event()
+            ending: Ending | None = None
+            with trio.CancelScope() as self._link_scope:
+                ending = await self._link.run(_address_of(leader.address), leader.term)
+            self._link_scope = None
+            if ending is Ending.DECLINED:
+                self._link_idle.set()
+                await self._followed.wait()
+            elif ending is not None:
+                await self._reopen(is_copy=ending is Ending.COPIED)
+
+    async def _reopen(self, *, is_copy: bool) -> None:
+        """Open the directory again: it has another journal, or the one that it had could not be written."""
+        if self._copied is not None:
+            await trio.to_thread.run_sync(self._copied.close)
+        held = await self._open_until_done()
+        if held.terms.node_id == self.node_id:
+            self._held = held
+            self._make_link(held)
+            return
+        logger.info("a full copy is whole: node id %s", held.terms.node_id.hex())
+        self._may_register = False
+        with suppress(errors.CoordinatorError):
+            await self._coordinator.end_lease(Lease.NODE)
+        self._leader = do.Follow(None)
+        self._agree_anew(held)
+        self.handle(Tick())
+        if self.view is not None:
+            self.handle(Read(self.view))
+        self._read_keys(do.ReadKeys())
+
+    async def _open_until_done(self) -> Held:
+        while True:
+            try:
+                return await trio.to_thread.run_sync(self._open)
+            except DirectoryRefused as error:
+                logger.error("%s", error)
+                await trio.sleep(AGAIN_S)
+
+    # -- leading ----------------------------------------------------------------------------------------------------
+
+    def _take_over(self, decision: do.TakeOver) -> None:
+        self._front.hold_clients()
+        self.leading = Leading(
+            self.options, decision.term, self._front, self._listener, self._link_said, self._status, self._wall_ms
+        )
+        self._nursery.start_soon(self._open_broker, self.leading, decision)
+
+    async def _open_broker(self, leading: Leading, decision: do.TakeOver) -> None:
+        if self._link_scope is not None:
+            self._link_scope.cancel()
+        await self._link_idle.wait()
+        copied = self._copied
+        assert copied is not None
+        self._copied = self._link = None
+        self._held = Held(decision.journal_id, copied.terms, copied.end)
+        try:
+            await leading.open(copied, decision.journal_id, self.agreed_lsn)
+        except Exception as error:
+            logger.exception("this node cannot take over")
+            self.handle(TakeoverFailed(str(error)))
+            return
+        assert leading.terms is not None and leading.journal is not None
+        self._nursery.start_soon(leading.watch_disk)
+        self.handle(TookOver(leading.terms, leading.journal.next_lsn))
+
+    def _agree(self, decision: do.Agree) -> None:
+        self.agreed_lsn = decision.lsn
+        if self.leading is not None:
+            self.leading.agree(decision.lsn)
+
+    def _hold(self, decision: do.Hold) -> None:
+        self.why = decision.reason
+        if self.leading is not None and self.leading.leadership is not None:
+            self.leading.leadership.hold(decision.reason)
+            self._serve()
+
+    def _go_on(self, decision: do.GoOn) -> None:
+        self.why = "enough nodes are in sync"
+        if self.leading is not None and self.leading.leadership is not None:
+            self.leading.leadership.go_on()
+            self._serve()
+
+    def _serve(self) -> None:
+        """Let clients in, the first time."""
+        leading = self.leading
+        if leading is not None and not leading.is_served:
+            leading.is_served = True
+            self._nursery.start_soon(leading.serve)
+            self._nursery.start_soon(self._tell_led, leading)
+
+    async def _tell_led(self, leading: Leading) -> None:
+        logger.info("%s leads, in term %d", self.options.name, leading.term)
+        leading.note(EventKind.LED, self.why)
+
+    def _suspend(self, decision: do.Suspend) -> None:
+        self.why = "neither a member nor the coordinator answers: another node may lead"
+        if self.leading is not None and self.leading.leadership is not None:
+            self.leading.leadership.suspend()
+
+    def _quiesce(self, decision: do.Quiesce) -> None:
+        if self.leading is not None and self.leading.leadership is not None:
+            self._nursery.start_soon(self._quiesce_broker, self.leading)
+
+    async def _quiesce_broker(self, leading: Leading) -> None:
+        assert leading.leadership is not None
+        end = await leading.leadership.quiesce()
+        if leading is self.leading:
+            self.handle(Quiesced(end))
+
+    def _resign(self, decision: do.Resign) -> None:
+        self.why = decision.why
+        logger.warning("%s does not lead any more: %s", self.options.name, decision.why)
+        self._front.hold_clients()
+        self._nursery.start_soon(self._close_broker, self.leading, decision.why)
+
+    async def _close_broker(self, leading: Leading | None, why: str) -> None:
+        if leading is not None:
+            await leading.resign(why)
+        self.leading = None
+        if self._reopened is not None:  # this node stops
+            self._reopened.set()
+            return
+        held = await self._open_until_done()
+        self._held = held
+        self._make_link(held)
+        self._followed.set()
+        self.handle(Reopened(held.terms, held.end))
+
+    def _refuse(self, decision: do.Refuse) -> None:
+        self.why = decision.why
+        logger.critical("this node cannot be one of the cluster: %s", decision.why)
+        self._front.refuse_clients()
+
+    def _note(self, decision: do.Note) -> None:
+        logger.info("%s", decision.text)
+
+
+def _address_of(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+_PERFORM: dict[type[Any], Callable[[Node, Any], Awaitable[None] | None]] = {
+    do.Register: Node._register_now,
+    do.ReadKeys: Node._read_keys,
+    do.Transact: Node._transact,
+    do.EndLease: Node._end_lease,
+    do.Follow: Node._follow_leader,
+    do.Acknowledge: Node._acknowledge,
+    do.TakeOver: Node._take_over,
+    do.Agree: Node._agree,
+    do.Hold: Node._hold,
+    do.GoOn: Node._go_on,
+    do.Suspend: Node._suspend,
+    do.Quiesce: Node._quiesce,
+    do.Resign: Node._resign,
+    do.Refuse: Node._refuse,
+    do.Note: Node._note,
+}
+_KINDS = {State.HELD: EventKind.HELD, State.SUSPENDED: EventKind.SUSPENDED}

@@ -1,0 +1,41 @@
+"""What a node of a cluster is started with: its own part of the configuration, read and checked."""
+
+import ssl
+from dataclasses import dataclass, field
+
+from .agreement.timers import Timers
+from .link.challenge import Circle
+from .link.introduction import Address, LinkOptions
+
+
+@dataclass(slots=True, frozen=True)
+class NodeOptions:
+    """Of one node. `nodes`: the links of all nodes by name, this one's as others reach it.
+
+    level: of what this program can read. addresses: where clients connect, (kind, `HOST:PORT`).
+    """
+
+    name: str
+    path: str
+    circle: Circle
+    nodes: dict[str, Address]
+    timers: Timers = field(default_factory=Timers)
+    link: LinkOptions = field(default_factory=LinkOptions)
+    server_tls: ssl.SSLContext | None = None
+    client_tls: ssl.SSLContext | None = None
+    level: int = 1
+    min_in_sync: int = 2
+    disk_stall_s: float = 5.0
+    version: str = ""
+    fingerprint: str = ""
+    addresses: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def address(self) -> Address:
+        """Where other nodes reach this one's link."""
+        return self.nodes[self.name]
+
+    @property
+    def others(self) -> dict[str, Address]:
+        """The links of the other nodes."""
+        return {name: address for name, address in self.nodes.items() if name != self.name}

@@ -1,0 +1,58 @@
+"""Which other nodes a node reaches by their links: tried every few seconds, and at once when a link was lost."""
+
+from collections.abc import Callable
+
+import trio
+
+from .link.introduction import Reach, reach
+from .options import NodeOptions
+
+#: Seconds between two tries.
+PERIOD_S = 2.0
+#: Tries at a node whose link was lost, and seconds between them: a process that is gone is found at once.
+HURRIED_TRIES, HURRIED_PAUSE_S = 3, 0.1
+
+
+class Reaching:
+    """`changed` is told that `reached` has, `refused` the name of a node where no process listens."""
+
+    def __init__(
+        self,
+        options: NodeOptions,
+        changed: Callable[[], object],
+        refused: Callable[[str], object],
+    ) -> None:
+        self.reached: frozenset[str] = frozenset()
+        self._options = options
+        self._others = options.others
+        self._changed = changed
+        self._refused = refused
+
+    async def run(self) -> None:
+        """Try all nodes again and again, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for name in self._others:
+                nursery.start_soon(self._keep_looking, name)
+
+    async def _keep_looking(self, name: str) -> None:
+        while True:
+            await self.look(name)
+            await trio.sleep(PERIOD_S)
+
+    async def look(self, name: str) -> Reach:
+        """Try one node."""
+        found = await reach(self._others[name], self._options.circle, self._options.client_tls, self._options.link)
+        reached = self.reached | {name} if found is Reach.REACHED else self.reached - {name}
+        if found is Reach.REFUSED:
+            self._refused(name)
+        if reached != self.reached:
+            self.reached = reached
+            self._changed()
+        return found
+
+    async def look_closely(self, name: str) -> None:
+        """Try a node whose link was lost, until it is reached or for a short time."""
+        for _ in range(HURRIED_TRIES):
+            if name not in self._others or await self.look(name) is Reach.REACHED:
+                return
+            await trio.sleep(HURRIED_PAUSE_S)

@@ -1,0 +1,22 @@
+"""What an operator can see and do of a cluster, through the node that leads it."""
+
+from typing import Any, Protocol
+
+
+class ClusterDesk(Protocol):
+    """Each answer is for JSON. Errors are `CommandError`."""
+
+    def status(self) -> dict[str, Any]:
+        """Nodes with their states, term, end and lag; the in-sync set; what is agreed."""
+
+    def handover(self, node: str | None) -> dict[str, Any]:
+        """Hand the lead over to a node, or to whichever has the most."""
+
+    def drain(self, node: str) -> dict[str, Any]:
+        """Let a node not lead until it is revived."""
+
+    def revive(self, node: str) -> dict[str, Any]:
+        """Let a drained node lead again."""
+
+    def forget(self, node: str) -> dict[str, Any]:
+        """Take a node that is gone for good out of the in-sync set."""

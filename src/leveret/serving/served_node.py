@@ -1,0 +1,304 @@
+"""This process as a node of a cluster: its listeners, brokers that lead one after the other, and the node itself.
+
+Only a configuration with [cluster] imports this, and the room cluster/.
+"""
+
+import hashlib
+import logging
+import math
+import shutil
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import import_module
+
+import trio
+
+from .. import __version__
+from ..amqp_frontend.edge.proxy_protocol import ProxyFault, read_header
+from ..cluster.agreement.timers import MS, Timers
+from ..cluster.agreement.view import Leader
+from ..cluster.coordinator.etcd import EtcdCoordinator
+from ..cluster.link.challenge import Circle
+from ..cluster.link.clients import ClientPasser, Passed, client_header
+from ..cluster.link.introduction import Address as LinkAddress
+from ..cluster.link.introduction import LinkOptions
+from ..cluster.link.listener import LinkListener
+from ..cluster.node import DirectoryRefused, Node
+from ..cluster.options import NodeOptions
+from ..configured.configured import Report
+from ..engine import ClusterEvent, EventKind
+from ..journal import ClusterJournal, Journal
+from ..settings import Configuration
+from ..settings.declared.cluster import nodes_of, own_place
+from .addresses import Address, AddressTaken, bind
+from .allocator import resident_octets
+from .cluster_desk import LeaderDesk
+from .cluster_files import ClusterFiles, load_cluster
+from .composition import DataUnusable
+from .descriptors import open_descriptors
+from .gate import Arrival, Frontends, Gate, Guest, Passing, Service
+from .listeners import Listeners
+from .node_pages import NodePages
+from .options import ServeOptions
+from .reloading import CurrentConfiguration, log_report
+from .served_broker import ServedBroker
+
+logger = logging.getLogger("leveret.cluster")
+
+LINK_BACKLOG = 64
+#: What leading needs and following does not: imported while this node follows.
+LEADING_MODULES = (
+    "leveret.serving.supervisor",
+    "leveret.serving.console_parts",
+    "leveret.serving.console",
+    "leveret.serving.metrics_facts",
+    "leveret.console.connection",
+    "leveret.console.sampler",
+    "leveret.console.metrics.requests",
+    "leveret.journal.recording.temp_store",
+    "leveret.engine.leases.kind",
+    "leveret.operator.command_table",
+    "leveret.operator.definitions",
+)
+
+
+class ServedLeadership:
+    """A broker of this process that leads (`cluster.front.Leadership`)."""
+
+    def __init__(self, broker: ServedBroker, gate: Gate) -> None:
+        self.broker = broker
+        self._gate = gate
+
+    @property
+    def journal(self) -> Journal:
+        supervisor = self.broker.built.supervisor
+        assert supervisor is not None
+        return supervisor.journal
+
+    async def serve(self) -> None:
+        amqp_out, amqp_in = trio.open_memory_channel[Arrival](math.inf)
+        console_out, console_in = trio.open_memory_channel[Arrival](math.inf)
+        self.arrivals = Frontends(amqp_out, console_out)
+        async with amqp_in, console_in, self._gate.lent_listeners():
+            await self.broker.run(lambda: self._gate.hand_over(self.arrivals), lambda: None, amqp_in, console_in)
+
+    def hold(self, reason: str) -> None:
+        self.broker.runtime.resume()
+        self.broker.built.broker.flow.raise_replication(reason)
+        self.broker.runtime.end_turn()
+
+    def go_on(self) -> None:
+        self.broker.runtime.resume()
+        self.broker.built.broker.flow.end_replication()
+        self.broker.runtime.end_turn()
+
+    def suspend(self) -> None:
+        self.broker.runtime.suspend()
+
+    async def quiesce(self) -> int:
+        runtime, broker = self.broker.runtime, self.broker.built.broker
+        runtime.quiesce()
+        while True:
+            runtime.end_turn()
+            if not broker.is_unfinished or runtime.has_resigned:
+                return self.journal.next_lsn
+            await trio.lowlevel.checkpoint()
+
+    def resign(self) -> None:
+        self.broker.runtime.resign()
+        self.broker.abandon()
+
+    async def close_unserved(self) -> None:
+        await trio.to_thread.run_sync(self.broker.built.abandon)
+
+    def note(self, kind: EventKind, node: str, term: int, why: str) -> None:
+        self.broker.built.broker.context.emit(ClusterEvent(kind, "", node, term, why))
+        self.broker.runtime.end_turn()
+
+
+class ServedNode:
+    """What the process serves instead of a broker (`app.Life`, `cluster.front.Front`). Raises: DataUnusable."""
+
+    def __init__(
+        self,
+        current: CurrentConfiguration,
+        options: ServeOptions,
+        listeners: Listeners,
+        build: Callable[[ClusterJournal], ServedBroker],
+    ) -> None:
+        configuration = options.configuration
+        assert options.data is not None, "checked with the configuration"
+        self._current = current
+        self._options = options
+        self._build = build
+        files, faults, warnings = load_cluster(configuration)
+        log_report(Report(warnings=tuple(warnings)))
+        if files is None:
+            raise DataUnusable("\n".join(faults))
+        self._node_options = node_options(configuration, options.data, listeners, files)
+        cluster = configuration.cluster
+        coordinator = EtcdCoordinator(files.etcd, cluster.name, math.ceil(cluster.lease_ms / 1000))
+        node = self._node_options
+        self._listener = LinkListener(node.circle, node.name, self._serve_client, node.link, tls=node.server_tls)
+        self._passer = ClientPasser(node.circle, node.name, node.link, tls=node.client_tls)
+        self.node = Node(node, coordinator, self._listener, self, status=self._status)
+        self.gate = Gate(listeners, lambda: current.configuration.cluster.patience_ms / 1000, self._answer)
+        self.stopping = self.node.stopping
+        self._leadership: ServedLeadership | None = None
+        self._passed_to: tuple[int, str] | None = None  # the leader that clients are passed on to
+        self._pages = NodePages(self.node, lambda: bool(current.configuration.management.metrics_open))
+
+    async def run(self, on_serving: Callable[[], object], on_console: Callable[[], object]) -> None:
+        host, port = own_place(self._options.configuration.cluster)
+        try:
+            link_listener = bind(Address(host, port), LINK_BACKLOG)
+        except AddressTaken as error:
+            raise DataUnusable(f"the link of this node: {error}") from error
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.gate.run)
+                on_serving()
+                on_console()
+                await self.node.run([link_listener])
+                nursery.cancel_scope.cancel()
+        except* DirectoryRefused as group:
+            raise DataUnusable("; ".join(str(one) for one in group.exceptions)) from group
+        finally:
+            link_listener.close()
+
+    def stop(self) -> None:
+        self.node.stop()
+
+    # -- the node's front -------------------------------------------------------------------------------------------
+
+    def preload(self) -> None:
+        for name in LEADING_MODULES:
+            import_module(name)
+
+    def build(self, cluster: ClusterJournal) -> ServedLeadership:
+        leadership = ServedLeadership(self._build(cluster), self.gate)
+        leadership.broker.built.control.operator.cluster = LeaderDesk(self.node)
+        self._leadership = leadership
+        return leadership
+
+    def hold_clients(self) -> None:
+        self._leadership = self._passed_to = None
+        self.gate.hold()
+
+    def pass_clients_on(self, leader: Leader) -> None:
+        if self._passed_to == (leader.term, leader.address):
+            return
+        self._passed_to = leader.term, leader.address
+        address = self._address_of(leader)
+
+        async def pass_on(guest: Guest) -> Passing:
+            header = client_header(_host_and_port(guest.address), _host_and_port(_local_of(guest.socket)))
+            passed = await self._passer.pass_on(guest.socket, b"", address, header, guest.service.value)
+            return Passing.SERVED if passed is Passed.SERVED else Passing.REFUSED
+
+        self.gate.pass_on(pass_on)
+
+    def refuse_clients(self) -> None:
+        self.gate.close()
+
+    def _address_of(self, leader: Leader) -> LinkAddress:
+        host, _, port = leader.address.rpartition(":")
+        return LinkAddress(host.removeprefix("[").removesuffix("]"), int(port))
+
+    # -- clients ----------------------------------------------------------------------------------------------------
+
+    def _serve_client(self, sock: socket.socket, rest: bytes, header: bytes, service: str, node: str) -> None:
+        """Hand a client of another node to the broker, under its own address."""
+        frontends = self.gate.frontends
+        try:
+            found = read_header(header)
+        except ProxyFault as fault:
+            logger.error("a client of node %s: %s", node, fault)
+            found = None
+        if frontends is None or found is None or rest:
+            sock.close()
+            return
+        arrivals = frontends.console if service == Service.CONSOLE.value else frontends.amqp
+        try:
+            arrivals.send_nowait((sock, found.source or "", False))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker ends just now
+            sock.close()
+
+    async def _answer(self, guest: Guest) -> None:
+        await self._pages.answer(guest)
+
+    def _status(self) -> Mapping[str, object]:
+        """Figures of this process that the leader's console shows."""
+        return {
+            "memory": resident_octets(),
+            "disk-free": shutil.disk_usage(self._node_options.path).free,
+            "descriptors": open_descriptors(),
+            "clients": self.gate.clients,
+        }
+
+
+def node_options(configuration: Configuration, data: str, listeners: Listeners, files: ClusterFiles) -> NodeOptions:
+    """The options of this node. Only for a configuration without faults."""
+    keys = configuration.cluster
+    nodes = {node.name: LinkAddress(node.host, node.port) for node in nodes_of(keys)}
+    assert keys.node is not None, "checked with the configuration"
+    if keys.advertise is not None:
+        host, _, port = keys.advertise.rpartition(":")
+        nodes[keys.node] = LinkAddress(host.removeprefix("[").removesuffix("]"), int(port))
+    timers = replace(
+        Timers(),
+        lease_ns=keys.lease_ms * MS,
+        beacon_ns=keys.beacon_ms * MS,
+        suspend_after_ns=keys.suspend_after_ms * MS,
+        ack_deadline_ns=keys.ack_deadline_ms * MS,
+        join_patience_ns=keys.join_patience_ms * MS,
+        resign_after_ns=keys.resign_after_ms * MS,
+    )
+    link = replace(
+        LinkOptions(),
+        beacon_s=keys.beacon_ms / 1000,
+        backlog_octets=keys.link_backlog,
+        copy_rate=keys.copy_rate or 2**40,
+    )
+    return NodeOptions(
+        keys.node,
+        data,
+        Circle(keys.name, 0, files.secret),
+        nodes,
+        timers,
+        link,
+        files.server_tls,
+        files.client_tls,
+        min_in_sync=keys.min_in_sync,
+        disk_stall_s=keys.disk_stall_ms / 1000,
+        version=__version__,
+        fingerprint=_fingerprint(configuration),
+        addresses=tuple(
+            (kind, f"{address.host}:{listener.getsockname()[1]}")
+            for kind, of in (("amqp", listeners.amqp), ("http", listeners.console), ("metrics", listeners.metrics))
+            for listener, address in of.items()
+            if not address.path
+        ),
+    )
+
+
+def _fingerprint(configuration: Configuration) -> str:
+    """Of what should be alike on all nodes: everything but the node's own names and places."""
+    said = sorted(
+        f"{table}.{key}={value!r}"
+        for (table, key), value in configuration.explicit.items()
+        if table not in ("management",) and key not in ("node", "listen", "advertise", "data")
+    )
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
+
+
+def _host_and_port(address: object) -> tuple[str, int] | None:
+    return (str(address[0]), int(address[1])) if isinstance(address, tuple) else None
+
+
+def _local_of(sock: socket.socket) -> object:
+    try:
+        return sock.getsockname()
+    except OSError:
+        return ""

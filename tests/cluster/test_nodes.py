@@ -1,0 +1,205 @@
+"""Three nodes as real processes on loopback with a real etcd: what clients see when nodes come and go.
+
+The names of the cases are those of docs/cluster.md. `make cluster-rounds` repeats them with many seeds.
+"""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+from cluster_nodes import NAMES, ClusterNodes, Publisher, assert_each_once, cluster_nodes, drain, until
+from etcd_servers import ETCD, WHY_NOT
+
+pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[ClusterNodes]:
+    """Three nodes in sync."""
+    with cluster_nodes(tmp_path) as nodes:
+        nodes.start_all()
+        nodes.await_in_sync()
+        yield nodes
+
+
+def others(name: str) -> tuple[str, ...]:
+    """The names of the other nodes."""
+    return tuple(one for one in NAMES if one != name)
+
+
+def test_a_leader_that_is_killed(nodes: ClusterNodes) -> None:
+    """CL01, CL02: another leads, and every confirmed message is there once; a declared queue is there on all nodes."""
+    leader = nodes.leader()
+    follower, third = others(leader)
+    with Publisher(nodes, (follower,)) as publisher:
+        publisher.await_confirms(100)
+        for name in NAMES:
+            with nodes.channel(name) as channel:
+                channel.queue_declare("orders", durable=True, passive=True)
+        nodes.kill(leader)
+        publisher.await_confirms(100)
+    assert nodes.leader(but=leader) in (follower, third)
+    found = drain(nodes, follower)
+    assert_each_once(publisher, found)
+    nodes.start(leader)
+    nodes.await_in_sync()
+
+
+def test_a_minority_confirms_nothing(nodes: ClusterNodes) -> None:
+    """CL03: with two of three nodes killed publishers are blocked, and told so; one node back, and it goes on."""
+    leader = nodes.leader()
+    second, third = others(leader)
+    blocked: list[str] = []
+    connection = nodes.connect(leader)
+    connection.add_on_connection_blocked_callback(lambda _, frame: blocked.append(frame.method.reason))
+    with Publisher(nodes, (leader,)) as publisher:
+        publisher.await_confirms(50)
+        nodes.kill(second)
+        publisher.await_confirms(50)
+        nodes.kill(third)
+        channel = connection.channel()
+
+        def is_blocked() -> bool:
+            channel.basic_publish("", "orders", b"-1", pika.BasicProperties(delivery_mode=1))
+            connection.process_data_events(0)
+            return bool(blocked)
+
+        until(is_blocked, "connection.blocked, which the next publish gets")
+        count = len(publisher.confirmed)
+        assert "replication" in blocked[0]
+        nodes.start(second)
+        publisher.await_confirms(50)
+    connection.close()
+    found = [one for one in drain(nodes, leader) if one[0] >= 0]
+    assert_each_once(publisher, found)
+    assert len(publisher.confirmed) > count
+
+
+def test_a_leader_that_is_stopped_and_continued(nodes: ClusterNodes) -> None:
+    """CL04: another leads meanwhile; the old one closes its clients with 320 when it wakes, and follows."""
+    leader = nodes.leader()
+    follower, _ = others(leader)
+    old = nodes.connect(leader)
+    old.channel().queue_declare("orders", durable=True)
+    with Publisher(nodes, (follower,)) as publisher:
+        publisher.await_confirms(50)
+        nodes.signal(leader, signal.SIGSTOP)
+        nodes.leader(but=leader)
+        publisher.await_confirms(50)
+        nodes.signal(leader, signal.SIGCONT)
+        with pytest.raises(pika.exceptions.AMQPConnectionError):
+            while True:
+                old.process_data_events(1)
+        nodes.await_in_sync()
+        publisher.await_confirms(50)
+    assert_each_once(publisher, drain(nodes, leader))
+
+
+def test_a_follower_that_is_stopped(nodes: ClusterNodes) -> None:
+    """CL05: confirms stall at most for `ack-deadline`, then go on; it comes back in sync by itself."""
+    leader = nodes.leader()
+    follower, third = others(leader)
+    with Publisher(nodes, (leader,)) as publisher:
+        publisher.await_confirms(50)
+        nodes.signal(follower, signal.SIGSTOP)
+        publisher.await_confirms(100)
+        until(lambda: follower not in nodes.in_sync(), "the stopped node out of the set")
+        nodes.signal(follower, signal.SIGCONT)
+        nodes.await_in_sync()
+    assert nodes.leader() == leader
+    assert_each_once(publisher, drain(nodes, third))
+
+
+def test_the_lead_is_handed_over(nodes: ClusterNodes) -> None:
+    """CL17: SIGTERM under load: nothing is lost; the node comes back and follows."""
+    leader = nodes.leader()
+    follower, third = others(leader)
+    with Publisher(nodes, (follower, third)) as publisher:
+        publisher.await_confirms(100)
+        assert nodes.stop(leader) == 0
+        publisher.await_confirms(100)
+    assert_each_once(publisher, drain(nodes, third))
+    assert "RESIGNING" in nodes.log(leader)
+    nodes.start(leader)
+    nodes.await_in_sync()
+
+
+def test_an_empty_directory_under_an_old_name(nodes: ClusterNodes) -> None:
+    """CL10: it gets a full copy under a new id, and has everything when it leads."""
+    leader = nodes.leader()
+    follower, third = others(leader)
+    view = nodes.view()
+    before = view and view.node(follower)
+    with Publisher(nodes, (leader,)) as publisher:
+        publisher.await_confirms(50)
+        nodes.kill(follower)
+        nodes.data(follower).rename(nodes.directory / "lost")
+        until(lambda: (view := nodes.view()) and view.node(follower) is None, "its registration over")
+        nodes.start(follower)
+        nodes.await_in_sync()
+        view = nodes.view()
+        after = view and view.node(follower)
+        assert before and after and before.node_id != after.node_id
+        publisher.await_confirms(20)
+    nodes.kill(third)
+    nodes.kill(leader)
+    nodes.start(third)
+    assert_each_once(publisher, drain(nodes, follower))
+
+
+def test_the_directory_of_another_broker(nodes: ClusterNodes, tmp_path: Path) -> None:
+    """CL12: refused, in words, and untouched."""
+    leader = nodes.leader()
+    follower, third = others(leader)
+    with nodes.channel(leader) as channel:
+        channel.queue_declare("orders", durable=True)
+    nodes.kill(follower)
+    nodes.data(follower).rename(nodes.directory / "own")
+    make_other_broker(nodes.data(follower), tmp_path)
+    before = {path.name: path.read_bytes() for path in nodes.data(follower).iterdir() if path.is_file()}
+    until(lambda: (view := nodes.view()) and view.node(follower) is None, "its registration over")
+    nodes.start(follower)
+    until(lambda: "belongs to another journal" in nodes.log(follower), "the refusal")
+    after = {path.name: path.read_bytes() for path in nodes.data(follower).iterdir() if path.is_file()}
+    assert after == before
+
+
+def make_other_broker(data: Path, directory: Path) -> None:
+    """A directory of a plain broker with a queue in it."""
+    from broker_process import leveret_serve
+
+    other = directory / "other"
+    other.mkdir()
+    with leveret_serve(other, data=data) as broker:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        connection.channel().queue_declare("foreign", durable=True)
+        connection.close()
+        broker.stop()
+
+
+def test_a_transaction_is_there_as_a_whole_or_not_at_all(nodes: ClusterNodes) -> None:
+    """CL13: 200 messages in each transaction, the leader killed meanwhile."""
+    leader = nodes.leader()
+    follower, third = others(leader)
+    connection = nodes.connect(follower)
+    channel = connection.channel()
+    channel.queue_declare("orders", durable=True)
+    channel.tx_select()
+    committed = 0
+    try:
+        for number in range(1000):
+            for _ in range(200):
+                channel.basic_publish("", "orders", str(number).encode(), pika.BasicProperties(delivery_mode=2))
+            if number == 3:
+                nodes.kill(leader)
+            channel.tx_commit()
+            committed += 1
+    except pika.exceptions.AMQPError:
+        pass
+    assert committed >= 3
+    numbers = [number for number, _ in drain(nodes, third)]
+    counts = {number: numbers.count(number) for number in set(numbers)}
+    assert set(counts.values()) == {200}
+    assert set(range(committed)) <= set(counts)

@@ -1,0 +1,301 @@
+"""Nodes of a cluster as real processes on loopback, with a real etcd; and publishers that keep books."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import pika
+from etcd_servers import EtcdServers, etcd_servers, free_ports
+from pika.exceptions import AMQPError
+
+from leveret.cluster.agreement.view import View
+from leveret.cluster.coordinator.errors import CoordinatorError
+from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway
+from leveret.cluster.coordinator.keys import Keys
+
+Result = TypeVar("Result")
+
+#: Seconds after which something that is waited for counts as missing, on a machine that others use.
+PATIENCE_S = 60.0
+#: Seconds between two looks at a fact.
+LOOK_S = 0.05
+NAMES = ("a", "b", "c")
+
+
+def until(look: Callable[[], Result | None], what: str, patience_s: float = PATIENCE_S) -> Result:
+    """What `look` gives as soon as it is true. Raises: AssertionError after a while."""
+    pause, end = threading.Event(), time.monotonic() + patience_s
+    while not (found := look()):
+        assert time.monotonic() < end, f"{what}: not within {patience_s:g} s"
+        pause.wait(LOOK_S)
+    return found
+
+
+class ClusterNodes:
+    """Nodes by name, each with its own directory. A node that was ended can be started again."""
+
+    def __init__(self, directory: Path, etcd: EtcdServers, names: tuple[str, ...] = NAMES, keys: str = "") -> None:
+        self.directory = directory
+        self.etcd = etcd
+        self.names = names
+        self._keys = keys
+        ports = free_ports(3 * len(names))
+        self._links = dict(zip(names, ports))
+        self.ports = dict(zip(names, ports[len(names) :]))
+        self.metrics = dict(zip(names, ports[2 * len(names) :]))
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def data(self, name: str) -> Path:
+        """The directory of a node's journal."""
+        return self.directory / name / "data"
+
+    def start(self, name: str, *, waits: bool = True) -> None:
+        """Start a node; `waits` until it accepts clients."""
+        place = self.directory / name
+        place.mkdir(exist_ok=True)
+        nodes = ", ".join(f'"{one}=127.0.0.1:{port}"' for one, port in self._links.items())
+        endpoints = ", ".join(f'"{one}"' for one in self.etcd.endpoints)
+        (place / "leveret.toml").write_text(
+            f'[cluster]\nname = "t"\nnode = "{name}"\nnodes = [{nodes}]\netcd = [{endpoints}]\nlease = "2s"\n'
+            f'{self._keys}\n[journal]\nreserve = 0\n[management]\nlisten = "off"\n'
+            f'metrics = "127.0.0.1:{self.metrics[name]}"\n'
+        )
+        command = [sys.executable, "-m", "leveret", "serve", "--data", str(self.data(name))]
+        command += ["--config", str(place / "leveret.toml"), "--listen", f"127.0.0.1:{self.ports[name]}"]
+        command += ["--log-level", os.environ.get("CLUSTER_LOG", "info")]
+        with (place / "log").open("a") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=place)
+        self.processes[name] = process
+        if waits:
+            self.await_ready(name)
+
+    def await_ready(self, name: str) -> None:
+        """Wait until a node accepts clients."""
+        output = self.processes[name].stdout
+        assert output is not None
+        line = output.readline()
+        assert line.startswith("leveret ready "), (line, self.log(name))
+
+    def start_all(self) -> None:
+        """Start all nodes, and wait until one leads."""
+        for name in self.names:
+            self.start(name, waits=False)
+        for name in self.names:
+            self.await_ready(name)
+        self.leader()
+
+    def log(self, name: str) -> str:
+        """What a node logged."""
+        return (self.directory / name / "log").read_text()
+
+    def kill(self, name: str) -> None:
+        """As a power cut does."""
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a node."""
+        self.processes[name].send_signal(number)
+
+    def stop(self, name: str) -> int:
+        """Stop a node in order. Returns its exit code."""
+        process = self.processes.pop(name)
+        process.send_signal(signal.SIGTERM)
+        return process.wait(PATIENCE_S)
+
+    def close(self) -> None:
+        """Kill all."""
+        for name in list(self.processes):
+            self.signal(name, signal.SIGCONT)
+            self.kill(name)
+
+    # -- what etcd says -----------------------------------------------------------------------------------------------
+
+    def view(self) -> View | None:
+        """The keys of the cluster; None: etcd does not answer now."""
+        keys = Keys("t")
+        with closing(Gateway(EtcdAccess(self.etcd.endpoints, connect_seconds=2, answer_seconds=2))) as gateway:
+            try:
+                answer = gateway.read("/v3/kv/range", keys.range)
+            except CoordinatorError:
+                return None
+        return keys.view(int(answer["header"]["revision"]), answer.get("kvs", []))
+
+    def leader(self, *, but: str | None = None) -> str:
+        """The node that leads; waits until one does, and not `but`."""
+
+        def look() -> str | None:
+            view = self.view()
+            name = None if view is None or view.leader is None else view.leader.name
+            if name is None or name == but or name not in self.processes:
+                return None
+            return name if f"{name} leads, in term {view.leader.term}" in self.log(name) else None  # type: ignore[union-attr]
+
+        return until(look, "a leader")
+
+    def in_sync(self) -> frozenset[str]:
+        """Names of the nodes of the in-sync set that are registered."""
+        view = self.view()
+        if view is None or view.insync is None:
+            return frozenset()
+        return frozenset(node.name for node in view.nodes if node.node_id in view.insync.nodes)
+
+    def await_in_sync(self, *names: str) -> None:
+        """Wait until these nodes are in sync: all, if none is named."""
+        wanted = frozenset(names or self.names)
+        until(lambda: wanted <= self.in_sync(), f"{sorted(wanted)} in sync")
+
+    # -- clients ------------------------------------------------------------------------------------------------------
+
+    def connect(self, name: str, **parameters: object) -> pika.BlockingConnection:
+        """A connection through a node; waits until it is served."""
+        given = pika.ConnectionParameters(
+            "127.0.0.1", self.ports[name], socket_timeout=PATIENCE_S, stack_timeout=PATIENCE_S,
+            blocked_connection_timeout=PATIENCE_S, **parameters,
+        )  # fmt: skip
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return pika.BlockingConnection(given)
+            except AMQPError:
+                assert time.monotonic() < end, f"no connection through {name}:\n{self.log(name)}"
+                threading.Event().wait(LOOK_S)
+
+    @contextmanager
+    def channel(self, name: str) -> Iterator[pika.channel.Channel]:
+        """A channel through a node."""
+        connection = self.connect(name)
+        try:
+            yield connection.channel()
+        finally:
+            with suppress(AMQPError):
+                connection.close()
+
+
+@contextmanager
+def cluster_nodes(directory: Path, *, members: int = 1, keys: str = "") -> Iterator[ClusterNodes]:
+    """Three nodes and an etcd, not started and started; killed at the end."""
+    (directory / "etcd").mkdir()
+    with etcd_servers(directory / "etcd", members) as etcd:
+        nodes = ClusterNodes(directory, etcd, keys=keys)
+        try:
+            yield nodes
+        finally:
+            nodes.close()
+
+
+@dataclass
+class Publisher:
+    """Publishes numbered persistent messages, one by one, confirmed, through any of some nodes, until it is stopped.
+
+    A message is sent once: without a confirm its fate is open. `confirmed`: numbers, in order.
+    """
+
+    nodes: ClusterNodes
+    through: tuple[str, ...]
+    queue: str = "orders"
+    confirmed: list[int] = field(default_factory=list)
+    sent: int = 0
+    longest_gap_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._confirmed_at = time.monotonic()
+
+    def __enter__(self) -> "Publisher":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Publish no more."""
+        self._is_over.set()
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+
+    def await_confirms(self, count: int) -> None:
+        """Wait until so many more messages are confirmed than now."""
+        wanted = len(self.confirmed) + count
+        until(lambda: len(self.confirmed) >= wanted, f"{count} confirms through {self.through}")
+
+    def _run(self) -> None:
+        turn = 0
+        while not self._is_over.is_set():
+            name = self.through[turn % len(self.through)]
+            turn += 1
+            try:
+                connection = pika.BlockingConnection(
+                    pika.ConnectionParameters(
+                        "127.0.0.1",
+                        self.nodes.ports[name],
+                        socket_timeout=5,
+                        stack_timeout=20,
+                        heartbeat=10,
+                        blocked_connection_timeout=20,
+                    )  # fmt: skip
+                )
+            except (AMQPError, OSError):
+                self._is_over.wait(LOOK_S)
+                continue
+            with suppress(AMQPError, OSError):
+                self._publish_on(connection)
+            with suppress(AMQPError, OSError):
+                connection.close()
+
+    def _publish_on(self, connection: pika.BlockingConnection) -> None:
+        channel = connection.channel()
+        channel.queue_declare(self.queue, durable=True)
+        channel.confirm_delivery()
+        while not self._is_over.is_set():
+            number = self.sent
+            self.sent += 1
+            body = str(number).encode()
+            channel.basic_publish("", self.queue, body, pika.BasicProperties(delivery_mode=2))
+            now = time.monotonic()
+            self.longest_gap_s = max(self.longest_gap_s, now - self._confirmed_at)
+            self._confirmed_at = now
+            self.confirmed.append(number)
+
+
+def drain(nodes: ClusterNodes, name: str, queue: str = "orders") -> list[tuple[int, bool]]:
+    """All messages of a queue, acknowledged: (number, redelivered)."""
+    found = []
+    with nodes.channel(name) as channel:
+        count = channel.queue_declare(queue, durable=True, passive=True).method.message_count
+        for method, _, body in channel.consume(queue, inactivity_timeout=10):
+            if method is None:
+                break
+            found.append((int(body), method.redelivered))
+            channel.basic_ack(method.delivery_tag)
+            if len(found) >= count:
+                break
+        channel.cancel()
+    return found
+
+
+def assert_each_once(publisher: Publisher, found: list[tuple[int, bool]]) -> None:
+    """Every confirmed message is there, and no message twice."""
+    numbers = [number for number, _ in found]
+    assert len(numbers) == len(set(numbers)), "a message came twice"
+    lost = set(publisher.confirmed) - set(numbers)
+    assert not lost, f"{len(lost)} confirmed messages are lost, the first is {min(lost)}"
+
+
+def reasons(log: str) -> list[str]:
+    """Lines about states, of a node's log."""
+    return [line for line in log.splitlines() if re.search(r"leveret\.cluster", line)]
