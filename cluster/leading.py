@@ -14,7 +14,7 @@ from ..journal import ClusterJournal, Journal, TermTable
 from ..journal.copying.copied_journal import CopiedJournal
 from .agreement.events import DiskRecovered, DiskStalled, Durable, Event
 from .front import Front, Leadership
-from .link.follower_links import FollowerLinks, LedJournal
+from .link.follower_links import FollowerLinks, LedJournal, forget_readers
 from .link.listener import LinkListener
 from .options import NodeOptions
 
@@ -62,10 +62,15 @@ class Leading:
         self.leadership = await trio.to_thread.run_sync(self._build, copied, journal_id, agreed_lsn)
 
     def _build(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> Leadership:
-        if copied.journal_id is None:
-            copied.begin(journal_id)
-        copied.upgrade()
-        copied.set_terms(copied.terms.with_term(self.term, copied.end))
+        try:
+            if copied.journal_id is None:
+                copied.begin(journal_id)
+            copied.upgrade()
+            copied.set_terms(copied.terms.with_term(self.term, copied.end))
+            forget_readers(copied.path)
+        except BaseException:
+            copied.close()  # else nothing could open the directory again
+            raise
         self.terms, path, needs = copied.terms, copied.path, copied.needs
         led = LedJournal(path, journal_id, copied.terms, self._options.level)
 
@@ -79,6 +84,7 @@ class Leading:
                 written,
                 lambda lsn: self._soon(self._tell, Durable(lsn)),
                 lambda base_lsns: self._soon(self._unlinked, tuple(base_lsns)),
+                lambda needs: self._soon(self._needed, needs),
             )
         )
 
@@ -107,10 +113,13 @@ class Leading:
                 wall_ms=self._wall_ms,
                 status=self._status,
             )
-            self.links.forget_readers()
             self._listener.links = self.links
         else:
             self.links.written(base_lsn, offset, octets, end_lsn)
+
+    def _needed(self, needs: frozenset[str]) -> None:
+        if self.links is not None:
+            self.links.needed(needs)
 
     def _unlinked(self, base_lsns: tuple[int, ...]) -> None:
         if self.links is not None and base_lsns:
@@ -147,10 +156,12 @@ class Leading:
             self.ended.set()
 
     async def watch_disk(self) -> None:
-        """Report a hanging write, until cancelled. An idle journal is probed."""
+        """Report a hanging write, until this leadership ends. An idle journal is probed."""
         while True:
             await trio.sleep(LOOK_S)
             journal = self.journal
+            if self.has_closed:
+                return
             if journal is None:
                 continue
             is_stalled = self.is_stalled

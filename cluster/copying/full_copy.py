@@ -11,11 +11,14 @@ afterwards. `finish` goes on where a crash came; it has to be called before the 
 The copy's node id is a new one: whatever the old directory had acknowledged, the new one has not.
 """
 
+import logging
 import os
 import shutil
 
 from ...journal import REAL, Files, reader_offsets, register_reader
 from ...journal.copying.copied_journal import CopiedJournal
+
+logger = logging.getLogger("leveret.cluster")
 
 COPY, WHOLE, OLD = ".copy", ".whole", ".old"
 
@@ -55,9 +58,16 @@ def finish(path: str, files: Files = REAL) -> None:
 
 
 def drop_old(path: str) -> bool:
-    """Delete the journal before the last full copy: the node is in sync. Returns: whether there was one."""
+    """Delete the journal before the last full copy: the node is in sync. Returns: whether there was one.
+
+    What cannot be deleted stays until the next call.
+    """
     path = os.path.abspath(path)
-    return _remove(path + OLD)
+    try:
+        return _remove(path + OLD)
+    except OSError as error:
+        logger.warning("the journal before the last full copy stays: %s", error)
+        return True
 
 
 def _remove(path: str) -> bool:

@@ -165,12 +165,6 @@ class FollowerLinks:
         """Of each link."""
         return [follower.statistics() for follower in self._followers.values()]
 
-    def forget_readers(self) -> None:
-        """Before the first follower: delete what an earlier leadership here kept for followers. Reads the disk."""
-        for name in reader_offsets(self.led.path, self.files):
-            if name.startswith(READER_PREFIX):
-                forget_reader(self.led.path, name, self.files)
-
     async def follow(self, link: LinkStream, hello: Hello) -> None:
         """Serve a follower until its link ends. Raises: LinkFault, FrameFault."""
         self._link_count += 1
@@ -202,6 +196,13 @@ class FollowerLinks:
         """The link of a follower is closed."""
         if self._followers.get(follower.node_id) is follower:
             del self._followers[follower.node_id]
+
+
+def forget_readers(path: str, files: Files = REAL) -> None:
+    """Keep no segments for followers of an earlier leadership of this directory; for a thread. Raises: OSError."""
+    for name in reader_offsets(path, files):
+        if name.startswith(READER_PREFIX):
+            forget_reader(path, name, files)
 
 
 class _Follower:

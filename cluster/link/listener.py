@@ -24,7 +24,10 @@ OnClient = Callable[[socket.socket, bytes, bytes, str, str], object]
 
 
 class LinkListener:
-    """Accepts links. `links`: the leader's; None while this node does not lead."""
+    """Accepts links. `links`: the leader's; None while this node does not lead.
+
+    takes_clients: whether clients are served now. A leader takes followers before that.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class LinkListener:
         options: LinkOptions | None = None,
         *,
         tls: ssl.SSLContext | None = None,
+        takes_clients: Callable[[], bool] = lambda: True,
     ) -> None:
         self.links: FollowerLinks | None = None
         self._circle = circle
@@ -41,6 +45,7 @@ class LinkListener:
         self._on_client = on_client
         self._options = options or LinkOptions()
         self._tls = tls
+        self._takes_clients = takes_clients
         self._introducing: dict[trio.CancelScope, None] = {}  # connections that have not said what they want
 
     async def serve(
@@ -103,6 +108,8 @@ class LinkListener:
             await _decline(link, f"node {self._name} does not lead", False)
         elif isinstance(said, Hello):
             await links.follow(link, said)
+        elif not self._takes_clients():
+            await _decline(link, f"node {self._name} does not serve clients yet", False)
         else:
             await self._serve_client(link, said)
 

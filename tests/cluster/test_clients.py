@@ -81,7 +81,12 @@ class Leader:
         self.client_context = tls[1] if tls is not None else None
         self.sockets: list[trio.SocketStream] = []
         self.is_echoing = True
-        self.listener = LinkListener(CIRCLE, "n1", self._serve, OPTIONS, tls=tls[0] if tls is not None else None)
+        self.is_serving = True
+        self.listener = LinkListener(
+            *(CIRCLE, "n1", self._serve, OPTIONS),
+            tls=tls[0] if tls is not None else None,
+            takes_clients=lambda: self.is_serving,
+        )
         self.listener.links = FollowerLinks(LED, lambda event: None, position=(1, 0), end=1)
         self.address = Address("127.0.0.1", 0)
         self._nursery: trio.Nursery
@@ -256,6 +261,9 @@ async def test_a_client_that_is_not_taken_is_left_as_it_is() -> None:
             assert one.result is Passed.REFUSED
             assert one.follower_end.recv(100) == b"AMQP"
             leader.listener.links = FollowerLinks(LED, lambda event: None, position=(1, 0), end=1)
+            leader.is_serving = False
+            assert await one.passer.pass_on(one.follower_end, b"", leader.address, HEADER) is Passed.REFUSED
+            leader.is_serving = True
             again = await one.passer.pass_on(one.follower_end, b"", Address("127.0.0.1", 1), HEADER)
             assert again is Passed.REFUSED
             listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")

@@ -133,6 +133,22 @@ def test_a_copy_without_a_journal_before_it(tmp_path: Path) -> None:
     assert segments(path) == new.segments()
 
 
+def test_an_old_journal_that_cannot_be_deleted_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node goes on."""
+    path, _, new = old_and_new(tmp_path)
+    filled(full_copy.begin(path), new)
+    full_copy.swap(path)
+
+    def refuse(path: str) -> None:
+        raise PermissionError(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(full_copy.shutil, "rmtree", refuse)
+        assert full_copy.drop_old(path)
+    assert full_copy.drop_old(path)
+    assert not full_copy.drop_old(path)
+
+
 def test_a_copy_has_an_id_of_its_own(tmp_path: Path) -> None:
     """What the old directory had acknowledged, the new one has not."""
     path, _, new = old_and_new(tmp_path)

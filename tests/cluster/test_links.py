@@ -30,7 +30,7 @@ from leveret.cluster.copying import full_copy
 from leveret.cluster.copying.joining import Held
 from leveret.cluster.link import feed as feed_module
 from leveret.cluster.link.challenge import Circle
-from leveret.cluster.link.follower_links import FollowerLinks
+from leveret.cluster.link.follower_links import FollowerLinks, forget_readers
 from leveret.cluster.link.frames import (
     Ack,
     Beacon,
@@ -60,7 +60,7 @@ from leveret.cluster.link.introduction import (
 )
 from leveret.cluster.link.leader_link import Ending, LeaderLink
 from leveret.cluster.link.listener import LinkListener
-from leveret.journal import REAL, TermTable, reader_offsets
+from leveret.journal import REAL, TermTable, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.segment import Scan, Segment, opened
 
@@ -388,6 +388,15 @@ async def test_needs_come_before_the_octets_that_need_them(tmp_path: Path) -> No
         world.journal.block()
         await until(lambda: same(world, follower))
         assert follower.copied.needs == {"leased queues", "logged topics"}
+
+
+def test_segments_are_kept_for_no_follower_of_an_earlier_leadership(tmp_path: Path) -> None:
+    """Its process was killed: their readers stay in the directory; those of others do, too."""
+    journal = WrittenJournal(str(tmp_path / "leader"))
+    for name in ("node-b-1", "node-c-7", "spark"):
+        register_reader(journal.path, name, 1)
+    forget_readers(journal.path)
+    assert reader_offsets(journal.path) == {"spark": 1}
 
 
 @in_trio

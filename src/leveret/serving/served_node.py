@@ -140,7 +140,14 @@ class ServedNode:
         cluster = configuration.cluster
         coordinator = EtcdCoordinator(files.etcd, cluster.name, math.ceil(cluster.lease_ms / 1000))
         node = self._node_options
-        self._listener = LinkListener(node.circle, node.name, self._serve_client, node.link, tls=node.server_tls)
+        self._listener = LinkListener(
+            node.circle,
+            node.name,
+            self._serve_client,
+            node.link,
+            tls=node.server_tls,
+            takes_clients=lambda: self.gate.frontends is not None,
+        )
         self._passer = ClientPasser(node.circle, node.name, node.link, tls=node.client_tls)
         self.node = Node(node, coordinator, self._listener, self, status=self._status)
         self.gate = Gate(listeners, lambda: current.configuration.cluster.patience_ms / 1000, self._answer)
