@@ -70,6 +70,8 @@ LEAVE_S = 10.0
 #: Seconds for which the event loop may stand still before the leases of this node are not renewed any more.
 STANDSTILL_S = 10.0
 BEAT_S = 0.5
+#: Later than any deadline.
+FOREVER_NS = 2**63
 
 
 class DirectoryRefused(Exception):
@@ -113,7 +115,8 @@ class Node:
         self._reaching = Reaching(options, self._register_soon, self._refused)
         self._events: deque[Event] = deque()
         self._is_handling = False
-        self._moved = trio.Event()  # the next deadline of the agreement may have changed
+        self._moved = trio.Event()  # the next deadline of the agreement is earlier than `_sleeps_until_ns`
+        self._sleeps_until_ns = FOREVER_NS
         self._register = trio.Event()
         self._may_register = False
         self._registered: NodeKey | None = None
@@ -171,9 +174,12 @@ class Node:
                 self._reopened = trio.Event()
                 self.handle(HandOver(is_leaving=True))
                 await self._reopened.wait()
-        if self.leading is not None:
-            await self.leading.resign("this node stops")
-            self.leading = None
+        with trio.move_on_after(LEAVE_S) as resigning:
+            if self.leading is not None:
+                await self.leading.resign("this node stops")
+                self.leading = None
+        if resigning.cancelled_caught:
+            logger.critical("the disk hangs: this node ends without an end of its broker")
         for lease in (Lease.LEADER, Lease.NODE):
             with trio.move_on_after(AGAIN_S), suppress(errors.CoordinatorError):
                 await self._coordinator.end_lease(lease)
@@ -240,7 +246,9 @@ class Node:
             self._is_handling = False
         if self.agreement.state is not self._state:
             self._state_changed()
-        self._moved.set()
+        due_ns = self.agreement.next_ns()
+        if due_ns is not None and due_ns < self._sleeps_until_ns:
+            self._moved.set()
 
     def _state_changed(self) -> None:
         before, self._state = self._state, self.agreement.state
@@ -254,6 +262,7 @@ class Node:
         while True:
             self._moved = trio.Event()
             due_ns = self.agreement.next_ns()
+            self._sleeps_until_ns = FOREVER_NS if due_ns is None else due_ns
             left_s = float("inf") if due_ns is None else max(0.0, (due_ns - self._now_ns()) / 1e9)
             with trio.move_on_after(left_s):
                 await self._moved.wait()
@@ -303,6 +312,7 @@ class Node:
             self._nursery.start_soon(self._read)
 
     async def _read(self) -> None:
+        asked_ns = self._now_ns()
         try:
             view = await self._coordinator.read()
         except errors.CoordinatorError as error:
@@ -310,13 +320,13 @@ class Node:
             return
         finally:
             self._is_reading = False
-        self._heard(view, self._coordinator.last_answer_ns)
+        self._heard(view, asked_ns)
 
     def _transact(self, decision: do.Transact) -> None:
         self._nursery.start_soon(self._send, decision)
 
     async def _send(self, decision: do.Transact) -> None:
-        transaction = decision.transaction
+        transaction, asked_ns = decision.transaction, self._now_ns()
         try:
             is_done, view = await self._coordinator.transact(transaction)
         except errors.InDoubt as error:
@@ -327,7 +337,7 @@ class Node:
             self.handle(Answered(transaction, False))
         else:
             self._see(view)
-            self.handle(Answered(transaction, is_done, view, self._coordinator.last_answer_ns))
+            self.handle(Answered(transaction, is_done, view, asked_ns))
 
     def _end_lease(self, decision: do.EndLease) -> None:
         self._nursery.start_soon(self._end_lease_of_leader)
@@ -498,7 +508,7 @@ class Node:
         self._copied = self._link = None
         self._held = Held(decision.journal_id, copied.terms, copied.end)
         try:
-            await leading.open(copied, decision.journal_id, self.agreed_lsn)
+            await leading.open(copied, decision.journal_id, min(self.agreed_lsn, copied.end))
         except Exception as error:
             logger.exception("this node cannot take over")
             self.handle(TakeoverFailed(str(error)))

@@ -3,8 +3,12 @@
 The names of the cases are those of docs/cluster.md. `make cluster-rounds` repeats them with many seeds.
 """
 
+import http.client
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pika
@@ -27,6 +31,36 @@ def nodes(tmp_path: Path) -> Iterator[ClusterNodes]:
 def others(name: str) -> tuple[str, ...]:
     """The names of the other nodes."""
     return tuple(one for one in NAMES if one != name)
+
+
+def page(nodes: ClusterNodes, name: str, path: str) -> tuple[int, str]:
+    """Status and body of an answer of a node's metrics port."""
+    connection = http.client.HTTPConnection("127.0.0.1", nodes.metrics[name], timeout=30)
+    with closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def test_each_node_says_how_it_is(nodes: ClusterNodes) -> None:
+    """Metrics and health at its own port, whether it leads or follows; the event log of the leader has the set."""
+    leader = nodes.leader()
+    follower, _ = others(leader)
+    for name in NAMES:
+        assert page(nodes, name, "/health/live")[0] == page(nodes, name, "/health/ready")[0] == 200
+    assert f'leveret_cluster_state{{node="{follower}",state="in_sync"}} 1' in page(nodes, follower, "/metrics")[1]
+    assert "rabbitmq_connections" in page(nodes, leader, "/metrics")[1]
+    for name in NAMES:  # until the last record is in the journals of all
+        text = until(
+            lambda name=name: (found := journal_events(nodes, name)) and "in sync: a, b, c" in found and found, "events"
+        )
+        assert "led" in text and "followed" in text
+
+
+def journal_events(nodes: ClusterNodes, name: str) -> str:
+    """What `leveret journal` shows of a node's journal."""
+    command = [sys.executable, "-m", "leveret", "journal", "cat", str(nodes.data(name))]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def test_a_leader_that_is_killed(nodes: ClusterNodes) -> None:

@@ -2,69 +2,15 @@
 
 import gc
 import os
-import threading
-import weakref
-from collections.abc import Callable
 from pathlib import Path
 
 import pika
 import pytest
 import trio
 import trio.testing
+from served_brokers import ask_console, descriptors, process_on, served, threads
 
-from leveret.serving.addresses import Address
-from leveret.serving.app import ServingProcess
-from leveret.serving.frontends import find_frontend
-from leveret.serving.listeners import Listeners
-from leveret.serving.options import ConsoleAddresses, ServeOptions
 from leveret.serving.served_broker import ServedBroker
-from leveret.settings import load_configuration
-
-LOOPBACK = Address("127.0.0.1", 0)
-
-
-def process_on(data: Path | None) -> tuple[ServingProcess, Listeners]:
-    """A process with bound listeners, and no broker yet."""
-    configuration, faults = load_configuration([("f.toml", "[journal]\nreserve = 0\n")])
-    assert not faults
-    options = ServeOptions(configuration, [LOOPBACK], None if data is None else str(data))
-    options.console = ConsoleAddresses([LOOPBACK])
-    listeners = Listeners.bind(options)
-    return ServingProcess(options, find_frontend("amqp"), listeners), listeners
-
-
-async def served(
-    process: ServingProcess, use: Callable[[ServedBroker], object], at_end: Callable[[], object] = int
-) -> list["weakref.ref[object]"]:
-    """Serve a broker while `use` runs in a thread; stop it while `at_end` does. Returns references to its parts."""
-    broker = process.build_broker()
-    accepts = trio.Event()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(broker.run, accepts.set, lambda: None)
-        await accepts.wait()
-        await trio.to_thread.run_sync(use, broker)
-        nursery.start_soon(trio.to_thread.run_sync, at_end)
-        broker.stop()
-    parts: list[object] = [broker, broker.runtime, broker.built.broker, broker.built.control]
-    if broker.built.supervisor is not None:
-        parts += [broker.built.supervisor, broker.built.supervisor.journal, broker.built.supervisor.recorder]
-    return [weakref.ref(part) for part in parts]
-
-
-def threads() -> set[str]:
-    """The threads of this process, except those that trio keeps for the next call."""
-    return {thread.name for thread in threading.enumerate() if not thread.name.startswith("Trio thread")}
-
-
-def descriptors() -> set[str]:
-    """What the descriptors of this process are open on."""
-    found = set()
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
-        except OSError:
-            pass  # of the listing
-    return found
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list descriptors")
@@ -119,13 +65,3 @@ def test_nothing_is_left_of_a_broker(tmp_path: Path, *, has_journal: bool) -> No
 
     trio.run(lives)
     listeners.close()
-
-
-def ask_console(port: int) -> None:
-    """Ask for a page, which loads what the console keeps."""
-    import http.client
-
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("GET", "/api/overview", headers={"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="})
-    assert connection.getresponse().status == 200
-    connection.close()

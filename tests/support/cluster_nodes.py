@@ -68,7 +68,7 @@ class ClusterNodes:
         endpoints = ", ".join(f'"{one}"' for one in self.etcd.endpoints)
         (place / "leveret.toml").write_text(
             f'[cluster]\nname = "t"\nnode = "{name}"\nnodes = [{nodes}]\netcd = [{endpoints}]\nlease = "2s"\n'
-            f'{self._keys}\n[journal]\nreserve = 0\n[management]\nlisten = "off"\n'
+            f'{self._keys}\n[journal]\nreserve = 0\n[management]\nlisten = "127.0.0.1:0"\n'
             f'metrics = "127.0.0.1:{self.metrics[name]}"\n'
         )
         command = [sys.executable, "-m", "leveret", "serve", "--data", str(self.data(name))]

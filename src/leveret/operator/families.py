@@ -12,7 +12,6 @@ FAMILIES = tuple(
     family
     for family in (
         "broker",
-        "cluster",
         "drafts",
         "leases",
         "moving",

@@ -108,10 +108,29 @@ def build_broker(
         directory = None if data is None else data.path
         broker.context.storage.open_temp = partial(_open_temp_store, broker, directory)
     supervisor = None if data is None else _open_journal(data, broker, configuration)
+    try:
+        return _configured(control, broker, configuration, data, supervisor, users, is_forced, rebuilds_all)
+    except BaseException:
+        if supervisor is not None and supervisor.journal.leads_cluster:  # this process lives on: unlock the directory
+            supervisor.abandon()
+        raise
+
+
+def _configured(
+    control: ControlTable,
+    broker: Broker,
+    configuration: Configuration,
+    data: Data | None,
+    supervisor: "Supervisor | None",
+    users: Users | None,
+    is_forced: bool,
+    rebuilds_all: bool,
+) -> BuiltBroker:
+    """The broker with what the configuration declares. Raises: DataUnusable."""
     if users is None and not configuration.users and not any(broker.users):
         broker.connections.replace_user(DEFAULT_GUEST)
     if not is_forced and (unknown := unknown_points(broker, configuration)):
-        if supervisor is not None:
+        if supervisor is not None and not supervisor.journal.leads_cluster:
             supervisor.close()
         raise DataUnusable("; ".join(unknown) + " (--force: from now on)")
     objects = ConfiguredObjects(broker, configuration)

@@ -69,7 +69,12 @@ class ServedBroker:
         log_report(self.built.report)
         log_flow(self.built.broker)
         if options.definitions is not None:
-            log_report(Report(warnings=tuple(self._import(options.definitions))))
+            try:
+                log_report(Report(warnings=tuple(self._import(options.definitions))))
+            except DefinitionsRefused:
+                if cluster is not None:  # this process lives on: unlock the directory
+                    self.built.abandon()
+                raise
         supervisor = self.built.supervisor
         self.runtime = Runtime(self.built.broker, supervisor.commit if supervisor is not None else None)
         self.runtime.end_turn()  # unfinished work of the start
@@ -117,8 +122,7 @@ class ServedBroker:
             await self._has_served.wait()
             nursery.cancel_scope.cancel()
         if self._is_abandoned:
-            with trio.CancelScope(shield=True):  # a write that hangs must not hang the loop
-                await trio.to_thread.run_sync(self.built.abandon)
+            await trio.to_thread.run_sync(self.built.abandon, abandon_on_cancel=True)  # a write may hang
         else:
             self.built.close()
         if self._lost is not None:

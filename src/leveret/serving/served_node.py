@@ -8,6 +8,7 @@ import logging
 import math
 import shutil
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -20,7 +21,7 @@ from ..cluster.agreement.timers import MS, Timers
 from ..cluster.agreement.view import Leader
 from ..cluster.coordinator.etcd import EtcdCoordinator
 from ..cluster.link.challenge import Circle
-from ..cluster.link.clients import ClientPasser, Passed, client_header
+from ..cluster.link.clients import ClientPasser, ClientTls, Passed, client_header
 from ..cluster.link.introduction import Address as LinkAddress
 from ..cluster.link.introduction import LinkOptions
 from ..cluster.link.listener import LinkListener
@@ -37,7 +38,7 @@ from .cluster_desk import LeaderDesk
 from .cluster_files import ClusterFiles, load_cluster
 from .composition import DataUnusable
 from .descriptors import open_descriptors
-from .gate import Arrival, Frontends, Gate, Guest, Passing, Service
+from .gate import AGAIN_S, Arrival, Frontends, Gate, Guest, Passing, Service
 from .listeners import Listeners
 from .node_pages import NodePages
 from .options import ServeOptions
@@ -47,6 +48,9 @@ from .served_broker import ServedBroker
 logger = logging.getLogger("leveret.cluster")
 
 LINK_BACKLOG = 64
+_SERVED = Passed.SERVED
+#: Seconds for the TLS handshake of a client that is passed on.
+HANDSHAKE_S = 5.0
 #: What leading needs and following does not: imported while this node follows.
 LEADING_MODULES = (
     "leveret.serving.supervisor",
@@ -187,6 +191,10 @@ class ServedNode:
         leadership = ServedLeadership(self._build(cluster), self.gate)
         leadership.broker.built.control.operator.cluster = LeaderDesk(self.node)
         self._leadership = leadership
+        operator, where = leadership.broker.built.control.operator, self._node_options
+        of_process = operator.edge_status
+        leads = f"node {where.name} leads cluster {where.circle.cluster}"
+        operator.edge_status = lambda: {**of_process(), "cluster": leads}
         return leadership
 
     def hold_clients(self) -> None:
@@ -200,9 +208,17 @@ class ServedNode:
         address = self._address_of(leader)
 
         async def pass_on(guest: Guest) -> Passing:
-            header = client_header(_host_and_port(guest.address), _host_and_port(_local_of(guest.socket)))
-            passed = await self._passer.pass_on(guest.socket, b"", address, header, guest.service.value)
-            return Passing.SERVED if passed is Passed.SERVED else Passing.REFUSED
+            ends = _host_and_port(guest.address), _host_and_port(_local_of(guest.socket))
+            service = guest.service.value
+            if not guest.is_tls:
+                passed = await self._passer.pass_on(guest.socket, b"", address, client_header(*ends), service)
+                return Passing.SERVED if passed is Passed.SERVED else Passing.REFUSED
+            context = self._current.tls.context
+            assert context is not None, "a TLS listener without a certificate"
+            stream, tls = await end_tls(guest.socket, context)
+            while await self._passer.pass_on(stream, b"", address, client_header(*ends, tls), service) is not _SERVED:
+                await trio.sleep(AGAIN_S)  # its first octets are read: no frontend of this node can have it
+            return Passing.SERVED
 
         self.gate.pass_on(pass_on)
 
@@ -243,6 +259,19 @@ class ServedNode:
             "descriptors": open_descriptors(),
             "clients": self.gate.clients,
         }
+
+
+async def end_tls(sock: socket.socket, context: ssl.SSLContext) -> tuple[trio.SSLStream[trio.SocketStream], ClientTls]:
+    """End a client's TLS here: the link to the leader has its own. Raises: trio.BrokenResourceError."""
+    stream = trio.SSLStream(
+        trio.SocketStream(trio.socket.from_stdlib_socket(sock)), context, server_side=True, https_compatible=True
+    )
+    with trio.move_on_after(HANDSHAKE_S) as scope:
+        await stream.do_handshake()
+    if scope.cancelled_caught:
+        raise trio.BrokenResourceError("handshake: not over in time")
+    cipher = stream.cipher()
+    return stream, ClientTls(stream.version() or "", cipher[0] if cipher else "")
 
 
 def node_options(configuration: Configuration, data: str, listeners: Listeners, files: ClusterFiles) -> NodeOptions:
