@@ -47,6 +47,10 @@ class Durability(Protocol):
         """Keep all records for at least this time, even if no queue needs them; 0: only while a queue does."""
 
     @property
+    def holds_deliveries(self) -> bool:
+        """Whether deliveries of quorum, stream and leased queues wait until the messages are safe: in a cluster."""
+
+    @property
     def has_failed(self) -> bool:
         """Whether the journal cannot write now. Publishes that wait for a confirm are nacked."""
 

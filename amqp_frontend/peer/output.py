@@ -26,6 +26,9 @@ class Output:
     called when the engine has ended a session. `is_large`: the parts taken last are too large to be joined.
     """
 
+    #: Octets of output that waits for the journal beside `parts`; see `AgreedOutput`.
+    held_octets: int = 0
+
     __slots__ = ("_connection", "_login", "is_large", "on_session_failed", "parts", "reply_size", "wake")
 
     def __init__(self, login: Login, connection: Connection, wake: Callable[[], None]) -> None:
@@ -46,8 +49,13 @@ class Output:
         self.reply_size += len(raw)
         self.parts.append(raw)
 
-    def send_raw(self, *parts: Octets) -> None:
-        """Append octets that are whole frames."""
+    def send_raw(self, number: int, *parts: Octets) -> None:
+        """Append octets that are whole frames of a channel."""
+        self.parts += parts
+        self.reply_size += sum(map(len, parts))
+
+    def send_beside(self, number: int, *parts: Octets) -> None:
+        """As `send_raw`, for confirms and returns, which may pass deliveries of their channel."""
         self.parts += parts
         self.reply_size += sum(map(len, parts))
 
@@ -66,9 +74,15 @@ class Output:
                 self.on_session_failed(effect)
             elif type(effect) is not ConsumerCancelled:
                 parts += _renderer_of(type(effect))(effect, frame_max)
-            elif "consumer_cancel_notify" in self._login.capabilities:
-                wire = effect.consumer.opaque
-                parts.append(render_cancel(wire.number, effect.consumer.tag))  # type: ignore[attr-defined]
+            else:
+                parts += self.rendered_cancel(effect)
+
+    def rendered_cancel(self, effect: ConsumerCancelled) -> Iterable[Octets]:
+        """basic.cancel, if the peer wants to hear of it."""
+        if "consumer_cancel_notify" not in self._login.capabilities:
+            return ()
+        wire = effect.consumer.opaque
+        return (render_cancel(wire.number, effect.consumer.tag),)  # type: ignore[attr-defined]
 
     def take(self) -> list[Octets]:
         """Remove and return all output, with deliveries."""
@@ -105,6 +119,15 @@ def _nothing() -> None:
 
 def _ignore(_: SessionFailed) -> None:
     pass
+
+
+def rendered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
+    """The octets of a run of deliveries, of any kind, in parts."""
+    return (
+        render_delivered(effect, frame_max)
+        if type(effect) is Delivered
+        else _renderer_of(type(effect))(effect, frame_max)
+    )
 
 
 def _renderer_of(effect: type) -> Callable[[Any, int], Iterable[Octets]]:

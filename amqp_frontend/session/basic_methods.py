@@ -90,6 +90,7 @@ def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> 
     envelope = message.envelope
     session.output.render()
     session.output.send_raw(
+        channel.number,
         encode_method(
             channel.number,
             commands.Basic.GetOk,

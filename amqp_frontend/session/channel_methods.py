@@ -76,7 +76,7 @@ def answer_commit(session: AmqpSession, done: CommitUnderWay) -> None:
     session.send_returns(done.channel, done.commit.outcome())
     session.output.send(done.channel.number, commands.Tx.CommitOk)
     if done.commit.sync_lsn:
-        session.journal.send_answer_after(done.commit.sync_lsn)
+        session.journal.send_answer_after(done.commit.sync_lsn, done.channel.number)
 
 
 def _tx_rollback(session: AmqpSession, channel: Channel, method: commands.Tx.Rollback) -> None:

@@ -54,3 +54,13 @@ class Confirming:
             index = BASIC_ACK if is_ack else BASIC_NACK
             output.parts.append(_PACK(METHOD, number, 13, index, tag, multiple, FRAME_END))
             output.reply_size += ACK_FRAME.size
+
+
+class AgreedConfirming(Confirming):
+    """Sends the confirms of a node of a cluster: they pass deliveries that wait, but no answer on their channel."""
+
+    def send(self, channel: Channel, confirms: Iterable[tuple[int, bool, bool]]) -> None:
+        number = channel.number
+        for tag, multiple, is_ack in confirms:
+            index = (BASIC_NACK, BASIC_ACK)[is_ack]
+            self._output.send_beside(number, _PACK(METHOD, number, 13, index, tag, multiple, FRAME_END))

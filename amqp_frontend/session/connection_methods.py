@@ -40,7 +40,7 @@ CAPABILITIES = (
 def header_received(session: AmqpSession, event: HeaderReceived, turn: Turn) -> Step:
     """Answer the protocol header with connection.start."""
     session.connection.step(ConnectionStep.HEADER)
-    session.output.send_raw(_start_frame(session.options, session.login.peer.offered(session.options.mechanisms)))
+    session.output.send_raw(0, _start_frame(session.options, session.login.peer.offered(session.options.mechanisms)))
     return Step.DONE
 
 

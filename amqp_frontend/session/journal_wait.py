@@ -4,6 +4,7 @@ Source: docs/journal-format.md, "The crash model".
 """
 
 from ...engine import UNTIL_STATED, Broker, Durability
+from ..peer.agreed_output import AgreedOutput
 from ..peer.login import Login
 
 
@@ -31,13 +32,27 @@ class JournalWait:
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
-    def send_answer_after(self, sync_lsn: int) -> None:
-        """Send nothing before the journal is safe up to this LSN: the answer states that a change is durable."""
+    def send_answer_after(self, sync_lsn: int, number: int) -> None:
+        """Send nothing before the journal is safe up to this LSN: the answer states that a change is durable.
+
+        `number`: of the answer's channel.
+        """
         self.sync_lsn = sync_lsn
 
-    def send_after(self, sync_lsn: int) -> None:
-        """Send nothing before the journal is safe up to this LSN and up to that of earlier calls."""
+    def send_after(self, sync_lsn: int, number: int) -> None:
+        """Send nothing before the journal is safe up to this LSN and up to that of earlier calls.
+
+        `number`: of the channel whose deliveries wait.
+        """
         self.sync_lsn = max(self.sync_lsn, sync_lsn)
+
+    def send_all_after(self, sync_lsn: int) -> None:
+        """As `send_after`, for all channels."""
+        self.sync_lsn = max(self.sync_lsn, sync_lsn)
+
+    def clear(self) -> None:
+        """Wait for nothing: the output that waited is dropped."""
+        self.sync_lsn = 0
 
     @property
     def is_lost(self) -> bool:
@@ -80,3 +95,26 @@ class JournalWait:
             return False
         self.notify()
         return True
+
+
+class AgreedWait(JournalWait):
+    """The wait of a connection to a node of a cluster: the output itself knows what waits (`AgreedOutput`)."""
+
+    __slots__ = ("_output",)
+
+    def __init__(self, broker: Broker, login: Login, output: AgreedOutput) -> None:
+        super().__init__(broker, login)
+        self._output = output
+
+    def send_answer_after(self, sync_lsn: int, number: int) -> None:
+        self._output.hold_answer(number, sync_lsn)
+
+    def send_after(self, sync_lsn: int, number: int) -> None:
+        self._output.hold(number, sync_lsn)
+
+    def send_all_after(self, sync_lsn: int) -> None:
+        self._output.hold_all(sync_lsn)
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._output.lines)

@@ -136,9 +136,8 @@ def refuse(
     text = f"RESOURCE_ERROR - {full.destination}: {full.limit} limit"
     session.output.render()
     frame_max = session.connection.frame_max
-    session.output.send_raw(
-        *render_returns(channel.number, known.envelope, contents, frame_max, code=RESOURCE_ERROR, text=text)
-    )
+    returns = render_returns(channel.number, known.envelope, contents, frame_max, code=RESOURCE_ERROR, text=text)
+    session.output.send_beside(channel.number, *returns)
 
 
 _KNOWN, _QUEUE, _ENVELOPE = attrgetter("known"), attrgetter("queue"), attrgetter("envelope")
@@ -315,7 +314,7 @@ def _publish_parts(
         before = turn.records
         returned = engine_session.publish(known.route, known.envelope, part, mandatory=known.mandatory)
         if is_request and turn.records != before:
-            session.journal.send_after(broker.context.sync_lsn())
+            session.journal.send_all_after(broker.context.sync_lsn())
         if returned:
             session.send_returns(channel, returned)
         if engine_session.confirms is not None:

@@ -13,6 +13,7 @@ from ...engine import Broker, Clock, Deadlines, Envelope
 from ..flow.parking import Parking, Work
 from ..flow.steps import Step, Turn
 from ..options import FrontendOptions
+from ..peer.agreed_output import AgreedOutput
 from ..peer.channel import Channel
 from ..peer.deliveries import render_returns
 from ..peer.login import Login, Peer
@@ -22,9 +23,9 @@ from ..wire.large_output import Octets
 from ..wire.peer_errors import InternalError, NoQueueDeclared
 from .backlog import Backlog
 from .closing import Closing
-from .confirming import Confirming
+from .confirming import AgreedConfirming, Confirming
 from .heartbeat import Heartbeat
-from .journal_wait import JournalWait
+from .journal_wait import AgreedWait, JournalWait
 
 
 def generated_name(prefix: str) -> str:
@@ -63,9 +64,7 @@ class AmqpSession:
         self.connection = connection or Connection(max(options.incomplete_max, options.message_size_max))
         self.channel_max = options.channel_max
         self.login = Login(peer)
-        self.output = Output(self.login, self.connection, on_output)
-        self.journal = JournalWait(broker, self.login)
-        self.confirming = self.confirming_type(broker, self.journal, self.output)
+        self.output, self.journal, self.confirming = self._make_output(on_output)
         self.backlog = Backlog(Parking(broker, self.login, self.output))
         self.heartbeat = Heartbeat(clock, deadlines, self.output.wake, self._is_unread)
         self.closing = self.closing_type(
@@ -81,6 +80,17 @@ class AmqpSession:
         )
         self.output.on_session_failed = self.closing.session_failed
         self.backlog.parking.on_timeout = self.closing.expel
+
+    def _make_output(self, wake: Callable[[], None]) -> tuple[Output, JournalWait, Confirming]:
+        """The output, and what waits for the journal before it is sent."""
+        broker, login, connection = self.broker, self.login, self.connection
+        durability = broker.context.storage.durability
+        if durability is None or not durability.holds_deliveries:
+            output, journal = Output(login, connection, wake), JournalWait(broker, login)
+            return output, journal, self.confirming_type(broker, journal, output)
+        agreed = AgreedOutput(broker, login, connection, wake)
+        wait = AgreedWait(broker, login, agreed)
+        return agreed, wait, AgreedConfirming(broker, wait, agreed)
 
     # -- for the edge -----------------------------------------------------------------------------------------------
 
@@ -107,7 +117,7 @@ class AmqpSession:
         """Whether output has to wait for the journal."""
         journal = self.journal
         if journal.is_lost:
-            journal.send_answer_after(0)
+            journal.clear()
             self.output.clear()  # the peer must not get an answer that states success
             self.closing.refuse(InternalError(), None)
         return journal.is_waiting
@@ -116,9 +126,9 @@ class AmqpSession:
         """The kernel took all output: consumers may get more."""
         client = self.login.client
         if client is not None:
-            client.unsent = 0
-            if client.paused and not client.closed:
-                client.drained()
+            client.unsent = held = self.output.held_octets
+            if client.paused and not client.closed and held <= client.unsent_max:
+                client.drained(held)
 
     def resign(self) -> None:
         """This node does not lead any more: drop all output, and send connection.close."""
@@ -133,7 +143,7 @@ class AmqpSession:
             client.on_expelled = client.on_send_after = None
             client.abandon()
             self.login.client = None
-        self.journal.send_answer_after(0)
+        self.journal.clear()
         self.journal.has_published = False
         self.confirming.channels.clear()
         self.backlog.clear()
@@ -190,7 +200,9 @@ class AmqpSession:
         """Send basic.return for mandatory messages that reached no queue."""
         for envelope, contents in returned:
             self.output.render()
-            self.output.send_raw(*render_returns(channel.number, envelope, contents, self.connection.frame_max))
+            self.output.send_beside(
+                channel.number, *render_returns(channel.number, envelope, contents, self.connection.frame_max)
+            )
 
 
 def _nothing() -> None:

@@ -187,7 +187,7 @@ def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue
     count = vhost.queues.delete(name, client, if_unused=if_unused, if_empty=if_empty) + (before or 0)
     if not method.nowait:
         # Before the basic.cancel of the peer's consumers: RabbitMQ 3.10 does so, and kombu's test suite relies on it.
-        session.output.send_raw(encode_method(channel.number, commands.Queue.DeleteOk, count))
+        session.output.send_raw(channel.number, encode_method(channel.number, commands.Queue.DeleteOk, count))
     return None
 
 

@@ -189,7 +189,7 @@ _OTHER_PROTOCOLS = (
 def _header_rejected(session: AmqpSession, event: HeaderRejected, turn: Turn) -> Step:
     note = next((what for start, what in _OTHER_PROTOCOLS if event.octets.startswith(start)), "")
     logger.warning("%s: refused: the protocol header is not that of AMQP 0-9-1%s", session.login.peer.name, note)
-    session.output.send_raw(PROTOCOL_HEADER)
+    session.output.send_raw(0, PROTOCOL_HEADER)
     session.closing.finished = True
     return CLOSING
 
@@ -228,7 +228,7 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> S
         sync_lsn = durability.sync_lsn_of_all()  # the answer also states that earlier changes of this peer are safe
     if sync_lsn:
         journal.has_acted = journal.has_published = False
-        journal.send_answer_after(sync_lsn)
+        journal.send_answer_after(sync_lsn, channel.number)
     return DONE if rest is None else session.backlog.leave(rest, turn)
 
 

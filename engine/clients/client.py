@@ -73,7 +73,7 @@ class Client:
         self.parked: Parked | None = None  # publishes parked by its frontend; None: there were never any
         self.liveness: Callable[[], bool] | None = None
         self.on_expelled: Callable[[EngineError], None] | None = None
-        self.on_send_after: Callable[[int], None] | None = None
+        self.on_send_after: Callable[[int, int], None] | None = None
         self.outbox: list[Effect] = []
         self.unsent = 0
         self.paused = False
@@ -132,10 +132,10 @@ class Client:
         """Whether its user is an internal link (`User.is_internal_link`)."""
         return self.user.is_internal_link
 
-    def send_after(self, sync_lsn: int) -> None:
-        """Hold the outbox back until the journal is safe up to this LSN."""
+    def send_after(self, sync_lsn: int, number: int) -> None:
+        """Hold the outbox back until the journal is safe up to this LSN. `number`: of the session that it is for."""
         if self.on_send_after is not None:
-            self.on_send_after(sync_lsn)
+            self.on_send_after(sync_lsn, number)
 
     def makes_room_in(self, node: Usage) -> bool:
         """Whether the client's acknowledgements, now or of later deliveries, may make room in a full node.
@@ -166,9 +166,9 @@ class Client:
         taken, self.outbox = self.outbox, []
         return taken
 
-    def drained(self) -> None:
-        """Everything was sent: reset the count of unsent octets, and serve the consumers again if they were paused."""
-        self.unsent = 0
+    def drained(self, unsent: int = 0) -> None:
+        """All was sent but for `unsent` octets: serve the consumers again if they were paused."""
+        self.unsent = unsent
         if self.paused:
             self.paused = False
             first = None

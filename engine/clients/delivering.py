@@ -101,6 +101,10 @@ class Delivering(SessionCounts):
         self, consumer: Consumer, messages: Sequence[Message], past: Holder, *, redelivered: bool = False
     ) -> None:
         """Deliver copies that need no settlement; acknowledgements of their tags are ignored. `past`: their holder."""
+        broker = self.client.broker
+        durability = broker.storage.durability
+        if durability is not None and durability.holds_deliveries and (sync_lsn := durability.sync_lsn_of_all()):
+            self.client.send_after(sync_lsn, cast("Session", self).number)
         tag = self.next_tag
         envelopes, contents = list(map(_ENVELOPE, messages)), list(map(_CONTENT, messages))
         self._send((Delivered(consumer, tag, envelopes, redelivered, contents),))

@@ -105,7 +105,7 @@ def _send_after_sync(queue: Queue, session: "Session") -> None:
     """Hold a session's output back until the journal has the removal of at-most-once messages (queues page A.4)."""
     durability = queue.context.broker.storage.durability
     if durability is not None and (sync_lsn := durability.sync_lsn_of_all()):
-        session.client.send_after(sync_lsn)
+        session.client.send_after(sync_lsn, session.number)
 
 
 def _until_ms(leases: Leases) -> int | None:

@@ -49,10 +49,12 @@ class LogEnd:
         self._safe_offset = 0
         self._unsafe: deque[tuple[int, int]] = deque()
 
-    def restored(self) -> None:
+    def restored(self, queue: "Queue") -> None:
         """All messages are back after a restart. The last message counts as the last run, as runs are not recorded."""
-        self._safe_offset = self._log.next_offset
-        self.chunk_offset = max(self._safe_offset - 1, self._log.first_offset)
+        end, durability = self._log.next_offset, queue.context.broker.storage.durability
+        self.chunk_offset = max(end - 1, self._log.first_offset)
+        if durability is None or not durability.holds_deliveries:  # in a cluster other nodes may not have them yet
+            self._safe_offset = end
 
     def find_safe_offset(self, queue: "Queue") -> int:
         """The offset below which every message survives a restart. Asks for a dispatch when later ones are safe."""
@@ -124,7 +126,7 @@ class StreamIntake:
         restorer.restore_stream(queue, self, self._log)
 
     def restored(self, queue: "Queue") -> None:
-        self._end.restored()
+        self._end.restored(queue)
 
     def _read_limits(self, queue: "Queue") -> None:
         """Read the limits from the declared arguments and the policy."""

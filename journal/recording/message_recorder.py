@@ -327,7 +327,7 @@ class MessageRecorder:
         """Send nothing to the client before the records so far are on the disk."""
         turns = self._journal.turns
         turns.is_awaited = True
-        event.session.client.send_after(turns.next_lsn)
+        event.session.client.send_after(turns.next_lsn, event.session.number)
 
     def wall_ms(self, monotonic_ns: int) -> int:
         """Wall time in ms of a time of the monotonic clock, for a record; 0: none."""

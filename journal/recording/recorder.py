@@ -35,6 +35,7 @@ from ...engine import (
 from ..appending.journal import Journal
 from ..format.errors import JournalFailed
 from ..format.record import EXCHANGE, VHOST
+from .agreed_deliveries import AgreedDeliveries
 from .duplicate_ids import DuplicateIds
 from .message_recorder import MessageRecorder
 from .object_recorder import ObjectRecorder, is_durable
@@ -74,7 +75,7 @@ class Recorder:
             broker, journal, objects, persists_deliveries=persists_deliveries, counts_max=counts_max
         )
         self.duplicate_ids = DuplicateIds(broker, journal, is_on=keeps_ids)
-        self.takes_nothing = False
+        self.takes_nothing = self.holds_deliveries = False
         self.is_low = False
         self.failed_ms = 0  # see the engine's `Durability`
         self.late_octets = 0  # of contents that arrived while `takes_nothing`
@@ -101,6 +102,18 @@ class Recorder:
         self._on(ClusterEvent, objects.cluster_changed)
         if persists_deliveries:
             self._on(DeliveredEvent, messages.delivered)
+
+    def hold_deliveries(self) -> None:
+        """Let deliveries wait until other nodes have the messages. Called before restoring, on a node of a cluster."""
+        self.holds_deliveries = True
+        hold, record = AgreedDeliveries(self._broker, self._journal, self), self._handlers.get(DeliveredEvent)
+
+        def delivered(event: DeliveredEvent) -> None:
+            if record is not None:
+                record(event)
+            hold(event)
+
+        self._on(DeliveredEvent, delivered)
 
     def _on(self, family: type[Family], handler: Callable[[Family], None]) -> None:
         """Set the handler of a family of events."""

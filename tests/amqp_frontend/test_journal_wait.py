@@ -38,7 +38,7 @@ def test_what_the_engine_withholds_waits_for_the_last_of_it(barriers: tuple[int,
     bench.peer.send(method(1, C.Basic.Consume, queue="q", consumer_tag="c", no_ack=True))
     bench.peer.take()
     for sync_lsn in barriers:
-        client.send_after(sync_lsn)
+        client.send_after(sync_lsn, 1)
     bench.other.send(publish(1, "q", b"x"))
     for safe in range(2, 9):
         bench.journal.safe_lsn = safe

@@ -69,13 +69,13 @@ def test_heartbeats_do_not_wait_for_the_disk() -> None:
     pair = Pair()
     peer = pair.open(heartbeat_s=2)
     pair.broker.context.storage.durability = StandInJournal()
-    peer.session.journal.send_answer_after(7)
+    peer.session.journal.send_answer_after(7, 1)
     peer.send(method(1, commands.Basic.Qos, prefetch_count=1))
     peer.expect_nothing()
     for _ in range(3):
         pair.advance(1000)
         assert heartbeats(peer) == 1
-    peer.session.journal.send_answer_after(0)
+    peer.session.journal.clear()
     pair.advance(1000)
     peer.expect(commands.Basic.QosOk)
 

@@ -149,7 +149,7 @@ def test_all_connections_end_with_one_close(broker: SocketBroker, is_suspended: 
     def resign() -> None:
         broker.broker.context.storage.durability = StandInJournal()  # type: ignore[assignment]
         for client in broker.broker.connections:
-            client.send_after(10)  # an answer waits
+            client.send_after(10, 1)  # an answer waits
         if is_suspended:
             broker._runtime.suspend()
         broker._runtime.resign()

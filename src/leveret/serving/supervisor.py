@@ -133,6 +133,8 @@ class Supervisor:
             counts_max=recording.counts_max,
             keeps_ids=recording.keeps_ids,
         )
+        if journal.leads_cluster:
+            recorder.hold_deliveries()
         broker.context.storage.pager = JournalPager(broker, journal, recorder, recording.memory_size)
         found = journal.recovered
         try:

@@ -1,0 +1,232 @@
+"""The output of a connection to a broker whose records have to be agreed on by other nodes of a cluster.
+
+Agreement may take milliseconds, or as long as a node does not answer. So what waits for it holds back only its own
+channel: each channel has a line of pieces, and each piece waits for its own LSN. Confirms and returns pass deliveries
+that wait. Without a cluster, `JournalWait` holds the whole connection back.
+Source: docs/decisions/0027-agreed-deliveries.md.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from pamqp import commands
+
+from ...engine import UNTIL_STATED, Broker, ConsumerCancelled, SessionFailed
+from ..wire.codec import Method, answer_frame
+from ..wire.frames import Connection
+from ..wire.large_output import AVERAGE_MIN, Octets
+from .deliveries import ConsumerWire
+from .login import Login
+from .output import Output, rendered
+
+_ENDS_CONNECTION = frozenset({commands.Connection.Close, commands.Connection.CloseOk})
+_ENDS_CHANNEL = frozenset({commands.Channel.Close, commands.Channel.CloseOk})
+
+
+class Piece:
+    """Output of one channel that waits for an LSN. `octets`: its size; `reply_size`: of answers in it.
+
+    `is_open`: the turn that made it goes on, and its output joins it. `is_passable`: it has deliveries only, which
+    confirms and returns may pass.
+    """
+
+    __slots__ = ("is_open", "is_passable", "lsn", "octets", "parts", "reply_size")
+
+    def __init__(self, lsn: int, *, is_passable: bool) -> None:
+        self.lsn = lsn
+        self.is_passable = is_passable
+        self.is_open = True
+        self.parts: list[Octets] = []
+        self.octets = self.reply_size = 0
+
+
+class AgreedOutput(Output):
+    """`lines`: the channels with output that waits, by number; empty lines are removed. `held_octets`: their size."""
+
+    __slots__ = ("_broker", "_last", "_reply_size", "held_octets", "lines")
+
+    def __init__(self, broker: Broker, login: Login, connection: Connection, wake: Callable[[], None]) -> None:
+        super().__init__(login, connection, wake)
+        self._broker = broker
+        self._reply_size = 0  # of the answers in the lines
+        self._last: tuple[int, list[Octets], Octets] | None = None  # the last answer: channel, where it was put
+        self.held_octets = 0
+        self.lines: dict[int, deque[Piece]] = {}
+
+    # -- what waits -------------------------------------------------------------------------------------------------
+
+    def hold(self, number: int, lsn: int, *, is_passable: bool = True) -> None:
+        """Let the deliveries in the outbox, and later output of this turn on the channel, wait for an LSN."""
+        line = self.lines.get(number)
+        if line is None:
+            line = self._begin(number)
+        elif (piece := line[-1]).is_open:
+            piece.lsn = max(piece.lsn, lsn)
+            piece.is_passable &= is_passable
+            return
+        line.append(Piece(lsn, is_passable=is_passable))
+
+    def hold_answer(self, number: int, lsn: int) -> None:
+        """Let the last answer, if it was one on this channel, wait for an LSN."""
+        if self._last is None or self._last[0] != number:
+            return  # with nowait there is no answer
+        _, parts, raw = self._last
+        if not parts or parts[-1] is not raw:
+            return  # it is being sent
+        parts.pop()
+        line = self.lines.get(number)
+        if line is None:
+            line = self._begin(number)
+            self.reply_size -= len(raw)
+        else:
+            self._shrink(line[-1], len(raw))
+        piece = Piece(lsn, is_passable=False)
+        piece.is_open = False
+        line.append(piece)
+        self._grow(piece, (raw,), len(raw))
+        self._last = (number, piece.parts, raw)
+
+    def _begin(self, number: int) -> deque[Piece]:
+        """Begin a line. The connection is flushed when the journal is further."""
+        client = self._login.client
+        if client is not None:
+            self._broker.context.awaiting[client] = None
+        line = self.lines[number] = deque()
+        return line
+
+    def hold_all(self, lsn: int) -> None:
+        """Let all output of this turn, and replies that follow in it, wait for an LSN."""
+        for number in self._connection.channels:
+            self.hold(number, lsn, is_passable=False)
+
+    def _grow(self, piece: Piece, parts: Iterable[Octets], reply_size: int) -> None:
+        before = len(piece.parts)
+        piece.parts += parts
+        octets = sum(map(len, piece.parts[before:]))
+        piece.octets += octets
+        piece.reply_size += reply_size
+        self.held_octets += octets
+        self._reply_size += reply_size
+        self.reply_size += reply_size
+
+    def _shrink(self, piece: Piece, reply_size: int) -> None:
+        piece.octets -= reply_size
+        piece.reply_size -= reply_size
+        self.held_octets -= reply_size
+        self._reply_size -= reply_size
+        self.reply_size -= reply_size
+
+    def _drop(self, number: int) -> None:
+        for piece in self.lines.pop(number, ()):
+            self._forget(piece)
+            self.reply_size -= piece.reply_size
+
+    def _forget(self, piece: Piece) -> None:
+        self.held_octets -= piece.octets
+        self._reply_size -= piece.reply_size
+
+    # -- output -----------------------------------------------------------------------------------------------------
+
+    def send(self, number: int, method: type[Method], *values: object) -> None:
+        self.render()
+        if method in _ENDS_CHANNEL:
+            self._drop(number)  # its deliveries are requeued
+        elif method in _ENDS_CONNECTION:
+            for other in list(self.lines):
+                self._drop(other)
+        raw = answer_frame(number, method, *values)
+        self._last = (number, self._answer(number, (raw,)), raw)
+
+    def send_raw(self, number: int, *parts: Octets) -> None:
+        self._last = (number, self._answer(number, parts), parts[-1])
+
+    def _answer(self, number: int, parts: tuple[Octets, ...]) -> list[Octets]:
+        """Put an answer behind what waits on its channel. Returns the list that it is in."""
+        size = sum(map(len, parts))
+        line = self.lines.get(number)
+        if line is None:
+            self.parts += parts
+            self.reply_size += size
+            return self.parts
+        line[-1].is_passable = False
+        self._grow(line[-1], parts, size)
+        return line[-1].parts
+
+    def send_beside(self, number: int, *parts: Octets) -> None:
+        line = self.lines.get(number)
+        size = sum(map(len, parts))
+        if line is None or all(piece.is_passable for piece in line):
+            self.parts += parts
+            self.reply_size += size
+        else:
+            self._grow(line[-1], parts, size)
+
+    def render(self) -> None:
+        if not self.lines:
+            super().render()
+            return
+        client = self._login.client
+        if client is None or not client.outbox:
+            return
+        effects, client.outbox = client.outbox, []
+        frame_max, lines = self._connection.frame_max, self.lines
+        for effect in effects:
+            if type(effect) is SessionFailed:
+                self.on_session_failed(effect)
+                continue
+            assert not isinstance(effect, SessionFailed)
+            wire = effect.consumer.opaque
+            assert isinstance(wire, ConsumerWire)
+            line = lines.get(wire.number)
+            if isinstance(effect, ConsumerCancelled):
+                parts = self.rendered_cancel(effect)
+            else:
+                parts = rendered(effect, frame_max)
+            if line is None:
+                self.parts += parts
+            else:
+                self._grow(line[-1], parts, 0)
+
+    def take(self) -> list[Octets]:
+        taken = super().take()
+        self.reply_size = self._reply_size
+        if self.lines:
+            self._release(taken)
+        return taken
+
+    def _release(self, taken: list[Octets]) -> None:
+        """Add what waits no more, and ask for a flush when the journal is further."""
+        durability = self._broker.context.storage.durability
+        assert durability is not None
+        safe_lsn, is_behind = durability.safe_lsn, durability.is_behind
+        held_before = self.held_octets
+        for number, line in list(self.lines.items()):
+            line[-1].is_open = False
+            while line and (line[0].lsn <= safe_lsn or (line[0].lsn == UNTIL_STATED and not is_behind)):
+                piece = line.popleft()
+                taken += piece.parts
+                self._forget(piece)
+            if not line:
+                del self.lines[number]
+        self.reply_size = self._reply_size
+        self.is_large = sum(map(len, taken)) > len(taken) * AVERAGE_MIN
+        client, context = self._login.client, self._broker.context
+        if client is not None:
+            if self.lines:
+                context.awaiting[client] = None
+            if client.paused and self.held_octets < held_before:  # it may get more, and no other turn may come
+                context.deadlines.set(context.clock.monotonic_ns(), _nothing)
+
+    def clear(self) -> None:
+        super().clear()
+        self.lines.clear()
+        self.held_octets = self._reply_size = self.reply_size = 0
+        self._last = None
+
+    def end(self) -> None:
+        super().end()
+        self.clear()
+
+
+def _nothing() -> None:
+    """A deadline's action that does nothing: the edge ends a turn after each deadline."""

@@ -1,0 +1,318 @@
+"""On a node of a cluster, quorum and leased queues deliver what other nodes have; nothing else waits for that.
+
+Source: docs/decisions/0027-agreed-deliveries.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from agreed_pair import AgreedPair
+from pamqp import commands as C
+from peer import Peer, is_heartbeat, method, publish
+
+from leveret.amqp_frontend.session.turn import handle_bytes
+
+QUORUM = {"x-queue-type": "quorum"}
+LEASED = {"x-queue-type": "amps", "x-max-backlog-per-consumer": 100}
+HELD: list[dict[str, Any]] = [QUORUM, LEASED, {"x-queue-type": "quorum", "x-message-ttl": 100_000}]
+
+
+class Bench:
+    """Queues q (of a kind that waits) and c (classic, which does not), a publisher, and a peer with three channels."""
+
+    def __init__(self, arguments: dict[str, Any] | None = None, **options: Any) -> None:
+        self.pair = AgreedPair(**options)
+        self.publisher: Peer = self.pair.open(1)
+        self.peer: Peer = self.pair.open(3, heartbeat_s=10)
+        queue = {"queue": "q", "durable": True, "arguments": QUORUM if arguments is None else arguments}
+        self.publisher.send(method(1, C.Queue.Declare, **queue), method(1, C.Queue.Declare, queue="c"))
+        self.pair.agree()
+        for channel in (1, 2, 3):
+            self.peer.call(channel, C.Basic.Qos, prefetch_count=100)
+        self.publisher.take()
+
+    def consume(self, channel: int, queue: str, **options: Any) -> None:
+        self.peer.send(method(channel, C.Basic.Consume, queue=queue, consumer_tag=queue, **options))
+
+    def publish(self, *bodies: str, queue: str = "q", **properties: Any) -> None:
+        """Written to the leader's disk at once."""
+        self.publisher.send(*(publish(1, queue, body.encode(), **properties) for body in bodies))
+        self.pair.settle()
+
+    def heard(self, peer: Peer | None = None) -> list[str]:
+        """Names of what came, and bodies of deliveries, with the channel."""
+        return [
+            f"{one.channel} {one.body.decode() if one.body is not None else one.frame.name}"
+            for one in (peer or self.peer).take()
+            if not is_heartbeat(one)
+        ]
+
+
+@pytest.mark.parametrize("arguments", HELD, ids=str)
+def test_deliveries_wait_until_other_nodes_have_the_messages(arguments: dict[str, Any]) -> None:
+    """Of new messages, and of those that were ready."""
+    bench = Bench(arguments)
+    bench.publish("a")
+    bench.consume(1, "q")
+    bench.publish("b")
+    assert bench.heard() == ["1 Basic.ConsumeOk"]
+    bench.pair.agree()
+    assert bench.heard() == ["1 a", "1 b"]
+    bench.publish("c")
+    assert bench.heard() == []
+    bench.pair.agree()
+    assert bench.heard() == ["1 c"]
+
+
+def test_each_delivery_waits_for_itself() -> None:
+    """Under load nothing waits for what comes later."""
+    bench = Bench()
+    bench.consume(1, "q")
+    bench.heard()
+    ends = []
+    for at in range(20):
+        bench.publish(str(at))
+        ends.append(bench.pair.journal.next_lsn)
+        if at >= 5:
+            bench.pair.agree(ends[at - 5])
+            assert bench.heard() == [f"1 {at - 5}"]
+    bench.pair.agree()
+    assert bench.heard() == [f"1 {at}" for at in range(15, 20)]
+
+
+def test_classic_queues_deliver_at_once_to_other_channels() -> None:
+    """On the same channel their deliveries keep the order of delivery tags."""
+    bench = Bench()
+    bench.consume(1, "q")
+    bench.consume(2, "c")
+    bench.peer.send(method(1, C.Basic.Consume, queue="c", consumer_tag="c2"))
+    bench.heard()
+    bench.publish("q1")
+    bench.publish("c1", "c2", "c3", "c4", queue="c")
+    heard = bench.heard()
+    assert len(heard) == 2 and all(one.startswith("2 c") for one in heard)
+    bench.pair.agree()
+    assert [one.partition(" ")[2][0] for one in bench.heard()] == ["q", "c", "c"]
+
+
+def test_an_answer_that_waits_holds_back_its_channel_only() -> None:
+    """A durable declaration is answered when it is agreed; other channels are answered and served meanwhile."""
+    bench = Bench()
+    bench.consume(2, "c")
+    bench.heard()
+    bench.peer.send(method(1, C.Queue.Declare, queue="new", durable=True), method(1, C.Basic.Qos, prefetch_count=1))
+    bench.peer.send(method(3, C.Basic.Qos, prefetch_count=1))
+    bench.publish("c1", queue="c")
+    assert bench.heard() == ["3 Basic.QosOk", "2 c1"]
+    bench.pair.agree()
+    assert bench.heard() == ["1 Queue.DeclareOk", "1 Basic.QosOk"]
+
+
+def test_a_connection_with_nothing_else_to_send_hears_of_the_agreement() -> None:
+    """Nothing is taken for it before: its turn left nothing to send."""
+    bench = Bench()
+    session = bench.peer.session
+    bench.pair.broker.context.awaiting.clear()
+    handle_bytes(session, method(1, C.Queue.Declare, queue="new", durable=True))
+    assert session.output.parts == [] and session.login.client in bench.pair.broker.context.awaiting
+
+
+def test_answers_of_one_turn_wait_each_for_itself() -> None:
+    """The first does not wait for what the second recorded."""
+    bench = Bench()
+    bench.peer.send(method(1, C.Queue.Declare, queue="one", durable=True))
+    first = bench.pair.journal.next_lsn
+    bench.peer.send(
+        method(1, C.Queue.Declare, queue="two", durable=True),
+        method(1, C.Queue.Declare, queue="three", durable=True, nowait=True),
+        method(1, C.Queue.Declare, queue="one", durable=True, passive=True),
+    )
+    bench.pair.agree(first)
+    assert bench.heard() == ["1 Queue.DeclareOk"]
+    bench.pair.agree()
+    assert bench.heard() == ["1 Queue.DeclareOk"] * 2
+
+
+def test_confirms_and_returns_pass_deliveries_on_their_channel() -> None:
+    """A connection that publishes and consumes on one channel gets its confirm when that is agreed, not later."""
+    bench = Bench()
+    bench.consume(1, "q")
+    bench.peer.send(method(1, C.Confirm.Select))
+    bench.heard()
+    bench.peer.send(publish(1, "q", b"1", delivery_mode=2))
+    lsn = bench.pair.journal.next_lsn
+    bench.publish("2")
+    bench.peer.send(publish(1, "nowhere", b"x", mandatory=True))
+    assert bench.heard() == ["1 x"]  # basic.return; its confirm comes in the order of the tags
+    bench.pair.agree(lsn)
+    assert bench.heard() == ["1 Basic.Ack", "1 1"]
+    bench.pair.agree()
+    assert bench.heard() == ["1 2"]
+
+
+def test_confirms_do_not_pass_answers_of_their_channel() -> None:
+    """confirm.select-ok behind a declaration, and what follows it."""
+    bench = Bench()
+    bench.peer.send(
+        method(1, C.Queue.Declare, queue="new", durable=True),
+        method(1, C.Confirm.Select),
+        publish(1, "c", b"transient"),
+    )
+    assert bench.heard() == []
+    bench.pair.agree()
+    assert bench.heard() == ["1 Queue.DeclareOk", "1 Confirm.SelectOk", "1 Basic.Ack"]
+
+
+@pytest.mark.parametrize("arguments", HELD, ids=str)
+def test_gets_wait_as_deliveries_do(arguments: dict[str, Any]) -> None:
+    """Those from a classic queue do not."""
+    bench = Bench(arguments)
+    bench.publish("a")
+    bench.publish("b", queue="c")
+    bench.peer.send(method(1, C.Basic.Get, queue="q"), method(2, C.Basic.Get, queue="c"))
+    assert bench.heard() == ["2 b"]
+    bench.pair.agree()
+    assert bench.heard() == ["1 a"]
+
+
+def test_what_is_agreed_does_not_wait_when_it_comes_back() -> None:
+    """A requeued message, though newer ones are not agreed."""
+    bench = Bench()
+    bench.publish("a")
+    bench.pair.agree()
+    bench.consume(1, "q")
+    assert bench.heard() == ["1 Basic.ConsumeOk", "1 a"]
+    bench.publish("b", queue="other")
+    bench.peer.send(method(1, C.Basic.Reject, delivery_tag=1, requeue=True))
+    assert bench.heard() == ["1 a"]
+
+
+def test_a_no_ack_consumer_waits_too() -> None:
+    """At most once: nothing is removed for a message that nobody sees."""
+    bench = Bench(HELD[0])
+    bench.consume(1, "q", no_ack=True)
+    bench.heard()
+    bench.publish("a")
+    assert bench.heard() == []
+    bench.pair.agree()
+    assert bench.heard() == ["1 a"]
+
+
+def test_at_most_once_leases_wait_for_the_removal() -> None:
+    """As on one node they wait for its disk."""
+    bench = Bench({**LEASED, "x-semantics": "at-most-once"})
+    bench.publish("a")
+    bench.pair.agree()
+    bench.consume(1, "q")
+    assert bench.heard() == ["1 Basic.ConsumeOk"]
+    bench.pair.agree()
+    assert bench.heard() == ["1 a"]
+
+
+def test_browsing_and_replays_show_what_is_agreed() -> None:
+    """Of a leased queue; they take nothing from it."""
+    bench = Bench(LEASED)
+    bench.publish("a")
+    bench.consume(1, "q", arguments={"x-browse": True})
+    bench.peer.send(
+        method(2, C.Basic.Consume, queue="q", consumer_tag="r", arguments={"x-bookmark": "0"}),
+    )
+    assert [one for one in bench.heard() if one.endswith(" a")] == []
+    bench.pair.agree()
+    assert sorted(one for one in bench.heard() if one.endswith(" a"))[:1] == ["1 a"]
+
+
+def test_cancel_ok_follows_the_deliveries_that_wait() -> None:
+    """No delivery comes for a consumer that the client knows to be gone."""
+    bench = Bench()
+    bench.consume(1, "q")
+    bench.heard()
+    bench.publish("a")
+    bench.peer.send(method(1, C.Basic.Cancel, consumer_tag="q"))
+    assert bench.heard() == []
+    bench.pair.agree()
+    assert bench.heard() == ["1 a", "1 Basic.CancelOk"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0), "1 Channel.CloseOk"),
+        (method(0, C.Connection.Close, reply_code=200, class_id=0, method_id=0), "0 Connection.CloseOk"),
+        (method(1, C.Basic.Ack, delivery_tag=99), "1 Channel.Close"),
+    ],
+)
+def test_closes_do_not_wait_and_drop_what_waits(asked: bytes, answer: str) -> None:
+    """Its messages are ready again, and were seen by nobody."""
+    bench = Bench()
+    bench.consume(1, "q")
+    bench.heard()
+    bench.publish("a")
+    bench.peer.send(asked)
+    assert bench.heard() == [answer]
+    bench.pair.agree()
+    assert bench.heard() == []
+    got = bench.publisher.get("q")
+    assert got is not None and got.body == b"a"
+
+
+def test_a_client_that_waits_is_alive_and_gets_no_more_than_it_may() -> None:
+    """Octets that wait count as unsent: the client is paused, and goes on when they are sent."""
+    bench = Bench(unsent_max=10_000)
+    bench.consume(1, "q")
+    bench.heard()
+    for _ in range(50):
+        bench.publish("x" * 1000)
+    queue = bench.pair.named("q")
+    assert 5 < queue.unacked < 20
+    bench.pair.advance(6000)
+    assert any(map(is_heartbeat, bench.peer.take()))
+    for _ in range(10):
+        bench.pair.agree()
+    assert len(bench.heard()) == 50
+
+
+def test_a_commit_is_answered_when_it_is_agreed() -> None:
+    """Its returns are at once."""
+    bench = Bench()
+    bench.peer.send(method(1, C.Tx.Select))
+    bench.heard()
+    bench.peer.send(
+        publish(1, "q", b"1", delivery_mode=2),
+        publish(1, "nowhere", b"x", mandatory=True),
+        method(1, C.Tx.Commit),
+        method(2, C.Basic.Qos, prefetch_count=1),
+    )
+    assert bench.heard() == ["1 x", "2 Basic.QosOk"]
+    bench.pair.agree()
+    assert bench.heard() == ["1 Tx.CommitOk"]
+
+
+@pytest.mark.parametrize("arguments", [*HELD, {"x-queue-type": "stream"}], ids=str)
+def test_what_a_new_leader_has_restored_waits_until_others_have_it(arguments: dict[str, Any]) -> None:
+    """It may be cut on the node that led before, or be there on this one alone."""
+    before = Bench(arguments)
+    before.publish("a", delivery_mode=2)
+    pair = AgreedPair(before.pair.files.power_cut())
+    peer = pair.open(1)
+    peer.send(method(1, C.Basic.Qos, prefetch_count=10))
+    more = {"arguments": {"x-stream-offset": "first"}} if arguments["x-queue-type"] == "stream" else {}
+    peer.send(method(1, C.Basic.Consume, queue="q", consumer_tag="c", **more))
+    assert [one.frame.name for one in peer.take()] == ["Basic.QosOk", "Basic.ConsumeOk"]
+    pair.agree()
+    assert [one.body for one in peer.take()] == [b"a"]
+
+
+def test_a_node_without_others_pays_nothing() -> None:
+    """The parts of a connection that hold output back are those of a cluster alone."""
+    from pair import Pair
+
+    from leveret.amqp_frontend.peer.output import Output
+    from leveret.amqp_frontend.session.confirming import Confirming
+    from leveret.amqp_frontend.session.journal_wait import JournalWait
+
+    session = Pair().open(1).session
+    parts = (type(session.output), type(session.journal), type(session.confirming))
+    assert parts == (Output, JournalWait, Confirming)
