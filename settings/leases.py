@@ -270,191 +270,64 @@ class LeasedSettings:
     """
 
     name: str
-    replication: str = element(
-        one_of(LOCAL, DISTRIBUTED, GROUP),
-        LOCAL,
-        WITHOUT_MEANING,
-        help="Accepted for the files of AMPS: `local`, `distributed`, `group`. One instance has all queues.",
-    )
-    message_type: str = element(
-        one_of(*MESSAGE_TYPES),
-        "json",
-        NEVER,
-        tag="MessageType",
-        help="Type of the bodies; expressions look only into those of type `json`.",
-    )
-    underlying_topic: str = element(
-        topic("E-NAME"),
-        "",
-        ARRIVAL,
-        tag="UnderlyingTopic",
-        default_text="the name",
-        help="Topic whose messages are captured, or a regular expression that is searched in topics.",
-    )
-    default_publish_target: str = element(
-        topic("E-NAME"),
-        "",
-        ARRIVAL,
-        tag="DefaultPublishTarget",
-        default_text="`underlying-topic`",
-        help="Topic of messages that are published to the queue's name; a pattern needs it.",
-    )
-    lease_period_ms: int | None = element(
-        duration, None, LIVE, tag="LeasePeriod", help="How long a consumer has a message before others may get it."
-    )
-    semantics: str = element(
-        one_of(AT_LEAST_ONCE, AT_MOST_ONCE),
-        AT_LEAST_ONCE,
-        RESTART,
-        tag="Semantics",
-        help="`at-least-once`, or `at-most-once`: messages are removed as they are sent.",
-    )
-    max_backlog: int | None = element(
-        integer(1),
-        None,
-        LIVE,
-        tag="MaxBacklog",
-        key="max-backlog-total",
-        help="Messages that all consumers together may have unacknowledged.",
-    )
-    max_per_subscription_backlog: int = element(
-        integer(1),
-        1,
-        AT_CONSUMER,
-        tag="MaxPerSubscriptionBacklog",
-        key="max-backlog-per-consumer",
-        help="Messages that one consumer may have unacknowledged, if it asks for as many.",
-    )
-    expiration_ms: int | None = element(
-        duration,
-        None,
-        ARRIVAL,
-        tag="Expiration",
-        key="message-ttl",
-        help="How long a message may be in the queue, leased or not.",
-    )
-    expiration_model: str = element(
-        one_of(*EXPIRATION_MODELS),
-        BY_DEFAULT,
-        ARRIVAL,
-        tag="ExpirationModel",
-        help="Whose expiration counts, its own or the message's: `queue`, `latest`, `earliest`, `default`.",
-    )
-    expire_leased: str = element(
-        one_of(IMMEDIATE, AT_LEASE_END),
-        IMMEDIATE,
-        LIVE,
-        help="Whether the lifetime ends a lease (`immediate`), or waits for it (`at-lease-end`).",
-    )
-    dead_letter_reasons: str | None = element(
-        reasons, None, LIVE, help="Dead letters only for some of `time_limit,forced_expire,max_cancels,max_deliveries`."
-    )
-    dead_letter_data: str | None = element(
-        template,
-        None,
-        LIVE,
-        help="Body of a dead letter: a text with `{{AMPS_DATA}}` or `{{AMPS_REASON}}` in it, and the like.",
-    )
-    filter: str | None = element(
-        text("E-EXPR"),
-        None,
-        ARRIVAL,
-        tag="Filter",
-        key="queue-filter",
-        help="Expression: only messages that it is true of are captured.",
-    )
-    recovery_point: str = element(
-        recovery_point,
-        "epoch",
-        RESTART,
-        tag="RecoveryPoint",
-        help="From where on a new queue is built from the log: `epoch`, `now`, `creation`, bookmark or time.",
-    )
-    fairness: str = element(
-        one_of(FAST, ROUND_ROBIN, PROPORTIONAL),
-        PROPORTIONAL,
-        LIVE,
-        tag="FairnessModel",
-        default_text='`"proportional"`; `"round-robin"` where at most once',
-        help="Who gets the next message: `fast`, `round-robin` or `proportional`.",
-    )
-    leasing: str = element(
-        one_of(STRICT, SUBLET),
-        SUBLET,
-        LIVE,
-        tag="Leasing",
-        help="Whether anybody may acknowledge a leased message (`sublet`), or its holder alone (`strict`).",
-    )
-    max_deliveries: int = element(
-        integer(0),
-        0,
-        LIVE,
-        tag="MaxDeliveries",
-        help="Deliveries after which a message expires when its lease ends; 0 is no limit.",
-    )
-    max_cancels: int = element(
-        integer(0),
-        0,
-        LIVE,
-        tag="MaxCancels",
-        key="cancel-limit",
-        help="Returns by consumers (nack, reject with requeue) with which a message expires; 0 is no limit.",
-    )
-    priority: str | None = element(
-        text("E-EXPR"),
-        None,
-        RESTART,
-        tag="Priority",
-        key="priority-expr",
-        help="Expression, or a field, that ranks messages; higher numbers are delivered first.",
-    )
-    barrier: str | None = element(
-        text("E-EXPR"),
-        None,
-        RESTART,
-        tag="BarrierExpression",
-        key="barrier-expr",
-        help="Expression: what it is true of is held until all before it is gone, and goes to every consumer.",
-    )
-    is_file_backed: bool = element(
-        enabled,
-        False,
-        WITHOUT_MEANING,
-        tag="FileBackedMetadata",
-        key="file-backed",
-        help="Accepted for the files of AMPS: the state of each queue is in the journal.",
-    )
-    target_queue_depth: int | None = element(
-        integer(1000),
-        None,
-        RESTART,
-        tag="TargetQueueDepth",
-        key="target-depth",
-        help="Messages that are active, at least 1000; the others wait in the journal.",
-    )
-    deferred_ack_ms: int = element(
-        duration,
-        DEFERRED_ACK_MS_DEFAULT,
-        LIVE,
-        tag="DeferredAckExpiration",
-        key="deferred-ack-ttl",
-        help="How long an acknowledgement waits for a message that is not there yet.",
-    )
-    initial_owner: str | None = element(
-        topic("E-OWNER-REQUIRED"),
-        None,
-        WITHOUT_MEANING,
-        tag="InitialOwner",
-        help="Accepted for the files of AMPS, where a `group` queue needs one: one instance owns all messages.",
-    )
-    domain: str | None = element(
-        topic("E-OWNER-TAG"),
-        None,
-        WITHOUT_MEANING,
-        tag="GroupLocalQueueDomain",
-        key="queue-domain",
-        help="Accepted for the files of AMPS: there are no other groups of instances to join.",
-    )
+    # fmt: off
+    replication: str = element(one_of(LOCAL, DISTRIBUTED, GROUP), LOCAL, WITHOUT_MEANING,
+        help="Accepted for the files of AMPS: `local`, `distributed`, `group`. One instance has all queues.")
+    message_type: str = element(one_of(*MESSAGE_TYPES), "json", NEVER, tag="MessageType",
+        help="Type of the bodies; expressions look only into those of type `json`.")
+    underlying_topic: str = element(topic("E-NAME"), "", ARRIVAL, tag="UnderlyingTopic", default_text="the name",
+        help="Topic whose messages are captured, or a regular expression that is searched in topics.")
+    default_publish_target: str = element(topic("E-NAME"), "", ARRIVAL,
+        tag="DefaultPublishTarget", default_text="`underlying-topic`",
+        help="Topic of messages that are published to the queue's name; a pattern needs it.")
+    lease_period_ms: int | None = element(duration, None, LIVE, tag="LeasePeriod",
+        help="How long a consumer has a message before others may get it.")
+    semantics: str = element(one_of(AT_LEAST_ONCE, AT_MOST_ONCE), AT_LEAST_ONCE, RESTART, tag="Semantics",
+        help="`at-least-once`, or `at-most-once`: messages are removed as they are sent.")
+    max_backlog: int | None = element(integer(1), None, LIVE, tag="MaxBacklog", key="max-backlog-total",
+        help="Messages that all consumers together may have unacknowledged.")
+    max_per_subscription_backlog: int = element(integer(1), 1, AT_CONSUMER,
+        tag="MaxPerSubscriptionBacklog", key="max-backlog-per-consumer",
+        help="Messages that one consumer may have unacknowledged, if it asks for as many.")
+    expiration_ms: int | None = element(duration, None, ARRIVAL, tag="Expiration", key="message-ttl",
+        help="How long a message may be in the queue, leased or not.")
+    expiration_model: str = element(one_of(*EXPIRATION_MODELS), BY_DEFAULT, ARRIVAL, tag="ExpirationModel",
+        help="Whose expiration counts, its own or the message's: `queue`, `latest`, `earliest`, `default`.")
+    expire_leased: str = element(one_of(IMMEDIATE, AT_LEASE_END), IMMEDIATE, LIVE,
+        help="Whether the lifetime ends a lease (`immediate`), or waits for it (`at-lease-end`).")
+    dead_letter_reasons: str | None = element(reasons, None, LIVE,
+        help="Dead letters only for some of `time_limit,forced_expire,max_cancels,max_deliveries`.")
+    dead_letter_data: str | None = element(template, None, LIVE,
+        help="Body of a dead letter: a text with `{{AMPS_DATA}}` or `{{AMPS_REASON}}` in it, and the like.")
+    filter: str | None = element(text("E-EXPR"), None, ARRIVAL, tag="Filter", key="queue-filter",
+        help="Expression: only messages that it is true of are captured.")
+    recovery_point: str = element(recovery_point, "epoch", RESTART, tag="RecoveryPoint",
+        help="From where on a new queue is built from the log: `epoch`, `now`, `creation`, bookmark or time.")
+    fairness: str = element(one_of(FAST, ROUND_ROBIN, PROPORTIONAL), PROPORTIONAL, LIVE,
+        tag="FairnessModel", default_text='`"proportional"`; `"round-robin"` where at most once',
+        help="Who gets the next message: `fast`, `round-robin` or `proportional`.")
+    leasing: str = element(one_of(STRICT, SUBLET), SUBLET, LIVE, tag="Leasing",
+        help="Whether anybody may acknowledge a leased message (`sublet`), or its holder alone (`strict`).")
+    max_deliveries: int = element(integer(0), 0, LIVE, tag="MaxDeliveries",
+        help="Deliveries after which a message expires when its lease ends; 0 is no limit.")
+    max_cancels: int = element(integer(0), 0, LIVE, tag="MaxCancels", key="cancel-limit",
+        help="Returns by consumers (nack, reject with requeue) with which a message expires; 0 is no limit.")
+    priority: str | None = element(text("E-EXPR"), None, RESTART, tag="Priority", key="priority-expr",
+        help="Expression, or a field, that ranks messages; higher numbers are delivered first.")
+    barrier: str | None = element(text("E-EXPR"), None, RESTART, tag="BarrierExpression", key="barrier-expr",
+        help="Expression: what it is true of is held until all before it is gone, and goes to every consumer.")
+    is_file_backed: bool = element(enabled, False, WITHOUT_MEANING, tag="FileBackedMetadata", key="file-backed",
+        help="Accepted for the files of AMPS: the state of each queue is in the journal.")
+    target_queue_depth: int | None = element(integer(1000), None, RESTART, tag="TargetQueueDepth", key="target-depth",
+        help="Messages that are active, at least 1000; the others wait in the journal.")
+    deferred_ack_ms: int = element(duration, DEFERRED_ACK_MS_DEFAULT, LIVE,
+        tag="DeferredAckExpiration", key="deferred-ack-ttl",
+        help="How long an acknowledgement waits for a message that is not there yet.")
+    initial_owner: str | None = element(topic("E-OWNER-REQUIRED"), None, WITHOUT_MEANING, tag="InitialOwner",
+        help="Accepted for the files of AMPS, where a `group` queue needs one: one instance owns all messages.")
+    domain: str | None = element(topic("E-OWNER-TAG"), None, WITHOUT_MEANING,
+        tag="GroupLocalQueueDomain", key="queue-domain",
+        help="Accepted for the files of AMPS: there are no other groups of instances to join.")
     # fmt: on
 
     @property

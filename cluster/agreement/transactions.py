@@ -61,9 +61,10 @@ def hand_over(leader: Leader, to: bytes | None) -> Transaction:
 def recover(view: View, node_id: bytes, highest_term: int, journal_id: bytes) -> Transaction:
     """An operator says which node has the journal, when etcd lost its data or the set its last member.
 
-    `highest_term`: of all that the nodes and etcd have seen. The other nodes will be cut to that one's journal.
+    `highest_term`: of all that the nodes and etcd have seen. The other nodes will be cut to that one's journal, which
+    may end below what was agreed: that is forgotten.
     """
     term = max(highest_term, view.insync.term if view.insync else 0) + 1
     level = view.insync.level if view.insync else 0
     alone = InSync(term, frozenset({node_id}), agreed=0, level=level)
-    return Transaction(Purpose.RECOVER, ((LEADER, 0),), ((JOURNAL, journal_id), (INSYNC, alone)))
+    return Transaction(Purpose.RECOVER, ((LEADER, 0),), ((JOURNAL, journal_id), (INSYNC, alone)), (AGREED,))

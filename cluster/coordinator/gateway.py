@@ -203,6 +203,9 @@ class Gateway:
             octets = response.read(_ANSWER_SIZE_MAX)
         except (OSError, http.client.HTTPException) as error:
             raise _NoAnswer(_why(error)) from error
+        if response.status == http.client.NOT_FOUND and not octets.startswith(b"{"):
+            where = self.access.endpoints[self._at]
+            raise UnfitCoordinator(f"etcd at {where} has no JSON gateway: it needs `enable-grpc-gateway: true`")
         answer = _decoded(octets)
         if response.status != http.client.OK:
             raise _refusal(response.status, answer)

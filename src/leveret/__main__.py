@@ -23,6 +23,7 @@ COMMANDS = {
     "diff": ("cli.diff_command", "what another configuration would change"),
     "journal": ("cli.journal_commands", "check, repair or print a journal"),
     "pipeline": ("cli.pipeline_command", "audits and statistics from the journal, with DuckDB or Spark"),
+    "cluster": ("cli.cluster_command", "write an etcd for a cluster; begin a cluster again whose etcd lost its data"),
     "init": ("cli.init_command", "write a configuration to begin with, with comments"),
     "doctor": ("cli.doctor_command", "what is wrong with this machine, a configuration, a data directory"),
     "test-server": ("testing.remote.command", "a broker for tests in any language, controlled by HTTP"),

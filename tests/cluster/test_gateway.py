@@ -185,6 +185,14 @@ def test_aborted_while_it_waits() -> None:
         assert members[0].requests == ["/version", "/v3/kv/txn"]
 
 
+def test_a_gateway_that_is_switched_off_is_named() -> None:
+    """With a configuration file, etcd 3.4 has it off unless it is said."""
+    with gateway_of(lambda path, body: http(404, b"404 page not found\n")) as (gateway, _):
+        for ask in (gateway.read, gateway.change):
+            with pytest.raises(UnfitCoordinator, match="it needs `enable-grpc-gateway: true`"):
+                ask("/v3/kv/range", {})
+
+
 def test_a_stream_ends_when_it_is_silent() -> None:
     """Each line is an answer; then the next member is asked."""
     lines = b'{"result":{"created":true}}\n{"result":{"events":[]}}\n'

@@ -56,3 +56,18 @@ def test_a_message_that_was_delayed_expires_in_time() -> None:
     assert queue.ready_count == 1
     world.advance(1000)
     assert queue.ready_count == 0
+
+
+def test_a_new_message_does_not_overtake_those_that_are_paged_out() -> None:
+    """A consumer comes and a message is published before any of the others is read back."""
+    world = Harness(memory=10_000)
+    queue = world.queue()
+    world.publish("a", "b", delivery_mode=2)
+    assert queue.pageable is not None
+    queue.pageable.page_out(10_000)
+    assert queue.in_memory_count == 0 and queue.paged_count == 2
+    world.ends_turns = False
+    world.consume()
+    world.publish("c", delivery_mode=2)
+    world.finish_turns()
+    assert world.taken() == "abc"

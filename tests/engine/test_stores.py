@@ -160,6 +160,17 @@ def test_the_head_of_a_kept_store_is_the_oldest_that_lives() -> None:
     assert kept.store.head(5) is None
 
 
+def test_the_oldest_is_evicted_also_beside_one_that_left_before_it() -> None:
+    """The message behind the head died, for its copies failed too often; then the head leaves, and the next one."""
+    kept = Kept()
+    for id_ in range(1, 11):
+        kept.append(id_, b"%d" % id_)
+    assert [one.id for one in kept.store.take_at([2]).unread] == [2]
+    gone = [kept.store.evict_head(1, with_content=False).unread for _ in range(2)]
+    assert [one.id for entries in gone for one in entries] == [1, 3]
+    assert kept.ids == list(range(4, 11))
+
+
 def test_a_stream_goes_on_after_a_restart_where_it_was() -> None:
     """By places alone; what is read has its offset."""
     pager = MemoryPager(8000)

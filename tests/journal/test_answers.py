@@ -86,6 +86,24 @@ def test_an_answer_waits_for_nothing_that_is_safe(asked: bytes, desk: DurableDes
     assert desk.journal.statistics().commits == commits
 
 
+def test_an_answer_of_a_service_waits_for_what_the_service_did(desk: DurableDesk) -> None:
+    """Messages were discarded by a request: who reads the answer does not find them after a kill."""
+    desk.declare("leased", x_queue_type="amps")
+    desk.peer.send(publish(GETS, "leased", b"A", delivery_mode=2))
+    desk.peer.send(method(GETS, C.Queue.Declare, queue="answers", exclusive=True))
+    desk.peer.send(method(GETS, C.Basic.Consume, queue="answers", no_ack=True))
+    desk.settle()
+    desk.peer.take()
+    request = {"headers": {"queue": "leased", "filter": "1 = 1"}, "reply_to": "answers"}
+    desk.peer.send(publish(GETS, "sow_delete", b"", exchange="amps.control", **request))
+    desk.pair.end_turn()
+    assert desk.peer.take() == []
+    desk.settle()
+    (answer,) = desk.peer.take()
+    assert isinstance(answer.frame, C.Basic.Deliver) and b'"records_deleted": 1' in answer.body
+    assert DurableDesk(desk.files.crash()).declare("leased", x_queue_type="amps") == 0
+
+
 def test_an_answer_waits_for_nothing_of_others(desk: DurableDesk) -> None:
     """Another connection acknowledges; this one has done nothing."""
     other = desk.pair.open()

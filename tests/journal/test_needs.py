@@ -24,13 +24,14 @@ from leveret.engine import (
 from leveret.journal import Declared, ForeignDirectory, JournalOptions, Record, WriterState
 from leveret.journal.disk.directory import Directory, read_format
 from leveret.journal.format import needs
-from leveret.journal.format.errors import Damaged, NewerJournal
+from leveret.journal.format.errors import Damaged, NewerJournal, UnknownQueueType
 from leveret.journal.format.heap import IS_DURABLE, IdsSeen
 from leveret.journal.format.needs import KNOWN
 from leveret.journal.format.record import DURABLE, PARAMETER, QUEUE, VHOST
 from leveret.journal.recovery.check import verify
 from leveret.journal.recovery.repair import repair
 from leveret.serving.composition import Data, DataUnusable, build_broker
+from leveret.settings.queue_types import QUEUE_TYPES
 
 LEASED = Declared(QUEUE, IS_DURABLE, "", encode_table({"x-queue-type": Field("S", b"amps")}))
 PARAMETER_OF_IT = Declared(PARAMETER, IS_DURABLE, "", b"{}")
@@ -134,6 +135,18 @@ def test_a_journal_of_before_that_did_not_say_so() -> None:
     again = opened(files).journal
     assert again.wait(again.commit())
     assert needs_said(files) == {needs.LEASED_QUEUES}
+
+
+def test_queues_of_a_type_that_no_package_adds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name: as classic queues they would have another order, and no leases."""
+    files = SimulatedFiles()
+    driver = opened(files)
+    _leased(driver)
+    assert driver.journal.wait(driver.journal.commit())
+    driver.journal.close()
+    monkeypatch.delitem(QUEUE_TYPES, "amps")
+    with pytest.raises(UnknownQueueType, match="queue 'leased' in virtual host '/' is of type 'amps'"):
+        opened(files)
 
 
 def test_a_newer_journal_is_refused_by_name() -> None:

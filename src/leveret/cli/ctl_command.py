@@ -222,6 +222,8 @@ def as_text(result: Any, command: str) -> str:
         return "\n\n".join(explanation_text(explanation_of(one)) for one in result)
     if isinstance(result, list):
         return _as_table(result)
+    if command == "cluster":
+        result = {**result, "insync": ", ".join(result["insync"]), "nodes": list(map(_node_of, result["nodes"]))}
     if command == "status" and isinstance(result, dict) and isinstance(result.get("trouble"), list):
         wrong = "; ".join(map(str, result["trouble"]))
         rest = {key: value for key, value in result.items() if key != "trouble"}
@@ -229,6 +231,16 @@ def as_text(result: Any, command: str) -> str:
     if isinstance(result, dict):
         return "\n".join(f"{key}: {_value_text(value)}" for key, value in result.items())
     return printable(str(result))
+
+
+#: What is shown of a node; `--json` has more.
+NODE_COLUMNS = ("name", "state", "is-linked", "term", "end", "lag", "reaches", "version", "addresses")
+
+
+def _node_of(node: dict[str, Any]) -> dict[str, Any]:
+    """A node of a cluster as a row."""
+    row = {name: node.get(name) for name in NODE_COLUMNS}
+    return {name: " ".join(value) if isinstance(value, list) else value for name, value in row.items()}
 
 
 def _as_table(rows: list[Any]) -> str:

@@ -20,6 +20,9 @@ HEAD = """\
 # leveret check THIS-FILE says what is wrong with it; a running broker reads it again when it changes.
 """
 
+#: Tables that are left out: with one of them, also with an empty one, the broker is another one.
+WITHOUT = ("system-usage", "cluster", "cluster.tls", "cluster.etcd-tls")
+
 #: Common additions.
 EXAMPLES = """\
 # Users. Without one there is guest with the password guest, from this machine only.
@@ -44,6 +47,8 @@ EXAMPLES = """\
 #name = "failed"
 #[[address.queue]]
 #name = "failed"
+
+# Several machines with one broker: docs/cluster.md.
 """
 
 
@@ -78,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 def commented_configuration(data: str | None = None) -> str:
     """The TOML text. Unchanged it sets nothing but, if given, the directory of the data."""
     given = {} if data is None else {("broker", "data"): value_text(data)}
-    tables = ["\n".join(_table(table, keys, given)) for table, keys in KEYS.items() if table != "system-usage"]
+    tables = ["\n".join(_table(table, keys, given)) for table, keys in KEYS.items() if table not in WITHOUT]
     return "\n".join([HEAD, EXAMPLES, *tables])
 
 

@@ -12,6 +12,7 @@ FAMILIES = tuple(
     family
     for family in (
         "broker",
+        "cluster",
         "drafts",
         "leases",
         "moving",

@@ -1,0 +1,155 @@
+"""What `leveret cluster etcd` writes: for each member of etcd a configuration and a unit of systemd."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ..cluster.coordinator.gateway import why_refused
+from ..settings.declared.cluster import ClusterNode, is_loopback
+
+#: Where a member's files are on its machine.
+PLACE, DATA = "/etc/leveret/etcd.yml", "/var/lib/leveret-etcd"
+
+CONFIGURATION = """\
+# Member {name} of the etcd of cluster {cluster}; on its machine: {place}
+name: {name}
+data-dir: {data}
+listen-client-urls: {listen}
+advertise-client-urls: {client}
+listen-peer-urls: {peer}
+initial-advertise-peer-urls: {peer}
+initial-cluster: {every}
+initial-cluster-token: leveret-{cluster}
+initial-cluster-state: new
+# Nodes use it. With a configuration file etcd 3.4 has it off, unless it is said.
+enable-grpc-gateway: true
+# A cluster writes a few keys a second, and needs no history of them.
+auto-compaction-mode: revision
+auto-compaction-retention: "1000"
+logger: zap
+"""
+UNIT = """\
+[Unit]
+Description=etcd of the Leveret cluster {cluster}
+Documentation=https://etcd.io/docs/
+After=network-online.target
+Wants=network-online.target
+# Debian's own etcd has the same ports.
+Conflicts=etcd.service
+
+[Service]
+Type=notify
+User=etcd
+ExecStart={etcd} --config-file {place}
+Restart=always
+RestartSec=1
+StateDirectory=leveret-etcd
+StateDirectoryMode=0700
+LimitNOFILE=65536
+# Its fsyncs decide how soon another node can lead: before those of batch jobs.
+IOSchedulingClass=best-effort
+IOSchedulingPriority=0
+
+[Install]
+WantedBy=multi-user.target
+"""
+STEPS = """\
+Cluster {cluster}, an etcd of {count} members. On the machine of each member:
+
+    apt install etcd-server
+    systemctl disable --now etcd        # Debian's own, on the same ports
+    install -D -m 644 MEMBER/etcd.yml {place}
+    install -m 644 MEMBER/leveret-etcd.service /etc/systemd/system/
+    systemctl daemon-reload && systemctl enable --now leveret-etcd
+
+MEMBER is its folder here: {members}. The first one waits until a second one is there. Then, on any of them:
+
+    ETCDCTL_API=3 etcdctl --endpoints {endpoints} endpoint status -w table
+{warning}"""
+WARNING = """
+Whoever reaches these ports can decide which node leads. Let no machines reach them but those of the cluster, or give
+etcd certificates (client-cert-auth), and [cluster] https URLs with [cluster.etcd-tls].
+"""
+
+
+@dataclass(slots=True, frozen=True)
+class Member:
+    """Of etcd. `client`, `peer`: ports."""
+
+    name: str
+    host: str
+    client: int
+    peer: int
+
+    def url(self, port: int, host: str = "") -> str:
+        """Of one of its ports."""
+        host = host or self.host
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def members_of(urls: Sequence[str], nodes: Sequence[ClusterNode]) -> list[Member]:
+    """Named as the nodes on their machines, else etcd1, etcd2, ... Peers meet on the port after that of clients.
+
+    Raises: ValueError.
+    """
+    parts = [urlsplit(url) for url in urls]
+    if any(part.scheme != "http" for part in parts):
+        raise ValueError("an etcd with https needs certificates, which are not made here: expected http URLs")
+    if len(urls) % 2 == 0:
+        raise ValueError(f"an etcd of {len(urls)} members bears no more than one of {len(urls) - 1}: expected 3 URLs")
+    names = {node.host: node.name for node in nodes}
+    are_distinct = len({part.hostname for part in parts}) == len(parts)
+    return [
+        Member(
+            (names.get(part.hostname or "") if are_distinct else None) or f"etcd{number}",
+            part.hostname or "",
+            part.port or 2379,
+            (part.port or 2379) + 1,
+        )
+        for number, part in enumerate(parts, 1)
+    ]
+
+
+def write_files(directory: Path, cluster: str, members: Sequence[Member]) -> list[Path]:
+    """The files' paths. Raises: FileExistsError: nothing is overwritten. OSError."""
+    every = ",".join(f"{one.name}={one.url(one.peer)}" for one in members)
+    etcd = shutil.which("etcd") or "/usr/bin/etcd"
+    texts: dict[Path, str] = {}
+    for one in members:
+        own = [one.url(one.client)]
+        listen = own if is_loopback(one.host) else [one.url(one.client, "127.0.0.1"), *own]
+        facts = {"name": one.name, "client": one.url(one.client), "peer": one.url(one.peer), "listen": ",".join(listen)}
+        place = {"cluster": cluster, "place": PLACE, "data": DATA, "etcd": etcd, "every": every}
+        texts[directory / one.name / "etcd.yml"] = CONFIGURATION.format(**facts, **place)
+        texts[directory / one.name / "leveret-etcd.service"] = UNIT.format(**place)
+    texts[directory / "README"] = STEPS.format(
+        cluster=cluster,
+        count=len(members),
+        place=PLACE,
+        members=", ".join(one.name for one in members),
+        endpoints=",".join(one.url(one.client) for one in members),
+        warning="" if all(is_loopback(one.host) for one in members) else WARNING,
+    )
+    for file in texts:
+        if file.exists():
+            raise FileExistsError(f"{file} exists already")
+    for file, text in texts.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return list(texts)
+
+
+def found_version() -> tuple[bool, str]:
+    """Whether the etcd of this machine can be used, in words; none here: it may be on others."""
+    etcd = shutil.which("etcd")
+    if etcd is None:
+        return True, "etcd is not on this machine (Debian: apt install etcd-server); its version was not checked"
+    said = subprocess.run([etcd, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"etcd Version: (\S+)", said)
+    version = found[1] if found else ""
+    why = why_refused(version)
+    return not why, f"{etcd}: {why}" if why else f"{etcd} is version {version}, which can be used"

@@ -1,0 +1,67 @@
+"""Commands about the cluster that a broker belongs to. They end at the node that leads, whichever node is asked."""
+
+from typing import Annotated, Any
+
+from .cluster_desk import ClusterDesk
+from .command import command
+from .command_error import CommandError
+from .kinds import NAME
+from .operator import Operator
+
+NodeName = Annotated[str, NAME, "of the node, as in [cluster] nodes"]
+
+
+@command("cluster", reads=True)
+def cluster(at: Operator) -> dict[str, Any]:
+    """Show which node leads, which are in sync, and how far each has copied the journal."""
+    return _desk(at).status()
+
+
+# These change etcd and no record: their answers wait for nothing in the journal.
+
+
+@command("handover", reads=True)
+def hand_over(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
+    """Let another node lead; clients are disconnected and connect again.
+
+    node: the next leader; without it: the one that has most of the journal
+    """
+    return _desk(at).handover(node)
+
+
+@command("drain", reads=True)
+def drain(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
+    """Let a node copy the journal and not lead, before its machine is switched off.
+
+    node: without it: the one that leads, which hands over first
+    """
+    desk = _desk(at)
+    return desk.drain(desk.status()["leader"] if node is None else node)
+
+
+@command("revive", reads=True)
+def revive(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
+    """Let a drained node lead again.
+
+    node: without it: the one that is drained
+    """
+    desk = _desk(at)
+    if node is None:
+        drained = [one["name"] for one in desk.status()["nodes"] if one.get("is-drained")]
+        if len(drained) != 1:
+            raise CommandError(f"which of {', '.join(drained)}?" if drained else "no node is drained")
+        node = str(drained[0])
+    return desk.revive(node)
+
+
+@command("forget", reads=True)
+def forget(at: Operator, node: NodeName) -> dict[str, Any]:
+    """Take a node that is gone for good out of the nodes in sync."""
+    return _desk(at).forget(node)
+
+
+def _desk(at: Operator) -> ClusterDesk:
+    """Raises: CommandError."""
+    if at.cluster is None:
+        raise CommandError("this broker is no node of a cluster: its configuration has no [cluster]")
+    return at.cluster

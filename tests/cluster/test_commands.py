@@ -1,0 +1,109 @@
+"""`leveret ctl cluster`, `handover`, `drain`, `revive`, `forget`: which node each is for, and what is printed."""
+
+from typing import Any
+
+import pytest
+
+from leveret.cli.ctl_command import as_text
+from leveret.operator.command_error import CommandError
+from leveret.operator.command_table import find
+from leveret.operator.operator import Operator
+
+
+def node(name: str, **facts: Any) -> dict[str, Any]:
+    """A node that copies."""
+    known = {
+        "id": "ab" * 16,
+        "state": "in_sync",
+        "is-linked": True,
+        "is-drained": False,
+        "term": 3,
+        "end": 90,
+        "lag": 10,
+    }
+    return {"name": name, **known, "reaches": ["a", "b"], "addresses": ["amqp://h:1"], "status": {"memory": 1}, **facts}
+
+
+class Desk:
+    """The node that leads. `asked`: what it was asked for."""
+
+    def __init__(self, *nodes: dict[str, Any]) -> None:
+        self.nodes = list(nodes)
+        self.asked: list[tuple[str, str | None]] = []
+
+    def status(self) -> dict[str, Any]:
+        return {"leader": "a", "term": 3, "agreed": 90, "insync": ["a", "b"], "why": "it won", "nodes": self.nodes}
+
+    def handover(self, node: str | None) -> dict[str, Any]:
+        return self._note("handover", node)
+
+    def drain(self, node: str) -> dict[str, Any]:
+        return self._note("drain", node)
+
+    def revive(self, node: str) -> dict[str, Any]:
+        return self._note("revive", node)
+
+    def forget(self, node: str) -> dict[str, Any]:
+        return self._note("forget", node)
+
+    def _note(self, what: str, node: str | None) -> dict[str, Any]:
+        self.asked.append((what, node))
+        return {}
+
+
+def call(desk: Desk | None, word: str, **arguments: str) -> Any:
+    """As `leveret ctl` does."""
+    operator = Operator()
+    operator.cluster = desk
+    return find(word, {}).call(operator, arguments)
+
+
+@pytest.mark.parametrize("word", ["cluster", "handover", "drain", "revive", "forget"])
+def test_a_plain_broker_says_that_it_is_no_node(word: str) -> None:
+    """In words, whatever is asked for."""
+    with pytest.raises(CommandError, match="this broker is no node of a cluster"):
+        call(None, word, **({"node": "b"} if word == "forget" else {}))
+
+
+@pytest.mark.parametrize(
+    "word, given, asked",
+    [
+        ("handover", {}, None),
+        ("handover", {"node": "b"}, "b"),
+        ("drain", {}, "a"),
+        ("drain", {"node": "b"}, "b"),
+        ("revive", {}, "b"),
+        ("revive", {"node": "c"}, "c"),
+        ("forget", {"node": "c"}, "c"),
+    ],
+)
+def test_the_node_of_a_command(word: str, given: dict[str, str], asked: str | None) -> None:
+    """Without one: any, the leader, the one that is drained."""
+    desk = Desk(node("a"), node("b", **{"is-drained": True}), {"name": "c", "state": "absent"})
+    call(desk, word, **given)
+    assert desk.asked == [(word, asked)]
+
+
+def test_which_drained_node_is_meant() -> None:
+    """One has to be named where there are two, or none."""
+    drained = {"is-drained": True}
+    with pytest.raises(CommandError, match=r"which of a, b\?"):
+        call(Desk(node("a", **drained), node("b", **drained)), "revive")
+    with pytest.raises(CommandError, match="no node is drained"):
+        call(Desk(node("a")), "revive")
+
+
+def test_the_text_of_a_cluster() -> None:
+    """A line for each fact, and for each node what tells whether it is well."""
+    status = call(Desk(node("a"), {"name": "c", "state": "absent", "link": "h:7"}), "cluster")
+    assert as_text(status, "cluster").splitlines() == [
+        "leader: a",
+        "term: 3",
+        "agreed: 90",
+        "insync: a, b",
+        "why: it won",
+        "nodes: ",
+        "  name  state    is-linked  term  end  lag  reaches  addresses",
+        "  a     in_sync  true       3     90   10   a b      amqp://h:1",
+        "  c     absent",
+    ]
