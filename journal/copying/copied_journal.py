@@ -46,6 +46,9 @@ from ..format.terms import FIRST_LSN, NODE_ID_SIZE, TermTable
 from .block_checker import BlockChecker
 from .octet_reader import position_of
 
+#: Octets that are reserved ahead in the open segment: an fsync then has no size to write, a quarter less time.
+PREALLOCATED = 4 * 1024 * 1024
+
 
 class CopiedJournal:
     """A journal that is copied, locked for this process until `close` or `hand_over`. Made by `open`.
@@ -66,6 +69,8 @@ class CopiedJournal:
         self._synced_lsn = FIRST_LSN
         self._is_dirty = False  # octets that are not fsynced
         self._is_named = True  # the name of the newest segment is fsynced
+        self._allocated = 0  # octets of the open segment's file
+        self._preallocated = PREALLOCATED
         self._stray: list[int] = []  # segments without a whole block, behind the newest
 
     @classmethod
@@ -196,11 +201,27 @@ class CopiedJournal:
                 with memoryview(octets) as view:
                     blocks.take(view)
                 self._is_dirty = True
+                self._preallocate(blocks.taken)
                 write_all(self._files, self._handle, octets, offset)
+                if blocks.is_sealed:
+                    self._files.truncate(self._handle, blocks.size)
             except BaseException:
                 self._close_file()  # which is cut back when it is opened again
                 raise
             self._blocks = blocks
+
+    def _preallocate(self, size: int) -> None:
+        """Reserve room for later octets; if the system cannot do that, it is not tried again."""
+        if not self._preallocated or size <= self._allocated:
+            return
+        length = max(self._preallocated, size - self._allocated)
+        try:
+            self._files.preallocate(self._handle, self._allocated, length)
+        except OSError as error:
+            if error.errno not in (*NO_ROOM, *LATER):
+                self._preallocated = 0
+        else:
+            self._allocated += length
 
     def _begin_at(self, base_lsn: int, offset: int) -> None:
         """Get ready to write there. Raises: BadOctets, OSError."""
@@ -209,7 +230,7 @@ class CopiedJournal:
             size = blocks.record_size
         elif (base_lsn, offset) == (self._base_lsn, blocks.size) and not blocks.is_sealed:
             size = blocks.size
-        elif offset == 0 and base_lsn > 0 and (base_lsn == blocks.lsn if self._base_lsn else True):
+        elif offset == 0 and base_lsn > 0 and (not self._base_lsn or (blocks.is_sealed and base_lsn == blocks.lsn)):
             self._begin_segment(base_lsn)
             return
         else:
@@ -217,20 +238,28 @@ class CopiedJournal:
         if self._handle < 0:
             self._handle = self._files.open(path_of(self.path, base_lsn), writable=True)
         self._drop_stray()
-        if self._files.size(self._handle) > size:
-            self._is_dirty = True
-            self._files.truncate(self._handle, size)
+        self._is_dirty = True
+        self._files.truncate(self._handle, size)
+        self._allocated = size
         self._blocks = BlockChecker(blocks.lsn, size, blocks.record_size)
 
     def _begin_segment(self, base_lsn: int) -> None:
-        """Begin a segment. The one before is sealed, and fsynced first: only the newest may be torn."""
+        """Begin a segment. The one before is sealed, and fsynced first: only the newest may be torn.
+
+        A crash of this node, when it led, may have left zeros behind the footer.
+        """
         self._sync()
         self._close_file()
         self._drop_stray()
+        if self._base_lsn:
+            with self._writable(self._base_lsn) as handle:
+                if self._files.size(handle) > self._blocks.size:
+                    self._files.truncate(handle, self._blocks.size)
+                    _sync_file(self._files, handle)
         self._is_named, self._is_dirty = False, True
         self._handle = self._files.open(path_of(self.path, base_lsn), create=True)
         self._files.truncate(self._handle, 0)
-        self._base_lsn = base_lsn
+        self._base_lsn, self._allocated = base_lsn, 0
         self._blocks = BlockChecker(base_lsn)
 
     def _drop_stray(self) -> None:

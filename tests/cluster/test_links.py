@@ -62,7 +62,7 @@ from leveret.cluster.link.leader_link import Ending, LeaderLink
 from leveret.cluster.link.listener import LinkListener
 from leveret.journal import REAL, TermTable, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
-from leveret.journal.disk.segment import Scan, Segment, opened
+from leveret.journal.disk.segment import Scan, Segment, opened, path_of
 
 CIRCLE = Circle("orders", 0, b"a secret of the cluster")
 OPTIONS = LinkOptions(beacon_s=0.05, silence_s=5, retry_s=0.01)
@@ -268,11 +268,12 @@ async def test_records_of_a_lost_leader_are_cut(tmp_path: Path) -> None:
 
 
 def follower_segment(path: str, base_lsn: int) -> Any:
-    """The summary of a follower's open segment, to write on in it."""
+    """The summary of a follower's open segment, to write on in it, where zeros are reserved."""
     segment = Segment(base_lsn)
     with opened(REAL, path, base_lsn) as handle:
         for block in Scan(REAL, handle, base_lsn):
             segment.note(block)
+    os.truncate(path_of(path, base_lsn), segment.size)
     return segment
 
 

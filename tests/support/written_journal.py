@@ -81,10 +81,10 @@ class WrittenJournal:
 
 
 def segments(path: str) -> dict[int, bytes]:
-    """Base LSN -> octets of the segments in a directory."""
+    """Base LSN -> octets of the segments in a directory, without zeros that are reserved behind the last block."""
     found = {}
     for name in sorted(os.listdir(path)):
         if name.endswith(".log"):
             with open(os.path.join(path, name), "rb") as file:
-                found[int(name.removesuffix(".log"))] = file.read()
+                found[int(name.removesuffix(".log"))] = file.read().rstrip(b"\0")
     return found

@@ -23,7 +23,7 @@ from leveret.journal import (
     TermTable,
     register_reader,
 )
-from leveret.journal.copying.copied_journal import CopiedJournal
+from leveret.journal.copying.copied_journal import PREALLOCATED, CopiedJournal
 from leveret.journal.copying.octet_reader import OctetReader, position_of
 from leveret.journal.disk.directory import Directory, read_format
 from leveret.journal.disk.segment import path_of, segments_in
@@ -171,8 +171,53 @@ def test_a_segment_that_was_preallocated_is_cut_to_its_octets() -> None:
     driver.publish([b"more"], "a")
     driver.journal.wait(driver.journal.commit())
     follow(copied, files, written(driver.journal), Random(1))
-    base, size = written(driver.journal)
-    assert old.content(path_of(PATH, base)) == files.content(path_of(PATH, base))[:size]
+    assert octets_in(copied, old) == octets_of(files, written(driver.journal))
+
+
+def test_zeros_behind_a_footer() -> None:
+    """A leader that was killed between its footer and cutting the file to it; now it follows."""
+    files, driver = leader()
+    before = written(driver.journal)[0]
+    driver.journal.begin_segment()
+    driver.journal.writer.run_once()
+    old = files.crash()
+    old.lose(path_of(PATH, written(driver.journal)[0]))
+    old.put(path_of(PATH, before), old.content(path_of(PATH, before)) + bytes(5000))
+    put_terms(old)
+    copied = CopiedJournal.open(PATH, files=old)
+    copied.upgrade()
+    assert copied.position == (written(driver.journal)[0], 0)
+    follow(copied, files, written(driver.journal), Random(1))
+    assert octets_in(copied, old) == octets_of(files, written(driver.journal))
+    copied.close()
+    CopiedJournal.open(PATH, files=old).close()
+    state_of(old)
+
+
+def test_a_segment_without_a_footer_is_not_left() -> None:
+    """A leader that begins the next one forgot something; it may not be begun."""
+    files, driver = leader()
+    copied = new_copy(SimulatedFiles(), ID)
+    first, second = segments_in(files, PATH)[:2]
+    octets = octets_of(files, written(driver.journal))
+    end = boundaries(files)[3]
+    copied.append(first, 0, octets[first][: position_of(PATH, end, files)[1]])
+    assert copied.sync() == end < second
+    with pytest.raises(BadOctets):
+        copied.append(end, 0, octets[second])
+
+
+def test_an_open_segment_is_reserved_ahead() -> None:
+    """As on the leader: an fsync has no size to write. A sealed one has its octets and no more."""
+    files, driver = leader()
+    copy = SimulatedFiles()
+    copied = new_copy(copy, ID)
+    follow(copied, files, written(driver.journal), Random(1))
+    *sealed, newest = segments_in(files, PATH)
+    assert [len(copy.content(path_of(PATH, base))) for base in sealed] == [
+        len(files.content(path_of(PATH, base))) for base in sealed
+    ]
+    assert len(copy.content(path_of(PATH, newest))) == PREALLOCATED
 
 
 def put_terms(files: SimulatedFiles, *starts: tuple[int, int]) -> None:
