@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: cluster cluster-node cluster-rounds test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist wheel clean
+.PHONY: cluster cluster-node cluster-rounds test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -124,6 +124,12 @@ bench-deep: $(VENV)/.dev
 # The cost of a message over depth, queues and connections; ARGS="--deepest 10000000" needs some 12 GB of disk.
 bench-curves: $(VENV)/.dev
 	@$(BIN)/python benchmarks/curves.py --out benchmarks/results/curves.json $(ARGS)
+
+# Three nodes beside one node and a three-node RabbitMQ: what copies cost, and each failure; about an hour.
+# `make bench-cluster ARGS="--only rate,killed"` asks only that; without FULL= it is small, and no figures.
+FULL ?= --full
+bench-cluster: $(VENV)/.dev
+	@$(BIN)/python benchmarks/cluster.py $(FULL) --out benchmarks/results/cluster.json $(ARGS)
 
 # `make soak ARGS="--long --minutes 95 --pause 6"`: with a journal, reloads, and a probe all the time.
 soak: $(VENV)/.dev

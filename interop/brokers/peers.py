@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -148,6 +148,47 @@ def rabbitmq(
             wait_for(lambda: listens(epmd), daemon, log)
             processes.start()
             yield Peer("rabbitmq", amqp, processes.process.pid, directory, log, environment, processes)
+
+
+@contextmanager
+def rabbitmq_cluster(size: int = 3, *, config: str = "") -> Iterator[list[Peer]]:
+    """Run a fresh cluster of RabbitMQ nodes with one port mapper; each node can be killed and started again.
+
+    Raises: FileNotFoundError: there is none on this machine. PeerFailed: a node did not come up.
+    """
+    script, mapper = find_rabbitmq(), shutil.which("epmd")
+    if script is None or mapper is None:
+        raise FileNotFoundError(WITHOUT_RABBITMQ)
+    ports = free_ports(2 * size + 1)
+    epmd, amqp, distribution = ports[0], ports[1 : size + 1], ports[size + 1 :]
+    formation = "cluster_formation.peer_discovery_backend = rabbit_peer_discovery_classic_config\n" + "".join(
+        f"cluster_formation.classic_config.nodes.{number} = peer{port}@localhost\n"
+        for number, port in enumerate(amqp, 1)
+    )
+    with ExitStack() as stack:
+        directory = stack.enter_context(directory_for("rabbitmq"))
+        log = directory / "epmd"
+        command = [mapper, "-address", LOOPBACK, "-port", str(epmd)]
+        daemon = stack.enter_context(started(command, os.environ, log, directory))
+        wait_for(lambda: listens(epmd), daemon, log)
+        peers = []
+        for port, other in zip(amqp, distribution):
+            place = directory / str(port)
+            place.mkdir()
+            environment = _rabbitmq_environment(place, port, other, epmd, formation + config, ())
+            environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] += " -setcookie leveret"
+            peers.append(_member(stack, script, port, place, environment))
+        yield peers
+
+
+def _member(stack: ExitStack, script: Path, port: int, directory: Path, environment: Mapping[str, str]) -> Peer:
+    """A node of a cluster, started: the first one makes the cluster, later ones join it."""
+    log = directory / "output"
+    processes = stack.enter_context(
+        Restarts(lambda: started([str(script)], environment, log, directory), lambda: answers_amqp(port), log)
+    )
+    processes.start()
+    return Peer("rabbitmq", port, processes.process.pid, directory, log, environment, processes)
 
 
 @contextmanager

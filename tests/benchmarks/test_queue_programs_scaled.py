@@ -28,6 +28,11 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         pytest.param("leased.py", ["--quick"], marks=NEEDS_COMPILER),
         pytest.param("ring.py", ["--count", "20000", "--rounds", "1"], marks=NEEDS_COMPILER),
         pytest.param("curves.py", ["--quick"], marks=NEEDS_COMPILER),
+        pytest.param(
+            "cluster.py",
+            ["--subjects", "single,cluster", "--only", "rate,handover,killed"],
+            marks=[NEEDS_COMPILER, pytest.mark.skipif(shutil.which("etcd") is None, reason="no etcd (make peers)")],
+        ),
     ],
 )
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc on this machine: they read the broker's")
