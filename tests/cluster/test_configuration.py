@@ -48,6 +48,16 @@ def test_the_secret_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert check(tmp_path, capsys, text) == ["ok"]
 
 
+def test_the_page_begins_with_a_configuration_that_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/cluster.md, with the secret that it makes; only the owner may read the file, which has a password."""
+    page = (Path(__file__).resolve().parents[2] / "docs/cluster.md").read_text()
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    for name, content in (("cluster.secret", "0" * 32), ("node.toml", "")):
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(0o600)
+    assert check(tmp_path, capsys, text) == ["ok"]
+
+
 def test_certificates_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """They are loaded by `check`, and each fault has its line."""
     authority = Authority(tmp_path)

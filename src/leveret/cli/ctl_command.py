@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -223,7 +224,7 @@ def as_text(result: Any, command: str) -> str:
     if isinstance(result, list):
         return _as_table(result)
     if command == "cluster":
-        result = {**result, "insync": ", ".join(result["insync"]), "nodes": list(map(_node_of, result["nodes"]))}
+        result = _cluster_of(result)
     if command == "status" and isinstance(result, dict) and isinstance(result.get("trouble"), list):
         wrong = "; ".join(map(str, result["trouble"]))
         rest = {key: value for key, value in result.items() if key != "trouble"}
@@ -235,6 +236,14 @@ def as_text(result: Any, command: str) -> str:
 
 #: What is shown of a node; `--json` has more.
 NODE_COLUMNS = ("name", "state", "is-linked", "term", "end", "lag", "reaches", "version", "addresses")
+
+
+def _cluster_of(status: dict[str, Any]) -> dict[str, Any]:
+    """What is shown of a cluster; the node that answers is the leader."""
+    since = datetime.fromtimestamp(status["since-ms"] / 1000).astimezone().isoformat(" ", "seconds")
+    facts = {name: value for name, value in status.items() if name not in ("node", "state", "since-ms", "why", "nodes")}
+    facts |= {"insync": ", ".join(status["insync"]), "state": f"{status['state']} since {since}: {status['why']}"}
+    return {**facts, "nodes": list(map(_node_of, status["nodes"]))}
 
 
 def _node_of(node: dict[str, Any]) -> dict[str, Any]:
