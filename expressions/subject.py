@@ -56,10 +56,6 @@ class Subject(ABC):
     def property(self, name: str) -> "int | str | None":
         """The value of one of `PROPERTY_NAMES` (signatures.py); None: the message does not have it."""
 
-    def fact(self, name: str) -> Value:
-        """A value that only some messages have: BOOKMARK, LEASE_COUNT, LAST_LEASED. NULL for others."""
-        return None
-
     def charge(self, units: int) -> None:
         """Count the cost of the evaluation. Raises: TooCostly."""
         self.spent += units

@@ -33,8 +33,9 @@ def _property(name: str) -> Callable[[Subject], Value]:
     return lambda subject: subject.property(name)
 
 
-def _fact(name: str) -> Callable[[Subject], Value]:
-    return lambda subject: subject.fact(name)
+def _unknown(subject: Subject) -> Value:
+    """NULL: what a message gets only in its queue, its bookmark and leases, is not known while it is filtered."""
+    return None
 
 
 def _priority(subject: Subject) -> Value:
@@ -78,9 +79,9 @@ OF_MESSAGE: dict[str, Callable[[Subject], Value]] = {
     "EXCHANGE": _exchange,
     "CORRELATION_ID": _property("correlation_id"),
     "MESSAGE_SIZE": _size,
-    "BOOKMARK": _fact("BOOKMARK"),
-    "LEASE_COUNT": _fact("LEASE_COUNT"),
-    "LAST_LEASED": _fact("LAST_LEASED"),
+    "BOOKMARK": _unknown,
+    "LEASE_COUNT": _unknown,
+    "LAST_LEASED": _unknown,
 }
 
 #: Predefined names, which are no headers.
