@@ -141,7 +141,7 @@ def test_failing_assertions_steer_no_terminal() -> None:
             with pytest.raises((AssertionError, LookupError)) as failed:
                 fails()
             texts.append(str(failed.value))
-        texts += [*broker.leaks(patience=0), str(broker.history()), str(broker.queue("q\x1b[2J"))]
+        texts += [*broker.leaks(timeout=0), str(broker.history()), str(broker.queue("q\x1b[2J"))]
         connection.close()
     assert "\\x1b" in texts[0]
     for text in texts:

@@ -300,8 +300,8 @@ def test_leaks_are_named(broker: RunningBroker) -> None:
             "{\"id\": 7} (content_type='application/json', message_id='m')",
             "unacked, delivered to a get of connection 'mine', delivered 2 times: exchange '', routing key 'r': got",
         ]
-        assert broker.leaks(patience=0) == leaks
-        assert broker.leaks(patience=0, queues=True) == [
+        assert broker.leaks(timeout=0) == leaks
+        assert broker.leaks(timeout=0, queues=True) == [
             *leaks,
             "queue 'q' was left behind (1 unacked, 1 consumers)",
             "queue 'r' was left behind (1 unacked)",
@@ -317,5 +317,5 @@ def test_many_unacked_messages_are_cut(broker: RunningBroker) -> None:
         for number in range(13):
             broker.inject(routing_key="q", body=str(number))
             channel.basic_get("q")
-        leaks = broker.leaks(patience=0)
+        leaks = broker.leaks(timeout=0)
         assert len(leaks) == 12 and leaks[-1] == "... and 3 more unacked messages"

@@ -218,13 +218,13 @@ def test_thread_workers_that_fail(broker: RunningBroker) -> None:
         thread.join()
     with (
         pytest.raises(WorkerFailed, match=r"has no consumer after 0.2 s \(there are: "),
-        thread_worker(broker, consume, broker.url, consumes="q", patience=0.2, stop=lambda: broker.reset()),
+        thread_worker(broker, consume, broker.url, consumes="q", timeout=0.2, stop=lambda: broker.reset()),
     ):
         pass
     forever = threading.Event()
     with (
         pytest.raises(WorkerFailed, match="(?s)did not end within 0.1 s; it is here:.*wait"),
-        thread_worker(broker, forever.wait, patience=0.1),
+        thread_worker(broker, forever.wait, timeout=0.1),
     ):
         pass
     forever.set()

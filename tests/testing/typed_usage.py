@@ -62,7 +62,7 @@ def use(broker: RunningBroker) -> None:
     broker.restart(durable=True)
     broker.vhost("v").reset()
     assert_type(broker.at("v"), BrokerAt)
-    with thread_worker(broker.at("v"), print, 1, consumes="q", stop=print, patience=1.5) as thread:
+    with thread_worker(broker.at("v"), print, 1, consumes="q", stop=print, timeout=1.5) as thread:
         assert_type(thread.is_alive(), bool)
     with process_worker(broker, ["worker", "{url}"], consumes="q", says="ready", environment={"A": "{url}"}) as process:
         assert_type(process.pid, int)

@@ -127,10 +127,10 @@ class RunningBroker(Host):
         """Stop the broker without closing handshakes, and start it again at once; see `faults.restart`."""
         self.faults.restart(durable=durable, vhost=None).stop()
 
-    def leaks(self, *, queues: bool = False, vhost: str | None = None, patience: float = 0.2) -> list[str]:
+    def leaks(self, *, queues: bool = False, vhost: str | None = None, timeout: float = 0.2) -> list[str]:
         """Connections that are still open, with their consumers and unacknowledged deliveries; one line each.
 
-        `queues`: also the queues left in virtual hosts that stay. `patience`: real seconds to wait for clients that are
+        `queues`: also the queues left in virtual hosts that stay. `timeout`: real seconds to wait for clients that are
         about to close.
         """
         name = self.known_vhost(vhost)
@@ -139,7 +139,7 @@ class RunningBroker(Host):
             await self.edge.catch_up()
             found = leaks_of(self.edge, name, queues=queues)
             if self.edge.endpoints_of(name):
-                with trio.move_on_after(patience):
+                with trio.move_on_after(timeout):
                     while self.edge.endpoints_of(name):
                         await self.edge.wait_for_activity()
                         await self.edge.catch_up()

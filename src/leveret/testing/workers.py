@@ -39,7 +39,7 @@ def thread_worker(
     *args: object,
     consumes: str | None = None,
     stop: Callable[[], object] | None = None,
-    patience: float = TIMEOUT_S,
+    timeout: float = TIMEOUT_S,
     **kwargs: object,
 ) -> Iterator[threading.Thread]:
     """Run `target(*args, **kwargs)` in its own thread until the block ends.
@@ -48,7 +48,7 @@ def thread_worker(
         consumes: a queue; the block begins when it has a consumer.
         stop: makes the target return. Default: the broker cancels the consumers of its virtual host, at which pika's
             `start_consuming` returns.
-        patience: maximum time to begin and to end, in real seconds.
+        timeout: maximum time to begin and to end, in real seconds.
     Raises: WorkerFailed, also when the target raised before it was stopped; later errors of it are ignored.
     """
     errors: list[BaseException] = []
@@ -69,18 +69,18 @@ def thread_worker(
 
     try:
         if consumes is not None:
-            _wait_for_consumer(broker, consumes, thread.is_alive, patience)
+            _wait_for_consumer(broker, consumes, thread.is_alive, timeout)
             raise_error()
         yield thread
         raise_error()
     finally:
         if thread.is_alive():
             (stop or (lambda: _cancel_consumers(broker)))()
-            thread.join(patience)
+            thread.join(timeout)
     if thread.is_alive():
         frame = sys._current_frames().get(thread.ident or 0)
         where = "".join(traceback.format_stack(frame)[-3:])
-        raise WorkerFailed(f"{name} did not end within {patience:g} s; it is here:\n{where}")
+        raise WorkerFailed(f"{name} did not end within {timeout:g} s; it is here:\n{where}")
 
 
 @nearest_keywords
@@ -92,14 +92,14 @@ def process_worker(
     consumes: str | None = None,
     says: str | None = None,
     environment: Mapping[str, str] | None = None,
-    patience: float = TIMEOUT_S,
+    timeout: float = TIMEOUT_S,
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """Run a command until the block ends, with the broker's URL in `AMQP_URL` and wherever it has "{url}".
 
     Args:
         consumes: a queue; the block begins when it has a consumer. says: or when its output has this text.
         environment: variables beside our own; "{url}" is replaced in them, too.
-        patience: maximum time to begin and to end (it is terminated, then killed), in real seconds.
+        timeout: maximum time to begin and to end (it is terminated, then killed), in real seconds.
     Raises: WorkerFailed, with the end of its output, when it does not begin or ends by itself with an error.
     """
     url = broker.url
@@ -118,9 +118,9 @@ def process_worker(
             raise WorkerFailed(f"{command[0]}: it can't be started: {error.strerror}") from None
         try:
             if consumes is not None:
-                _wait_for_consumer(broker, consumes, lambda: process.poll() is None, patience)
+                _wait_for_consumer(broker, consumes, lambda: process.poll() is None, timeout)
             if says is not None:
-                _wait_for_text(process, output, says.encode(), patience)
+                _wait_for_text(process, output, says.encode(), timeout)
             yield process
             if process.poll():
                 raise WorkerFailed("it ended with an error")
@@ -131,27 +131,27 @@ def process_worker(
         finally:
             process.terminate()
             try:
-                process.wait(patience)
+                process.wait(timeout)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
 
 
-def _wait_for_consumer(broker: RunningBroker, queue: str, is_alive: Callable[[], bool], patience: float) -> None:
+def _wait_for_consumer(broker: RunningBroker, queue: str, is_alive: Callable[[], bool], timeout: float) -> None:
     view = broker.vhost()
-    left = patience
+    left = timeout
     while left > 0 and not view.has_consumer(queue, within=LOOK_S):
         if not is_alive():
             raise WorkerFailed(f"it ended before it consumed queue {queue!r}")
         left -= LOOK_S
     if left <= 0:
         there = ", ".join(repr(each.name) for each in broker.queues()) or "none"
-        raise WorkerFailed(f"queue {queue!r} has no consumer after {patience:g} s (there are: {there})")
+        raise WorkerFailed(f"queue {queue!r} has no consumer after {timeout:g} s (there are: {there})")
 
 
-def _wait_for_text(process: "subprocess.Popen[bytes]", output: IO[bytes], text: bytes, patience: float) -> None:
+def _wait_for_text(process: "subprocess.Popen[bytes]", output: IO[bytes], text: bytes, timeout: float) -> None:
     waited = threading.Event()
-    left = patience
+    left = timeout
     while text not in _all_of(output):
         if process.poll() is not None or left <= 0:
             raise WorkerFailed(f"{text.decode()!r} is not in its output")
