@@ -15,7 +15,7 @@ from ..publishing import arrival
 from ..publishing.choosing import chosen_route
 from ..publishing.publish import publish_unroutable
 from ..turn import part_of
-from .settling import give_back, settle
+from .settling import return_deliveries, settle
 from .transaction import RUN_COST, Publication, Transaction
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class Commit:
     def unsettled(self) -> Iterator[Message]:
         """Messages that the rest of the commit will settle."""
         transaction = self._transaction
-        given_back = chain.from_iterable(entry[0] for entry in transaction.rejected)
-        return chain(islice(transaction.acked, self._settled, None), given_back)
+        rejected = chain.from_iterable(entry[0] for entry in transaction.rejected)
+        return chain(islice(transaction.acked, self._settled, None), rejected)
 
     def _work(self, budget: int) -> bool:
         """Apply a slice. Returns whether all is done."""
@@ -94,7 +94,7 @@ class Commit:
             if budget <= 0:
                 return False
             messages, requeue, why = rejected.popleft()
-            give_back(messages, requeue=requeue, why=why, broker=session.client.broker)
+            return_deliveries(messages, requeue=requeue, why=why, broker=session.client.broker)
             budget -= len(messages)
         return True
 

@@ -38,7 +38,7 @@ from .delivering import Delivering
 from .outstanding import Outstanding
 from .permission_checks import require_topic
 from .publish_with_room import PartlyPublished, affordable, blocker_for_commit, route_with_room
-from .settling import NACKED, give_back, requeue_by_consumer, requeue_run, settle
+from .settling import NACKED, requeue_by_consumer, requeue_run, return_deliveries, settle
 from .subscriptions import Subscriptions
 from .transaction import Publication, Transaction
 
@@ -368,7 +368,7 @@ class Session(Delivering):
         if transaction is not None:
             transaction.rejected.append((messages, requeue, why))
         else:
-            give_back(messages, requeue=requeue, why=why, broker=self.client.broker)
+            return_deliveries(messages, requeue=requeue, why=why, broker=self.client.broker)
 
     def recover(self) -> None:
         """Requeue all unacknowledged messages. They are delivered again at the end of the turn, with new tags."""

@@ -24,7 +24,7 @@ def settle(messages: list[Message]) -> None:
             queue.acknowledged(run)
 
 
-def give_back(messages: list[Message], *, requeue: bool, why: str, broker: BrokerContext) -> None:
+def return_deliveries(messages: list[Message], *, requeue: bool, why: str, broker: BrokerContext) -> None:
     """Settle rejected or nacked deliveries: requeue them at their positions, or (`requeue` false) reject them for
     good.
     """

@@ -74,7 +74,7 @@ def _deliver(leases: Leases, consumer: Consumer, messages: Sequence[Message], un
 def _deliver_each(leases: Leases, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
     """Deliver messages, each with headers made for it."""
     leases.queue.context.broker.turn.effort += DRESSING * len(messages)
-    contents = [dressed(leases, message, message.deliveries + 1, until_ms) for message in messages]
+    contents = [with_lease_headers(leases, message, message.deliveries + 1, until_ms) for message in messages]
     envelopes = [message.envelope.plain() for message in messages]
     effects, start = [], 0
     for redelivered, run in by_redelivered(messages, leases.queue.events.redelivered_below):
@@ -114,7 +114,7 @@ def _until_ms(leases: Leases) -> int | None:
     return None if period_ms is None else leases.queue.context.broker.clock.wall_ms() + period_ms
 
 
-def dressed(leases: Leases, message: Message, deliveries: int, until_ms: int | None) -> bytes:
+def with_lease_headers(leases: Leases, message: Message, deliveries: int, until_ms: int | None) -> bytes:
     """The content of a message in its delivery number `deliveries`, with the headers of its lease, plainly framed."""
     cancels = leases.book.cancels.get(message.id, 0)
     is_one = is_barrier(leases.rules.barrier, message)
@@ -126,5 +126,5 @@ def dressed(leases: Leases, message: Message, deliveries: int, until_ms: int | N
 def presented(leases: Leases, message: Message) -> Message:
     """A copy of a delivered message, as basic.get shows it."""
     until_ms = None if message.holder is None else _until_ms(leases)
-    content = dressed(leases, message, message.deliveries, until_ms)
+    content = with_lease_headers(leases, message, message.deliveries, until_ms)
     return Message(message.id, content, message.envelope.plain(), message.holder, message.deliveries)

@@ -195,8 +195,8 @@ class DeliveredLeases(Delivered):
     def plain(self) -> Delivered:
         """The same run with the headers put into the contents."""
         assert isinstance(self.envelopes, Envelope)
-        dressed = self.headers.with_headers(self.envelopes, self.contents)
-        return Delivered(self.consumer, self.first_tag, self.envelopes.plain(), self.redelivered, dressed)
+        contents = self.headers.with_headers(self.envelopes, self.contents)
+        return Delivered(self.consumer, self.first_tag, self.envelopes.plain(), self.redelivered, contents)
 
     def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:
         return self.plain().runs()

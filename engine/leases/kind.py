@@ -453,7 +453,7 @@ class LeasedSettlement(Policy):
         if leases.rules.barrier is not None or leases.rules.settings.max_backlog is not None:
             queue.mark()
 
-    def give_back(
+    def requeue(
         self, queue: Queue, messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
     ) -> None:
         """End leases and make their messages ready. Leases that have ended before are skipped."""

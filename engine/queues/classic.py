@@ -473,11 +473,11 @@ class ClassicSettlement:
         if queue.rules is not NO_RULES and _dead_letters_are_refused(queue):
             for message in messages:
                 message.uncounted += 1
-            self.give_back(queue, messages, reason, counted=True, with_redelivery_delay=True)
+            self.requeue(queue, messages, reason, counted=True, with_redelivery_delay=True)
         else:
             self.reject(queue, messages, reason)
 
-    def give_back(
+    def requeue(
         self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
     ) -> None:
         """Take messages back; all share one time. O(messages + those before them)."""
@@ -488,7 +488,7 @@ class ClassicSettlement:
         for message in messages:
             message.holder = None
         if queue.rules is not NO_RULES:
-            _give_back_by_rules(queue, messages, why, counted=counted, with_redelivery_delay=with_redelivery_delay)
+            _requeue_by_rules(queue, messages, why, counted=counted, with_redelivery_delay=with_redelivery_delay)
         else:
             if not counted:
                 for message in messages:
@@ -500,7 +500,7 @@ class ClassicSettlement:
             queue.arm_expiry()
 
 
-def _give_back_by_rules(
+def _requeue_by_rules(
     queue: "Queue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
 ) -> None:
     """Take messages (ids falling) back by the queue's rules: each dies, is purged or evicted, waits, or is ready.

@@ -115,7 +115,7 @@ class Restorer:
         """Settle messages that cannot stay, and apply bounds and times. The events are to be recorded."""
         for queue, exhausted in self._exhausted:
             queue.events.restored(len(exhausted))
-            queue.settlement.give_back(queue, exhausted, "lost", counted=True, with_redelivery_delay=False)
+            queue.settlement.requeue(queue, exhausted, "lost", counted=True, with_redelivery_delay=False)
         for queue, older in self._replaced:
             queue.events.replaced(older)
         for queue in self._queues:

@@ -226,7 +226,7 @@ class StreamSettlement(ClassicSettlement):
     def acknowledged(self, queue: "Queue", messages: Sequence[Message]) -> None:
         queue.events.acked(messages, kept=True)
 
-    def give_back(
+    def requeue(
         self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
     ) -> None:
         for message in messages:

@@ -22,10 +22,10 @@ def pause() -> None:
 
 def retry_blocking(
     read: Callable[[], Found],
-    give_back: Callable[[], object] = lambda: None,
+    release: Callable[[], object] = lambda: None,
     pause: Callable[[], object] = pause,
 ) -> Found:
-    """The result of `read`, after retries. `give_back`: closes files that can be opened again. Raises: as `read`."""
+    """The result of `read`, after retries. `release`: closes files that can be opened again. Raises: as `read`."""
     for tries in range(LATER_TRIES_MAX):
         try:
             return read()
@@ -34,6 +34,6 @@ def retry_blocking(
                 raise
             if not tries:
                 logger.warning("reading messages back: %s; tried again", error)
-        give_back()
+        release()
         pause()
     return read()
