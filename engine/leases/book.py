@@ -16,7 +16,7 @@ _deliveries_of: Callable[[Message], int] = attrgetter("deliveries")
 
 #: Leases that begin within this time end together, when the last of them does.
 TOGETHER_NS = 1_000_000
-#: Notes beyond twice the number of running leases that are tolerated before stale ones are swept out.
+#: Stale notes are removed when there are this many more notes than twice the running leases.
 STALE_MAX = 1000
 
 
@@ -82,7 +82,7 @@ class LeaseBook:
 
     def expired_leases(self, now_ns: int, count: int) -> list[Message]:
         """Up to `count` leased messages that have expired; their lifetimes are forgotten."""
-        found: dict[int, Message] = {}  # one that was leased twice is in the heap twice
+        found: dict[int, Message] = {}  # a message that was leased twice is in the heap twice
         heap = self._leased_lifetimes
         while heap and heap[0][0] <= now_ns and len(found) < count:
             message = self.leases.by_id.get(heappop(heap)[1])

@@ -42,7 +42,7 @@ class LeaseConsumers(ConsumerList):
         self._fairness = rules_in(rules).settings.fairness
 
     def join(self, consumer: Consumer) -> None:
-        """Add a consumer at the end; the turn stays where it is."""
+        """Add a consumer at the end; whose turn it is does not change."""
         self.consumers.append(consumer)
 
     def joined(self, consumer: Consumer, *, is_aside: bool, renews: bool) -> None:
@@ -55,7 +55,7 @@ class LeaseConsumers(ConsumerList):
                 members.discard(consumer)
 
     def leave(self, leaving: Sequence[Consumer]) -> bool:
-        """See `ConsumerList`. If the turn is behind the last consumer, a consumer that joins next gets it."""
+        """See `ConsumerList`. If the last consumer had its turn, a consumer that joins is next."""
         for members in (self.aside, self.late, self.renewing):
             members.difference_update(leaving)
         gone = set(leaving)

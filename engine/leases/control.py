@@ -177,7 +177,7 @@ def _discard_matching(
     """Discard, in steps, all messages that are active now and match a filter. `own`: as in `discard_ids`. Returns
     `Discarded`."""
     queue, done, after, until_id = leases.queue, Discarded(), 0, leases.last_id
-    if leases.active is not None:  # the request does not concern messages that become active by it
+    if leases.active is not None:  # not of messages that become active because of the request
         leases.refill_active()
         until_id = min(until_id, leases.active.end)
     leased = list(leases.book.leases.by_id.values())

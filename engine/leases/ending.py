@@ -43,7 +43,7 @@ _SIZE_AT, _SIZE_END = 4, 12
 
 
 def broken(leases: Leases, ended: Sequence[Message]) -> list[Message]:
-    """End leases without their holders. The tags stay with the sessions, and count nowhere.
+    """End leases without their holders. The tags stay with the sessions, and settle nothing.
 
     Returns the messages that were leased, as new objects: the old ones stay with the tags.
     """
@@ -150,7 +150,7 @@ def expire_for(leases: Leases, messages: list[Message], reasons: Sequence[str]) 
 
 
 def late(leases: Leases, lease: Message) -> Message | None:
-    """Acknowledge a lease that has ended. Returns the message that this removes; None: none (queues page A.5)."""
+    """Acknowledge a lease that has ended. Returns the message that this removes, if it does (queues page A.5)."""
     if lease.id == NOTHING:
         return None
     other = leases.book.leases.by_id.get(lease.id)

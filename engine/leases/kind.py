@@ -1,4 +1,4 @@
-"""A leased queue, as in AMPS: it lends messages to consumers, and takes them back unless they are acknowledged.
+"""A leased queue, as in AMPS: consumers lease messages, which are ready again at the end of a lease without ack.
 
 Source: queues page A. Why it has the store of other queues: docs/decisions/0011-leases.md.
 """
@@ -136,7 +136,7 @@ class LeasedIntake(Policy):
         arm(leases)
 
     def rules_changed(self, queue: Queue) -> None:
-        """Apply changed rules, also to leases that run already; only backlogs of consumers stay as they are."""
+        """Apply changed rules, also to running leases; only the backlogs of consumers do not change."""
         leases, rules = self.leases, rules_of(queue)
         if rules is leases.rules:
             return

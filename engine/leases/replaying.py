@@ -225,7 +225,7 @@ def _show(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
 
 
 def take_turn(leases: Leases, consumer: Consumer) -> None:
-    """Move a replay to the end of the line: it has its turn now."""
+    """Move a replay behind the others: it has its turn now."""
     leases.replaying[consumer] = leases.replaying.pop(consumer)
 
 

@@ -159,7 +159,7 @@ class RingBound(Bound):
         self._ring_size = ring_size
 
     def takes_run(self, queue: "Queue") -> bool:
-        """Not where messages expire: after each drop, an expired message at the head has to expire first."""
+        """False if messages expire: after each drop, expired heads have to leave before the next one."""
         return not queue.store.expiring
 
     def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _id_of: Callable[[Message], int] = attrgetter("id")
 
-#: Messages that consumers must have credit for before paged-out messages go straight to them, without becoming ready.
+#: Credit of consumers, in messages, from which on paged-out messages go straight to them, without becoming ready.
 STRAIGHT_MIN = 64
 #: Paged-out messages, and octets of them, that go straight to consumers in one load.
 SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
@@ -328,7 +328,7 @@ class ClassicDispatch(Dispatch):
 
 
 def _expire_behind(queue: "Queue", *, is_expiry_done: bool) -> None:
-    """After a dispatch, expire messages behind those handed out, unless a slice has left expired heads already."""
+    """After a dispatch, expire the new heads, unless `expire` has left expired heads for a later slice."""
     if is_expiry_done:
         queue.expire()
     queue.arm_expiry()
@@ -398,8 +398,9 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
 
 
 def _taker(queue: "Queue", groups: Groups, message: Message) -> Consumer | None:
-    """The consumer that gets the message now; None: none can. Marks the first message of a group at a consumer with
-    the header that the rules name.
+    """The consumer that gets the message now; None: none can take it.
+
+    Adds the header of the rules (group-first-key) to the first message of a group that a consumer gets.
     """
     if not isinstance(message, GroupedMessage):
         eligible = queue.consumer_list.eligible(1)
@@ -480,7 +481,7 @@ class ClassicSettlement:
     def requeue(
         self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
     ) -> None:
-        """Take messages back; all share one time. O(messages + those before them)."""
+        """Requeue messages; redelivery delays of all of them begin now. O(messages + those before them)."""
         if queue.deleted or not messages:
             return
         queue.context.broker.turn.effort += len(messages)
@@ -561,7 +562,7 @@ def _requeue_by_rules(
 
 
 def is_own_dead_letter_target(queue: "Queue") -> bool:
-    """Whether the queue is its own dead-letter target. Such a queue has no limit on attempts: no endless cycle."""
+    """Whether the queue is its own dead-letter target, which has no limit on attempts: dead letters would go round."""
     rules = queue.rules
     address = rules.dead_letter_address
     if address is None or rules.dead_letter_exchange is not None:
@@ -570,7 +571,10 @@ def is_own_dead_letter_target(queue: "Queue") -> bool:
 
 
 def _dead_letters_are_refused(queue: "Queue") -> bool:
-    """Whether its dead-letter address is full and refuses: the dead stay then (address-settings page 8.5, row L19)."""
+    """Whether the dead-letter address is full and refuses messages, so that dead ones stay.
+
+    Source: address-settings page 8.5, row L19.
+    """
     rules = queue.rules
     if rules.dead_letter_exchange is not None or rules.dead_letter_address is None:
         return False

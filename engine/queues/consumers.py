@@ -64,9 +64,9 @@ def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
 
 
 def pause(queue: "Queue", paused: bool) -> None:
-    """Stop or resume deliveries, as an operator. Unacknowledged messages stay out, and basic.get works.
+    """Stop or resume deliveries, as an operator; a restart ends the pause.
 
-    A restart forgets it, like an alarm set by hand. Source: management page 16.
+    Unacknowledged messages stay with their consumers, and basic.get works. Source: management page 16.
     """
     queue.paused = paused
     for consumer in queue.consumer_list.consumers:

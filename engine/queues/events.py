@@ -80,7 +80,7 @@ class QueueEvents:
         return None
 
     def octets_changed(self, difference: int, envelope: Envelope | None = None) -> None:
-        """Messages of the queue grew by `difference` octets, or shrank; `envelope`: of the message, if it is one."""
+        """Count octets that messages in the queue gained, or (negative) lost. `envelope`: of a single message."""
 
     def recount(self, in_memory: Iterable[Message], paged: Iterable[tuple[int, int, bool]]) -> None:
         """Count the queue's contents afresh: messages in memory, and paged-out parts.
@@ -89,7 +89,7 @@ class QueueEvents:
         """
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        """Messages left memory; negative numbers: they came back. See `stores.surroundings.Owner`."""
+        """Messages left memory; negative numbers: they came back. See `stores.storage.Owner`."""
 
     def _came(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """New messages of one envelope."""
@@ -154,7 +154,7 @@ class QueueEvents:
             self._emit(RequeuedEvent(self._vhost, self._name, _ids(messages), messages, why, counted))
 
     def lease_ended(self, messages: Sequence[Message], why: str) -> None:
-        """Leases ended otherwise than by an acknowledgement of their holders. The messages' next event follows."""
+        """Leases ended, not by acknowledgements of their holders. The next event says what becomes of the messages."""
         self.counters.lease_ended += len(messages)
         if self._listeners:
             self._emit(LeaseEndedEvent(self._vhost, self._name, _ids(messages), messages, why))

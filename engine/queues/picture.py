@@ -1,4 +1,4 @@
-"""A picture of a queue's messages: what the journal asks a kind of queue for when it states or moves messages."""
+"""Snapshots of the messages of a queue, for the checkpoints of a journal and for moving contents."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

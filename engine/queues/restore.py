@@ -29,15 +29,15 @@ class RecoveredState(Protocol):
 
     @property
     def deliveries(self) -> int:
-        """Deliveries before the restart."""
+        """The number of deliveries before the restart."""
 
     @property
     def uncounted(self) -> int:
-        """Those of them that were no attempt."""
+        """The number of these that do not count as attempts."""
 
     @property
     def due_ms(self) -> int:
-        """When it is due (wall ms); 0: it is ready."""
+        """The due time (wall ms); 0: the message is ready."""
 
 
 class RecoveredMessages(Protocol):
@@ -242,7 +242,7 @@ class Restorer:
                 self._replaced.append((queue, older))
 
     def _restored(self, queue: "Queue", at: int) -> Message | None:
-        """Read a message back; None: it waits for its time, and was put there."""
+        """Read a message back. None: it is not due yet, and was added to the scheduled ones."""
         message = self._message(queue, at)
         state = self._found.states.get(message.id)
         if state is None or state.due_ms <= self._wall_ms:

@@ -106,7 +106,7 @@ def come_due(queue: "Queue") -> None:
         for due_ns, message in taken:
             if not message.deliveries and not 0 < message.expires_ns <= now_ns:
                 by_time.setdefault(due_ns, []).append(message)
-        for published in by_time.values():  # one time after the other, as if each had been handled on time
+        for published in by_time.values():  # in order of due times, as if each had been handled on time
             _arrive(queue, published)
         if returned:
             queue.insert(sorted(returned, key=_id_of, reverse=True))
@@ -125,7 +125,7 @@ def _arrive(queue: "Queue", messages: list[Message]) -> None:
     while count := limit.fitting(queue, messages):
         queue.intake.place_due(queue, messages[:count])
         queue.hold_bounds(count)
-        queue.dispatch()  # messages that waiting consumers take make room for the next ones
+        queue.dispatch()  # waiting consumers take messages, which makes room for the next ones
         messages = messages[count:]
     if messages:
         limit.refuse_late(queue, messages)

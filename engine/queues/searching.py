@@ -70,7 +70,7 @@ class Search:
         `found_max`: found messages at which a group looks no further. Returns whether the step looked at any message.
         """
         reader = self._reader
-        if reader in hungry:  # the group that had the last window is the last in line for the next one
+        if reader in hungry:  # the group that had the last window comes last
             at = hungry.index(reader) + 1
             hungry = [*hungry[at:], *hungry[:at]]
         starving: FilterGroup | None = None
@@ -102,7 +102,7 @@ class Search:
             for group in along:
                 if group.position < position and len(group.found) < found_max:
                     if turn.effort >= until + OVER_MAX:
-                        return False  # the other groups look at it later, in steps for them
+                        return False  # the other groups look at it in their own steps
                     if asked.is_taken_by(group.expression):
                         group.add(match_of(position, message))
                     group.position = position

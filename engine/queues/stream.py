@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FIRST_OFFSET = "leveret first-offset"
 #: Reason in the events of a delayed message that leaves to be published again.
 DUE = "due"
-#: Segments of a bounded stream without a declared segment size, at least. It keeps nearer to its bound than RabbitMQ.
+#: Minimum number of segments of a bounded stream without a declared segment size. RabbitMQ may exceed the bound more.
 SEGMENTS_MIN = 8
 
 
@@ -219,7 +219,7 @@ class StreamDispatch(LogDispatch[StreamStore]):
 
 
 class StreamSettlement(ClassicSettlement):
-    """Settles deliveries. The log keeps all messages; a consumer that needs one again subscribes at its offset."""
+    """Settles deliveries. The log keeps all messages; to get one again, a consumer subscribes at its offset."""
 
     __slots__ = ()
 

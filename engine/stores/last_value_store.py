@@ -64,8 +64,8 @@ class LastValueReady(LeveledReady):
     def supersede(self, message: Message) -> tuple[Message | None, bool]:
         """Keep only the newer of a message and the one in the list with the same key.
 
-        Returns: the older one, which is not (or no longer) in the list, None if the key is new; and whether the caller
-        must still add the message to the list. O(level) if the two have different priorities.
+        Returns: the older one, which is not in the list now (None: the key is new); and whether the caller has to add
+        the new message to the list. O(level) if the two have different priorities.
         """
         key = self.key_of(message)
         here = None if key is None else self._by_key.get(key)

@@ -1,10 +1,10 @@
 """The interfaces of stores, by capability. A store has the ready messages of one queue.
 
-Each is a `Store`. A `PerishableStore` can give up single messages; a stream drops whole segments instead. A
-`TakeableStore` is one that consumers take messages out of; from a `Log` they read without taking them out. A queue has
-its store once for each of the first three, as far as the store goes (`Queue.use_store`), so that a caller gets what it
-needs by its type. `TakeableStore.pageable` is the store itself if it can page messages out to a tail, as a
-`TailedStore` can. Code outside `stores/` does not ask for the class of a store.
+Each is a `Store`. Single messages can leave a `PerishableStore`; a stream drops whole segments instead. Consumers take
+messages out of a `TakeableStore`, and read a `Log` without taking messages out. A queue has its store under one name
+for each of the first three interfaces that the store has (`Queue.use_store`), so that callers have it typed.
+`TakeableStore.pageable` is the store itself if it can page messages out to a tail, as a `TailedStore` can. Code outside
+`stores/` does not ask for the class of a store.
 
 A position gives a message's place in the order of a scan: its level, the highest first, and its id. In the highest
 level, the only one of most queues, the position is the id. Readers compare positions and pass them back. A position

@@ -32,7 +32,7 @@ LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
 SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
 #: Messages paged out before checking whether that freed memory.
 PAGE_SLICE = 1000
-#: `take` adds up the sizes first if messages of the first one's size would need less than this many times the room.
+#: `take` adds up the sizes of all messages if `count` times the first one's size is below this many times the room.
 LIKELY = 4
 
 _CONTENT = attrgetter("content")

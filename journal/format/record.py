@@ -54,7 +54,7 @@ assert CONTENT_RECORD.size == RECORD_SIZE and CONTENT_TAIL.size == 36
 
 # -- kinds ----------------------------------------------------------------------------------------------------------
 
-#: Codes of the events, for ever: a number is never reused for another kind.
+#: Codes of the events. A code is never used for another kind.
 CODE_OF: dict[EventKind, int] = {
     EventKind.PUBLISHED: 1,
     EventKind.ROUTED: 2,
