@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: cluster cluster-node cluster-rounds test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist wheel clean
+.PHONY: cluster-agreement cluster cluster-node cluster-rounds test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -156,6 +156,11 @@ crash-objects: $(VENV)/.dev
 SECONDS ?= 60
 simulate: $(VENV)/.dev
 	@$(BIN)/python tests/simulation/simulate.py --seconds $(SECONDS) --lanes $(LANES) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
+
+# The agreement of a cluster: all interleavings of a small one to the end (minutes, gigabytes), then random steps.
+STEPS ?= 10000000
+cluster-agreement: $(VENV)/.dev
+	@PYTHONPATH=tests/support $(BIN)/python tests/support/agreement_all.py --steps $(STEPS) --seed $(SEED) $(ARGS)
 
 # Faults that are planted in the broker, and how long the simulation takes to find each.
 simulate-planted: $(VENV)/.dev

@@ -307,6 +307,8 @@ class Leadership:
         if view.insync is not None and view.insync.revision == dict(sent.guards)[INSYNC]:
             staying = self.insync.nodes - self.overdue
             self._send_change(staying if len(staying) >= context.node.min_in_sync else self.insync.nodes)
+        else:
+            context.settle()  # the set had changed before its answer was missed
 
     def _tell_progress(self) -> None:
         context = self.context

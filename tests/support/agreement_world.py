@@ -33,7 +33,7 @@ from leveret.journal.format.terms import TermTable
 
 JOURNAL_ID = b"j" * 16
 #: LSN of the record that is a checkpoint, whoever writes it.
-CHECKPOINT = 3
+CHECKPOINT = 2
 
 
 class Broken(AssertionError):
@@ -126,10 +126,10 @@ EXPLORED = Timers(
     refused_within_ns=NEVER,
     preferred_first_ns=0,
     progress_ns=NEVER,
-    grow_within_ns=NEVER,
+    grow_within_ns=-1,
 )
 #: What does not change what a machine does next, with these timers.
-_IDLE = {"owed", "noted", "reason", "told"}
+_IDLE = {"owed", "mark", "noted", "reason", "told"}
 
 
 class Interned:
@@ -327,7 +327,16 @@ class Model:
     def part(self, world: World, index: int) -> World:
         """The link of a follower is closed. Its last acknowledgement may be on its way, to a leader that knows less."""
         place = world.places[index]
-        return put(world, index, is_joined=False, ack=self.left_behind(world, index, place))
+        after = put(world, index, is_joined=False, ack=self.left_behind(world, index, place))
+        return after if self.is_live or not place.is_joined else self.notice(after, index, place)
+
+    def notice(self, world: World, index: int, place: Place) -> World:
+        """The leader finds the link closed: in the exploration at once, as what follows may still take its time."""
+        host, term = place.wants if place.wants is not None else (index, 0)
+        leader = world.places[host]
+        if host == index or leader.machine is None or leader.leads != term:
+            return world
+        return self.tell(world, host, e.LinkClosed(node_id(index)))
 
     def left_behind(self, world: World, index: int, place: Place) -> tuple[int, int, int] | None:
         """The acknowledgement that is on its way when a link is closed, if it can tell its leader anything."""
@@ -604,7 +613,7 @@ class Model:
             return world
         return self.tell(world, host, e.Acknowledged(node_id(index), term, lsn))
 
-    def suspect(self, world: World, index: int, *, is_gone: bool = False) -> World | None:
+    def suspect(self, world: World, index: int) -> World | None:
         """The leader closes the link of a follower: it is silent, or slow, or gone."""
         place = world.places[index]
         for host, leader in enumerate(world.places):
@@ -614,8 +623,7 @@ class Model:
                 if member is not None and member.is_linked:
                     if place.wants == (host, leader.leads):
                         world = self.part(world, index)
-                    told = (e.FollowerRefused if is_gone else e.LinkClosed)(node_id(index))
-                    return self.tell(world, host, e.LinkClosed(node_id(index)), told)
+                    return self.tell(world, host, e.LinkClosed(node_id(index)))
         return None
 
     def refuse(self, world: World, index: int) -> World | None:
@@ -642,6 +650,8 @@ class Model:
         world = self._forget_sent(world, index)
         journal = place.journal[: place.synced + kept]
         ack = self.left_behind(world, index, place)
+        if place.is_joined and not self.is_live:
+            world = self.notice(world, index, place)
         dead = Place(journal=journal, synced=len(journal), starts=place.starts, floor=place.floor, ack=ack)
         dead = dead._replace(has_journal=place.has_journal)
         places = (*world.places[:index], dead, *world.places[index + 1 :])
@@ -667,10 +677,10 @@ class Model:
         return self.tell(world, index, e.Reopened(TermTable(node_id(index), place.starts), end))
 
     def cut_off(self, world: World, index: int) -> World | None:
-        """All links of a node break, with what is on them."""
+        """All links of a node break."""
         for other, place in enumerate(world.places):
-            if place.wants is not None and index in (other, place.wants[0]):
-                world = put(world, other, is_joined=False, ack=None)
+            if place.is_joined and place.wants is not None and index in (other, place.wants[0]):
+                world = self.part(world, other)
         return world
 
 

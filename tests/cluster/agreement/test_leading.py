@@ -2,6 +2,7 @@
 
 import pytest
 from agreement_stage import A, B, C, Stage, beat, leader, registered
+from agreement_world import carry_out
 
 from leveret.cluster.agreement import decisions as d
 from leveret.cluster.agreement import events as e
@@ -164,6 +165,19 @@ def test_a_node_whose_entry_is_in_doubt_is_waited_for_even_when_it_is_gone() -> 
     assert stage.sent.put(INSYNC).nodes == {A, B} and stage.agreement.agreed == 10
     assert stage.answer() == [d.Agree(12)]
     assert not grow.fits({INSYNC: stage.etcd.insync.revision, LEADER: stage.etcd.leader.revision})
+
+
+def test_a_change_whose_end_was_seen_before_its_answer_was_missed_is_over() -> None:
+    """Else no other change would ever be sent."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    shrink = stage.sent
+    _, stage.etcd = carry_out(stage.etcd, shrink)
+    stage.read()
+    stage.tell(e.InDoubt(shrink))
+    stage.read()
+    stage.join(C)
+    assert stage.sent.purpose is Purpose.GROW
 
 
 def test_while_all_members_answer_etcd_is_not_needed() -> None:
