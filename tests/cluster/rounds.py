@@ -9,12 +9,13 @@ journals of all nodes must be equal, octet for octet, up to what is agreed.
 
 import argparse
 import random
+import shutil
 import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from cluster_nodes import LOOK_S, NAMES, ClusterNodes, Publisher, cluster_nodes, drain, until
 from pika.exceptions import AMQPError
+from wires import Wire
 
 from leveret.journal.copying.octet_reader import position_of
 from leveret.journal.disk.files import REAL
@@ -34,6 +36,9 @@ from leveret.journal.disk.segment import path_of, segments_in
 STOPPED_S = 4.0
 #: Messages that are confirmed before and after each blow.
 CONFIRMS = 40
+
+
+Blow = Callable[[ClusterNodes, random.Random], None]
 
 
 @dataclass
@@ -165,7 +170,49 @@ def pause_etcd(nodes: ClusterNodes, chance: random.Random) -> None:
         nodes.etcd.await_answer(member)
 
 
-BLOWS: tuple[Callable[[ClusterNodes, random.Random], None], ...] = (
+def _cut(nodes: ClusterNodes, wires: list[Wire], leads: str) -> None:
+    """Cut wires until another node leads than `leads`, in at most as long as clients may have to wait."""
+    for wire in wires:
+        wire.cut()
+    try:
+        nodes.leader(but=leads)
+    finally:
+        for wire in wires:
+            wire.mend()
+
+
+def cut_leader_off(nodes: ClusterNodes, chance: random.Random) -> None:
+    """The leader alone: neither its followers nor etcd."""
+    name = nodes.leader()
+    _cut(nodes, nodes.wires(name), name)
+
+
+def cut_link_of_leader(nodes: ClusterNodes, chance: random.Random) -> None:
+    """The leader with etcd, without its followers."""
+    name = nodes.leader()
+    _cut(nodes, nodes.wires(name, etcd=False), name)
+
+
+def cut_leader_from_etcd(nodes: ClusterNodes, chance: random.Random) -> None:
+    """The leader with its followers, without etcd, for longer than its lease: either goes."""
+    wires = nodes.wires(nodes.leader(), link=False)
+    for wire in wires:
+        wire.cut()
+    threading.Event().wait(STOPPED_S)
+    for wire in wires:
+        wire.mend()
+
+
+def cut_one_way(nodes: ClusterNodes, chance: random.Random) -> None:
+    """What followers send does not reach the leader, or the other way round, for a while."""
+    wire = nodes.link_wires[nodes.leader()]
+    forth = chance.random() < 0.5
+    wire.cut(forth=forth, back=not forth)
+    threading.Event().wait(STOPPED_S)
+    wire.mend()
+
+
+BLOWS: tuple[Blow, ...] = (
     kill_leader,
     kill_leader,
     kill_leader,
@@ -180,6 +227,11 @@ BLOWS: tuple[Callable[[ClusterNodes, random.Random], None], ...] = (
     pause_follower,
     kill_member,
     pause_etcd,
+    cut_leader_off,
+    cut_leader_off,
+    cut_link_of_leader,
+    cut_leader_from_etcd,
+    cut_one_way,
 )
 
 
@@ -226,20 +278,29 @@ def journals_differ(nodes: ClusterNodes) -> str:
     return ""
 
 
-def run(rounds: int, seed: int) -> list[str]:
+def stretches(numbers: set[int]) -> str:
+    """Numbers as stretches: 1-3, 7-7."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(f"{first}-{last}" for first, last in found[:20])
+
+
+def run(rounds: int, seed: int, blows: Sequence[Blow]) -> list[str]:
     """Do the rounds. Returns what went wrong."""
     chance = random.Random(seed)
     faults: list[str] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="leveret-rounds-") as directory,
-        cluster_nodes(Path(directory), members=3) as nodes,
-    ):
+    directory = Path(tempfile.mkdtemp(prefix=f"leveret-rounds-{seed}-"))
+    with cluster_nodes(directory, members=3, has_wires=True) as nodes:
         nodes.start_all()
         nodes.await_in_sync()
         try:
             with Publisher(nodes, NAMES) as publisher, Consumer(nodes, NAMES[::-1]) as consumer:
                 for number in range(rounds):
-                    blow = chance.choice(BLOWS)
+                    blow = chance.choice(blows)
                     began = time.monotonic()
                     publisher.longest_gap_s = 0.0
                     publisher.await_confirms(CONFIRMS)
@@ -254,7 +315,7 @@ def run(rounds: int, seed: int) -> list[str]:
                     )
             rest = {number for number, _ in drain(nodes, nodes.leader())}
             lost = set(publisher.confirmed) - rest - consumer.seen
-            faults += [f"{len(lost)} confirmed messages are lost: {sorted(lost)[:10]}"] if lost else []
+            faults += [f"{len(lost)} confirmed messages are lost: {stretches(lost)}"] if lost else []
             again = consumer.came_again + sorted(rest & consumer.acknowledged)
             faults += [f"{len(again)} acknowledged messages came again: {again[:10]}"] if again else []
             if consumer.doubled:
@@ -267,8 +328,9 @@ def run(rounds: int, seed: int) -> list[str]:
         except AssertionError as error:
             faults.append(str(error))
         if faults:
-            for name in NAMES:
-                print(f"===== {name}\n{nodes.log(name)[-6000:]}", file=sys.stderr)
+            print(f"logs and journals: {directory}", file=sys.stderr)
+        else:
+            shutil.rmtree(directory)
     return faults
 
 
@@ -277,8 +339,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="append", help="a blow, by its name; repeatable")
     options = parser.parse_args()
-    faults = run(options.rounds, options.seed)
+    blows = [blow for blow in BLOWS if options.only is None or blow.__name__ in options.only]
+    faults = run(options.rounds, options.seed, blows)
     for fault in faults:
         print(f"seed {options.seed}: {fault}", file=sys.stderr)
     print(f"seed {options.seed}: {options.rounds} rounds, {len(faults)} faults")

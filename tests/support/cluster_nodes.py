@@ -16,6 +16,7 @@ from typing import TypeVar
 import pika
 from etcd_servers import EtcdServers, etcd_servers, free_ports
 from pika.exceptions import AMQPError
+from wires import Wire
 
 from leveret.cluster.agreement.view import View
 from leveret.cluster.coordinator.errors import CoordinatorError
@@ -43,7 +44,15 @@ def until(look: Callable[[], Result | None], what: str, patience_s: float = PATI
 class ClusterNodes:
     """Nodes by name, each with its own directory. A node that was ended can be started again."""
 
-    def __init__(self, directory: Path, etcd: EtcdServers, names: tuple[str, ...] = NAMES, keys: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        etcd: EtcdServers,
+        names: tuple[str, ...] = NAMES,
+        keys: str = "",
+        *,
+        has_wires: bool = False,
+    ) -> None:
         self.directory = directory
         self.etcd = etcd
         self.names = names
@@ -53,6 +62,10 @@ class ClusterNodes:
         self.ports = dict(zip(names, ports[len(names) :]))
         self.metrics = dict(zip(names, ports[2 * len(names) :]))
         self.processes: dict[str, subprocess.Popen[str]] = {}
+        #: What the other nodes reach a node's link by, and a node reaches etcd by; empty without `has_wires`.
+        self.link_wires = {name: Wire(port) for name, port in self._links.items()} if has_wires else {}
+        etcd_ports = [int(endpoint.rpartition(":")[2]) for endpoint in etcd.endpoints]
+        self.etcd_wires = {name: [Wire(port) for port in etcd_ports] for name in names} if has_wires else {}
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -64,10 +77,13 @@ class ClusterNodes:
         """Start a node; `waits` until it accepts clients."""
         place = self.directory / name
         place.mkdir(exist_ok=True)
-        nodes = ", ".join(f'"{one}=127.0.0.1:{port}"' for one, port in self._links.items())
-        endpoints = ", ".join(f'"{one}"' for one in self.etcd.endpoints)
+        links = {one: wire.port for one, wire in self.link_wires.items()} or self._links
+        nodes = ", ".join(f'"{one}=127.0.0.1:{port}"' for one, port in links.items())
+        members = [f"http://127.0.0.1:{wire.port}" for wire in self.etcd_wires.get(name, ())] or self.etcd.endpoints
+        endpoints = ", ".join(f'"{one}"' for one in members)
         (place / "leveret.toml").write_text(
-            f'[cluster]\nname = "t"\nnode = "{name}"\nnodes = [{nodes}]\netcd = [{endpoints}]\nlease = "2s"\n'
+            f'[cluster]\nname = "t"\nnode = "{name}"\nnodes = [{nodes}]\n'
+            f'listen = "127.0.0.1:{self._links[name]}"\netcd = [{endpoints}]\nlease = "2s"\n'
             f'{self._keys}\n[journal]\nreserve = 0\n[management]\nlisten = "127.0.0.1:0"\n'
             f'metrics = "127.0.0.1:{self.metrics[name]}"\n'
         )
@@ -120,6 +136,12 @@ class ClusterNodes:
         for name in list(self.processes):
             self.signal(name, signal.SIGCONT)
             self.kill(name)
+        for wire in (*self.link_wires.values(), *(wire for of_node in self.etcd_wires.values() for wire in of_node)):
+            wire.close()
+
+    def wires(self, name: str, *, link: bool = True, etcd: bool = True) -> list[Wire]:
+        """The wires of one node: to its link, and from it to etcd."""
+        return [*([self.link_wires[name]] if link else []), *(self.etcd_wires[name] if etcd else [])]
 
     # -- what etcd says -----------------------------------------------------------------------------------------------
 
@@ -185,11 +207,13 @@ class ClusterNodes:
 
 
 @contextmanager
-def cluster_nodes(directory: Path, *, members: int = 1, keys: str = "") -> Iterator[ClusterNodes]:
+def cluster_nodes(
+    directory: Path, *, members: int = 1, keys: str = "", has_wires: bool = False
+) -> Iterator[ClusterNodes]:
     """Three nodes and an etcd, not started and started; killed at the end."""
     (directory / "etcd").mkdir()
     with etcd_servers(directory / "etcd", members) as etcd:
-        nodes = ClusterNodes(directory, etcd, keys=keys)
+        nodes = ClusterNodes(directory, etcd, keys=keys, has_wires=has_wires)
         try:
             yield nodes
         finally:
@@ -274,17 +298,13 @@ class Publisher:
 
 def drain(nodes: ClusterNodes, name: str, queue: str = "orders") -> list[tuple[int, bool]]:
     """All messages of a queue, acknowledged: (number, redelivered)."""
-    found = []
+    found: list[tuple[int, bool]] = []
     with nodes.channel(name) as channel:
-        count = channel.queue_declare(queue, durable=True, passive=True).method.message_count
-        for method, _, body in channel.consume(queue, inactivity_timeout=10):
-            if method is None:
-                break
-            found.append((int(body), method.redelivered))
+        while (method := (got := channel.basic_get(queue))[0]) is not None:
+            found.append((int(got[2]), method.redelivered))
             channel.basic_ack(method.delivery_tag)
-            if len(found) >= count:
-                break
-        channel.cancel()
+        left = channel.queue_declare(queue, durable=True, passive=True).method.message_count
+        assert not left, f"{left} messages are in the queue and do not come"
     return found
 
 
