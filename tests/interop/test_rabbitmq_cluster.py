@@ -6,6 +6,7 @@ import pytest
 from leveret.interop.brokers.peers import WITHOUT_RABBITMQ, find_rabbitmq, rabbitmq_cluster
 
 
+@pytest.mark.peer
 @pytest.mark.skipif(find_rabbitmq() is None, reason=WITHOUT_RABBITMQ)
 def test_a_queue_is_known_to_all_nodes() -> None:
     """Declared on one node, published to through another, and got from the third."""
