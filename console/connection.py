@@ -302,7 +302,10 @@ class Connection:
         try:
             if call.work is Work.REQUEST:
                 await server.wait_for_leadership()
-            return await in_turns(call.steps(body), server.turn, server.runtime.end_turn)
+            answer = await in_turns(call.steps(body), server.turn, server.runtime.end_turn)
+            if call.work is Work.REQUEST:
+                await server.wait_for_leadership()  # what it did may not be recorded
+            return answer
         except Refusal as refusal:
             return refusal.answer()
         except Exception:

@@ -96,6 +96,9 @@ class Server:
             moved = sock.dup()
             sock.close()
             sock = moved
+        if self.runtime.has_resigned:
+            sock.close()  # the broker behind it has ended, and records nothing
+            return
         tls = None
         if is_tls:
             assert options.tls is not None, "a TLS listener without a certificate"

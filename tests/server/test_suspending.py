@@ -165,6 +165,14 @@ def test_all_connections_end_with_one_close(broker: SocketBroker, is_suspended: 
     broker.wait_for_clients(3)
 
 
+def test_who_connects_after_the_end_is_not_served(broker: SocketBroker) -> None:
+    """The broker that ended has no journal any more: a publish to it would be confirmed, and be nowhere."""
+    trio.from_thread.run_sync(broker._runtime.resign, trio_token=broker._token)
+    client = Client("127.0.0.1", port_of(broker))
+    client.send_octets(b"AMQP\0\0\x09\x01")
+    client.expect_eof()
+
+
 def test_a_frame_that_was_sent_in_part_is_not_finished(broker: SocketBroker) -> None:
     """Its peer could not understand a close: the socket is closed."""
     consumer = connect(broker)
