@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: cluster-agreement cluster cluster-node cluster-rounds test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted changelog dist wheel clean
+.PHONY: cluster-agreement cluster cluster-node cluster-rounds test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -161,6 +161,11 @@ simulate: $(VENV)/.dev
 STEPS ?= 10000000
 cluster-agreement: $(VENV)/.dev
 	@PYTHONPATH=tests/support $(BIN)/python tests/support/agreement_all.py --steps $(STEPS) --seed $(SEED) $(ARGS)
+
+# Three nodes of a cluster in storms, from many seeds: virtual time, modelled etcd and links, simulated disks.
+COUNT ?= 20
+simulate-cluster: $(VENV)/.dev
+	@$(BIN)/python tests/cluster/simulation/simulate.py $(if $(filter command line,$(origin SEED)),$(SEED),0) $(COUNT)
 
 # Faults that are planted in the broker, and how long the simulation takes to find each.
 simulate-planted: $(VENV)/.dev

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ...engine import Clock
 from ..disk.cluster_journal import ClusterJournal
-from ..disk.directory import Directory
+from ..disk.directory import Directory, read_terms
 from ..disk.files import REAL, Files
 from ..disk.options import JournalOptions
 from ..disk.reserve import Reserve
@@ -25,7 +25,7 @@ from ..disk.segment_file import NO_ROOM, Hold, Probe, SegmentFile, Tick
 from ..disk.writer import Writer, WriterState
 from ..format.errors import JournalError
 from ..recovery.content_reader import ContentReader
-from ..recovery.recovery import prepare
+from ..recovery.recovery import IDS_SKIPPED, prepare
 from ..recovery.replay import Recovered
 from .old_segments import OldSegments
 from .records import MessageRecords, ObjectRecords
@@ -122,8 +122,8 @@ class Journal:
                 if error.errno not in NO_ROOM or not reserve.release():
                     raise
                 recovered = prepare(files, path, directory.journal_id, clock.wall_ms(), agreed_lsn=agreed_lsn)
-            if cluster is not None:  # a block that calls them durable was written when all nodes in sync had them
-                cluster.agreed_lsn = max(cluster.agreed_lsn, min(recovered.durable_lsn, recovered.next_lsn))
+            if cluster is not None:
+                cls._go_by_cluster(cluster, recovered)
             journal = cls(
                 directory,
                 clock,
@@ -142,6 +142,17 @@ class Journal:
         except BaseException:
             directory.close()
             raise
+
+    @staticmethod
+    def _go_by_cluster(cluster: ClusterJournal, recovered: Recovered) -> None:
+        """What the leader of a cluster goes by in addition, once its journal is recovered. Raises: JournalError."""
+        # A block that calls records durable was written when all nodes in sync had them.
+        cluster.agreed_lsn = max(cluster.agreed_lsn, min(recovered.durable_lsn, recovered.next_lsn))
+        terms = read_terms(cluster.directory.path, cluster.directory.files)
+        assert terms is not None and terms.starts, "a node writes its term before it leads"
+        # Leaders whose records are all cut used ids, too, and clients may have seen them: each term has its own.
+        since = terms.terms_since(terms.starts[-1][1])
+        recovered.next_message_id += IDS_SKIPPED * (since - 1)
 
     def _wait_for_head(self) -> None:
         """Wait until the new segment's head, with the first message id of this run, is on disk.

@@ -28,9 +28,10 @@ from ..disk.directory import (
     begin_directory,
     format_at,
     lock_directory,
+    read_terms,
     reader_offsets,
 )
-from ..disk.files import LATER, REAL, Files, SyncError, read_file, replace_file, write_all
+from ..disk.files import LATER, REAL, Files, SyncError, replace_file, write_all
 from ..disk.segment import WINDOW_SIZE, Scan, footer_of, opened, path_of, segment_name, segments_in
 from ..disk.segment_file import LOST, NO_ROOM
 from ..format.errors import (
@@ -88,7 +89,7 @@ class CopiedJournal:
         lock = lock_directory(path, files)
         try:
             format_ = format_at(path, files, of_node=True)
-            terms = _read_terms(path, files)
+            terms = read_terms(path, files)
             if terms is None:
                 if format_ is not None and format_.is_cluster:
                     raise JournalError(f"{path}: the directory of a node without its term table (the file {TERMS!r})")
@@ -462,16 +463,6 @@ def _blocks_of(files: Files, handle: int, base_lsn: int) -> BlockChecker:
     blocks = BlockChecker(scan.lsn, scan.position, record_size)
     blocks.is_sealed = scan.sealed
     return blocks
-
-
-def _read_terms(path: str, files: Files) -> TermTable | None:
-    """Raises: JournalError, OSError."""
-    if TERMS not in files.names(path):
-        return None
-    try:
-        return TermTable.from_octets(read_file(files, os.path.join(path, TERMS)))
-    except JournalError as error:
-        raise JournalError(f"{os.path.join(path, TERMS)}: {error}") from error
 
 
 def _size_of(files: Files, path: str) -> int:

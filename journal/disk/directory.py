@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from ..format.errors import ClusterDirectory, DirectoryLocked, ForeignDirectory, JournalError, NewerJournal
 from ..format.needs import KNOWN
+from ..format.terms import TermTable
 from .files import LATER, REAL, Files, ReadableFiles, read_file, replace_file
 from .reserve import NAME as RESERVE
 from .segment import NAME, segment_name, segments_in
@@ -178,6 +179,16 @@ def read_format(path: str, files: ReadableFiles = REAL) -> Format:
         what = " and ".join(sorted(unknown))
         raise NewerJournal(f"{path}: the journal holds {what}, of which this program does not know: start a newer one")
     return Format(journal_id, needs, version == OF_CLUSTER)
+
+
+def read_terms(path: str, files: ReadableFiles = REAL) -> TermTable | None:
+    """The term table of a node's directory; None: there is none. Raises: JournalError, OSError."""
+    if TERMS not in files.names(path):
+        return None
+    try:
+        return TermTable.from_octets(read_file(files, os.path.join(path, TERMS)))
+    except JournalError as error:
+        raise JournalError(f"{os.path.join(path, TERMS)}: {error}") from error
 
 
 def is_of_cluster(path: str, files: ReadableFiles = REAL) -> bool:

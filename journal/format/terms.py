@@ -48,6 +48,10 @@ class TermTable:
         """The term that a record belongs to; 0: it was written before the first term."""
         return max((term for term, first_lsn in self.starts if first_lsn <= lsn), default=0)
 
+    def terms_since(self, lsn: int) -> int:
+        """How many leaderships there were since the record before `lsn`: also those that left no record here."""
+        return self.last_term - self.term_at(lsn - 1)
+
     def end_of(self, term: int, end: int) -> int:
         """LSN behind the last record of a term, in a journal that ends before `end`. Raises: KeyError."""
         terms = [one for one, _ in self.starts]

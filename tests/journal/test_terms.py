@@ -63,6 +63,14 @@ def test_the_term_of_a_record(lsn: int, term: int) -> None:
     assert table((1, 10), (2, 500), (3, 500)).term_at(lsn) == term
 
 
+def test_leaderships_without_a_record() -> None:
+    """What they wrote was cut, or never came here."""
+    assert table((1, 1), (4, 500)).terms_since(500) == 3
+    assert table((1, 1), (3, 500), (4, 500)).terms_since(500) == 3
+    assert table((2, 1)).terms_since(1) == 2
+    assert table((1, 1), (4, 500)).terms_since(501) == 0
+
+
 def test_the_end_of_a_term() -> None:
     one = table((1, 1), (2, 500), (3, 500))
     assert (one.end_of(1, 900), one.end_of(2, 900), one.end_of(3, 900)) == (500, 500, 900)

@@ -130,6 +130,21 @@ def test_what_was_agreed_once_stays_so() -> None:
     assert Leader(leader.files.crash(), 2, agreed=lsn).journal.committed_lsn == lsn
 
 
+def test_no_id_is_used_by_two_leaders() -> None:
+    """Nor when nobody has the first one's records: its clients may have seen them."""
+    leader = led()
+    lost, next_ = Leader(leader.files.crash(), 2), Leader(leader.files.crash(), 3)
+    (one,), (other,) = (node.driver.publish([b"x"], "c") for node in map(_declared, (lost, next_)))
+    assert one < lost.journal.next_message_id < other
+    after = Leader(lost.files.crash(), 4)
+    assert after.journal.next_message_id > next_.journal.next_message_id
+
+
+def _declared(leader: Leader) -> Leader:
+    leader.driver.declare("c")
+    return leader
+
+
 def test_a_journal_that_is_given_up() -> None:
     """Nothing is sealed, no octet is written more, the directory is unlocked; then it is a follower's."""
     leader = led()

@@ -1,0 +1,94 @@
+"""Faults that are planted into the product: a world must find each of them. Each takes pytest's `MonkeyPatch`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from leveret.cluster.agreement import candidate, leadership
+from leveret.cluster.agreement.context import NodeContext
+from leveret.journal.appending.journal import Journal
+from leveret.journal.copying.copied_journal import CopiedJournal
+from leveret.journal.disk.segment_file import SegmentFile
+from leveret.journal.format.terms import TermTable
+
+from .node import NodeBroker
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+#: By name.
+PLANTED: dict[str, Plant] = {}
+
+
+def planted(plant: Plant) -> Plant:
+    PLANTED[plant.__name__] = plant
+    return plant
+
+
+@planted
+def confirms_by_durable(patch: pytest.MonkeyPatch) -> None:
+    """An answer leaves when the own disk has it."""
+    patch.setattr(SegmentFile, "committed_lsn", property(lambda self: self.durable_lsn))
+
+
+@planted
+def cuts_by_the_end_alone(patch: pytest.MonkeyPatch) -> None:
+    """Not by the term table: what a lost leader had stays where another leader wrote something else."""
+    patch.setattr(TermTable, "common_end", lambda self, other, end, other_end: min(end, other_end))
+    patch.setattr(CopiedJournal, "set_terms", _set_any_terms)
+
+
+def _set_any_terms(self: CopiedJournal, terms: TermTable) -> None:
+    self.terms = terms
+    self._files.put(f"{self.path}/terms", terms.octets)  # type: ignore[attr-defined]
+
+
+@planted
+def shrinks_before_it_is_done(patch: pytest.MonkeyPatch) -> None:
+    """A member is not waited for any more when the transaction is sent."""
+    send = leadership.Leadership._send_change
+
+    def shrink(self: Any, nodes: frozenset[bytes]) -> None:
+        send(self, nodes)
+        self.insync = replace(self.insync, nodes=nodes)
+
+    patch.setattr(leadership.Leadership, "_send_change", shrink)
+
+
+@planted
+def grows_early(patch: pytest.MonkeyPatch) -> None:
+    """A follower enters the set before it has what is agreed."""
+    patch.setattr(leadership.Leadership, "_has_everything", lambda self, node_id: True)
+    patch.setattr(leadership.Member, "is_close", lambda self, *_: True)
+
+
+@planted
+def campaigns_from_outside_the_set(patch: pytest.MonkeyPatch) -> None:
+    """Or with less than was agreed."""
+    patch.setattr(candidate, "obstacle", lambda context, view: None if view.insync is not None else "none")
+    patch.setattr(NodeContext, "is_member", property(lambda self: True))
+
+
+@planted
+def an_old_leader_still_sends(patch: pytest.MonkeyPatch) -> None:
+    """It is not suspended, and does not end when another leads."""
+    patch.setattr(NodeBroker, "answers", property(lambda self: self.is_served))
+
+
+@planted
+def ids_of_lost_leaders_are_used_again(patch: pytest.MonkeyPatch) -> None:
+    """A bookmark of a message that was cut means another one."""
+    patch.setattr(TermTable, "terms_since", lambda self, lsn: 1)
+
+
+@planted
+def deletes_before_the_checkpoint_is_agreed(patch: pytest.MonkeyPatch) -> None:
+    """The next leader has no such checkpoint, and not what was before it."""
+    patch.setattr(SegmentFile, "trusted_lsn", property(lambda self: self.durable_lsn))
+
+
+@planted
+def nothing_is_written_when_it_leads(patch: pytest.MonkeyPatch) -> None:
+    """The term is in no term table."""
+    patch.setattr(TermTable, "with_term", lambda self, term, lsn: replace(self, starts=self.starts or ((1, 1),)))
+    patch.setattr(Journal, "_go_by_cluster", staticmethod(lambda cluster, recovered: None))

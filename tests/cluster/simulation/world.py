@@ -1,0 +1,237 @@
+"""Three nodes in one world: virtual time, one source of chance, and whatever can go wrong between them.
+
+Each node has the agreement, the journal and a broker of the product, on a disk that can lose what was not synced. etcd
+and the links are modelled: requests and answers are late or lost, links break, nodes are killed, lose their power, or
+stand still. Nothing here waits: the same seed is the same world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+
+from leveret.cluster.agreement.states import State
+from leveret.engine import ManualClock
+
+from .clients import Consumer, Publisher
+from .etcd import SECOND, Etcd
+from .node import Node, NodeBroker
+
+MS = 1_000_000
+NAMES = ("a", "b", "c")
+
+
+class World:
+    """`storm` makes trouble, `calm` ends it; `check` is asked at the end. `log`: what happened, for people."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.now_ns = 0
+        self.clock = ManualClock()
+        self.log: list[str] = []
+        self.takeovers = 0
+        self.agreed_lsn = 0
+        self.max_id = 0
+        self.served_term = self.served_ns = 0  # the latest leader that let clients in, and when
+        self.blocked: set[tuple[str, str]] = set()  # octets do not pass from the first to the second; "etcd" is one
+        self.loses_answers = 0.0
+        self.slow = 1.0
+        self._events: list[tuple[int, int, Callable[[], object]]] = []
+        self._count = 0
+        self.etcd = Etcd(lambda: self.now_ns, self._etcd_changed)
+        self.agreed_octets: dict[int, bytes] = {}  # of each segment, what was ever agreed
+        self.confirmed_term = 0
+        self.nodes = {name: Node(self, name) for name in NAMES}
+        self.publishers = [Publisher(self, number) for number in range(2)]
+        self.consumer = Consumer(self)
+        for node in self.nodes.values():
+            node.start()
+        for client in (*self.publishers, self.consumer):
+            client.begin()
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def at(self, delay_ns: float, action: Callable[[], object]) -> None:
+        """Do something later."""
+        self._count += 1
+        heappush(self._events, (self.now_ns + int(delay_ns), self._count, action))
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end_ns = self.now_ns + int(seconds * SECOND)
+        while self._events and self._events[0][0] <= end_ns:
+            due_ns, _, action = heappop(self._events)
+            self._pass(due_ns)
+            action()
+        self._pass(end_ns)
+
+    def _pass(self, now_ns: int) -> None:
+        if now_ns > self.now_ns:
+            self.clock.advance_ns(now_ns - self.now_ns)
+            self.now_ns = now_ns
+
+    def note(self, text: str) -> None:
+        """Write down what happened."""
+        self.log.append(f"{self.now_ns / SECOND:9.4f} {text}")
+
+    # -- between the nodes ----------------------------------------------------------------------------------------
+
+    def latency_ns(self) -> float:
+        """Of one way."""
+        return self.chance.uniform(0.1, 2) * MS * self.slow
+
+    def passes(self, one: str, other: str) -> bool:
+        """Whether octets pass from one to the other now."""
+        return (one, other) not in self.blocked
+
+    def reaches(self, one: str, other: str) -> bool:
+        """Whether one gets answers from the other."""
+        return self.passes(one, other) and self.passes(other, one)
+
+    def _etcd_changed(self) -> None:
+        for node in self.nodes.values():
+            self.at(self.latency_ns() * self.chance.choice([1, 1, 1, 20]), node.look)
+
+    # -- books ----------------------------------------------------------------------------------------------------
+
+    def leads(self, node: Node) -> None:
+        """A broker is restored: no id is used twice."""
+        assert node.broker is not None
+        self.takeovers += 1
+        next_id = node.broker.broker.context.next_id
+        assert next_id > self.max_id, "ids mean two messages"
+        self.max_id = next_id
+        node.keep_agreed()
+        self.note(f"{node.name} leads term {node.term} at {node.durable_lsn}")
+
+    def more_is_safe(self, broker: NodeBroker) -> None:
+        """Clients are told."""
+        if broker.answers:
+            broker.broker.more_is_safe()
+            broker.end_turn()
+            for client in (*self.publishers, self.consumer):
+                client.more_is_safe(broker)
+
+    def check_served(self, broker: NodeBroker) -> None:
+        """A leader that was replaced has ended, or is suspended, soon after the next one serves: `suspend-after`."""
+        is_old = broker.term < self.served_term and self.now_ns > self.served_ns + 2.5 * SECOND
+        assert not is_old, f"{broker.node.name} still serves term {broker.term}, {self.served_term} is led"
+
+    def check_confirm(self, node: Node, lsn: int) -> None:
+        """One node confirms at a time, and what is confirmed is on the disks of all that could lead."""
+        assert node.term >= self.confirmed_term, f"{node.name} confirms in term {node.term} after {self.confirmed_term}"
+        self.confirmed_term = node.term
+        insync = self.etcd.view().insync
+        assert insync is not None
+        for other in self.nodes.values():
+            if other.node_id in insync.nodes and other.is_alive:
+                assert other.durable_lsn >= lsn, f"{other.name} ends at {other.durable_lsn}; {lsn} is confirmed"
+
+    # -- trouble ----------------------------------------------------------------------------------------------------
+
+    def storm(self, seconds: float) -> None:
+        """Trouble, one after the other and at once."""
+        end_ns = self.now_ns + int(seconds * SECOND)
+        troubles = [
+            self._kill, self._kill, self._power, self._pause, self._part, self._part, self._no_etcd, self._lose_answers,
+            self._slow_down, self._all_power, self._one_way, self._hand_over,
+        ]  # fmt: skip
+        while self.now_ns < end_ns:
+            self.run(self.chance.expovariate(1 / 3))
+            self.chance.choice(troubles)()
+
+    def _any(self) -> Node:
+        leaders = [node for node in self.nodes.values() if node.broker is not None]
+        if leaders and self.chance.random() < 0.6:
+            return self.chance.choice(leaders)
+        return self.nodes[self.chance.choice(NAMES)]
+
+    def _kill(self, *, power: bool = False) -> None:
+        node = self._any()
+        if node.is_alive:
+            node.kill(power=power)
+            self.at(self.chance.choice([0.05, 0.5, 4, 12]) * SECOND, node.start)
+
+    def _power(self) -> None:
+        self._kill(power=True)
+
+    def _all_power(self) -> None:
+        if self.chance.random() < 0.3:
+            for node in self.nodes.values():
+                if node.is_alive:
+                    node.kill(power=True)
+                    self.at(self.chance.choice([0.05, 1, 5]) * SECOND, node.start)
+
+    def _pause(self) -> None:
+        self._any().pause(self.chance.choice([0.3, 1, 3, 8, 15]) * SECOND)
+
+    def _block(self, *pairs: tuple[str, str]) -> None:
+        self.blocked |= set(pairs)
+        self.note(f"blocked {sorted(self.blocked)}")
+        self.at(self.chance.choice([0.3, 2, 5, 12]) * SECOND, lambda: self._heal(pairs))
+
+    def _heal(self, pairs: tuple[tuple[str, str], ...]) -> None:
+        self.blocked -= set(pairs)
+        self.note(f"healed {pairs}")
+
+    def _part(self) -> None:
+        one = self._any().name
+        others = [name for name in (*NAMES, "etcd") if name != one]
+        chosen = self.chance.sample(others, self.chance.randint(1, 3))
+        self._block(*[(one, other) for other in chosen], *[(other, one) for other in chosen])
+
+    def _one_way(self) -> None:
+        one, other = self.chance.sample([*NAMES, "etcd"], 2)
+        self._block((one, other))
+
+    def _no_etcd(self) -> None:
+        self._block(*[(name, "etcd") for name in NAMES])
+
+    def _lose_answers(self) -> None:
+        self.loses_answers = 0.5
+        self.note("answers of etcd are lost")
+        self.at(self.chance.choice([1, 4, 8]) * SECOND, lambda: setattr(self, "loses_answers", 0.0))
+
+    def _slow_down(self) -> None:
+        self.slow = self.chance.choice([5, 50, 200])
+        self.note(f"slow: {self.slow}")
+        self.at(self.chance.choice([1, 4]) * SECOND, lambda: setattr(self, "slow", 1.0))
+
+    def _hand_over(self) -> None:
+        for node in self.nodes.values():
+            if node.broker is not None:
+                node.hand_over()
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def calm(self) -> None:
+        """All is well again: within a while one node leads, all are in sync, every question is answered."""
+        self.blocked.clear()
+        self.slow, self.loses_answers = 1.0, 0.0
+        for client in self.publishers:
+            client.rests = True
+        for node in self.nodes.values():
+            if not node.is_alive:
+                self.at(0, node.start)
+        self.run(90)
+        self.note("calm")
+        leaders = [node for node in self.nodes.values() if node.state is State.LEADING]
+        assert len(leaders) == 1, {node.name: node.state for node in self.nodes.values()}
+        view = self.etcd.view()
+        assert view.insync is not None
+        assert view.insync.nodes == {node.node_id for node in self.nodes.values()}, "not all are in sync"
+        assert all(not client.unanswered for client in self.publishers), "a publish was never answered"
+        self._check(leaders[0])
+
+    def _check(self, leader: Node) -> None:
+        """What was confirmed is there or was consumed; nothing that was gone for good is back; all have the same."""
+        leader.keep_agreed()
+        self.consumer.drain(leader)
+        end = leader.durable_lsn
+        for node in self.nodes.values():
+            assert node.durable_lsn == end, f"{node.name} ends at {node.durable_lsn}, not {end}"
+            node.compare(self.agreed_octets)
+        confirmed = set().union(*(client.confirmed for client in self.publishers))
+        lost = confirmed - self.consumer.seen
+        assert not lost, f"confirmed, and lost: {sorted(lost)[:5]}"
