@@ -507,7 +507,8 @@ class Model:
         place = world.places[index]
         if not place.wins or place.machine is None:
             return None
-        if place.journal[: len(world.agreed)] != world.agreed:
+        is_overtaken = place.wins < world.top  # it slept since it won: nobody will acknowledge anything to it
+        if not is_overtaken and place.journal[: len(world.agreed)] != world.agreed:
             raise Broken(f"{name_of(index)} leads with {place.journal}, and {world.agreed} were agreed")
         terms = TermTable(node_id(index), place.starts).with_term(place.wins, len(place.journal) + 1)
         changes = {"wins": 0, "leads": place.wins, "starts": terms.starts, "synced": len(place.journal)}
