@@ -225,9 +225,9 @@ class Leadership:
     def _suspend_ns(self) -> float:
         """When this node must suspend its broker, if nothing is heard until then."""
         silent_ns = self._silent_since_ns()
-        return (
-            float("inf") if silent_ns is None else max(silent_ns, self.proven_ns) + self.context.timers.suspend_after_ns
-        )
+        if silent_ns is None:
+            return float("inf")
+        return max(silent_ns, self.proven_ns) + self.context.timers.suspend_after_ns
 
     def _hold_reason(self) -> str | None:
         """Why publishers must be held (rule R5); None: they need not."""

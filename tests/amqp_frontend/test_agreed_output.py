@@ -13,6 +13,7 @@ from pamqp import commands as C
 from peer import Peer, is_heartbeat, method, publish
 
 from leveret.amqp_frontend.session.turn import handle_bytes
+from leveret.engine.leases.control import REQUEST
 
 QUORUM = {"x-queue-type": "quorum"}
 LEASED = {"x-queue-type": "amps", "x-max-backlog-per-consumer": 100}
@@ -316,3 +317,45 @@ def test_a_node_without_others_pays_nothing() -> None:
     session = Pair().open(1).session
     parts = (type(session.output), type(session.journal), type(session.confirming))
     assert parts == (Output, JournalWait, Confirming)
+
+
+def test_no_offset_means_two_messages() -> None:
+    """A leader is lost before the others have its last message: no consumer saw it, and its offset is given again."""
+    bench = Bench({"x-queue-type": "stream"})
+    from_first = {"x-stream-offset": "first"}
+    bench.publish("a")
+    bench.pair.agree()
+    bench.consume(1, "q", arguments=from_first)
+    assert bench.heard() == ["1 Basic.ConsumeOk", "1 a"]
+    others_have = bench.pair.files.power_cut()
+    bench.publish("b")
+    assert bench.heard() == []
+    pair = AgreedPair(others_have)
+    peer = pair.open(1)
+    peer.send(publish(1, "q", b"c"), method(1, C.Basic.Qos, prefetch_count=10))
+    peer.send(method(1, C.Basic.Consume, queue="q", consumer_tag="c", arguments=from_first))
+    pair.agree()
+    bodies = {one.properties.headers["x-stream-offset"]: one.body for one in peer.take() if one.body is not None}
+    assert bodies == {0: b"a", 1: b"c"}
+
+
+def test_a_bookmark_of_a_record_that_was_cut_means_nothing() -> None:
+    """Its acknowledgement by control, later, acknowledges no other message."""
+    bench = Bench(LEASED)
+    bench.publish("a")
+    bench.pair.agree()
+    others_have = bench.pair.files.power_cut()
+    lost_id = bench.pair.broker.context.next_id
+    bench.publish("b")
+    pair = AgreedPair(others_have)
+    peer = pair.open(1)
+    peer.send(publish(1, "q", b"c"))
+    pair.agree()
+    control = {"exchange": "amps.control", "headers": {"queue": "q", "bookmark": f"1|{lost_id}|"}}
+    peer.send(publish(1, REQUEST, b"", **control))  # type: ignore[arg-type]
+    pair.agree()
+    assert pair.named("q").ready_count == 2
+    control["headers"]["bookmark"] = f"1|{lost_id - 1}|"  # type: ignore[index]
+    peer.send(publish(1, REQUEST, b"", **control))  # type: ignore[arg-type]
+    pair.agree()
+    assert pair.named("q").ready_count == 1  # the request is understood

@@ -283,3 +283,16 @@ def test_guest_logs_in_from_loopback_only() -> None:
     assert plain(b"\0guest\0guest", default_users(), Peer("x", True), "guest").is_administrator
     with pytest.raises(LoginRefused):
         plain(b"\0guest\0guest", default_users(), Peer("x", False), "guest")
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_accepted"), [(HEARTBEAT, True), (raw_frame(3, 0, b""), False)], ids=["heartbeat", "body"]
+)
+def test_of_frames_before_the_connection_is_open_only_a_heartbeat_is_no_error(sent: bytes, is_accepted: bool) -> None:
+    """A client may begin its heartbeats as soon as they are agreed; a content has no channel yet."""
+    peer = Pair().open(None)
+    *before, opening = handshake(heartbeat_s=60)
+    peer.send(*before, sent, opening)
+    last = peer.take()[-1].frame
+    assert isinstance(last, commands.Connection.OpenOk if is_accepted else commands.Connection.Close)
+    assert is_accepted or last.reply_code == 505

@@ -24,8 +24,7 @@ import pika
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from cluster_nodes import LOOK_S, NAMES, ClusterNodes, Publisher, cluster_nodes, drain, until
-from pika.exceptions import AMQPError
+from cluster_nodes import LOOK_S, LOST, NAMES, ClusterNodes, Publisher, cluster_nodes, drain, until
 from wires import Wire
 
 from leveret.journal.copying.octet_reader import position_of
@@ -70,7 +69,7 @@ class Consumer:
         while not self._is_over.is_set():
             name = self.through[turn % len(self.through)]
             turn += 1
-            with suppress(AMQPError, OSError):
+            with suppress(*LOST):
                 connection = pika.BlockingConnection(
                     pika.ConnectionParameters("127.0.0.1", self.nodes.ports[name], socket_timeout=5, stack_timeout=20)
                 )

@@ -4,6 +4,7 @@ The names of the cases are those of docs/cluster.md. `make cluster-rounds` repea
 """
 
 import http.client
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,13 +20,24 @@ from etcd_servers import ETCD, WHY_NOT
 pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
 
 
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[ClusterNodes]:
-    """Three nodes in sync."""
-    with cluster_nodes(tmp_path) as nodes:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
+    """Three nodes for all tests: starting them costs more than most of what the tests do."""
+    with cluster_nodes(tmp_path_factory.mktemp("cluster")) as nodes:
         nodes.start_all()
-        nodes.await_in_sync()
         yield nodes
+
+
+@pytest.fixture
+def nodes(cluster: ClusterNodes) -> ClusterNodes:
+    """Three nodes in sync, and no queue."""
+    for name in NAMES:
+        if name not in cluster.processes:
+            cluster.start(name)
+    cluster.await_in_sync()
+    with cluster.channel(cluster.leader()) as channel:
+        channel.queue_delete("orders")
+    return cluster
 
 
 def others(name: str) -> tuple[str, ...]:
@@ -77,8 +89,6 @@ def test_a_leader_that_is_killed(nodes: ClusterNodes) -> None:
     assert nodes.leader(but=leader) in (follower, third)
     found = drain(nodes, follower)
     assert_each_once(publisher, found)
-    nodes.start(leader)
-    nodes.await_in_sync()
 
 
 def test_a_minority_confirms_nothing(nodes: ClusterNodes) -> None:
@@ -156,8 +166,6 @@ def test_the_lead_is_handed_over(nodes: ClusterNodes) -> None:
         publisher.await_confirms(100)
     assert_each_once(publisher, drain(nodes, third))
     assert "RESIGNING" in nodes.log(leader)
-    nodes.start(leader)
-    nodes.await_in_sync()
 
 
 def test_an_empty_directory_under_an_old_name(nodes: ClusterNodes) -> None:
@@ -167,7 +175,7 @@ def test_an_empty_directory_under_an_old_name(nodes: ClusterNodes) -> None:
     view = nodes.view()
     before = view and view.node(follower)
     with Publisher(nodes, (leader,)) as publisher:
-        publisher.await_confirms(50)
+        publisher.await_confirms(20)
         nodes.kill(follower)
         nodes.data(follower).rename(nodes.directory / "lost")
         until(lambda: (view := nodes.view()) and view.node(follower) is None, "its registration over")
@@ -198,6 +206,9 @@ def test_the_directory_of_another_broker(nodes: ClusterNodes, tmp_path: Path) ->
     until(lambda: "belongs to another journal" in nodes.log(follower), "the refusal")
     after = {path.name: path.read_bytes() for path in nodes.data(follower).iterdir() if path.is_file()}
     assert after == before
+    nodes.kill(follower)
+    shutil.rmtree(nodes.data(follower))
+    (nodes.directory / "own").rename(nodes.data(follower))
 
 
 def make_other_broker(data: Path, directory: Path) -> None:

@@ -1,5 +1,7 @@
 """What a queue keeps to whatever happens around it: its counts, its consumers' messages, its deadlines."""
 
+from leveret.engine import MS
+from leveret.engine.messages.field_table import Field
 from leveret.settings import SettingsRepository, entry
 from leveret.testing.harness import Harness
 
@@ -71,3 +73,42 @@ def test_a_new_message_does_not_overtake_those_that_are_paged_out() -> None:
     world.publish("c", delivery_mode=2)
     world.finish_turns()
     assert world.taken() == "abc"
+
+
+def test_expired_messages_give_a_ring_room_as_dead_letters() -> None:
+    """They are not dropped for a new message, although nobody looked since they expired."""
+    world = Harness()
+    world.queue("dead")
+    world.queue(x_ring_size=2, x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    world.publish("a", "b", expiration=b"1000")
+    world.clock.advance_ns(1000 * MS)
+    world.publish("c")
+    assert (world.all("dead"), world.all()) == ("ab", "c")
+
+
+def test_a_message_without_a_group_is_for_any_consumer_of_a_queue_with_groups() -> None:
+    """Also if the consumer has messages of a group."""
+    world = Harness()
+    queue = world.queue()
+    world.consume()
+    world.publish("a", headers={"JMSXGroupID": "g"})
+    assert queue.consumer_list.groups is not None
+    world.publish("b")
+    assert world.taken() == "ab"
+
+
+def test_a_delayed_message_that_came_due_behind_paged_out_ones_can_be_taken() -> None:
+    """Its id is the lowest, its place the last; messages are found by their ids wherever they stand."""
+    world = Harness(memory=100_000)
+    world.vhost.exchanges.declare("later", "x-delayed-message", arguments={"x-delayed-type": Field("S", b"fanout")})
+    queue = world.queue()
+    world.bind("q", "later")
+    world.publish("late", key="", exchange="later", headers={"x-delay": 1000}, delivery_mode=2)
+    (late,) = queue.scheduled
+    world.publish(*"abc", delivery_mode=2)
+    assert queue.pageable is not None
+    queue.pageable.page_out(100_000)
+    world.advance(1000)
+    queue.pageable.load(20, 100_000)
+    assert [message.body for message in queue.store] == [b"a", b"b", b"c", b"late"]
+    assert [message.body for message in queue.perishable.take_at([late.id]).messages] == [b"late"]

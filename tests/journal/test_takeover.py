@@ -242,3 +242,14 @@ def test_offsets_of_a_stream_go_on_where_they_were() -> None:
     node.settle()
     found = [(one.body, one.headers["x-stream-offset"].value) for one in node.deliveries]
     assert found == [(b"B", 1), (b"C", 2)]
+
+
+def test_a_duplicate_id_travels_with_the_journal() -> None:
+    """A publisher that did not hear the confirm sends again, to the node that leads now: the message is there once."""
+    node = Node()
+    node.queue()
+    node.publish("A", headers={"_AMQ_DUPL_ID": "1"})
+    node.take_over()
+    node.publish("A", headers={"_AMQ_DUPL_ID": "1"})
+    node.publish("B", headers={"_AMQ_DUPL_ID": "2"})
+    assert node.all() == "AB"

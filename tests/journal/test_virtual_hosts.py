@@ -65,6 +65,16 @@ def test_it_comes_back_until_it_is_deleted() -> None:
     assert vhost.queues["q"].store.in_memory == 0
 
 
+def test_who_made_it_waits_until_it_is_recorded() -> None:
+    """As for a queue: the answer waits for the journal if the turn recorded something."""
+    one = Restarted()
+    before = one.broker.context.turn.records
+    one.broker.virtual_hosts.create("v")
+    assert one.broker.context.turn.records > before
+    one.killed()
+    assert "v" in one.broker.virtual_hosts
+
+
 def test_a_kill_behind_the_answer_does_not_bring_it_back() -> None:
     """Its queues go at the ends of turns; it is gone when it was said to be, with everything, and may be made anew."""
     one = Restarted()

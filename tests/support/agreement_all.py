@@ -26,13 +26,14 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=10**7, help="random steps")
     parser.add_argument("--seed", type=int, default=1, help="of the first storm")
     parser.add_argument("--scopes", type=int, default=len(SCOPES), help="how many of the scopes are explored")
+    parser.add_argument("--seconds", type=float, default=1e9, help="for each scope at most")
     chosen = parser.parse_args()
     for scope in SCOPES[: chosen.scopes]:
         began = monotonic()
-        explorer = Explorer(scope)
+        explorer = Explorer(scope, seconds=chosen.seconds)
         explorer.run()
-        seconds = monotonic() - began
-        print(f"{scope}: {explorer.states} worlds, {explorer.steps} steps, whole, {seconds:.0f} s", flush=True)
+        seconds, extent = monotonic() - began, "to the end" if explorer.is_whole else "NOT to the end"
+        print(f"{scope}: {explorer.states} worlds, {explorer.steps} steps, {extent}, {seconds:.0f} s", flush=True)
     began = monotonic()
     last = walk(chosen.seed, chosen.steps)
     seconds = monotonic() - began

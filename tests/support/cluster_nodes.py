@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import pika
 from etcd_servers import EtcdServers, etcd_servers, free_ports
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 from wires import Wire
 
@@ -30,6 +31,8 @@ PATIENCE_S = 60.0
 #: Seconds between two looks at a fact.
 LOOK_S = 0.05
 NAMES = ("a", "b", "c")
+#: How a connection of pika fails, or ends.
+LOST = (AMQPError, AMQPConnectorException, OSError)
 
 
 def until(look: Callable[[], Result | None], what: str, patience_s: float = PATIENCE_S) -> Result:
@@ -191,7 +194,7 @@ class ClusterNodes:
         while True:
             try:
                 return pika.BlockingConnection(given)
-            except AMQPError:
+            except LOST:
                 assert time.monotonic() < end, f"no connection through {name}:\n{self.log(name)}"
                 threading.Event().wait(LOOK_S)
 
@@ -202,7 +205,7 @@ class ClusterNodes:
         try:
             yield connection.channel()
         finally:
-            with suppress(AMQPError):
+            with suppress(*LOST):
                 connection.close()
 
 
@@ -273,12 +276,12 @@ class Publisher:
                         blocked_connection_timeout=20,
                     )  # fmt: skip
                 )
-            except (AMQPError, OSError):
+            except LOST:
                 self._is_over.wait(LOOK_S)
                 continue
-            with suppress(AMQPError, OSError):
+            with suppress(*LOST):
                 self._publish_on(connection)
-            with suppress(AMQPError, OSError):
+            with suppress(*LOST):
                 connection.close()
 
     def _publish_on(self, connection: pika.BlockingConnection) -> None:

