@@ -73,6 +73,8 @@ AT_START = {
     ),
     *(("limits", key) for key in ("memory", "unsent-per-connection", "history-events")),
     *(("management", key) for key in ("enabled", "listen", "metrics", "plain-outside")),
+    *(("cluster", key) for key in KEYS["cluster"] if key != "group"),
+    *((table, key) for table in ("cluster.tls", "cluster.etcd-tls") for key in KEYS[table]),
 }
 #: What the loaded settings carry, and what the composition root looks at by itself.
 OTHERWISE = {
