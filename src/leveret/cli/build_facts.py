@@ -14,7 +14,7 @@ from .. import __version__
 #: Dependencies that are listed if they are installed.
 DISTRIBUTIONS = ("trio", "pamqp", "numpy", "pyarrow", "pyspark")
 #: Rooms of the distribution that a broker runs, and the others.
-ROOMS = ("engine", "expressions", "settings", "journal", "amqp_frontend", "console", "vendored")
+ROOMS = ("engine", "expressions", "settings", "journal", "amqp_frontend", "cluster", "console", "vendored")
 NOT_OF_THE_BROKER = ("interop", "pipeline")
 
 
