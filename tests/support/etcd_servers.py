@@ -1,5 +1,6 @@
 """Real etcd members on loopback, for tests: started, killed, stopped for a while, each with its own directory."""
 
+import os
 import shutil
 import signal
 import socket
@@ -80,7 +81,10 @@ class EtcdServers:
 
     def signal(self, member: int, number: signal.Signals) -> None:
         """SIGSTOP: it takes connections and answers nothing; SIGCONT: it goes on."""
-        self._running[member].send_signal(number)
+        process = self._running[member]
+        process.send_signal(number)
+        if number == signal.SIGSTOP:  # the signal is delivered a moment later, and each thread stops by itself
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def kill(self, member: int) -> None:
         """As a power cut does."""
