@@ -64,11 +64,25 @@ class Agreement:
     def handle(self, event: e.Event, now_ns: int) -> list[Decision]:
         """What follows from an event, to be carried out in this order."""
         context = self.context
+        has_slept = self._has_slept(now_ns)
         context.now_ns = max(context.now_ns, now_ns)
+        if has_slept and self.leadership is not None:
+            self.leadership.wake()
         HANDLERS[type(event)](self, event)
         self._review()
         decisions, context.decisions = context.decisions, []
         return decisions
+
+    def _has_slept(self, now_ns: int) -> bool:
+        """Whether this node, which leads, comes to what was due much too late: it was stopped, or its machine was.
+
+        While it takes over nothing is due: a pause of that length is taken for one.
+        """
+        late_ns = self.context.timers.suspend_after_ns // 2
+        if self.leadership is None or now_ns - self.context.now_ns <= late_ns:
+            return False
+        due_ns = self.context.now_ns if self.state is State.TAKING_OVER else self.next_ns()
+        return due_ns is not None and now_ns - due_ns > late_ns
 
     def next_ns(self) -> int | None:
         """When a `Tick` is wanted; None: only events change anything."""

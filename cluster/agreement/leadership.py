@@ -36,6 +36,7 @@ class Leadership:
         "resign_wait_ns",
         "told",
         "unreached_since_ns",
+        "woke_ns",
     )
 
     def __init__(self, context: NodeContext, key: Leader, insync: InSync, asked_ns: int, resign_wait_ns: int) -> None:
@@ -50,6 +51,7 @@ class Leadership:
         self.proven_ns = self.renewed_ns = asked_ns  # etcd said at this time that this node led; renewed the lease
         self.told, self.progress_ns = 0, context.now_ns  # what etcd was told to be agreed, and when
         self.resign_wait_ns = resign_wait_ns
+        self.woke_ns = 0  # this process stood still until then: what it hears may have lain there for as long
         self.unreached_since_ns: int | None = None  # since when a member that this node does not reach, reaches another
 
     # -- what it is told ----------------------------------------------------------------------------------------------
@@ -94,6 +96,10 @@ class Leadership:
         for member in self.members.values():
             if member.is_linked:
                 member.owe(self.context.now_ns, self.context.end)
+
+    def wake(self) -> None:
+        """This process, or its machine, stood still: another node may lead, until etcd denies it."""
+        self.woke_ns = self.context.now_ns
 
     def renew(self, asked_ns: int) -> None:
         """etcd renewed the lease."""
@@ -214,8 +220,16 @@ class Leadership:
             self.context.decide(Hold(self.reason))
 
     def _may_be_replaced(self) -> bool:
-        """Whether a silent member could have let another node lead, as etcd has not denied it since."""
-        return self.context.now_ns >= self._suspend_ns()
+        """Whether a silent member could have let another node lead, as etcd has not denied it since.
+
+        So could any member while this node slept: their beacons and acknowledgements of that time come afterwards.
+        """
+        return self._is_half_awake or self.context.now_ns >= self._suspend_ns()
+
+    @property
+    def _is_half_awake(self) -> bool:
+        """Whether etcd was not read since this node woke."""
+        return self.proven_ns < self.woke_ns
 
     def _silent_since_ns(self) -> int | None:
         """Since when a member has not been heard; a beacon's time is no silence."""
@@ -318,10 +332,10 @@ class Leadership:
             context.transact(progress(self.key, self.agreed))
 
     def _look_at_etcd(self) -> None:
-        """Read the keys while a member is silent, or a change is in doubt."""
+        """Read the keys while a member is silent, a change is in doubt, or this node has just woken."""
         silent_ns, timers = self._silent_since_ns(), self.context.timers
         is_silent = silent_ns is not None and self.context.now_ns >= silent_ns + timers.suspend_after_ns // 2
-        if is_silent or self.context.is_in_doubt:
+        if is_silent or self.context.is_in_doubt or self._is_half_awake:
             self.context.read_keys()
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -344,7 +358,7 @@ class Leadership:
         silent_ns = self._silent_since_ns()
         if silent_ns is not None:
             times.append(silent_ns + timers.suspend_after_ns // 2)
-        if silent_ns is not None or context.is_in_doubt:
+        if silent_ns is not None or context.is_in_doubt or self._is_half_awake:
             times.append((context.asked_ns or 0) + timers.beacon_ns)
         if context.state is State.SUSPENDED:
             times.append(self.renewed_ns + 2 * timers.lease_ns)

@@ -258,6 +258,39 @@ def test_a_leader_that_slept_agrees_to_nothing_that_it_does_not_have_from_all() 
     assert stage.of(d.Agree) == []
 
 
+def test_a_leader_that_slept_serves_nobody_until_etcd_says_that_it_leads() -> None:
+    """CL04: the beacons and acknowledgements that lay in its sockets meanwhile prove nothing."""
+    stage = Stage().lead(B, C)
+    stage.now_ns += 5 * SECOND
+    stage.tell(e.FollowerHeard(B), e.FollowerHeard(C), stage.acknowledged(B, 10), stage.acknowledged(C, 10), e.Tick())
+    assert stage.of(d.Suspend) == [d.Suspend()] and stage.state is State.SUSPENDED
+    assert d.ReadKeys() in stage.decided
+    stage.read()
+    assert stage.state is State.LEADING
+
+
+def test_a_leader_that_was_busy_for_a_moment_serves_on() -> None:
+    """Less than half of `suspend-after` late: nobody can lead in so short a time."""
+    stage = Stage().lead(B, C)
+    stage.is_reached = False
+    beat(stage, 1, B, C)
+    stage.now_ns += SECOND
+    stage.tell(e.FollowerHeard(B), e.FollowerHeard(C), e.Tick())
+    assert stage.of(d.Suspend) == []
+
+
+def test_a_node_that_slept_while_it_took_over_serves_nobody_before_etcd_says_that_it_leads() -> None:
+    """The lease that it won may be over."""
+    stage = Stage()
+    stage.read()
+    stage.answer()
+    stage.now_ns += 5 * SECOND
+    stage.tell(e.TookOver(stage.terms.with_term(2, 10), 10))
+    assert stage.state is State.SUSPENDED and stage.of(d.GoOn) == []
+    stage.read()
+    assert stage.state in (State.LEADING, State.HELD)
+
+
 def test_the_data_of_etcd_are_deleted_and_the_leader_goes_on() -> None:
     """CL09: nobody else can lead. It does not change the set meanwhile."""
     stage = Stage().lead(B, C)
