@@ -29,7 +29,8 @@ DEPTH = columns(
 #: anew. `leases_ended`: how many of its leases ended otherwise than by an
 #: acknowledgement (those that were returns count among `requeues`, too). `poison`: its attempts were used up, or
 #: reached the given number, or consumers failed with it (gave it back, were lost with it, let its lease end) as often.
-#: One that was rejected for good before that is dead, and no poison.
+#: One that was rejected for good before that is dead, and no poison. `backoff_ms`: `arg_ms` of each return with a
+#: delay, in their order: from the time of its record until the message was due again, which is at most the delay.
 REDELIVERY = columns(
     "vhost string, queue string, msg_id bigint, attempts smallint, requeues bigint, leases_ended bigint",
     "dead boolean, poison boolean, backoff_ms array<bigint>, last_consumer string?, last_reason string?",
