@@ -12,7 +12,7 @@ from ...journal.format.terms import TermTable
 from . import events as e
 from .candidate import Candidate, obstacle
 from .context import NodeContext
-from .decisions import Decision, Note, TakeOver
+from .decisions import Decision, HandoverRefused, TakeOver
 from .follower import Follower
 from .handover import begin
 from .leadership import Leadership
@@ -262,21 +262,31 @@ class Agreement:
     # -- operators ----------------------------------------------------------------------------------------------------
 
     def _hand_over(self, event: e.HandOver) -> None:
+        self._give_up_lead(event.to, is_leaving=event.is_leaving)
+
+    def _give_up_lead(self, to: bytes | None, *, is_leaving: bool = False, drains: bool = False) -> None:
         leadership = self.leadership
         if leadership is None or self.context.state not in _LEADS:
             return
-        if self.context.state is State.TAKING_OVER or leadership.handover is not None:
-            self.context.decide(Note("no handover: this node is just taking over, or handing over already"))
+        if leadership.handover is not None and is_leaving:
+            leadership.handover.is_leaving = True
+        elif leadership.handover is not None:
+            self.context.decide(HandoverRefused("this node is handing over already"))
+        elif self.context.state is State.TAKING_OVER:
+            self.context.decide(HandoverRefused("this node is just taking over"))
         else:
-            begin(leadership, event.to, is_leaving=event.is_leaving)
+            begin(leadership, to, is_leaving=is_leaving, drains=drains)
 
     def _quiesced(self, event: e.Quiesced) -> None:
         if self.leadership is not None and self.leadership.handover is not None:
             self.leadership.handover.end = event.end
 
     def _drain(self, event: e.Drain) -> None:
-        self.context.is_drained = True
-        self._hand_over(e.HandOver())
+        """A leader is drained when another node has the lead: else the cluster could be left without one."""
+        if self.leadership is None or self.context.state not in _LEADS:
+            self.context.is_drained = True
+        else:
+            self._give_up_lead(None, drains=True)
 
     def _revive(self, event: e.Revive) -> None:
         self.context.is_drained = False

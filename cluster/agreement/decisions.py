@@ -99,6 +99,13 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
+class HandoverRefused:
+    """The lead that was to be handed over is kept: `why`, in words. The operator who asked for it is told."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something an operator wants to know, for the log: why this node waits, or does not campaign."""
 
@@ -120,5 +127,6 @@ Decision = (
     | Quiesce
     | Resign
     | Refuse
+    | HandoverRefused
     | Note
 )

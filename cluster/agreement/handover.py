@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .context import NodeContext
-from .decisions import Note, Quiesce
+from .decisions import HandoverRefused, Quiesce
 from .transactions import hand_over
 from .view import Purpose, View
 
@@ -31,12 +31,12 @@ def _can_lead(leadership: Leadership, view: View, node_id: bytes) -> bool:
 
 
 class Handover:
-    """One attempt. A node that does not leave goes on when it fails."""
+    """One attempt. A node that does not leave goes on when it fails, and then it is not drained, either."""
 
-    __slots__ = ("context", "deadline_ns", "end", "is_leaving", "to")
+    __slots__ = ("context", "deadline_ns", "drains", "end", "is_leaving", "to")
 
-    def __init__(self, context: NodeContext, to: bytes | None, *, is_leaving: bool) -> None:
-        self.context, self.to, self.is_leaving = context, to, is_leaving
+    def __init__(self, context: NodeContext, to: bytes | None, *, is_leaving: bool, drains: bool) -> None:
+        self.context, self.to, self.is_leaving, self.drains = context, to, is_leaving, drains
         self.end: int | None = None  # of the journal, when nothing more will be written
         self.deadline_ns = context.now_ns + context.timers.ack_deadline_ns
 
@@ -61,22 +61,23 @@ class Handover:
             leadership.resign(f"this node stops, and {why}")
             return
         leadership.handover = None
-        self.context.decide(Note(f"no handover: {why}"))
+        self.context.decide(HandoverRefused(why))
         leadership.go_on()
 
     def finish(self, leadership: Leadership) -> None:
         """`leader` is deleted, or will be: there is no way back."""
         view = self.context.view
+        self.context.is_drained |= self.drains
         key = view.node_of(self.to) if view is not None and self.to is not None else None
         leadership.resign(f"handed over to {key.name}" if key is not None else "handed over")
 
 
-def begin(leadership: Leadership, to: bytes | None, *, is_leaving: bool) -> None:
+def begin(leadership: Leadership, to: bytes | None, *, is_leaving: bool, drains: bool) -> None:
     """Stop reading, if there is a node to hand over to, or this one leaves in any case."""
     found = successor(leadership, to)
     if isinstance(found, str) and not is_leaving:
-        leadership.context.decide(Note(f"no handover: {found}"))
+        leadership.context.decide(HandoverRefused(found))
         return
     chosen = None if isinstance(found, str) else found
-    leadership.handover = Handover(leadership.context, chosen, is_leaving=is_leaving)
+    leadership.handover = Handover(leadership.context, chosen, is_leaving=is_leaving, drains=drains)
     leadership.context.decide(Quiesce())

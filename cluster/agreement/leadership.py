@@ -11,7 +11,7 @@ from .handover import Handover
 from .members import Member
 from .states import BROKER_RUNS, State, Step
 from .transactions import change, progress
-from .view import INSYNC, InSync, Leader, Purpose, Transaction, View
+from .view import INSYNC, InSync, Leader, NodeKey, Purpose, Transaction, View
 
 _CHANGES = {Purpose.SHRINK, Purpose.GROW}
 
@@ -79,7 +79,7 @@ class Leadership:
     def close(self, node_id: bytes, *, is_gone: bool) -> None:
         """The link of a follower is closed; perhaps its process is known to be gone."""
         member = self.member(node_id)
-        member.close(self.context.now_ns)
+        member.close(self.context.now_ns, self.context.timers)
         if not member.is_linked and is_gone:
             member.is_gone = True
         self.entering.discard(node_id)
@@ -212,6 +212,18 @@ class Leadership:
     def _linked_count(self) -> int:
         return sum(1 for one in self.insync.nodes & self.waited if self.member(one).is_linked)
 
+    @property
+    def why(self) -> str:
+        """Why this node serves, or holds publishers, in words."""
+        if self.context.state is State.HELD:
+            return self.reason
+        absent = frozenset(one for one in self.insync.nodes & self.waited if not self.member(one).is_linked)
+        view = self.context.view
+        keys = [view.node_of(one) for one in absent] if view is not None else []
+        names = sorted(key.name for key in keys if key is not None)
+        names += [f"{len(absent) - len(names)} more"] if len(names) < len(absent) else []
+        return f"waits for nodes that were in sync: {', '.join(names)}" if names else "enough nodes are in sync"
+
     def go_on(self) -> None:
         """A handover failed: serve as before."""
         if self.context.state is State.LEADING:
@@ -270,11 +282,23 @@ class Leadership:
         view, own = self.context.view, self.context.node.name
         for node_id in sorted(self.overdue & self.insync.nodes):
             other = view.node_of(node_id) if view is not None else None
-            if other is not None and view is not None and not other.is_drained:
+            if other is not None and view is not None and not other.is_drained and self._is_believed(other):
                 reached = sorted(name for name in other.reaches - {own, other.name} if view.node(name) is not None)
                 if reached:
                     return f"{other.name} does not answer this node, and reaches {reached[0]}"
         return None
+
+    def _is_believed(self, other: NodeKey) -> bool:
+        """Whether a member that does not answer has said since then which nodes it reaches.
+
+        The key of a dead one stays until its lease is over, and names this node, which it reached when it lived. One
+        that lives drops this node from its key, or it reaches it and still does not follow; then its key outlives the
+        lease.
+        """
+        if self.context.node.name not in other.reaches:
+            return True
+        timers = self.context.timers
+        return self.context.now_ns >= self.member(other.node_id).overdue_ns(timers) + 2 * timers.lease_ns
 
     # -- the set ------------------------------------------------------------------------------------------------------
 

@@ -25,10 +25,13 @@ class Member:
         self.acked, self.mark = min(self.acked, end), agreed
         self.is_linked, self.is_gone, self.owed_ns = True, False, None
 
-    def close(self, now_ns: int) -> None:
-        """Its link is gone; its process is perhaps not."""
+    def close(self, now_ns: int, timers: Timers) -> None:
+        """Its link is gone; its process is perhaps not. One that was overdue before stays so."""
         if self.is_linked:
+            before_ns = self.overdue_ns(timers) - timers.join_patience_ns
             self.is_linked, self.since_ns, self.owed_ns = False, now_ns, None
+            if before_ns + timers.join_patience_ns <= now_ns:
+                self.since_ns = before_ns
 
     def owe(self, now_ns: int, lsn: int) -> None:
         """The leader has fsynced everything below `lsn`."""

@@ -715,6 +715,7 @@ CARRY_OUT: dict[type, Callable[[Model, World, int, Any], World]] = {
     d.ReadKeys: Model._read_keys,
     d.Register: Model._register,
     d.Refuse: Model._nothing,
+    d.HandoverRefused: Model._nothing,
     d.Note: Model._nothing,
 }
 

@@ -2,7 +2,7 @@
 
 import pytest
 from agreement_stage import A, B, C, Stage, beat, leader, registered
-from agreement_world import carry_out
+from agreement_world import carry_out, name_of
 
 from leveret.cluster.agreement import decisions as d
 from leveret.cluster.agreement import events as e
@@ -307,16 +307,57 @@ def test_a_leader_that_cannot_reach_a_member_which_reaches_another_resigns() -> 
     """CL07, rule R5: those two can serve. The wait doubles, so that nobody plays ping-pong."""
     stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead(B)
     stage.tell(e.LinkClosed(B))
-    stage.read(nodes=(*registered(0, 2), *registered(1, reaches=frozenset({"a", "c"}))))
-    stage.advance(1)
+    stage.read(nodes=(*registered(0, 2), *registered(1, reaches=frozenset({"c"}))))
+    beat(stage, 1)
     assert stage.state is State.HELD
-    stage.advance(1)
-    stage.read()
-    stage.advance(1)
-    stage.read()
+    beat(stage, 2)
     assert stage.state is State.RESIGNING
-    assert stage.of(d.Resign) + [d.Resign("b does not answer this node, and reaches c")] != []
+    assert stage.of(d.Resign) == [d.Resign("b does not answer this node, and reaches c")]
     assert stage.agreement.leadership.resign_wait_ns == 4 * SECOND
+
+
+def test_a_leader_whose_members_are_killed_at_once_holds_publishers_and_goes_on() -> None:
+    """CL03, rule R5: their keys say that they reach each other until their leases are over. Nobody could lead."""
+    stage = Stage().lead(B, C)
+    stage.read(nodes=tuple(registered(one, reaches=frozenset({"a", "b", "c"}) - {name_of(one)})[0] for one in range(3)))
+    stage.tell(e.LinkClosed(B), e.LinkClosed(C), e.FollowerRefused(B), e.FollowerRefused(C))
+    assert stage.state is State.HELD and stage.agreement.leadership.why == HELD
+    beat(stage, 6)
+    stage.read(nodes=registered(0))
+    beat(stage, 60)
+    assert stage.state is State.HELD and stage.agreement.leadership.resign_wait_ns == 2 * SECOND
+    stage.join(B)
+    assert stage.state is State.LEADING
+
+
+def test_members_that_live_and_do_not_follow_are_believed_when_dead_ones_would_be_forgotten() -> None:
+    """They reach this node, but octets of its journal do not reach them: two leases after their links were lost."""
+    stage = Stage().lead(B, C)
+    stage.read(nodes=tuple(registered(one, reaches=frozenset({"a", "b", "c"}) - {name_of(one)})[0] for one in range(3)))
+    stage.tell(e.LinkClosed(B), e.LinkClosed(C))
+    beat(stage, 12)
+    assert stage.state is State.HELD
+    beat(stage, 3.5)
+    assert stage.state is State.RESIGNING
+
+
+def test_a_member_that_was_silent_stays_overdue_when_its_link_is_closed() -> None:
+    """Its silence was the reason: publishers that are held would else be let go on for `join-patience`."""
+    stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead(B)
+    beat(stage, 2.5)
+    assert stage.state is State.HELD
+    stage.tell(e.LinkClosed(B))
+    assert stage.state is State.HELD and stage.of(d.GoOn) == []
+
+
+def test_a_leader_says_which_nodes_it_waits_for() -> None:
+    """A new leader serves at once, for `join-patience`; "enough nodes are in sync" it says when they are there."""
+    stage = Stage(nodes=registered(0, 1)).lead()
+    assert stage.state is State.LEADING
+    assert stage.agreement.leadership.why == "waits for nodes that were in sync: b, 1 more"
+    stage.join(B)
+    stage.join(C)
+    assert stage.agreement.leadership.why == "enough nodes are in sync"
 
 
 def test_a_leader_that_holds_because_nobody_is_there_does_not_resign() -> None:
@@ -378,6 +419,7 @@ def test_a_handover_that_takes_too_long_is_given_up() -> None:
     stage.tell(stage.acknowledged(C, 12))
     beat(stage, 2, B, C)
     assert d.GoOn() in stage.decided and stage.state is State.LEADING
+    assert d.HandoverRefused("the other node did not acknowledge everything in time") in stage.decided
     assert stage.sent is None or stage.sent.purpose is Purpose.SHRINK
 
 
@@ -401,8 +443,8 @@ def test_nobody_hands_over_to_a_node_that_cannot_lead(to: bytes | None) -> None:
     """B is drained, C silent."""
     stage = Stage(nodes=(*registered(0, 2), *registered(1, is_drained=True))).lead(B)
     beat(stage, 1, B)
-    decided = stage.tell(e.HandOver(to))
-    assert [type(one) for one in decided] == [d.Note] and "no handover" in decided[0].text
+    why = "no node that is in sync can lead" if to is None else "that node is not in sync, or cannot lead"
+    assert stage.tell(e.HandOver(to)) == [d.HandoverRefused(why)]
 
 
 def test_a_leader_that_is_drained_hands_over_and_follows() -> None:
@@ -417,6 +459,31 @@ def test_a_leader_that_is_drained_hands_over_and_follows() -> None:
     assert stage.state is State.DRAINED and stage.sent is None
     stage.tell(e.Revive())
     assert stage.state is State.CAMPAIGNING
+
+
+def test_a_leader_that_no_node_can_succeed_is_not_drained() -> None:
+    """The operator is told so. A flag that stayed would leave the cluster without a leader when this one resigns."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B)
+    beat(stage, 1, B)
+    stage.tell(e.LinkClosed(B), e.FollowerRefused(B))
+    assert stage.tell(e.Drain()) == [d.HandoverRefused("no node that is in sync can lead")]
+    stage.join(B)
+    stage.tell(e.Drain())
+    beat(stage, 2, B)
+    assert d.HandoverRefused("the other node did not acknowledge everything in time") in stage.decided
+    stage.tell(e.DiskStalled(), e.DiskRecovered(), e.Reopened(stage.terms, 10))
+    stage.read(leader=None)
+    stage.advance(6)
+    assert stage.state is State.CAMPAIGNING
+
+
+def test_a_node_that_leaves_while_it_hands_over_leaves_in_any_case() -> None:
+    """SIGTERM after `handover`; another `handover` meanwhile is refused."""
+    stage = handed_over(B)
+    assert stage.tell(e.HandOver(C)) == [d.HandoverRefused("this node is handing over already")]
+    assert stage.tell(e.HandOver(is_leaving=True)) == []
+    stage.advance(2)
+    assert stage.state is State.RESIGNING
 
 
 def test_a_takeover_that_fails_ends_in_a_resignation() -> None:

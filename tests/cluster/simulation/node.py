@@ -631,6 +631,9 @@ class Node:
     def _refuse(self, decision: do.Refuse) -> None:
         raise AssertionError(f"{self.name} refuses: {decision.why}")
 
+    def _keep_lead(self, decision: do.HandoverRefused) -> None:
+        self.world.note(f"{self.name} leads on: {decision.why}")
+
     def _say(self, decision: do.Note) -> None:
         self.world.note(f"{self.name}: {decision.text}")
 
@@ -672,5 +675,6 @@ Node.PERFORM = {
     do.Quiesce: Node._quiesce,
     do.Resign: Node._resign,
     do.Refuse: Node._refuse,
+    do.HandoverRefused: Node._keep_lead,
     do.Note: Node._say,
 }
