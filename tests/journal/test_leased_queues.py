@@ -6,20 +6,18 @@ from struct import Struct
 from typing import Any
 
 import pytest
-from desk import GETS, C, VirtualDesk, _got
+from desk import GETS, C, _got
 from durable_desk import PATH, DurableDesk
 from peer import method
 from simulated_files import SimulatedFiles
 
 from leveret.engine.leases.deferring import DeferredAcks
 from leveret.engine.leases.state import leases_of
-from leveret.journal import Journal, JournalReader
+from leveret.journal import JournalReader
 from leveret.journal.disk.segment import path_of, segments_in
 from leveret.journal.format.record import REASONS
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
-from leveret.journal.recording.pager import JournalPager
-from leveret.journal.recording.restore import restore
 from leveret.testing.harness import Harness
 
 DLX = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
@@ -29,18 +27,8 @@ class LeasedDesk(DurableDesk):
     """A desk with a journal of all events. `memory`: octets of bodies beyond which queues are paged out."""
 
     def __init__(self, files: SimulatedFiles, *, wall_ms: int | None = None, memory: int = 0) -> None:
-        VirtualDesk.__init__(self)
-        self.files, self.memory = files, memory
-        broker, clock = self.pair.broker, self.pair.clock
-        if wall_ms is not None:
-            clock.jump_wall_ms(wall_ms - clock.wall_ms())
-        self.journal = Journal.open(PATH, clock, files=files, threaded=False, new_id=b"0123456789abcdef")
-        self.recorder = FullRecorder(broker, self.journal)
-        if memory:
-            broker.context.storage.pager = JournalPager(broker, self.journal, self.recorder, memory)
-        restore(broker, self.journal, self.recorder)
-        self.failures: list[Exception] = []
-        self.journal.set_callbacks(lambda lsn: None, self._failed)
+        self.memory = memory
+        super().__init__(files, wall_ms=wall_ms, recorder=FullRecorder, memory=memory or None)
 
     def queue(self, name: str = "q", **arguments: Any) -> None:
         """A leased queue, and `dead` where it names a dead-letter exchange."""

@@ -362,7 +362,7 @@ def test_a_running_broker_explains_a_leased_queue() -> None:
     desk = VirtualDesk(QUEUE + "lease-period = 5\n")
     desk.declare("r", x_queue_type="amps", x_max_deliveries=3)
     for name, setting, rule in (
-        ("q", ("lease-period", 5), "desk.toml:4: queue 'q' (x-lease-period)"),
+        ("q", ("lease-period", 5), "harness.toml:4: queue 'q' (x-lease-period)"),
         ("r", ("max-deliveries", 3), "queue argument (x-max-deliveries)"),
     ):
         (answer,) = desk.command("explain", name=name)

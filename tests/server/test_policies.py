@@ -126,9 +126,9 @@ def test_queues_tell() -> None:
     assert (facts["policy"], facts["operator_policy"]) == ("limit", "cap")
     assert facts["effective_policy_definition"] == {"max-length": 2, "message-ttl": 5}
     (one,) = desk.command("explain", name="q")
-    assert one["policies"] == ("desk.toml:2: policy 'limit'", "operator policy 'cap'")
+    assert one["policies"] == ("harness.toml:2: policy 'limit'", "operator policy 'cap'")
     rows = {row["name"]: (row["value"], row["rule"]) for row in one["rows"]}
-    assert rows["x-max-length"] == (2, "desk.toml:2: policy 'limit', below 9 of queue argument")
+    assert rows["x-max-length"] == (2, "harness.toml:2: policy 'limit', below 9 of queue argument")
     assert rows["x-message-ttl"] == (5, "operator policy 'cap'")
 
 

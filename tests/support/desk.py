@@ -20,8 +20,6 @@ from pair import Pair
 from pamqp import commands
 from peer import Peer, method, publish
 
-from leveret.configured.configured import ConfiguredObjects
-from leveret.configured.options import broker_options
 from leveret.engine import VirtualHost
 from leveret.operator.control import ControlTable
 from leveret.testing.harness import load
@@ -206,18 +204,17 @@ class VirtualDesk(Desk):
         self, settings: str = "", *, beside: VirtualDesk | None = None, heartbeat_s: int = 0, **broker: Any
     ) -> None:
         if beside is None:
-            configuration = load(settings, "desk.toml")
-            options = broker_options(configuration)
-            self.pair = Pair(broker={"settings": configuration.repository, "options": options, **broker})
-            self._objects = ConfiguredObjects(self.pair.broker, configuration)
-            self._objects.apply(configuration)
+            self.pair = self._make_pair({"settings": settings, **broker})
         else:
-            self.pair, self._objects = beside.pair, beside._objects
+            self.pair = beside.pair
         self.peer: Peer = self.pair.open(channels=3, heartbeat_s=heartbeat_s)
         self.peer.call(PUBLISHES, C.Confirm.Select)
         self._deliveries: list[Got] = []
         self._control = ControlTable()
-        self._control.attach(self.pair.broker, self._objects)
+        self._control.attach(self.pair.broker, self.pair.objects)
+
+    def _make_pair(self, broker: dict[str, Any]) -> Pair:
+        return Pair(broker=broker)
 
     @property
     def vhost(self) -> VirtualHost:
@@ -335,7 +332,7 @@ class VirtualDesk(Desk):
         self.pair.advance(ms)
 
     def reload(self, settings: str) -> None:
-        self._objects.apply(load(settings, "desk.toml"))
+        self.pair.objects.apply(load(settings))
 
     def command(self, name: str, /, **arguments: Any) -> Any:
         result = self._control.run(name, arguments)

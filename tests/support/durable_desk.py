@@ -1,21 +1,29 @@
 """A desk whose broker has a journal on simulated files; see `desk.py`."""
 
+from functools import partial
 from typing import Any
 
 from desk import GETS, PUBLISHES, VirtualDesk
+from pair import Pair
 from simulated_files import SimulatedFiles
 
-from leveret.journal import Journal, JournalFull
+from leveret.engine import ManualClock
+from leveret.journal import JournalOptions
 from leveret.journal.recording.recorder import Recorder
-from leveret.journal.recording.restore import restore
+from leveret.testing.harness import DATA
 
-PATH = "data"
+PATH = DATA
+
+
+class _DurablePair(Pair):
+    writes = False
+    may_fail = True
 
 
 class DurableDesk(VirtualDesk):
     """Commits happen in `settle`. `persists`: persist-delivery-count-before-delivery; `keeps_ids`: persist-id-cache.
 
-    `wall_ms`: when it starts.
+    `wall_ms`: when it starts. `broker`: see `Harness`.
     """
 
     def __init__(
@@ -26,21 +34,17 @@ class DurableDesk(VirtualDesk):
         persists: bool = False,
         keeps_ids: bool = True,
         wall_ms: int | None = None,
+        **broker: Any,
     ) -> None:
-        super().__init__(settings)
-        if wall_ms is not None:
-            self.pair.clock.jump_wall_ms(wall_ms - self.wall_ms)
         self.files = files
-        broker = self.pair.broker
-        self.journal = Journal.open(PATH, self.pair.clock, files=files, threaded=False, new_id=b"0123456789abcdef")
-        self.recorder = Recorder(broker, self.journal, persists_deliveries=persists, keeps_ids=keeps_ids)
-        restore(broker, self.journal, self.recorder)
-        self.failures: list[Exception] = []
-        self.journal.set_callbacks(lambda lsn: None, self._failed)
+        recorder = partial(Recorder, persists_deliveries=persists, keeps_ids=keeps_ids)
+        clock = None if wall_ms is None else ManualClock(wall_ms)
+        made = {"journal": files, "journal_options": JournalOptions(), "recorder": recorder, "clock": clock}
+        super().__init__(settings, **{**made, **broker})
+        self.journal, self.recorder, self.failures = self.pair.journal, self.pair.recorder, self.pair.failures
 
-    def _failed(self, error: Exception) -> None:
-        self.failures.append(error)
-        self.recorder.fail(for_good=not isinstance(error, JournalFull))
+    def _make_pair(self, broker: dict[str, Any]) -> Pair:
+        return _DurablePair(broker=broker)
 
     def _call(self, channel: int, kind: Any, **fields: Any) -> Any:
         answer = super()._call(channel, kind, **fields)
@@ -51,9 +55,7 @@ class DurableDesk(VirtualDesk):
 
     def settle(self) -> None:
         """The journal's thread does its work, the broker hears of it."""
-        self.journal.commit()
-        self.journal.wait(self.journal.next_lsn)
-        self.pair.broker.more_is_safe()
+        self.pair.write()
         self.pair.end_turn()
 
     def confirms(self) -> list[str]:

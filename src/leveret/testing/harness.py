@@ -263,7 +263,7 @@ class Harness:
         while self.turn():
             pass
         if self.journal is not None and self.writes:
-            self._write()
+            self.write()
 
     def turns(self, measure: Callable[[], int]) -> Iterator[int]:
         """End turns, one at a time, until the broker wants no other. Yields by how much each changed `measure()`."""
@@ -273,15 +273,16 @@ class Harness:
             is_more = self.turn()
             yield measure() - before
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """The journal writes what was recorded, and the broker hears of it; no turn ends."""
         self.journal.commit()
         assert self.journal.wait(self.journal.next_lsn) or self.may_fail
         self.broker.more_is_safe()
 
     def settle(self) -> None:
-        """The journal writes what was recorded, and the broker hears of it."""
+        """Write what was recorded, and end turns."""
         if self.journal is not None:
-            self._write()
+            self.write()
         self.end_turn()
 
     def _acted(self) -> None:
