@@ -24,18 +24,14 @@ from simulated_files import SimulatedFiles
 sys.path.insert(0, str(Path(__file__).parent))
 from object_rounds import Struck
 
-from leveret.engine import MS, Broker, Client, Delivered, Envelope, ManualClock, Session, User
+from leveret.engine import MS, Client, Delivered, Envelope, ManualClock, Session, User
 from leveret.engine.clients.session import NACKED
 from leveret.engine.leases import discarding, renew_leases
 from leveret.engine.leases.state import bookmark_of, leases_of
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.messages.message import Message
-from leveret.journal import Journal
-from leveret.journal.recording.checkpoint import checkpoint
-from leveret.journal.recording.pager import JournalPager
-from leveret.journal.recording.recorder import Recorder
-from leveret.journal.recording.restore import restore
+from leveret.testing.harness import Harness
 
 USER = User("u")
 
@@ -89,41 +85,33 @@ class Peer:
         return self.kind is None or self.kind == message.kind
 
 
-def field_of(value: Any) -> Field:
-    return Field("S", value.encode()) if isinstance(value, str) else Field("l", value)
+class World(Harness):
+    """A broker with a journal on simulated files, a queue `q` with these arguments, and `dead` for its dead letters."""
 
-
-class World:
-    """A broker with a journal on simulated files."""
+    has_client = False
+    files: SimulatedFiles
 
     def __init__(self, files: SimulatedFiles, arguments: dict[str, Any], wall_ms: int, memory: int) -> None:
-        self.files, self.arguments, self.memory = files, arguments, memory
-        self.clock = ManualClock(wall_ms)
-        self.clock.advance_ns(1_000_000_000)
-        self.clock.jump_wall_ms(-1000)
-        self.broker = Broker(self.clock)
-        self.journal = Journal.open("data", self.clock, files=files, threaded=False, new_id=bytes(16))
-        self.recorder = recorder = Recorder(self.broker, self.journal)
-        if memory:
-            self.broker.context.storage.pager = JournalPager(self.broker, self.journal, recorder, memory)
-        restore(self.broker, self.journal, recorder)
-        self.vhost = self.broker.virtual_hosts["/"]
-        self.vhost.queues.declare("dead", client=None, durable=True)
-        table: FieldTable = {"x-queue-type": Field("S", b"amps"), "x-dead-letter-exchange": Field("S", b"")}
-        table["x-dead-letter-routing-key"] = Field("S", b"dead")
-        table |= {key: field_of(value) for key, value in arguments.items()}
-        self.queue: Any = self.vhost.queues.declare("q", client=None, durable=True, arguments=table)
-        self.reader = self.connect("reader")
+        self.arguments = arguments
+        clock = ManualClock(wall_ms - 1000)
+        clock.advance_ns(1_000_000_000)
+        super().__init__(journal=files, clock=clock, memory=memory or None, user=USER)
+
+    def begin(self) -> None:
+        super().begin()
+        self.queue("dead")
+        table = {"x_queue_type": "amps", "x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
+        self.leased: Any = self.queue("q", **table, **self.arguments)
+        self.reader = self.open("reader")
         self.settle()
 
-    def connect(self, name: str) -> Peer:
-        client = self.broker.connections.open("/", USER, name=name, flush=lambda: None)
-        peer = Peer(name, client, client.open_session())
-        client.flush = lambda: self.read(peer)  # type: ignore[method-assign]
+    def open(self, name: str) -> Peer:
+        session = self.connect(name, flush=lambda: self.read_of(peer))
+        peer = Peer(name, session.client, session)
         return peer
 
     @staticmethod
-    def read(peer: Peer) -> None:
+    def read_of(peer: Peer) -> None:
         for effect in peer.client.take_outbox():
             if isinstance(effect, Delivered):
                 for first, envelope, contents in effect.runs():
@@ -132,11 +120,9 @@ class World:
         peer.client.drained()
 
     def settle(self) -> None:
-        while self.broker.end_turn() or self.broker.scheduler.load() or self.broker.scheduler.hungry:
-            self.journal.commit()
-        self.journal.commit()
-        assert self.journal.wait(self.journal.next_lsn)
-        self.broker.more_is_safe()
+        while self.turn() or self.broker.scheduler.hungry:
+            pass
+        self.write()
 
     def dead_letters(self) -> list[tuple[int, str]]:
         """Those that came since the last look: number and reason."""
@@ -215,7 +201,7 @@ class LeasedMachine:
         self.next = 0  # whose turn it is
         self.dead: list[tuple[int, str]] = []
         self._read: set[int] = set()  # dead letters that were read, and come back where that was not safe
-        self.peers = [self.world.connect("getter")]
+        self.peers = [self.world.open("getter")]
 
     def _of(self, key: str, default: Any = None) -> Any:
         return self.arguments.get(key, default)
@@ -399,14 +385,14 @@ class LeasedMachine:
         self._finish()
 
     def subscribe(self, limit: int | None, qos: int | None, no_ack: bool, kind: int | None) -> None:
-        peer = self.world.connect(f"c{len(self.peers)}")
+        peer = self.world.open(f"c{len(self.peers)}")
         self.peers.append(peer)
         if qos is not None:
             peer.session.limit(qos, total=False)
         arguments: FieldTable = {} if limit is None else {"x-max-backlog": Field("l", limit)}
         if kind is not None:
             arguments["x-filter"] = Field("S", f"/k = {kind}".encode())
-        peer.session.consume(self.world.queue, "t", no_ack=no_ack, exclusive=False, arguments=arguments)
+        peer.session.consume(self.world.leased, "t", no_ack=no_ack, exclusive=False, arguments=arguments)
         largest = self._of("x-max-backlog-per-consumer")
         wanted = limit if limit is not None else 1 if qos is None else qos or largest
         peer.limit, peer.no_ack, peer.kind = min(largest, wanted), no_ack, kind
@@ -464,7 +450,7 @@ class LeasedMachine:
 
     def get(self, no_ack: bool) -> None:
         peer = self.peers[0]
-        got = peer.session.get(self.world.queue, no_ack=no_ack)
+        got = peer.session.get(self.world.leased, no_ack=no_ack)
         first = min(self.ready, key=lambda one: one.place, default=None)
         waits = first is not None and first.is_barrier and (self._outstanding() or self.subscribed)
         if first is None or waits or self._room() <= 0:
@@ -481,7 +467,7 @@ class LeasedMachine:
         self._finish()
 
     def discard(self, option: str, kind: int) -> None:
-        steps = discarding(self.world.queue, None, f"/k = {kind}", option)
+        steps = discarding(self.world.leased, None, f"/k = {kind}", option)
         for _ in steps:
             pass
         self._take(option, lambda message: message.kind == kind)
@@ -511,7 +497,7 @@ class LeasedMachine:
         if not there:
             return
         bookmarks = ",".join(map(bookmark_of, there))
-        for _ in discarding(self.world.queue, bookmarks, None, option):
+        for _ in discarding(self.world.leased, bookmarks, None, option):
             pass
         named = {number for number in numbers if number in self._id_of}
         self._take(option, lambda message: message.number in named)
@@ -520,7 +506,7 @@ class LeasedMachine:
     def defer(self, offset: int) -> None:
         """One of the next messages is acknowledged; whether the queue is going to capture it is not known."""
         id_ = self.world.broker.context.next_id + offset
-        for _ in discarding(self.world.queue, bookmark_of(id_), None, ""):
+        for _ in discarding(self.world.leased, bookmark_of(id_), None, ""):
             pass
         self.deferred[id_] = self.now_ms + self._of("x-deferred-ack-ttl", 86_400_000)
         self._finish()
@@ -533,18 +519,14 @@ class LeasedMachine:
         period = self._of("x-lease-period")
         held = [one for _, _, one in self._outstanding() if one.message is not None and one.message.number in named]
         bookmarks = ",".join(bookmark_of(self._id_of[number]) for number in named)
-        assert renew_leases(self.world.queue, bookmarks) == len(held)
+        assert renew_leases(self.world.leased, bookmarks) == len(held)
         for one in held if period is not None else ():
             one.until_ms = self.now_ms + period
         self._finish()
 
     def checkpoint(self) -> None:
         """The journal states all that is there."""
-        world = self.world
-        world.settle()
-        for _ in checkpoint(world.broker, world.journal, world.recorder):
-            world.journal.commit()
-        world.settle()
+        self.world.checkpoint()
 
     def purge(self) -> None:
         assert self.world.vhost.queues.purge("q", self.world.reader.client) == len(self.ready)
@@ -623,12 +605,12 @@ class LeasedMachine:
         where it is not there.
         """
         wall_ms = self.world.clock.wall_ms()
-        self.world = World(files, self.arguments, wall_ms, self.world.memory)
+        self.world = World(files, self.arguments, wall_ms, self.world.memory or 0)
         next_id = self.world.broker.context.next_id  # of what no queue took, or is lost, others may have the ids
         self._id_of = {number: id_ for number, id_ in self._id_of.items() if id_ < next_id}
         if surely is not None:
             numbers = {id_: number for number, id_ in self._id_of.items()}
-            found = [numbers[id_] for id_ in ids_in(self.world.queue)]
+            found = [numbers[id_] for id_ in ids_in(self.world.leased)]
             dead = [number for number, _ in self.world.dead_letters()]
             assert len(found) == len(set(found)) and set(found) <= there.keys(), (found, list(there))
             assert len(dead) == len(set(dead)) and not set(dead) & set(found), (dead, found)
@@ -642,7 +624,7 @@ class LeasedMachine:
             message.deliveries = message.cancels = 0
         self.subscribed.clear()
         self.next = 0
-        self.peers = [self.world.connect("getter")]
+        self.peers = [self.world.open("getter")]
         self._pass(self.now_ms)
         self._finish()
 
@@ -653,7 +635,7 @@ class LeasedMachine:
     # -- what must be so ----------------------------------------------------------------------------------------------
 
     def agrees(self) -> None:
-        queue = self.world.queue
+        queue = self.world.leased
         for peer in self.peers:
             assert peer.seen == peer.expected, peer.name
             assert list(peer.session.unacked) == list(peer.tags), peer.name
