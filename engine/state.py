@@ -3,6 +3,7 @@
 No package but the journal imports this file.
 """
 
+from .exchanges.exchange import EXCHANGE_TYPES
 from .messages.duplicates import IdCache
 from .queues.picture import Picture
 from .queues.restore import Restorer
@@ -13,6 +14,7 @@ from .stores.paged_run import Part, Run
 from .stores.topic_log import Entered, LoggedMessage, Page, TopicLog, Wanted
 
 __all__ = [
+    "EXCHANGE_TYPES",
     "OVERHEAD",
     "Entered",
     "IdCache",

@@ -30,7 +30,6 @@ from ..format.record import (
     REASON_CODES,
     RECORD_SIZE,
     RESTATED,
-    SETTINGS_CHANGED,
     TERMINAL_CODES,
     TRANSACTION,
     UNBOUND,
@@ -292,10 +291,6 @@ class ObjectRecords:
         queue_id = bound.target_id if bound.what == QUEUE else 0
         record = Record(kind, flags=flags, address_id=source_id, queue_id=queue_id, heap=encode_bound(bound))
         return self._turns.append(record)
-
-    def settings_changed(self, key: int, text: str) -> int:
-        """Append the settings (JSON) of an object (`key`: its id, 0 for the broker). Returns the LSN."""
-        return self._turns.append(Record(SETTINGS_CHANGED, arg=key, flags=DURABLE, heap=encode_text(text)))
 
     def cluster_changed(self, kind: int, term: int, text: str) -> int:
         """Append an event of a cluster's node (`text`: JSON). Returns the LSN."""

@@ -17,8 +17,8 @@ class NewerJournal(ForeignDirectory):
     """A newer program wrote the journal: this program does not know its version or one of its needs."""
 
 
-class UnknownQueueType(JournalError):
-    """The journal has queues of a type for which no package registers a kind."""
+class UnknownType(JournalError):
+    """The journal has queues or exchanges of a type that no package adds."""
 
 
 class Damaged(JournalError):

@@ -8,12 +8,13 @@ Source: Spark page 4; rulings 21, 22.
 from bisect import bisect_right
 
 from ...engine import QUEUE_TYPES, decode_table
+from ...engine.state import EXCHANGE_TYPES
 from ..disk.files import REAL, Files, write_all
 from ..disk.segment import Scan, Segment, footer_of, opened, path_of, segment_name, segments_in
 from ..format.block import MODES, Block
-from ..format.errors import BadRecord, Damaged, ForeignDirectory, UnknownQueueType
+from ..format.errors import BadRecord, Damaged, ForeignDirectory, UnknownType
 from ..format.heap import Head, decode_head
-from ..format.record import HEAD, QUEUE, TIME_MAX
+from ..format.record import EXCHANGE, HEAD, QUEUE, TIME_MAX
 from .replay import Recovered, Replay
 
 #: Message ids that a start skips, so that no id or bookmark of a record that was cut is used for another message; and
@@ -184,10 +185,10 @@ def prepare(
     `now_ms`: wall time. `agreed_lsn`: of a cluster: only records below it, or that a block calls durable, are called
     durable by the footer; None: all are, once they are synced.
 
-    Raises: Damaged, ForeignDirectory (segments of another journal), UnknownQueueType: nothing was changed. OSError.
+    Raises: Damaged, ForeignDirectory (segments of another journal), UnknownType: nothing was changed. OSError.
     """
     recovered = recover(files, directory, now_ms=now_ms)
-    _check_queue_types(recovered)
+    _check_types(recovered)
     if recovered.segments and recovered.journal_id != journal_id:
         raise ForeignDirectory(f"{directory}: the segments are those of another journal")
     known = {segment.base_lsn for segment in recovered.segments}
@@ -224,26 +225,28 @@ def prepare(
     return recovered
 
 
-def _check_queue_types(recovered: Recovered) -> None:
-    """Refuse queues of a type that no package adds: as classic queues they would lose what the type promises.
+def _check_types(recovered: Recovered) -> None:
+    """Refuse queues and exchanges of a type that no package adds: as others they would lose what the type promises.
 
-    Raises: UnknownQueueType.
+    Raises: UnknownType.
     """
-    unknown = [
-        (id_, type_)
-        for id_, declared in recovered.objects.items()
-        if declared.what == QUEUE and (type_ := _type_of(declared.arguments)) and type_ not in QUEUE_TYPES
-    ]
+    unknown: list[tuple[int, str, str]] = []
+    for id_, declared in recovered.objects.items():
+        if declared.what == QUEUE and (type_ := _text_of(declared.arguments, "x-queue-type")) not in ("", *QUEUE_TYPES):
+            unknown.append((id_, "queue", type_))
+        elif declared.what == EXCHANGE:
+            types = (declared.type, _text_of(declared.arguments, "x-delayed-type"))
+            unknown += [(id_, "exchange", type_) for type_ in types if type_ not in ("", *EXCHANGE_TYPES)]
     if unknown:
-        (id_, type_), names = unknown[0], recovered.names
-        more = f", and {len(unknown) - 1} more such queues" if len(unknown) > 1 else ""
-        raise UnknownQueueType(
-            f"queue {names.text(id_)!r} in virtual host {names.vhost_text(id_)!r} is of type {type_!r}, which no"
+        (id_, what, type_), names = unknown[0], recovered.names
+        more = f", and {len(unknown) - 1} more such objects" if len(unknown) > 1 else ""
+        raise UnknownType(
+            f"{what} {names.text(id_)!r} in virtual host {names.vhost_text(id_)!r} is of type {type_!r}, which no"
             f" package of this program adds{more}; nothing was changed: install that package again, then start"
         )
 
 
-def _type_of(arguments: bytes) -> str:
-    """The queue type that encoded arguments name; empty: none."""
-    field = decode_table(arguments, 0)[0].get("x-queue-type") if b"x-queue-type" in arguments else None
+def _text_of(arguments: bytes, key: str) -> str:
+    """The text of an encoded argument; empty: there is none."""
+    field = decode_table(arguments, 0)[0].get(key) if key.encode() in arguments else None
     return field.text if field is not None and field.tag == "S" else ""

@@ -24,7 +24,6 @@ from ..format.heap import (
     decode_head,
     decode_ids_seen,
     decode_link,
-    decode_text,
 )
 from ..format.names import Names
 from ..format.record import (
@@ -49,7 +48,6 @@ from ..format.record import (
     RANGE,
     REQUEUED,
     SCHEDULED,
-    SETTINGS_CHANGED,
     SNAPSHOT,
     TERMINAL_CODES,
     UNBOUND,
@@ -80,8 +78,6 @@ class Recovered:
     queues: dict[int, RecoveredQueue] = field(default_factory=dict)
     #: (virtual host id, address) -> the duplicate ids that it remembers.
     ids: dict[tuple[int, str], RecoveredIds] = field(default_factory=dict)
-    #: last text of `settings_changed`, by its `arg`.
-    settings: dict[int, str] = field(default_factory=dict)
     next_message_id: int = 1
     next_lsn: int = 1
     #: the highest LSN below which a block calls the records durable.
@@ -91,8 +87,6 @@ class Recovered:
     segments: list[Segment] = field(default_factory=list)
     #: octets of the torn tail of the newest segment: a write that a crash interrupted.
     torn_bytes: int = 0
-    #: messages whose content a repair lost: they are not in `queues`.
-    lost_messages: int = 0
     #: whether times of a clock that ran ahead were moved back, here and not in the journal.
     is_moved: bool = False
 
@@ -122,7 +116,6 @@ class Replay:
             UNDECLARED: self._undeclared,
             BOUND: self._bound,
             UNBOUND: self._unbound,
-            SETTINGS_CHANGED: self._settings_changed,
             SNAPSHOT: self._snapshot,
             CHECKPOINT: self._checkpoint,
             IDS_SEEN: self._ids_seen,
@@ -206,7 +199,6 @@ class Replay:
             for message in list(queue.messages()):
                 if any(first <= message.content_lsn < behind for first, behind in self.gaps):
                     queue.remove(message.id)
-                    self.found.lost_messages += 1
 
     def _queue(self, id_: int) -> RecoveredQueue:
         found = self.found.queues.get(id_)
@@ -308,10 +300,6 @@ class Replay:
 
     def _unbound(self, fields: Fields, lsn: int, block: Block) -> None:
         self.found.bindings.pop((fields[8], decode_bound(block.heap_of(fields))), None)
-
-    def _settings_changed(self, fields: Fields, lsn: int, block: Block) -> None:
-        if fields[5] & DURABLE:
-            self.found.settings[fields[2]] = decode_text(block.heap_of(fields))
 
     def _snapshot(self, fields: Fields, lsn: int, block: Block) -> None:
         ahead_ms = self._ahead_ms(fields)

@@ -82,7 +82,7 @@ def test_repair(journal: tuple[Path, Driver], tmp_path: Path, capsys: pytest.Cap
     assert "earlier repair" in capsys.readouterr().out
     again = Journal.open(str(out), ManualClock())
     found = model_of(again.recovered, again)
-    assert len(found["a"]) == len(driver.model["a"]) - again.recovered.lost_messages or len(found["a"]) > 5
+    assert 5 < len(found["a"]) <= len(driver.model["a"])
     assert found["b"] == driver.model["b"]
     again.close()
     assert main(["journal", "repair", str(directory), "--out", str(out)]) == 2

@@ -405,7 +405,7 @@ def test_a_fault_of_each_call(error: int, times: int) -> None:
             count = len(life.told)
             assert not life.is_over() and len(life.told) == count, told
             with pytest.raises(JournalFailed):
-                life.journal.objects.settings_changed(0, "{}")
+                life.journal.objects.define(QUEUE, 0, "late")
             with pytest.raises(JournalFailed):
                 life.journal.close()
             opened(life.files.power_cut()).close()

@@ -267,7 +267,6 @@ def test_states_and_contents_come_back() -> None:
     journal.messages.enqueued(queue, [3], lsn, [1], durable=False)
     journal.messages.happened(EventKind.REQUEUED, queue, [1], reason="a word of somebody's", deliveries=3, uncounted=1)
     journal.messages.happened(EventKind.ACKED, queue, [2], kept=True)
-    journal.objects.settings_changed(0, '{"a": 1}')
     journal.close()
     again = opened(files)
     found = list(again.contents.messages(again.recovered.queues[queue]))
@@ -277,7 +276,6 @@ def test_states_and_contents_come_back() -> None:
         (driver.exchange, b"some.key", make_content(b"x")),
         (driver.exchange, b"some.key", make_content(b"yy")),
     ]
-    assert again.recovered.settings == {0: '{"a": 1}'}
 
 
 def test_a_queue_that_is_deleted_is_gone_with_its_bindings() -> None:

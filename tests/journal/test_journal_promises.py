@@ -306,7 +306,7 @@ def test_a_restart_gives_no_id_again() -> None:
 
 
 def test_what_the_format_says_of_rare_records() -> None:
-    """A message that is due waits no more; settings are the last text; duplicates and ids outlive all messages."""
+    """A message that is due waits no more; duplicates and ids outlive all messages."""
     files = SimulatedFiles()
     driver = driver_on(files)
     driver.declare("a")
@@ -317,12 +317,10 @@ def test_what_the_format_says_of_rare_records() -> None:
     (queue,) = recover(files.crash(), PATH).queues.values()
     assert queue.states == {id_: MessageState(2, 0, 99, 0)}
     journal.messages.happened(EventKind.DUE, driver.queue_ids["a"], [id_])
-    for text in ("old", "new"):
-        journal.objects.settings_changed(7, text)
     turn(driver)
     found = recover(files.crash(), PATH)
     (queue,) = found.queues.values()
-    assert queue.states == {id_: MessageState(2, 0, 0, 0)} and found.settings == {7: "new"}
+    assert queue.states == {id_: MessageState(2, 0, 0, 0)}
     driver.settle("a", [id_])
     turn(driver)
     driver.journal.begin_segment()

@@ -21,10 +21,11 @@ from leveret.engine import (
     encode_table,
     publish_by_name,
 )
+from leveret.engine.exchanges.exchange import EXCHANGE_TYPES
 from leveret.journal import Declared, ForeignDirectory, JournalOptions, Record, WriterState
 from leveret.journal.disk.directory import Directory, read_format
 from leveret.journal.format import needs
-from leveret.journal.format.errors import Damaged, NewerJournal, UnknownQueueType
+from leveret.journal.format.errors import Damaged, NewerJournal, UnknownType
 from leveret.journal.format.heap import IS_DURABLE, IdsSeen
 from leveret.journal.format.needs import KNOWN
 from leveret.journal.format.record import DURABLE, PARAMETER, QUEUE, VHOST
@@ -32,6 +33,8 @@ from leveret.journal.recovery.check import verify
 from leveret.journal.recovery.repair import repair
 from leveret.serving.composition import Data, DataUnusable, build_broker
 from leveret.settings.queue_types import QUEUE_TYPES
+from leveret.testing.harness import Harness
+from leveret.testing.wire_values import wire_table
 
 LEASED = Declared(QUEUE, IS_DURABLE, "", encode_table({"x-queue-type": Field("S", b"amps")}))
 PARAMETER_OF_IT = Declared(PARAMETER, IS_DURABLE, "", b"{}")
@@ -145,8 +148,24 @@ def test_queues_of_a_type_that_no_package_adds_are_refused(monkeypatch: pytest.M
     assert driver.journal.wait(driver.journal.commit())
     driver.journal.close()
     monkeypatch.delitem(QUEUE_TYPES, "amps")
-    with pytest.raises(UnknownQueueType, match="queue 'leased' in virtual host '/' is of type 'amps'"):
+    with pytest.raises(UnknownType, match="queue 'leased' in virtual host '/' is of type 'amps'"):
         opened(files)
+
+
+def test_exchanges_of_a_type_that_no_package_adds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name, and the journal is as before: also the type by which a delayed exchange routes."""
+    files = SimulatedFiles()
+    world = Harness(journal=files)
+    world.vhost.exchanges.declare("dice", "x-random", durable=True)
+    arguments = wire_table({"x-delayed-type": "x-random"})
+    world.vhost.exchanges.declare("later", "x-delayed-message", durable=True, arguments=arguments)
+    world.end_turn()
+    world.close()
+    monkeypatch.delitem(EXCHANGE_TYPES, "x-random")
+    before = {path: files.content(path) for path in files.names_now}
+    with pytest.raises(UnknownType, match="exchange 'dice' in virtual host '/' is of type 'x-random'.* 1 more such"):
+        Harness(journal=files)
+    assert {path: files.content(path) for path in files.names_now} == before
 
 
 def test_a_newer_journal_is_refused_by_name() -> None:

@@ -49,7 +49,6 @@ class Facts:
     objects: dict[tuple[int, str, str], tuple[int, str, bytes]] = field(default_factory=dict)
     bindings: list[tuple[str, str, bytes]] = field(default_factory=list)
     ids: dict[tuple[str, str], list[tuple[str, int]]] = field(default_factory=dict)
-    settings: dict[int, str] = field(default_factory=dict)
     next_message_id: int = 1
 
     def message(self, queue: str, id_: int, **changed: int) -> None:
@@ -154,7 +153,7 @@ def base() -> Facts:
 
 def facts_of(found: Recovered, files: SimulatedFiles, path: str = PATH) -> Facts:
     """What was recovered; contents are read."""
-    names, facts = found.names, Facts(settings=found.settings, next_message_id=found.next_message_id)
+    names, facts = found.names, Facts(next_message_id=found.next_message_id)
     contents = ContentReader(path, files)
     for id_, declared in found.objects.items():
         key = declared.what, names.vhost_text(id_), names.text(id_)
@@ -383,13 +382,6 @@ STORIES: dict[str, Story] = {
         [lambda desk: desk.journal.objects.unbound(desk.exchange, Bound(QUEUE, desk.q, b"q", b""))],
         lambda facts: facts.bindings.remove(("e", "q", b"q")),
     ),
-    "settings": (
-        [
-            lambda desk: desk.journal.objects.settings_changed(0, "{}"),
-            lambda desk: desk.journal.objects.settings_changed(0, "[]"),
-        ],
-        lambda facts: facts.settings.update({0: "[]"}),
-    ),
     "duplicate ids": (
         [
             lambda desk: desk.journal.objects.ids_seen(desk.vhost, IdsSeen("e", 10, [("three", 3), ("one", 4)])),
@@ -428,8 +420,6 @@ def state_all(desk: Desk, *, begins: bool = True, ends: bool = True) -> None:
             desk.commit()
     for (vhost_id, address), ids in found.ids.items():
         journal.objects.ids_seen(vhost_id, IdsSeen(address, 10, list(ids.newest(99))), restated=True)
-    for key, text in found.settings.items():
-        journal.objects.settings_changed(key, text)
     if ends:
         journal.checkpoints.end()
     desk.commit()
