@@ -158,8 +158,17 @@ class LeasedIntake(Policy):
 
     def restore(self, queue: Queue, restorer: Restorer) -> None:
         """Put messages back without leases and delivery counts, which do not survive a restart (queues page C.5)."""
+        self._restore_notes(restorer.notes, restorer.newest_id)
         restorer.forget_attempts()
         restorer.restore_ready(queue)
+
+    def _restore_notes(self, notes: FieldTable, newest_id: int) -> None:
+        leases, point, deferred = self.leases, notes.get(RECOVERY), notes.get(DEFERRED)
+        leases.last_id = max(integer_of(notes, LAST_ID) or 0, newest_id)
+        if point is not None:
+            leases.recovered_point = point.text
+        if deferred is not None and isinstance(deferred.value, bytes):
+            leases.deferred = deferring.DeferredAcks(deferred.value) if deferred.value else None
 
     def restored(self, queue: Queue) -> None:
         deferring.settle_restored(self.leases)
@@ -621,15 +630,6 @@ def _faults(queue: Queue, unacked: list[Message], is_small: bool) -> Iterator[st
     return faults(leases_of(queue), unacked, is_small=is_small)
 
 
-def _restore_notes(queue: Queue, notes: FieldTable, newest_id: int) -> None:
-    leases, point, deferred = leases_of(queue), notes.get(RECOVERY), notes.get(DEFERRED)
-    leases.last_id = max(integer_of(notes, LAST_ID) or 0, newest_id)
-    if point is not None:
-        leases.recovered_point = point.text
-    if deferred is not None and isinstance(deferred.value, bytes):
-        leases.deferred = deferring.DeferredAcks(deferred.value) if deferred.value else None
-
-
 LEASED = Kind(
     "leased",
     make_consumer_list=_consumer_list,
@@ -637,7 +637,6 @@ LEASED = Kind(
     bounds=bounds_of,
     picture=picture,
     notes=_notes,
-    restore_notes=_restore_notes,
     declared=_declared,
     describe=_describe,
     why_captured=_why_captured,

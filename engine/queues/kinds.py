@@ -22,7 +22,7 @@ from .non_destructive import NonDestructiveDispatch, NonDestructiveIntake, NonDe
 from .parts import Kind, Parts, Refusals
 from .picture import picture, picture_of_kept
 from .queue import Queue
-from .stream import LogEnd, StreamDispatch, StreamIntake, StreamSettlement, notes_of, restore_notes
+from .stream import LogEnd, StreamDispatch, StreamIntake, StreamSettlement, notes_of
 
 #: Direct replies: the pseudo-queue that clients consume from and name in reply_to, and the prefix of reply addresses.
 REPLY_TO = REPLY_TO_ME.decode()
@@ -90,7 +90,6 @@ STREAM = Kind(
     bounds=lambda queue: (),
     picture=picture_of_kept,
     notes=notes_of,
-    restore_notes=restore_notes,
     make_rules=lambda request: NO_RULES,
     refusals=Refusals(no_prefetch=True, no_ack=True, get=True, reject=True, purge=True),
     stays="a stream keeps its messages: publish them anew, or let it expire them",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..clock import AHEAD_MS_MAX, MS
 from ..context import BrokerContext
+from ..messages.field_table import FieldTable, integer_of
 from ..messages.message import Envelope, Message
 from ..stores.non_destructive_store import NonDestructiveStore
 from ..stores.paged_index import PagedEntry
@@ -18,7 +19,7 @@ from ..stores.paged_run import HEADER_OCTETS
 from ..stores.stream_store import StreamStore
 from ..stores.tailed_store import TailedStore
 from . import reconfigure, scheduled
-from .stream import StreamIntake
+from .stream import FIRST_OFFSET, StreamIntake
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -42,6 +43,10 @@ class RecoveredState(Protocol):
 
 class RecoveredMessages(Protocol):
     """What a journal has of one queue's messages, in columns, ids rising."""
+
+    @property
+    def last_id(self) -> int:
+        """The highest id that there ever was; 0: there was none."""
 
     @property
     def states(self) -> Mapping[int, RecoveredState]:
@@ -97,9 +102,9 @@ class Restorer:
         self._exhausted: list[tuple[Queue, list[Message]]] = []  # at the delivery limit, ids falling
         self._replaced: list[tuple[Queue, Message | PagedEntry]] = []  # superseded by a newer value
 
-    def restore(self, queue: "Queue", found: RecoveredMessages) -> int:
-        """Put a queue's messages back. Returns how many."""
-        self._found, self._forgets = found, False
+    def restore(self, queue: "Queue", found: RecoveredMessages, notes: FieldTable) -> int:
+        """Put a queue's messages back. `notes`: of its kind, see `Kind`. Returns how many."""
+        self._found, self._forgets, self.notes = found, False, notes
         self._read_columns()
         self._queues.append(queue)
         if not (self._counts_are_exact and queue.kind.recalls_attempts):
@@ -127,7 +132,12 @@ class Restorer:
                 bound.returned(queue, queue.store.in_memory)
             queue.intake.restored(queue)
 
-    # -- called by intakes --------------------------------------------------------------------------------------------
+    # -- called by intakes; `notes` are those of the queue that is restored -------------------------------------------
+
+    @property
+    def newest_id(self) -> int:
+        """The highest id of the queue's messages in the journal; 0: there was none."""
+        return self._found.last_id
 
     def forget_attempts(self) -> None:
         """Make the next `restore_ready` forget delivery counts, as if nothing had been delivered."""
@@ -222,6 +232,7 @@ class Restorer:
 
     def restore_stream(self, queue: "Queue", intake: StreamIntake, log: StreamStore) -> None:
         """Put messages back into a stream, with their offsets. Single messages of it do not expire."""
+        log.start(integer_of(self.notes, FIRST_OFFSET) or 0)
         self._expires = None
         sizes = self._sizes
         is_waiting = any(state.due_ms > self._wall_ms for state in self._found.states.values())

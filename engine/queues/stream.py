@@ -240,10 +240,3 @@ def notes_of(queue: "Queue", is_whole: bool) -> FieldTable:
     """The offset of a stream's oldest message, for the journal."""
     first_offset = queue.first_offset
     return {FIRST_OFFSET: Field("l", first_offset)} if first_offset else {}
-
-
-def restore_notes(queue: "Queue", notes: FieldTable, newest_id: int) -> None:
-    """Restore the offset, before the messages are back."""
-    log = queue.store
-    assert isinstance(log, StreamStore)
-    log.start(integer_of(notes, FIRST_OFFSET) or 0)

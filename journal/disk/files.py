@@ -233,7 +233,7 @@ class SpareFiles(RealFiles):
             try:
                 return super().open(path, create=create, writable=writable)
             except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS or not self._give_one_up():
+                if error.errno not in _OUT_OF_DESCRIPTORS or not self._release_one():
                     raise
 
     def close(self, handle: int) -> None:
@@ -241,13 +241,13 @@ class SpareFiles(RealFiles):
         if len(self._spares) < self._count:
             self._restock()
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Close all spare descriptors for good."""
         self._count = 0
-        while self._give_one_up():
+        while self._release_one():
             pass
 
-    def _give_one_up(self) -> bool:
+    def _release_one(self) -> bool:
         with self._lock:
             if not self._spares:
                 return False

@@ -190,7 +190,7 @@ class FullMessageRecorder(MessageRecorder):
             )
 
     def _is_service(self, vhost: str, exchange: str) -> bool:
-        found = self._broker.virtual_hosts.get(vhost)
+        found = self._virtual_hosts.get(vhost)
         return found is not None and isinstance(found.exchanges.get(exchange), ServiceExchange)
 
     def _write_enqueued(self, event: EnqueuedEvent, queue_id: int, run: PublishedRun, durable: bool = True) -> None:

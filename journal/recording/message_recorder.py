@@ -73,7 +73,7 @@ class MessageRecorder:
     def __init__(
         self, broker: Broker, journal: Journal, objects: ObjectRecorder, *, persists_deliveries: bool, counts_max: int
     ) -> None:
-        self._broker = broker
+        self._virtual_hosts = broker.virtual_hosts
         self._context = broker.context
         self._journal = journal
         self._objects = objects
@@ -243,7 +243,7 @@ class MessageRecorder:
         else:
             self._journal.messages.happened(event.kind, queue_id, ids, **more)
         if event.kind in FROM_THE_HEAD:
-            vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being deleted
+            vhost = self._virtual_hosts.get(event.vhost)  # None: it is being deleted
             queue = None if vhost is None else vhost.queues.get(event.subject)
             if queue is not None and queue.first_offset is not None:
                 self._objects.state_object(queue, restated=True)
@@ -319,7 +319,7 @@ class MessageRecorder:
 
     def recalls_attempts(self, event: DeliveredEvent | RequeuedEvent) -> bool:
         """Whether delivery counts of the queue's messages survive a restart."""
-        vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being deleted
+        vhost = self._virtual_hosts.get(event.vhost)  # None: it is being deleted
         queue = None if vhost is None else vhost.queues.get(event.subject)
         return queue is not None and queue.kind.recalls_attempts
 
@@ -333,13 +333,13 @@ class MessageRecorder:
         """Wall time in ms of a time of the monotonic clock, for a record; 0: none."""
         if not monotonic_ns:
             return 0
-        clock = self._broker.context.clock
+        clock = self._context.clock
         return min(TIME_MAX, clock.wall_ms() + -(-(monotonic_ns - clock.monotonic_ns()) // MS))
 
     def _expires_ms(self, envelope: Envelope) -> int:
         """When a message expires by its own TTL, in wall ms; 0: never."""
         wait_ms = envelope.expiration_ms
-        return 0 if wait_ms is None else self._broker.context.clock.wall_ms() + bounded_ms(wait_ms)
+        return 0 if wait_ms is None else self._context.clock.wall_ms() + bounded_ms(wait_ms)
 
     def watch(self, queue: Queue | None) -> Meanwhile:
         """Note later changes of this queue in the returned object; None: stop noting."""

@@ -37,7 +37,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
     """
     found = journal.recovered
     _restore_what_operators_set(broker, found)
-    queues: list[tuple[int, Queue]] = []
+    queues: list[tuple[int, Queue, FieldTable]] = []  # id, queue, notes of its kind
     for id_, declared in found.objects.items():
         name = found.names.text(id_)
         if declared.what not in (EXCHANGE, QUEUE):
@@ -67,9 +67,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
                 is_auto_created=is_auto_created,
                 may_make_queues=may_make_queues,
             )
-            messages = found.queues.get(id_)
-            queue.kind.restore_notes(queue, notes, 0 if messages is None else messages.last_id)
-            queues.append((id_, queue))
+            queues.append((id_, queue, notes))
             recorder.objects.remember(queue)
     for source_id, bound in found.bindings:
         vhost = broker.virtual_hosts[found.names.vhost_text(source_id)]
@@ -80,7 +78,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
         recorder.objects.remember(vhost.exchanges.named(source))  # predefined ones, too
         if bound.what == EXCHANGE:
             recorder.objects.remember(vhost.exchanges.named(target))
-    for id_ in found.queues.keys() - {id_ for id_, _ in queues}:  # of a virtual host that was being deleted
+    for id_ in found.queues.keys() - {id_ for id_, *_ in queues}:  # of a virtual host that was being deleted
         journal.ledger.settled(found.queues.pop(id_).ids())
     broker.context.next_id = max(broker.context.next_id, found.next_message_id)
     _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
@@ -90,7 +88,8 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
         redelivered_below=broker.context.next_id if took_over else 0,
         counts_are_exact=recorder.messages.counts_each_delivery,
     )
-    count = sum(restorer.restore(queue, found.queues.get(id_) or RecoveredQueue()) for id_, queue in queues)
+    empty = RecoveredQueue()
+    count = sum(restorer.restore(queue, found.queues.get(id_, empty), notes) for id_, queue, notes in queues)
     found.queues.clear()
     recorder.duplicate_ids.restore(found)
     recorder.begin(found.objects)

@@ -122,7 +122,7 @@ class World(Harness):
     def settle(self) -> None:
         while self.turn() or self.broker.scheduler.hungry:
             pass
-        self.write()
+        self.write_journal()
 
     def dead_letters(self) -> list[tuple[int, str]]:
         """Those that came since the last look: number and reason."""

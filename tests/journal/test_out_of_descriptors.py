@@ -284,7 +284,7 @@ try:
 except OSError:
     pass
 files.sync_directory(".")
-files.give_back()
+files.release()
 os.open(os.devnull, os.O_RDONLY)
 """
 
@@ -301,7 +301,7 @@ def test_nothing_is_held_back_after_the_end() -> None:
     """A broker that is started and stopped in one process takes none away."""
     before = os.open(os.devnull, os.O_RDONLY)
     os.close(before)
-    SpareFiles(5).give_back()
+    SpareFiles(5).release()
     after = os.open(os.devnull, os.O_RDONLY)
     os.close(after)
     assert after == before

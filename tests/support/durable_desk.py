@@ -55,7 +55,7 @@ class DurableDesk(VirtualDesk):
 
     def settle(self) -> None:
         """The journal's thread does its work, the broker hears of it."""
-        self.pair.write()
+        self.pair.write_journal()
         self.pair.end_turn()
 
     def confirms(self) -> list[str]:

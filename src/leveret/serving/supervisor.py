@@ -111,7 +111,7 @@ class Supervisor:
             return cls._open(path, broker, configuration, journal, spares=spares, took_over=took_over)
         except BaseException:
             for spare in spares:
-                spare.give_back()
+                spare.release()
             raise
 
     @classmethod
@@ -407,4 +407,4 @@ class Supervisor:
     def _close_files(self) -> None:
         self.broker.context.storage.close()
         for files in self._spares:
-            files.give_back()
+            files.release()

@@ -263,7 +263,7 @@ class Harness:
         while self.turn():
             pass
         if self.journal is not None and self.writes:
-            self.write()
+            self.write_journal()
 
     def turns(self, measure: Callable[[], int]) -> Iterator[int]:
         """End turns, one at a time, until the broker wants no other. Yields by how much each changed `measure()`."""
@@ -273,7 +273,7 @@ class Harness:
             is_more = self.turn()
             yield measure() - before
 
-    def write(self) -> None:
+    def write_journal(self) -> None:
         """The journal writes what was recorded, and the broker hears of it; no turn ends."""
         self.journal.commit()
         assert self.journal.wait(self.journal.next_lsn) or self.may_fail
@@ -282,7 +282,7 @@ class Harness:
     def settle(self) -> None:
         """Write what was recorded, and end turns."""
         if self.journal is not None:
-            self.write()
+            self.write_journal()
         self.end_turn()
 
     def _acted(self) -> None:
