@@ -34,6 +34,7 @@ class FrontendOptions:
     product: str = "RabbitMQ"
     version: str = "3.10.8"
     cluster_name: str = "leveret@localhost"
+    node: str = ""  # name of this node of a cluster
     tls: ssl.SSLContext | None = None  # for the next connections of TLS listeners
     ssl_cert_login_from: str = "common-name"
     ssl_cert_login_san_type: str = "dns"

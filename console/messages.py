@@ -39,11 +39,15 @@ class Work(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Peer:
-    """The client. `address`: without a port. `is_secure`: it uses TLS, to us or to a trusted proxy."""
+    """The client. `address`: without a port. `is_secure`: it uses TLS, to us or to a trusted proxy.
+
+    `node`: of a cluster, to which it is connected; empty: this one.
+    """
 
     address: str
     is_loopback: bool
     is_secure: bool = False
+    node: str = ""
 
     @property
     def origin(self) -> str:

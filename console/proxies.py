@@ -1,6 +1,7 @@
 """The client behind a proxy. Only listed proxies are trusted to name it. Source: management page 20, 21."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from .messages import Peer
@@ -29,10 +30,10 @@ def client_behind(peer: Peer, forwarded: str, scheme: str, proxies: Sequence[Net
         name = names.pop()
         address = _read(name)
         if address is None:
-            return Peer(name[:64], False, is_secure)
+            return replace(peer, address=name[:64], is_loopback=False, is_secure=is_secure)
         if not names or not any(address in network for network in proxies):
-            return Peer(str(address), address.is_loopback, is_secure)
-    return Peer(peer.address, peer.is_loopback, is_secure)
+            return replace(peer, address=str(address), is_loopback=address.is_loopback, is_secure=is_secure)
+    return replace(peer, is_secure=is_secure)
 
 
 def _read(text: str) -> Address | None:

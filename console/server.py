@@ -7,7 +7,7 @@ import functools
 import logging
 import socket
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -29,8 +29,28 @@ _ACCEPT_PAUSE_S = 0.1
 #: Seconds for the TLS handshake, and for closing TLS.
 HANDSHAKE_S, CLOSING_S = 5.0, 1.0
 
-#: Connections that were accepted elsewhere: the socket, the client's address as `accept` gives it, whether TLS comes.
-Arrivals = trio.MemoryReceiveChannel[tuple[socket.socket, object, bool]]
+
+class Arrival(Protocol):
+    """A connection of the console that was accepted elsewhere."""
+
+    @property
+    def socket(self) -> socket.socket:
+        """Nothing was read of it."""
+
+    @property
+    def address(self) -> object:
+        """The client's, as `accept` gives it."""
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether TLS comes."""
+
+    @property
+    def node(self) -> str:
+        """The node of a cluster to which it is connected; empty: this one."""
+
+
+Arrivals = trio.MemoryReceiveChannel[Arrival]
 
 
 class Server:
@@ -85,10 +105,12 @@ class Server:
 
     async def take_arrivals(self, arrivals: Arrivals) -> None:
         """Serve connections of the console that were accepted elsewhere, until cancelled."""
-        async for sock, address, is_tls in arrivals:
-            await self._accepted(sock, address, is_metrics=False, is_tls=is_tls)
+        async for one in arrivals:
+            await self._accepted(one.socket, one.address, is_metrics=False, is_tls=one.is_tls, node=one.node)
 
-    async def _accepted(self, sock: socket.socket, address: object, *, is_metrics: bool, is_tls: bool) -> None:
+    async def _accepted(
+        self, sock: socket.socket, address: object, *, is_metrics: bool, is_tls: bool, node: str = ""
+    ) -> None:
         try:
             await self.state()  # loads it with the first connection
         except Exception:
@@ -98,7 +120,7 @@ class Server:
         from .proxies import is_trusted
         from .slots import NoSlot
 
-        peer, options, scope = peer_of(address, is_tls=is_tls), self.options(), trio.CancelScope()
+        peer, options, scope = peer_of(address, is_tls=is_tls, node=node), self.options(), trio.CancelScope()
         is_shared = peer.is_loopback or is_trusted(peer.address, options.proxies)
         slots = METRICS_MAX if is_metrics else options.connections_max
         try:
@@ -195,14 +217,14 @@ async def watch_delays(delays: Buckets) -> None:
         delays.add(max(0.0, trio.current_time() - due_s))
 
 
-def peer_of(address: object, *, is_tls: bool = False) -> "Peer":
+def peer_of(address: object, *, is_tls: bool = False, node: str = "") -> "Peer":
     """The client at the other end; a Unix socket counts as loopback."""
     from .messages import Peer
 
     if not isinstance(address, tuple):
-        return Peer("unix socket", True)
+        return Peer("unix socket", True, node=node)
     host = str(address[0]).removeprefix("::ffff:")
-    return Peer(host, host.startswith("127.") or host == "::1", is_tls)
+    return Peer(host, host.startswith("127.") or host == "::1", is_tls, node)
 
 
 async def serve(

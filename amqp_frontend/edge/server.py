@@ -14,6 +14,7 @@ import trio
 from ..options import FrontendOptions
 from ..peer.login import Peer
 from .admission import Admission, NoSlot, is_beyond
+from .arrival import Arrival
 from .endpoint import Endpoint, Runtime
 from .proxy_protocol import is_listed, peer_of
 from .tls import TlsTransport
@@ -30,8 +31,8 @@ _EXHAUSTED_PAUSE_S = 0.1
 #: Seconds for which a stopping broker waits for the last close-ok, and one that does not lead any more.
 STOP_TIMEOUT_S, RESIGN_TIMEOUT_S = 3.0, 1.0
 
-#: Connections that were accepted elsewhere: the socket, the client's address as `accept` gives it, whether TLS comes.
-Arrivals = trio.MemoryReceiveChannel[tuple[socket.socket, object, bool]]
+#: Connections that were accepted elsewhere.
+Arrivals = trio.MemoryReceiveChannel[Arrival]
 
 
 class Server:
@@ -64,18 +65,18 @@ class Server:
                         self.admission.note_short(f"{error.strerror}; tried again until there is room")
                         await trio.sleep(_EXHAUSTED_PAUSE_S)
                     break
-                await self._accepted(sock, address, is_tls)
+                await self._accepted(Arrival(sock, address, is_tls))
 
     async def take_arrivals(self, arrivals: Arrivals) -> None:
         """Serve connections that were accepted elsewhere, until cancelled."""
-        async for sock, address, is_tls in arrivals:
-            await self._accepted(sock, address, is_tls)
+        async for arrival in arrivals:
+            await self._accepted(arrival)
 
-    async def _accepted(self, sock: socket.socket, address: object, is_tls: bool) -> None:
-        options = self.options()
+    async def _accepted(self, arrival: Arrival) -> None:
+        sock, address, options = arrival.socket, arrival.address, self.options()
         shortage = self.admission.shortage(sock.fileno(), len(self.endpoints), options)
         try:
-            peer = peer_of(address, sock.getsockname())
+            peer = peer_of(address, arrival.local or sock.getsockname())
             sock.setblocking(False)
             if isinstance(address, tuple):  # otherwise it is a Unix socket
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -100,10 +101,11 @@ class Server:
             sock.close()  # the broker behind it has ended, and records nothing
             return
         tls = None
-        if is_tls:
+        if arrival.is_tls:
             assert options.tls is not None, "a TLS listener without a certificate"
             tls = TlsTransport(sock, options.tls, functools.partial(sock.shutdown, socket.SHUT_RD))
         endpoint = self.endpoint_type(self, sock, peer, tls, is_proxied)
+        endpoint.session.login.connection_info.node = arrival.node or options.node
         self._enter(endpoint, is_trusted)
         self.endpoints[endpoint] = None
         self.nursery.start_soon(endpoint.serve)

@@ -19,6 +19,8 @@ from ..wire.peer_errors import TuneTooHigh, TuneTooLow
 from ..wire.states import ConnectionState, ConnectionStep
 from .session import AmqpSession
 
+#: The parameter with the name that an operator gave to the cluster.
+CLUSTER_NAME = ("", "", "cluster_name")
 #: The smallest frame-max that a peer may request, in octets.
 FRAME_MIN = 4096
 #: Ids of connection.tune: in such an error RabbitMQ 4 names the tune, not the wrong tune-ok.
@@ -40,20 +42,22 @@ CAPABILITIES = (
 def header_received(session: AmqpSession, event: HeaderReceived, turn: Turn) -> Step:
     """Answer the protocol header with connection.start."""
     session.connection.step(ConnectionStep.HEADER)
-    session.output.send_raw(0, _start_frame(session.options, session.login.peer.offered(session.options.mechanisms)))
+    options, given = session.options, session.broker.parameters.get(CLUSTER_NAME)
+    name = given if isinstance(given, str) else options.cluster_name
+    session.output.send_raw(0, _start_frame(options, session.login.peer.offered(options.mechanisms), name))
     return Step.DONE
 
 
 @lru_cache(maxsize=8)
-def _start_frame(options: FrontendOptions, offered: tuple[str, ...]) -> bytes:
-    """connection.start, which is the same for all connections with these options and mechanisms."""
+def _start_frame(options: FrontendOptions, offered: tuple[str, ...], cluster_name: str) -> bytes:
+    """connection.start, which is the same for all connections with these arguments."""
     texts = {
         "product": options.product,
         "version": options.version,
         "platform": "Leveret on Python",
         "copyright": "The Leveret authors; Apache License 2.0",
         "information": "Leveret: an AMQP 0-9-1 broker in Python",
-        "cluster_name": options.cluster_name,
+        "cluster_name": cluster_name,
     }
     properties: FieldTable = {"capabilities": Field("F", {name: Field("t", True) for name in CAPABILITIES})}
     properties.update({key: Field("S", text.encode()) for key, text in texts.items()})

@@ -10,7 +10,7 @@ from ..options import Steps
 from ..slices import mapped
 from .consumers import consumer_view
 from .queues import NO_GARBAGE_COLLECTION
-from .tables import arguments_view, channel_name, host_of, peer_of
+from .tables import arguments_view, channel_name, host_of, node_of, peer_of
 
 _TLS = (
     "ssl_protocol",
@@ -46,7 +46,7 @@ def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool
         "garbage_collection": NO_GARBAGE_COLLECTION,
         "host": host,
         "name": client.name,
-        "node": node,
+        "node": node_of(client, node),
         "peer_host": peer_host,
         "peer_port": peer_port,
         "port": port,
@@ -89,7 +89,7 @@ def cipher_parts(cipher: str) -> dict[str, str]:
 
 def plain_connection_view(client: Client, node: str) -> dict[str, Any]:
     """A connection without statistics."""
-    return {"name": client.name, "node": node, "user": client.user.name, "vhost": client.vhost.name}
+    return {"name": client.name, "node": node_of(client, node), "user": client.user.name, "vhost": client.vhost.name}
 
 
 def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
         "messages_uncommitted": 0 if transaction is None else transaction.count,
         "messages_unconfirmed": 0 if confirms is None else confirms.published - confirms.confirmed,
         "name": channel_name(session),
-        "node": node,
+        "node": node_of(client, node),
         "number": session.number,
         "pending_raft_commands": 0,
         "prefetch_count": session.prefetch,

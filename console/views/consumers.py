@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...engine import Client, Consumer, Queue, Session
-from .tables import arguments_view, channel_name, peer_of
+from .tables import arguments_view, channel_name, node_of, peer_of
 
 
 def active_consumer(queue: Queue) -> Consumer | None:
@@ -28,7 +28,7 @@ def consumer_view(consumer: Consumer, node: str) -> dict[str, Any]:
         "channel_details": {
             "connection_name": client.name,
             "name": channel_name(session),
-            "node": node,
+            "node": node_of(client, node),
             "number": session.number,
             "peer_host": host,
             "peer_port": port,

@@ -21,6 +21,11 @@ def host_of(client: Client) -> tuple[str, int]:
     return _address(client.name.partition(" -> ")[2])
 
 
+def node_of(client: Client, node: str) -> str:
+    """The node to which a client is connected. `node`: this one."""
+    return client.connection_info.node or node
+
+
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     return (host, int(port)) if host and port.isdigit() else (text, 0)

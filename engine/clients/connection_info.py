@@ -4,7 +4,7 @@
 class ConnectionInfo:
     """`octets_in`, `octets_out`, `reads`, `writes` are counters; all other fields are set once.
 
-    `tls_protocol` empty: the connection is not encrypted.
+    `node`: of a cluster, to which the client is connected. `tls_protocol` empty: the connection is not encrypted.
     """
 
     __slots__ = (
@@ -12,6 +12,7 @@ class ConnectionInfo:
         "frame_max",
         "heartbeat_s",
         "mechanism",
+        "node",
         "octets_in",
         "octets_out",
         "protocol",
@@ -23,6 +24,6 @@ class ConnectionInfo:
 
     def __init__(self, protocol: str = "") -> None:
         self.protocol = protocol
-        self.mechanism = self.tls_protocol = self.tls_cipher = ""
+        self.node = self.mechanism = self.tls_protocol = self.tls_cipher = ""
         self.channel_max = self.frame_max = self.heartbeat_s = 0
         self.octets_in = self.octets_out = self.reads = self.writes = 0

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from ..clients.session import Session
 
 EXCHANGE = "amq.rabbitmq.trace"
-#: A constant for the name of an Erlang node.
-NODE = b"leveret@localhost"
+#: The node of a client that is not connected to a node of a cluster.
+NODE = "leveret@localhost"
 KEY_OCTETS_MAX = 255
 
 
@@ -135,7 +135,7 @@ class Firehose:
             "exchange_name": Field("S", envelope.exchange.encode()),
             "routing_keys": _texts(envelope.keys),
             "properties": Field("F", _properties(header)),
-            "node": Field("S", NODE),
+            "node": Field("S", (client.connection_info.node or NODE).encode()),
         }
         if redelivered is not None:
             headers["redelivered"] = Field("I", int(redelivered))

@@ -24,6 +24,24 @@ class ClusterNode:
     port: int
 
 
+def shown_node(name: str) -> str:
+    """The name of a node in all that RabbitMQ's clients and tools read."""
+    return name if "@" in name else f"rabbit@{name}"
+
+
+def node_of(configuration: "Configuration") -> str:
+    """The name of this node for clients and tools."""
+    own = configuration.cluster.node if configuration.is_clustered else None
+    return str(configuration.management.node) if own is None else shown_node(own)
+
+
+def cluster_name_of(configuration: "Configuration") -> str:
+    """The name of the cluster, or of a broker alone, until another one is set by an operator."""
+    if configuration.is_clustered and ("broker", "cluster-name") not in configuration.explicit:
+        return str(configuration.cluster.name)
+    return str(configuration.broker.cluster_name)
+
+
 def nodes_of(keys: ClusterKeys) -> tuple[ClusterNode, ...]:
     """All nodes, in the order of the list."""
     return tuple(ClusterNode(name, *_place(place)) for name, _, place in (one.partition("=") for one in keys.nodes))
@@ -53,6 +71,9 @@ def cluster_problems(configuration: "Configuration") -> Iterator[Problem]:
         yield "cluster", "node", f"{shown(keys.node)} is not among nodes: {', '.join(names)}"
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         yield "cluster", "nodes", f"two nodes are called {shown(name)}"
+    shown_names = [shown_node(name) for name in dict.fromkeys(names)]
+    for name in dict.fromkeys(name for name in shown_names if shown_names.count(name) > 1):
+        yield "cluster", "nodes", f"two nodes are {shown(name)} for tools"
     for host, port in dict.fromkeys(place for place in places if places.count(place) > 1):
         yield "cluster", "nodes", f"two nodes have the address {host}:{port}"
     for host in dict.fromkeys(node.host for node in nodes if node.host in ("0.0.0.0", "::")):
@@ -104,6 +125,8 @@ def cluster_warnings(configuration: "Configuration") -> Iterator[Problem]:
         yield "cluster", "min-in-sync", f"{what}: expected more nodes than min-in-sync"
     if keys.suspend_after_ms >= keys.lease_ms:
         yield "cluster", "suspend-after", "is not below lease: a lost leader could still deliver when another leads"
+    if ("management", "node") in configuration.explicit:
+        yield "management", "node", "does nothing on a node of a cluster, whose name is that in [cluster]"
     if len(keys.etcd) == 2:
         yield "cluster", "etcd", "2 members of etcd stop when one stops: expected 3"
 

@@ -139,7 +139,7 @@ class BrokerKeys:
         TEXT,
         "leveret@localhost",
         AT_CONNECTION,
-        help="Cluster name in the server properties, and in the console until another one is set there.",
+        help="Name for clients and tools until an operator sets another one; in a cluster that in `[cluster]`.",
     )
     nack_counts: bool = setting(
         BOOLEAN,
@@ -395,7 +395,7 @@ class ManagementKeys:
         TEXT,
         "rabbit@localhost",
         LIVE,
-        help="Name of the node for tools; they find it by any name that begins with `rabbit@`.",
+        help="Name of a node without `[cluster]` for tools; they find it by any name that begins with `rabbit@`.",
     )
     path_prefix: str = setting(TEXT, "", LIVE, help="Stands before all paths, behind a proxy.")
     hosts: tuple[str, ...] = setting(

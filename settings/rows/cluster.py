@@ -14,6 +14,7 @@ from .row import row
 MIB = 1024**2
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_NODE = re.compile(r"(?=.{1,63}$)[A-Za-z0-9][A-Za-z0-9_.-]*(?:@[A-Za-z0-9][A-Za-z0-9_.-]*)?")
 _PLACE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:/\[\]@=]+)):([0-9]{1,5})")
 _URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]@]+)(?::[0-9]{1,5})?/?")
 
@@ -26,11 +27,18 @@ def place_of(value: str) -> tuple[str, int] | None:
     return found[1] or found[2], int(found[3])
 
 
-def node_name(value: object) -> str:
+def plain_name(value: object) -> str:
     """A name that may be part of a key in etcd."""
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
     raise ValueError("a name of at most 63 letters, digits, `_`, `.` and `-`")
+
+
+def node_name(value: object) -> str:
+    """A name that may be part of a key in etcd, perhaps as RabbitMQ's nodes have them."""
+    if isinstance(value, str) and _NODE.fullmatch(value):
+        return value
+    raise ValueError("a name of at most 63 letters, digits, `_`, `.` and `-`, perhaps with one `@`")
 
 
 def host_and_port(value: object) -> str:
@@ -44,7 +52,7 @@ def named_places(value: object) -> tuple[str, ...]:
     """A list of NAME=HOST:PORT."""
     if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
         parts = [one.partition("=") for one in value]
-        if all(_NAME.fullmatch(part[0]) and place_of(part[2]) is not None for part in parts):
+        if all(_NODE.fullmatch(part[0]) and place_of(part[2]) is not None for part in parts):
             return tuple(value)
     raise ValueError('a list of nodes: ["a=HOST:PORT", "b=HOST:PORT", "c=HOST:PORT"]')
 
@@ -90,9 +98,10 @@ def setting(kind: Kind, default: Any, help: str) -> Any:
 class ClusterKeys:
     """[cluster]."""
 
-    name: str = setting(Kind(node_name), "leveret",
+    name: str = setting(Kind(plain_name), "leveret",
         "Name of the cluster; its keys in etcd are under `/leveret/NAME/0/`.")
-    node: str | None = setting(Kind(node_name), None, "Name of this node, one of `nodes`.")
+    node: str | None = setting(Kind(node_name), None,
+        "Name of this node, one of `nodes`; tools see `rabbit@NAME`, or the name as it is if it has an `@`.")
     nodes: tuple[str, ...] = setting(Kind(named_places), (),
         "All nodes, the same list on each: `NAME=HOST:PORT`, the address where the other nodes reach it.")
     listen: str | None = setting(Kind(host_and_port), None,
@@ -106,7 +115,7 @@ class ClusterKeys:
         "Nodes that must have what is confirmed on disk; with fewer in sync, publishers are held.")
     secret_file: str | None = setting(TEXT, None,
         "File with a secret that all nodes share and prove to each other, where there is no `[cluster.tls]`.")
-    group: str | None = row(Kind(node_name), None, WITHOUT_MEANING, reason="`GroupLocalQueue` acts as a `LocalQueue`.",
+    group: str | None = row(Kind(plain_name), None, WITHOUT_MEANING, reason="`GroupLocalQueue` acts as a `LocalQueue`.",
         help="Name of the group of nodes to which this one belongs, as AMPS has it.")
     lease_ms: int = setting(at_least(2000, "2s"), 6000,
         "How long a node that is silent counts as present in etcd, rounded up to seconds.")

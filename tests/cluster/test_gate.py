@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.amqp_frontend.edge.server import serve
 from leveret.serving.addresses import Address, bind
 from leveret.serving.gate import GOODBYE, Frontends, Gate, Guest, Passing
@@ -128,11 +129,11 @@ def test_held_clients_are_handed_to_the_frontend_that_begins() -> None:
         held = await world.client(world.listeners.amqp)
         await held.send_all(b"AMQP\0\0\x09\x01")
         await trio.testing.wait_all_tasks_blocked()
-        send, receive = trio.open_memory_channel[tuple[socket.socket, object, bool]](math.inf)
+        send, receive = trio.open_memory_channel[Arrival](math.inf)
         world.gate.hand_over(Frontends(send, send))
-        sock, address, is_tls = await receive.receive()
-        assert address == held.socket.getsockname() and not is_tls
-        assert sock.recv(100) == b"AMQP\0\0\x09\x01"
+        arrival = await receive.receive()
+        assert arrival.address == held.socket.getsockname() and not arrival.is_tls
+        assert arrival.socket.recv(100) == b"AMQP\0\0\x09\x01"
         async with world.gate.lent_listeners():
             late = await world.client(world.listeners.amqp)
             await late.send_all(b"AMQP\0\0\x09\x01")
@@ -155,7 +156,7 @@ def test_the_frontend_serves_what_it_is_handed() -> None:
     async def script(world: World) -> None:
         held = await world.client(world.listeners.amqp)
         await held.send_all(b"AMQP\0\0\x09\x01")
-        send, receive = trio.open_memory_channel[tuple[socket.socket, object, bool]](0)
+        send, receive = trio.open_memory_channel[Arrival](0)
         world.gate.hand_over(Frontends(send, send))
         runtime, stopping = Runtime(Broker(SystemClock(), default_users())), trio.Event()
         async with trio.open_nursery() as nursery:

@@ -7,7 +7,7 @@ import pytest
 
 from leveret.__main__ import main
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.declared.cluster import ClusterNode, nodes_of, own_place
+from leveret.settings.declared.cluster import ClusterNode, cluster_name_of, node_of, nodes_of, own_place
 
 WHOLE = """\
 [cluster]
@@ -37,9 +37,21 @@ def test_a_cluster_is_read() -> None:
     assert load('[broker]\nproduct = "x"')[0].is_clustered is False
 
 
+def test_the_names_for_tools() -> None:
+    """rabbit@NAME, or the name itself if it has an @; without [cluster] those of a broker alone."""
+    configuration, _ = load(WHOLE)
+    assert (node_of(configuration), cluster_name_of(configuration)) == ("rabbit@b", "leveret")
+    configuration, faults = load(WHOLE.replace('"b', '"rabbit@shop-1') + 'name = "shop"')
+    assert (faults, node_of(configuration), cluster_name_of(configuration)) == ([], "rabbit@shop-1", "shop")
+    assert cluster_name_of(load(WHOLE + '[broker]\ncluster-name = "mine"')[0]) == "mine"
+    configuration, _ = load("")
+    assert (node_of(configuration), cluster_name_of(configuration)) == ("rabbit@localhost", "leveret@localhost")
+
+
 @pytest.mark.parametrize(
     "line, fault",
     [
+        ('nodes = ["b=127.0.0.1:1", "rabbit@b=127.0.0.1:2"]', "f:3: nodes: two nodes are 'rabbit@b' for tools"),
         ('node = "d"', "f:2: node: 'd' is not among nodes: a, b, c"),
         ('nodes = ["b=127.0.0.1:1", "b=127.0.0.1:2"]', "f:3: nodes: two nodes are called 'b'"),
         ('nodes = ["a=127.0.0.1:1", "b=127.0.0.1:1"]', "f:3: nodes: two nodes have the address 127.0.0.1:1"),

@@ -158,6 +158,16 @@ class ClusterNodes:
                 return None
         return keys.view(int(answer["header"]["revision"]), answer.get("kvs", []))
 
+    def console(self, name: str) -> str:
+        """URL of a node's console, as it registered it."""
+
+        def look() -> str | None:
+            view = self.view()
+            node = None if view is None else view.node(name)
+            return None if node is None else dict(node.addresses).get("http")
+
+        return f"http://{until(look, f'the console of {name}')}"
+
     def leader(self, *, but: str | None = None) -> str:
         """The node that leads; waits until one does, and not `but`."""
 

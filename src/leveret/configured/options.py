@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..amqp_frontend.options import FrontendOptions
 from ..engine import UNLIMITED, BrokerOptions, MessageAddress
 from ..settings import Configuration
+from ..settings.declared.cluster import cluster_name_of, node_of
 
 if TYPE_CHECKING:
     from ..journal import JournalOptions
@@ -84,7 +85,8 @@ def frontend_options(
         honour_flow=configuration.profile.honours_flow,
         product=broker.product,
         version=broker.product_version,
-        cluster_name=broker.cluster_name,
+        cluster_name=cluster_name_of(configuration),
+        node=node_of(configuration) if configuration.is_clustered else "",
         tls=tls,
         ssl_cert_login_from=tls_keys.ssl_cert_login_from,
         ssl_cert_login_san_type=tls_keys.ssl_cert_login_san_type,

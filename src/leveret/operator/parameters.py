@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from ..console.dispatcher import Http, Level
 from ..engine import Broker
+from ..settings.declared.cluster import cluster_name_of
 from .access import tags_of
 from .command import command, created
 from .command_error import CommandError
@@ -20,6 +21,7 @@ COMPONENTS = ("federation-upstream", "federation-upstream-set", "shovel")
 KEPT_MAX = 10_000
 #: The unnamed component of virtual hosts: description and tags.
 ABOUT = "about"
+_CONFIGURED_NAME = ("broker", "cluster-name")
 CLUSTER_NAME, CLUSTER_NAME_DEFAULT = "cluster_name", "rabbit@localhost"
 
 
@@ -147,8 +149,10 @@ def _cluster_name(at: Operator) -> str:
     found = at.broker.parameters.get(("", "", CLUSTER_NAME))
     if isinstance(found, str):
         return found
-    explicit = {} if at.configured is None else at.configured.configuration.explicit
-    return str(explicit.get(("broker", "cluster-name"), "") or CLUSTER_NAME_DEFAULT)
+    configuration = None if at.configured is None else at.configured.configuration
+    if configuration is None or not (configuration.is_clustered or configuration.explicit.get(_CONFIGURED_NAME)):
+        return CLUSTER_NAME_DEFAULT
+    return cluster_name_of(configuration)
 
 
 @command("vhosts about")

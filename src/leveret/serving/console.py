@@ -27,6 +27,7 @@ from ..operator.command_error import CommandError
 from ..operator.command_table import COMMANDS
 from ..operator.control import ControlTable
 from ..settings import Configuration
+from ..settings.declared.cluster import node_of
 from .addresses import Address
 from .descriptors import descriptor_limits, open_descriptors
 from .tls_files import NO_TLS, TlsFiles
@@ -166,7 +167,7 @@ class ConsoleFacts:
             control=Commands(self.table()),
             listeners=self.listeners,
             machine=lambda: host_facts_of(self.data),
-            node=management.node,
+            node=node_of(configuration),
             version=configuration.profile.version,
             product_version=__version__,
             python_version=f"{platform.python_implementation()} {sys.version.split()[0]}",

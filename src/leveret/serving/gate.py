@@ -14,6 +14,7 @@ from functools import partial
 
 import trio
 
+from ..amqp_frontend.edge.arrival import Arrival
 from .descriptors import descriptor_limits
 from .listeners import Listeners
 
@@ -58,7 +59,6 @@ class Guest:
     is_tls: bool
 
 
-Arrival = tuple[socket.socket, object, bool]
 #: Takes a client to the leader: its socket, its address, the frontend. Returns when that has ended.
 PassOn = Callable[[Guest], Awaitable[Passing]]
 
@@ -228,7 +228,7 @@ class Gate:
                 frontends = self.frontends
                 arrivals = frontends.amqp if guest.service is Service.AMQP else frontends.console
                 try:
-                    await arrivals.send((guest.socket, guest.address, guest.is_tls))
+                    await arrivals.send(Arrival(guest.socket, guest.address, guest.is_tls))
                 except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker has ended just now
                     if self.frontends is frontends:
                         return True

@@ -16,6 +16,7 @@ from importlib import import_module
 import trio
 
 from .. import __version__
+from ..amqp_frontend.edge.arrival import Arrival
 from ..amqp_frontend.edge.proxy_protocol import ProxyFault, read_header
 from ..cluster.agreement.timers import MS, Timers
 from ..cluster.agreement.view import Leader
@@ -31,14 +32,14 @@ from ..configured.configured import Report
 from ..engine import ClusterEvent, EventKind
 from ..journal import ClusterJournal, Journal
 from ..settings import Configuration
-from ..settings.declared.cluster import nodes_of, own_place
+from ..settings.declared.cluster import nodes_of, own_place, shown_node
 from .addresses import Address, AddressTaken, bind
 from .allocator import resident_octets
 from .cluster_desk import LeaderDesk
 from .cluster_files import ClusterFiles, load_cluster
 from .composition import DataUnusable
 from .descriptors import open_descriptors
-from .gate import AGAIN_S, Arrival, Frontends, Gate, Guest, Passing, Service
+from .gate import AGAIN_S, Frontends, Gate, Guest, Passing, Service
 from .listeners import Listeners
 from .node_pages import NodePages
 from .options import ServeOptions
@@ -244,7 +245,7 @@ class ServedNode:
             return
         arrivals = frontends.console if service == Service.CONSOLE.value else frontends.amqp
         try:
-            arrivals.send_nowait((sock, found.source or "", False))
+            arrivals.send_nowait(Arrival(sock, found.source or "", False, shown_node(node), found.destination))
         except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker ends just now
             sock.close()
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 import trio
 
+from ..amqp_frontend.edge.arrival import Arrival
 from ..amqp_frontend.edge.endpoint import Endpoint, Runtime
 from ..amqp_frontend.edge.server import Server
 from ..amqp_frontend.edge.tls import TlsTransport
@@ -406,9 +407,9 @@ class WatchedServer(Server):
             except trio.ClosedResourceError:
                 pass  # removed by a fault
 
-    async def _accepted(self, sock: socket.socket, address: object, is_tls: bool) -> None:
+    async def _accepted(self, arrival: Arrival) -> None:
         self.edge.note_activity()
-        await super()._accepted(sock, address, is_tls)
+        await super()._accepted(arrival)
 
     def forget(self, endpoint: Endpoint) -> None:
         self.edge.note_activity()

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import trio
 
+from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.amqp_frontend.edge.endpoint import Endpoint
 from leveret.amqp_frontend.edge.server import STOP_TIMEOUT_S, Server
 from leveret.amqp_frontend.options import FrontendOptions
@@ -58,7 +59,8 @@ class SimulatedServer(Server):
     async def accept_all(self) -> None:
         """Until cancelled."""
         async for sock in self._receive:
-            await self._accepted(cast(socket.socket, sock), ("127.0.0.1", 40000 + sock.fileno() % 20000), False)
+            peer = ("127.0.0.1", 40000 + sock.fileno() % 20000)
+            await self._accepted(Arrival(cast(socket.socket, sock), peer))
 
 
 class Host:
