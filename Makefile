@@ -144,9 +144,11 @@ crash: $(VENV)/.dev
 	@$(BIN)/python tests/journal/crash_rounds.py --rounds $(ROUNDS) --seed $(SEED) --lanes $(LANES)
 
 # Three nodes and three members of etcd on loopback, killed, paused and stopped under load (needs etcd: make peers).
+# CLUSTERS=20 has so many clusters, one after the other, of CLUSTER_ROUNDS each; every tenth with default timers.
 CLUSTER_ROUNDS ?= 40
+CLUSTERS ?= 1
 cluster-rounds: $(VENV)/.dev
-	@$(BIN)/python tests/cluster/rounds.py --rounds $(CLUSTER_ROUNDS) --seed $(SEED)
+	@$(BIN)/python tests/cluster/rounds.py --rounds $(CLUSTER_ROUNDS) --seed $(SEED) --clusters $(CLUSTERS) --pace both $(ARGS)
 
 # What operators and clients declare, with checkpoints at every distance from a segment's head; on files in memory.
 crash-objects: $(VENV)/.dev

@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 import pika
 from etcd_servers import EtcdServers, etcd_servers, free_ports
+from node_forge import Forge, ForgedProcess
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 from wires import Wire
@@ -31,6 +33,8 @@ PATIENCE_S = 60.0
 #: Seconds between two looks at a fact.
 LOOK_S = 0.05
 NAMES = ("a", "b", "c")
+#: Keys of [cluster]: the shortest lease that there may be, and the defaults.
+SHORT_LEASE = 'lease = "2s"'
 #: How a connection of pika fails, or ends.
 LOST = (AMQPError, AMQPConnectorException, OSError)
 
@@ -44,19 +48,31 @@ def until(look: Callable[[], Result | None], what: str, patience_s: float = PATI
     return found
 
 
+@cache
+def forge() -> Forge:
+    """The forge of this process; it ends with it."""
+    return Forge()
+
+
 class ClusterNodes:
-    """Nodes by name, each with its own directory. A node that was ended can be started again."""
+    """Nodes by name, each with its own directory. A node that was ended can be started again.
+
+    `places`: where a node's data are, if not in the directory. `extra`: keys of one node, behind those of all.
+    `commands`: of nodes that are started in the long way, what stands before the command, as `("faketime", "+10m")`.
+    """
 
     def __init__(
         self,
         directory: Path,
         etcd: EtcdServers,
         names: tuple[str, ...] = NAMES,
-        keys: str = "",
+        keys: str = SHORT_LEASE,
         *,
+        cluster: str = "t",
         has_wires: bool = False,
     ) -> None:
         self.directory = directory
+        self.cluster = cluster
         self.etcd = etcd
         self.names = names
         self._keys = keys
@@ -64,9 +80,13 @@ class ClusterNodes:
         self._links = dict(zip(names, ports))
         self.ports = dict(zip(names, ports[len(names) :]))
         self.metrics = dict(zip(names, ports[2 * len(names) :]))
-        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.processes: dict[str, subprocess.Popen[str] | ForgedProcess] = {}
+        self.places: dict[str, Path] = {}
+        self.extra: dict[str, str] = {}
+        self.commands: dict[str, tuple[str, ...]] = {}
+        self.rest_s = 1.5  # seconds for which a blow stops something
         #: What the other nodes reach a node's link by, and a node reaches etcd by; empty without `has_wires`.
-        self.link_wires = {name: Wire(port) for name, port in self._links.items()} if has_wires else {}
+        self.link_wires = {name: Wire(port, self.pids) for name, port in self._links.items()} if has_wires else {}
         etcd_ports = [int(endpoint.rpartition(":")[2]) for endpoint in etcd.endpoints]
         self.etcd_wires = {name: [Wire(port) for port in etcd_ports] for name in names} if has_wires else {}
 
@@ -74,7 +94,7 @@ class ClusterNodes:
 
     def data(self, name: str) -> Path:
         """The directory of a node's journal."""
-        return self.directory / name / "data"
+        return self.places.get(name, self.directory / name) / "data"
 
     def start(self, name: str, *, waits: bool = True) -> None:
         """Start a node; `waits` until it accepts clients."""
@@ -85,16 +105,21 @@ class ClusterNodes:
         members = [f"http://127.0.0.1:{wire.port}" for wire in self.etcd_wires.get(name, ())] or self.etcd.endpoints
         endpoints = ", ".join(f'"{one}"' for one in members)
         (place / "leveret.toml").write_text(
-            f'[cluster]\nname = "t"\nnode = "{name}"\nnodes = [{nodes}]\n'
-            f'listen = "127.0.0.1:{self._links[name]}"\netcd = [{endpoints}]\nlease = "2s"\n'
-            f'{self._keys}\n[journal]\nreserve = 0\n[management]\nlisten = "127.0.0.1:0"\n'
-            f'metrics = "127.0.0.1:{self.metrics[name]}"\n'
+            f'[cluster]\nname = "{self.cluster}"\nnode = "{name}"\nnodes = [{nodes}]\n'
+            f'listen = "127.0.0.1:{self._links[name]}"\netcd = [{endpoints}]\n'
+            f"{self._keys}\n[journal]\nreserve = 0\n"
+            f'[management]\nlisten = "127.0.0.1:0"\nmetrics = "127.0.0.1:{self.metrics[name]}"\n'
+            f"{self.extra.get(name, '')}\n"
         )
-        command = [sys.executable, "-m", "leveret", "serve", "--data", str(self.data(name))]
-        command += ["--config", str(place / "leveret.toml"), "--listen", f"127.0.0.1:{self.ports[name]}"]
-        command += ["--log-level", os.environ.get("CLUSTER_LOG", "info")]
-        with (place / "log").open("a") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=place)
+        arguments = ["serve", "--data", str(self.data(name)), "--config", str(place / "leveret.toml")]
+        arguments += ["--listen", f"127.0.0.1:{self.ports[name]}", "--log-level", os.environ.get("CLUSTER_LOG", "info")]
+        process: subprocess.Popen[str] | ForgedProcess
+        if name in self.commands:
+            command = [*self.commands[name], sys.executable, "-m", "leveret", *arguments]
+            with (place / "log").open("a") as log:
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=place)
+        else:
+            process = forge().start(arguments, place / "log", place)
         self.processes[name] = process
         if waits:
             self.await_ready(name)
@@ -134,6 +159,10 @@ class ClusterNodes:
         process.send_signal(signal.SIGTERM)
         return process.wait(PATIENCE_S)
 
+    def pids(self) -> dict[str, int]:
+        """Of the nodes that run."""
+        return {name: process.pid for name, process in list(self.processes.items())}
+
     def close(self) -> None:
         """Kill all."""
         for name in list(self.processes):
@@ -150,7 +179,7 @@ class ClusterNodes:
 
     def view(self) -> View | None:
         """The keys of the cluster; None: etcd does not answer now."""
-        keys = Keys("t")
+        keys = Keys(self.cluster)
         with closing(Gateway(EtcdAccess(self.etcd.endpoints, connect_seconds=2, answer_seconds=2))) as gateway:
             try:
                 answer = gateway.read("/v3/kv/range", keys.range)
@@ -221,7 +250,7 @@ class ClusterNodes:
 
 @contextmanager
 def cluster_nodes(
-    directory: Path, *, members: int = 1, keys: str = "", has_wires: bool = False
+    directory: Path, *, members: int = 1, keys: str = SHORT_LEASE, has_wires: bool = False
 ) -> Iterator[ClusterNodes]:
     """Three nodes and an etcd, not started and started; killed at the end."""
     (directory / "etcd").mkdir()
@@ -332,3 +361,14 @@ def assert_each_once(publisher: Publisher, found: list[tuple[int, bool]]) -> Non
 def reasons(log: str) -> list[str]:
     """Lines about states, of a node's log."""
     return [line for line in log.splitlines() if re.search(r"leveret\.cluster", line)]
+
+
+def stretches(numbers: set[int]) -> str:
+    """Numbers as stretches: 1-3, 7-7."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(f"{first}-{last}" for first, last in found[:20])

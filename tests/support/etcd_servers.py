@@ -1,6 +1,7 @@
 """Real etcd members on loopback, for tests: started, killed, stopped for a while, each with its own directory."""
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -16,11 +17,24 @@ ETCD = shutil.which("etcd")
 WHY_NOT = "needs etcd (Debian: apt install etcd-server; make peers)"
 
 
+#: Below those that the system gives to clients (32768 to 60999): one of them could take the port of a server that is
+#: started again, and a client of a port where nobody listens could be given it, and be connected with itself.
+PORTS = range(20_000, 32_000)
+
+
 def free_ports(count: int) -> list[int]:
-    """Of 127.0.0.1; taken again by nobody else for a moment."""
-    holders = [socket.socket() for _ in range(count)]
-    for holder in holders:
-        holder.bind(("127.0.0.1", 0))
+    """Of 127.0.0.1."""
+    holders: list[socket.socket] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", port))
+        except OSError:
+            holder.close()
+            continue
+        holders.append(holder)
+        if len(holders) == count:
+            break
     ports = [holder.getsockname()[1] for holder in holders]
     for holder in holders:
         holder.close()

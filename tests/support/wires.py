@@ -1,34 +1,80 @@
 """TCP relays on loopback that can be cut, in each direction: what is sent then arrives when they are mended."""
 
+import os
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+
+from etcd_servers import free_ports
+
+
+class Cut:
+    """What does not pass a wire: octets to the target (`forth`), from it (`back`), of one client or of all."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._cuts: set[tuple[str | None, bool]] = set()  # whose (None: all), whether forth
+
+    def add(self, whose: str | None, *, forth: bool, back: bool) -> None:
+        """Cut."""
+        with self._changed:
+            self._cuts |= {(whose, way) for way, is_cut in ((True, forth), (False, back)) if is_cut}
+
+    def clear(self) -> None:
+        """Let all pass."""
+        with self._changed:
+            self._cuts.clear()
+            self._changed.notify_all()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is cut for all."""
+        return any(whose is None for whose, _ in self._cuts)
+
+    def await_passage(self, whose: str | None, *, forth: bool) -> None:
+        """Wait until octets of this client may pass."""
+        with self._changed:
+            self._changed.wait_for(lambda: not {(None, forth), (whose, forth)} & self._cuts)
+
+
+def owner(port: int, pids: dict[str, int]) -> str | None:
+    """Which of these processes connects from this port of loopback."""
+    with open("/proc/net/tcp") as table:
+        rows = [line.split() for line in table]
+    inodes = {f"socket:[{row[9]}]" for row in rows[1:] if int(row[1].rpartition(":")[2], 16) == port}
+    for name, pid in pids.items():
+        with suppress(OSError):
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    if os.readlink(f"/proc/{pid}/fd/{descriptor}") in inodes:
+                        return name
+    return None
 
 
 class Wire:
-    """Relays connections to a port of 127.0.0.1. `port`: where to connect to."""
+    """Relays connections to a port of 127.0.0.1. `port`: where to connect to. `pids`: of clients by name."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, pids: Callable[[], dict[str, int]] = dict) -> None:
         self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._forth, self._back = threading.Event(), threading.Event()  # set: octets pass
+        self._pids = pids
+        self.port: int = free_ports(1)[0]
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._cut = Cut()
         self._is_closed = False
         self._open: set[socket.socket] = set()
-        self.mend()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut(self, *, forth: bool = True, back: bool = True) -> None:
-        """Let nothing pass: to the target (`forth`), from it (`back`). New connections get no answer."""
-        if forth:
-            self._forth.clear()
-        if back:
-            self._back.clear()
+    def cut(self, *, forth: bool = True, back: bool = True, whose: str | None = None) -> None:
+        """Let nothing pass: to the target (`forth`), from it (`back`). New connections get no answer.
+
+        whose: of this client alone.
+        """
+        self._cut.add(whose, forth=forth, back=back)
 
     def mend(self) -> None:
         """Let all pass again."""
-        self._forth.set()
-        self._back.set()
+        self._cut.clear()
 
     def close(self) -> None:
         """End all connections."""
@@ -39,37 +85,55 @@ class Wire:
         self._listener.close()
 
     def _accept(self) -> None:
-        with suppress(OSError):
-            while not self._is_closed:
+        """While the target refuses connections, so does the wire, unless it is cut."""
+        while not self._is_closed:
+            try:
                 client, _ = self._listener.accept()
-                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+            except OSError:  # closed, here or by `_connect`
+                if not self._is_closed and self._await_target():
+                    self._listener = socket.create_server(("127.0.0.1", self.port))
+                continue
+            threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _await_target(self) -> bool:
+        """Whether it accepts connections, or this wire is cut; asked again and again by the caller."""
+        if self._cut.is_on:
+            return True
+        try:
+            socket.create_connection(("127.0.0.1", self._target)).close()
+        except OSError:
+            threading.Event().wait(0.05)
+            return False
+        return True
 
     def _connect(self, client: socket.socket) -> None:
+        self._cut.await_passage(None, forth=True)
         try:
             target = socket.create_connection(("127.0.0.1", self._target))
         except OSError:
-            # As a refused connection, as far as a relay can show that.
+            _hang_up(self._listener)
+            self._listener.close()
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             client.close()
             return
         for one in (client, target):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._open.add(one)
-        back = threading.Thread(target=self._copy, args=(target, client, self._back), daemon=True)
+        whose = owner(client.getpeername()[1], pids) if (pids := self._pids()) else None
+        back = threading.Thread(target=self._copy, args=(target, client, whose, False), daemon=True)
         back.start()
-        self._copy(client, target, self._forth)
+        self._copy(client, target, whose, True)
         back.join()
         for one in (client, target):
             self._open.discard(one)
             one.close()
 
-    @staticmethod
-    def _copy(source: socket.socket, sink: socket.socket, passes: threading.Event) -> None:
+    def _copy(self, source: socket.socket, sink: socket.socket, whose: str | None, forth: bool) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
-                passes.wait()
+                self._cut.await_passage(whose, forth=forth)
                 sink.sendall(data)
-        passes.wait()
+        self._cut.await_passage(whose, forth=forth)
         _hang_up(sink)
 
 
