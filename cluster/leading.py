@@ -10,9 +10,9 @@ from contextlib import suppress
 import trio
 
 from ..engine import EventKind
-from ..journal import ClusterJournal, Journal, TermTable
+from ..journal import ClusterJournal, Journal, TermTable, WriterState
 from ..journal.copying.copied_journal import CopiedJournal
-from .agreement.events import DiskRecovered, DiskStalled, Durable, Event
+from .agreement.events import DiskFailed, DiskFull, DiskRecovered, DiskStalled, Durable, Event
 from .front import Front, Leadership
 from .link.follower_links import FollowerLinks, LedJournal, forget_readers
 from .link.listener import LinkListener
@@ -22,6 +22,8 @@ logger = logging.getLogger("leveret.cluster")
 
 #: Seconds between two looks at the journal's thread.
 LOOK_S = 0.5
+#: Octets that a node must have free so that it leads in place of one whose disk is full.
+ROOM = 32 * 1024 * 1024
 
 
 class Leading:
@@ -51,6 +53,7 @@ class Leading:
         self._status = status
         self._wall_ms = wall_ms
         self._is_stalled = False
+        self._state = WriterState.RUNNING  # of the journal, when it was looked at last
         self._agreed = 0
         self._token = trio.lowlevel.current_trio_token()
 
@@ -170,6 +173,18 @@ class Leading:
                 self._tell(DiskStalled() if is_stalled else DiskRecovered())
             if not is_stalled:
                 journal.probe()
+            self._look_at_state(journal)
+
+    def _look_at_state(self, journal: Journal) -> None:
+        """Report a journal that has failed, or has had no room since the last look."""
+        state, self._state = self._state, journal.state
+        if journal.state is WriterState.FAILED:
+            self._tell(DiskFailed())
+        elif journal.state is state is WriterState.FULL and self.links is not None:
+            linked = self.links.statistics()
+            free = {one.node_id: one.status.get("disk-free") for one in linked if not one.is_full_copy}
+            roomy = (node_id for node_id, octets in free.items() if isinstance(octets, int) and octets >= ROOM)
+            self._tell(DiskFull(frozenset(roomy)))
 
     @property
     def is_stalled(self) -> bool:

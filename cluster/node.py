@@ -29,6 +29,7 @@ from .agreement import decisions as do
 from .agreement.agreement import Agreement
 from .agreement.events import (
     Answered,
+    DiskRecovered,
     Event,
     FollowerRefused,
     HandOver,
@@ -578,6 +579,7 @@ class Node:
         self._held = held
         self._make_link(held)
         self._followed.set()
+        self.handle(DiskRecovered())  # if it hung: to open the directory, its end was fsynced
         self.handle(Reopened(held.terms, held.end))
 
     def _refuse(self, decision: do.Refuse) -> None:

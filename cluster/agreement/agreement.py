@@ -16,7 +16,7 @@ from .decisions import Decision, HandoverRefused, TakeOver
 from .follower import Follower
 from .handover import begin
 from .leadership import Leadership
-from .states import State, Step
+from .states import BROKER_RUNS, State, Step
 from .timers import Timers
 from .view import Node, Purpose, View
 
@@ -221,6 +221,15 @@ class Agreement:
     def _disk_recovered(self, event: e.DiskRecovered) -> None:
         self.context.is_stalled = False
 
+    def _disk_full(self, event: e.DiskFull) -> None:
+        leadership = self.leadership
+        if leadership is not None and self.context.state in BROKER_RUNS and event.roomy & leadership.insync.nodes:
+            leadership.resign("its disk is full, and another node in sync has room")
+
+    def _disk_failed(self, event: e.DiskFailed) -> None:
+        if self.leadership is not None and self.context.state in BROKER_RUNS:
+            self.leadership.resign("its journal has failed")
+
     # -- links --------------------------------------------------------------------------------------------------------
 
     def _joined(self, event: e.Joined) -> None:
@@ -308,6 +317,8 @@ HANDLERS: dict[type, Handler] = {
     e.Reopened: Agreement._reopened,
     e.DiskStalled: Agreement._disk_stalled,
     e.DiskRecovered: Agreement._disk_recovered,
+    e.DiskFull: Agreement._disk_full,
+    e.DiskFailed: Agreement._disk_failed,
     e.Joined: Agreement._joined,
     e.JoinRefused: Agreement._join_refused,
     e.LeaderRefused: Agreement._leader_refused,

@@ -158,6 +158,18 @@ class DiskRecovered:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskFull:
+    """At the leader: its journal has had no room for a while; these nodes have."""
+
+    roomy: frozenset[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFailed:
+    """At the leader: its journal takes nothing any more, until it is opened anew."""
+
+
+@dataclass(frozen=True, slots=True)
 class HandOver:
     """An operator, or SIGTERM (`is_leaving`), wants another node to lead: `to`, or whichever has the most.
 
@@ -206,6 +218,8 @@ Event = (
     | Reopened
     | DiskStalled
     | DiskRecovered
+    | DiskFull
+    | DiskFailed
     | HandOver
     | Quiesced
     | Drain

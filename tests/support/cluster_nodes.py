@@ -266,7 +266,7 @@ def cluster_nodes(
 class Publisher:
     """Publishes numbered persistent messages, one by one, confirmed, through any of some nodes, until it is stopped.
 
-    A message is sent once: without a confirm its fate is open. `confirmed`: numbers, in order.
+    A message is sent once: without a confirm its fate is open. `confirmed`: numbers, in order. `size`: of a body.
     """
 
     nodes: ClusterNodes
@@ -275,6 +275,7 @@ class Publisher:
     confirmed: list[int] = field(default_factory=list)
     sent: int = 0
     longest_gap_s: float = 0.0
+    size: int = 0
 
     def __post_init__(self) -> None:
         self._is_over = threading.Event()
@@ -330,7 +331,7 @@ class Publisher:
         while not self._is_over.is_set():
             number = self.sent
             self.sent += 1
-            body = str(number).encode()
+            body = str(number).encode().rjust(self.size)
             channel.basic_publish("", self.queue, body, pika.BasicProperties(delivery_mode=2))
             now = time.monotonic()
             self.longest_gap_s = max(self.longest_gap_s, now - self._confirmed_at)

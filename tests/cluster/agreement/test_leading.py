@@ -382,6 +382,22 @@ def test_a_leader_whose_disk_hangs_resigns_and_ends_its_lease() -> None:
     assert stage.state is State.CAMPAIGNING
 
 
+def test_a_leader_whose_disk_is_full_resigns_if_a_node_in_sync_has_room() -> None:
+    """CL21: else another one could take no more than this one."""
+    stage = Stage().lead(B)
+    assert stage.tell(e.DiskFull(frozenset())) == stage.tell(e.DiskFull(frozenset({bytes(16)}))) == []
+    assert stage.tell(e.DiskFull(frozenset({B}))) == [
+        d.Resign("its disk is full, and another node in sync has room"),
+        d.EndLease(),
+    ]
+    assert stage.tell(e.DiskFull(frozenset({B})), e.DiskFailed()) == []
+
+
+def test_a_leader_whose_journal_has_failed_resigns() -> None:
+    """It takes nothing any more, until it is opened anew."""
+    assert Stage().lead(B, C).tell(e.DiskFailed()) == [d.Resign("its journal has failed"), d.EndLease()]
+
+
 def test_what_is_agreed_is_told_to_etcd_every_five_seconds() -> None:
     """Rule R10 needs it."""
     stage = Stage().lead(B, C)
