@@ -21,6 +21,7 @@ class Leadership:
 
     __slots__ = (
         "agreed",
+        "calm_until_ns",
         "context",
         "entering",
         "handover",
@@ -53,6 +54,7 @@ class Leadership:
         self.resign_wait_ns = resign_wait_ns
         self.woke_ns = 0  # this process stood still until then: what it hears may have lain there for as long
         self.unreached_since_ns: int | None = None  # since when a member that this node does not reach, reaches another
+        self.calm_until_ns = 0  # until then an acknowledgement moves what is agreed, and nothing else
 
     # -- what it is told ----------------------------------------------------------------------------------------------
 
@@ -63,13 +65,15 @@ class Leadership:
         for member in self.members.values():
             if not member.is_linked:
                 member.since_ns = member.heard_ns = self.context.now_ns
-        self._agree()
+        self.agree()
         self._choose_state()
 
     def member(self, node_id: bytes) -> Member:
         """What is known of a follower."""
-        now_ns = self.context.now_ns
-        return self.members.setdefault(node_id, Member(now_ns, now_ns))
+        found = self.members.get(node_id)
+        if found is None:
+            found = self.members[node_id] = Member(self.context.now_ns, self.context.now_ns)
+        return found
 
     def open(self, node_id: bytes, end: int) -> None:
         """A follower joined."""
@@ -99,7 +103,7 @@ class Leadership:
 
     def wake(self) -> None:
         """This process, or its machine, stood still: another node may lead, until etcd denies it."""
-        self.woke_ns = self.context.now_ns
+        self.woke_ns, self.calm_until_ns = self.context.now_ns, 0
 
     def renew(self, asked_ns: int) -> None:
         """etcd renewed the lease."""
@@ -153,9 +157,10 @@ class Leadership:
             self.resign(why)
         elif context.state is not State.TAKING_OVER:
             self._serve()
+        self.calm_until_ns = self._calm_until_ns()
 
     def _serve(self) -> None:
-        self._agree()
+        self.agree()
         if self.handover is not None:
             self.handover.review(self)
             return
@@ -179,7 +184,21 @@ class Leadership:
         sent = context.sent
         return "handed over" if sent is not None and sent.purpose is Purpose.HAND_OVER else "its lease is over"
 
-    def _agree(self) -> None:
+    def _calm_until_ns(self) -> int:
+        """See `calm_until_ns`; 0: an acknowledgement may let a node enter, end a handover, or let this node lead."""
+        context, timers, waited = self.context, self.context.timers, self.waited
+        is_calm = context.state is State.LEADING and context.sent is None and self.handover is None
+        if not is_calm or self.possible or self.entering:
+            return 0
+        if any(member.is_linked for node_id, member in self.members.items() if node_id not in waited):
+            return 0
+        times = [self.progress_ns + timers.progress_ns]
+        for member in map(self.member, waited):
+            times += (member.heard_ns + timers.suspend_after_ns // 2, member.overdue_ns(timers))
+        return min(times)
+
+    def agree(self) -> None:
+        """Decide what is agreed: what this node and all that are waited for have fsynced."""
         lsn = min([self.context.end, *(self.member(one).acked for one in self.waited)])
         if lsn > self.agreed:
             self.agreed = lsn
