@@ -30,6 +30,7 @@ from .agreement.agreement import Agreement
 from .agreement.events import (
     Answered,
     DiskRecovered,
+    Durable,
     Event,
     FollowerRefused,
     HandOver,
@@ -297,6 +298,8 @@ class Node:
         await self._coordinator.watch(self._heard)
 
     def _heard(self, view: View, asked_ns: int) -> None:
+        if self._copied is not None:
+            self.handle(Durable(self._copied.end))  # the link tells it with its beacons only
         self._see(view)
         self.handle(Read(view, asked_ns))
 

@@ -16,11 +16,7 @@ import trio
 from .challenge import ChallengeFault, Circle
 from .frames import VERSION, Accept, Client, FrameFault
 from .introduction import Address, LinkFault, LinkOptions, connect
-
-#: Octets of one read of a client, or of the leader for it.
-RELAY_SIZE = 128 * 1024
-#: Seconds for which the other direction may go on when one has ended and cannot say so (TLS has no half of a close).
-GRACE_S = 2.0
+from .relay import relay
 
 _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 _PROXY = 0x21
@@ -161,30 +157,3 @@ class ClientPasser:
 
 def _stream_of(client: socket.socket) -> trio.SocketStream:
     return trio.SocketStream(trio.socket.from_stdlib_socket(client))
-
-
-async def relay(one: trio.abc.Stream, other: trio.abc.Stream, *, first: bytes = b"", early: bytes = b"") -> None:
-    """Pass octets in both directions until both have ended, or one broke. Closes neither stream on the way.
-
-    Backpressure: no direction is read before the octets of the last read are taken. The end of one direction is passed
-    on as such, if the stream has halves. first: octets already read of `one`; early: of `other`.
-    """
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_pass_octets, one, other, first, nursery.cancel_scope)
-        nursery.start_soon(_pass_octets, other, one, early, nursery.cancel_scope)
-
-
-async def _pass_octets(
-    source: trio.abc.Stream, sink: trio.abc.Stream, data: bytes | bytearray, scope: trio.CancelScope
-) -> None:
-    try:
-        if data:
-            await sink.send_all(data)
-        while data := await source.receive_some(RELAY_SIZE):
-            await sink.send_all(data)
-        if isinstance(sink, trio.abc.HalfCloseableStream):
-            await sink.send_eof()
-        else:
-            scope.deadline = min(scope.deadline, trio.current_time() + GRACE_S)
-    except (trio.BrokenResourceError, trio.ClosedResourceError):
-        scope.cancel()

@@ -1,12 +1,16 @@
 """The follower's side: the link to the leader, and the octets that come over it.
 
-One thread appends and fsyncs, one call at a time; what came meanwhile goes with the next call. The link is read on
-while the disk works, up to `INBOX_MAX` octets. Acknowledgements are sent only while `acknowledge` allows them.
+One thread receives, appends and fsyncs; what comes while the disk works goes with the next fsync. Acknowledgements are
+sent only while `acknowledge` allows them.
 """
 
 import logging
+import select
+import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -26,22 +30,26 @@ from .frames import (
     Beacon,
     Copy,
     Cut,
+    Decoder,
     FrameFault,
     Hello,
     Message,
     Needs,
+    No,
     Octets,
     Order,
     Status,
     Unlink,
     Welcome,
+    encode,
 )
-from .introduction import Address, Declined, LinkFault, LinkOptions, LinkStream, Refused, connect
+from .introduction import READ_SIZE, Address, Declined, LinkFault, LinkOptions, LinkStream, Refused, connect
+from .relay import as_socket
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Octets that wait for the disk above which the link is not read.
-INBOX_MAX = 8 * 1024 * 1024
+#: Octets that are appended at most between two fsyncs, while more come.
+SYNC_MAX = 8 * 1024 * 1024
 #: Seconds until the next try after a fault that is not about the connection (a full disk, wrong octets).
 FAULT_PAUSE_S = 1.0
 #: Verb of an order -> event.
@@ -114,8 +122,8 @@ class LeaderLink:
     def acknowledge(self, is_on: bool) -> None:
         """Send acknowledgements, or send none from now on."""
         self._acknowledges = is_on
-        if is_on and self._following is not None:
-            self._following.hurry()
+        if self._following is not None:
+            self._following.acknowledge(is_on)
 
     async def run(self, address: Address, term: int) -> Ending:
         """Follow the leader of a term: connect again whenever the link ends, until cancelled."""
@@ -195,6 +203,7 @@ class LeaderLink:
                 assert following.copied is not None
                 self._report(Joined(following.copied.terms, following.copied.end))
             self._following = following
+            following.acknowledge(self._acknowledges)
             self.why = ""
             return await following.run()
         finally:
@@ -205,25 +214,33 @@ class LeaderLink:
 
 
 class _Following:
-    """One link to the leader, from its Welcome on."""
+    """One link to the leader, from its Welcome on.
+
+    One thread receives, checks, writes, fsyncs and acknowledges: each hop between it and the event loop would cost more
+    than all else that is done for a block. The event loop sends the status, and says whether acknowledgements may be
+    sent; whoever sends has `_sending`, so that none is sent any more when `acknowledge(False)` returns (rule R6).
+    """
 
     def __init__(self, leader_link: LeaderLink, link: LinkStream, term: int, copy: Copy | None) -> None:
         self._leader_link = leader_link
-        self._link = link
         self._term = term
         self._copy = copy
         self.is_beside = copy is not None and copy.is_beside
         self.copied = None if self.is_beside else leader_link.copied
-        self._inbox: list[Message] = []
-        self._inbox_octets = 0
+        self._first = link.take_rest()
+        self._socket, self._relaying = as_socket(link.stream)
+        self._readable = select.poll()
+        self._readable.register(self._socket, select.POLLIN)
+        self._decoder = Decoder(No, Octets, Beacon, Unlink, Needs, Order)
+        self._token = trio.lowlevel.current_trio_token()
+        self._sending = threading.Lock()
+        self._may_acknowledge = False
         self._received = 0
-        self._arrived = trio.Event()
-        self._has_room = trio.Event()
-        self._hurried = trio.Event()
         self._fsynced = 0
         self._acknowledged = 0
+        self._reported = 0
         self._is_whole = False  # the copy is in the journal's place
-        self._fault: Exception | None = None
+        self._why = ""  # this node ended the link
 
     # -- in a thread ---------------------------------------------------------------------------------------------------
 
@@ -250,115 +267,186 @@ class _Following:
         copied.set_terms(copied.terms.with_starts_of(welcome.terms))
         if old := [base_lsn for base_lsn in segments_in(outer._files, copied.path) if base_lsn < welcome.oldest]:
             copied.unlink(old)
-        self._fsynced = copied.end
+        self._fsynced = self._reported = copied.end
 
-    def _write(self, messages: list[Message]) -> int:
-        """Append what came, fsync, and return the LSN up to which all is fsynced. Raises: JournalError, OSError."""
+    def _copy_on(self) -> None:
+        """Copy until the link ends, or a full copy is whole. Raises: as `LeaderLink.run`."""
+        data: bytes | None = self._first
+        try:
+            while not self._is_whole:
+                octets = 0
+                while data is not None and octets < SYNC_MAX:
+                    octets += self._take(data)
+                    data = self._read()
+                self._fsync()
+                if data is None:
+                    self._await_octets()
+                    data = self._read()
+        except (LinkFault, FrameFault):
+            self._fsync()  # what came whole is this node's, and may let it lead
+            raise
+
+    def _await_octets(self) -> None:
+        """Raises: LinkFault."""
+        silence_s = self._leader_link._options.silence_s
+        if not self._readable.poll(silence_s * 1000):
+            raise LinkFault(f"nothing was heard for {silence_s:g} s")
+
+    def _read(self) -> bytes | None:
+        """The octets that have come; None: there are none. Raises: LinkFault, FrameFault."""
+        try:
+            data = self._socket.recv(READ_SIZE)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise LinkFault(self._why or "the connection was lost") from error
+        if not data:
+            self._decoder.end()
+            raise LinkFault(self._why or "the other node closed the connection")
+        return data
+
+    def _take(self, data: bytes) -> int:
+        """Do what messages say. Returns how many octets were appended. Raises: as `LeaderLink.run`."""
         copied = self.copied
         assert copied is not None
-        for message in messages:
+        self._decoder.receive(data)
+        size = 0
+        for message in self._decoder.messages():
+            if self._why:
+                raise LinkFault(self._why)
             if isinstance(message, Octets):
                 copied.append(message.base_lsn, message.offset, message.octets)
+                size += len(message.octets)
             elif isinstance(message, Unlink):
                 copied.sync()  # a checkpoint that makes the segments needless is on this disk, too
                 copied.unlink(message.base_lsns)
             elif isinstance(message, Needs):
                 copied.add_needs(message.needs)
+            elif isinstance(message, No):
+                raise Declined(message.why, is_final=message.is_final)
+            elif isinstance(message, Beacon) and message.term != self._term:
+                raise FrameFault(f"a beacon of term {message.term}")
+            else:
+                self._soon(message)
+        self._received += size
+        return size
+
+    def _fsync(self) -> None:
+        """Fsync and acknowledge, if blocks have become whole. Raises: JournalError, OSError."""
+        copied, copy = self.copied, self._copy
+        if copied is None or copied.written_lsn == self._fsynced:
+            return
         lsn = copied.sync()
-        if self._copy is not None and self.is_beside and lsn >= self._copy.until:
+        self._fsynced = lsn
+        if not self.is_beside:
+            self._acknowledge()
+        elif copy is not None and lsn >= copy.until:
             outer = self._leader_link
-            self.close()
+            self._close_copy()
             if outer.copied is not None:
                 outer.copied.close()
                 outer.copied = None
             full_copy.swap(outer._path, outer._files)
             self._is_whole = True
-        return lsn
 
     def close(self) -> None:
-        """Close the copy beside, if there is one."""
-        if self.is_beside and self.copied is not None:
+        """Close the connection; and the copy beside, if there is one."""
+        self._socket.close()
+        if self.is_beside:
+            self._close_copy()
+
+    def _close_copy(self) -> None:
+        if self.copied is not None:
             self.copied.close()
             self.copied = None
+
+    # -- any thread ----------------------------------------------------------------------------------------------------
+
+    def _acknowledge(self) -> None:
+        """Acknowledge what is fsynced, if that is allowed."""
+        with self._sending:
+            lsn = self._fsynced
+            if self._may_acknowledge and lsn > self._acknowledged and not self.is_beside:
+                self._acknowledged = lsn
+                self._send(Ack(self._term, lsn))
+
+    def _send(self, message: Message) -> None:
+        """Send a small message. A leader that does not read for so long that there is no room for it is left."""
+        octets = encode(message)
+        try:
+            is_sent = self._socket.send(octets) == len(octets)
+        except OSError:
+            is_sent = False
+        if not is_sent:
+            self.end("the leader takes no messages")
+
+    def end(self, why: str) -> None:
+        """End the link: the thread ends as soon as it has done what it is doing."""
+        self._why = self._why or why
+        with suppress(OSError):  # the connection may be gone
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _soon(self, message: Message) -> None:
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._heard, message)
 
     # -- the event loop ------------------------------------------------------------------------------------------------
 
     async def run(self) -> bool:
-        """Receive and write until the link ends. Returns: whether a full copy is whole. Raises: as `LeaderLink.run`."""
-        async with trio.open_nursery() as nursery:
-            for task in (self._receive, self._keep_writing, self._keep_telling):
-                nursery.start_soon(self._until_fault, task, nursery.cancel_scope)
-        if self._fault is not None:
-            raise self._fault
+        """Copy until the link ends. Returns: whether a full copy is whole. Raises: as `LeaderLink.run`."""
+        fault: Exception | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                if self._relaying is not None:
+                    nursery.start_soon(self._relaying)
+                nursery.start_soon(self._keep_telling)
+                nursery.start_soon(self._end_when_cancelled)
+                try:
+                    await trio.to_thread.run_sync(self._copy_on)
+                except (LinkFault, FrameFault, JournalError, OSError, ValueError) as error:
+                    fault = error
+                nursery.cancel_scope.cancel()
+        finally:
+            self._tell_durable()
+        if fault is not None:
+            raise fault
         return self._is_whole
 
-    async def _until_fault(self, task: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:
+    async def _end_when_cancelled(self) -> None:
         try:
-            await task()
-        except (LinkFault, FrameFault, JournalError, OSError, ValueError) as fault:
-            self._fault = self._fault or fault
-        scope.cancel()
+            await trio.sleep_forever()
+        finally:
+            self.end("this node follows it no more")
 
-    async def _receive(self) -> None:
-        """Raises: LinkFault, FrameFault."""
-        outer, link = self._leader_link, self._link
-        silence_s = outer._options.silence_s
-        while True:
-            message = await link.receive(Octets, Beacon, Unlink, Needs, Order, timeout_s=silence_s)
-            if isinstance(message, Beacon):
-                if message.term != self._term:
-                    raise FrameFault(f"a beacon of term {message.term}")
-                outer.leader_status = message.status
-                difference_ms = message.wall_ms - outer._wall_ms()
-                outer._report(LeaderHeard(message.term, message.agreed, difference_ms * 1_000_000))
-                continue
-            if isinstance(message, Order):
-                outer._obey(message.verb)
-                continue
-            self._inbox.append(message)
-            if isinstance(message, Octets):
-                size = len(message.octets)
-                self._inbox_octets += size
-                self._received += size
-                if self._copy is not None:
-                    outer.progress = CopyProgress(self._received, self._copy.size)
-            self._arrived.set()
-            if self._inbox_octets > INBOX_MAX:
-                self._has_room = trio.Event()
-                await self._has_room.wait()
-
-    async def _keep_writing(self) -> None:
-        """Raises: JournalError, OSError, LinkFault."""
-        outer = self._leader_link
-        while not self._is_whole:
-            if not self._inbox:
-                self._arrived = trio.Event()
-                await self._arrived.wait()
-            messages, self._inbox, self._inbox_octets = self._inbox, [], 0
-            self._has_room.set()
-            lsn = await trio.to_thread.run_sync(self._write, messages)
-            if lsn > self._fsynced:
-                self._fsynced = lsn
-                if not self.is_beside:
-                    outer._report(Durable(lsn))
-                    await self._tell_fsynced()
-
-    async def _tell_fsynced(self) -> None:
-        lsn = self._fsynced
-        if self._leader_link._acknowledges and lsn > self._acknowledged and not self.is_beside:
-            self._acknowledged = lsn
-            await self._link.send(Ack(self._term, lsn))
+    def acknowledge(self, is_on: bool) -> None:
+        """Allow acknowledgements, of what was fsynced meanwhile at once; or forbid them."""
+        with self._sending:
+            self._may_acknowledge = is_on
+        self._acknowledge()
 
     async def _keep_telling(self) -> None:
-        """The status at each beacon, and an acknowledgement as soon as they are allowed. Raises: LinkFault."""
+        """The status, and what is fsynced, at each beacon."""
         outer = self._leader_link
         while True:
-            self._hurried = trio.Event()
-            await self._tell_fsynced()
-            await self._link.send(Status(outer._wall_ms(), outer._status()))
-            with trio.move_on_after(outer._options.beacon_s):
-                await self._hurried.wait()
+            await trio.sleep(outer._options.beacon_s)
+            status = Status(outer._wall_ms(), outer._status())
+            with self._sending:
+                self._send(status)
+            self._tell_durable()
+            if self._copy is not None:
+                outer.progress = CopyProgress(self._received, self._copy.size)
 
-    def hurry(self) -> None:
-        """Acknowledge now what was fsynced while that was not allowed."""
-        self._hurried.set()
+    def _tell_durable(self) -> None:
+        """Not for each block: that would wake the event loop as often."""
+        if self._fsynced > self._reported and not self.is_beside:
+            self._reported = self._fsynced
+            self._leader_link._report(Durable(self._reported))
+
+    def _heard(self, message: Message) -> None:
+        outer = self._leader_link
+        if isinstance(message, Beacon):
+            outer.leader_status = message.status
+            difference_ms = message.wall_ms - outer._wall_ms()
+            outer._report(LeaderHeard(message.term, message.agreed, difference_ms * 1_000_000))
+        elif isinstance(message, Order):
+            outer._obey(message.verb)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 import trio
 
 from .challenge import ChallengeFault, Circle
-from .clients import relay
 from .follower_links import FollowerLinks
 from .frames import Accept, Client, FrameFault, Hello, No
 from .introduction import FOREVER, LinkFault, LinkOptions, LinkStream, accept, without_low_water
+from .relay import as_socket
 
 logger = logging.getLogger("leveret.cluster")
 
@@ -116,16 +116,10 @@ class LinkListener:
     async def _serve_client(self, link: LinkStream, said: Client) -> None:
         await link.send(Accept())
         rest = link.take_rest()
-        stream = link.stream
-        if isinstance(stream, trio.SocketStream):
-            sock = socket.socket(fileno=stream.socket.detach())
-            sock.setblocking(False)
-            self._on_client(sock, rest, said.header, said.service, said.name)
-            return
-        ours, theirs = socket.socketpair()
-        theirs.setblocking(False)
-        self._on_client(theirs, rest, said.header, said.service, said.name)
-        await relay(stream, trio.SocketStream(trio.socket.from_stdlib_socket(ours)))
+        sock, relaying = as_socket(link.stream)
+        self._on_client(sock, rest, said.header, said.service, said.name)
+        if relaying is not None:
+            await relaying()
 
 
 async def _decline(link: LinkStream, why: str, is_final: bool) -> None:

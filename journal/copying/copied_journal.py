@@ -126,6 +126,11 @@ class CopiedJournal:
         return self._synced_lsn
 
     @property
+    def written_lsn(self) -> int:
+        """The LSN behind the last whole block; what is not below `end` is not fsynced yet."""
+        return self._blocks.lsn
+
+    @property
     def position(self) -> tuple[int, int]:
         """(base LSN of the segment, offset) where a leader goes on that is joined: behind the last record.
 

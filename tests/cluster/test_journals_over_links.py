@@ -157,7 +157,7 @@ async def test_leaders_take_turns(tmp_path: Path) -> None:
             async with following(follower, leader, term) as told:
                 await leader.publish(100)
                 end = leader.confirmed
-                assert any(isinstance(one, Durable) and one.lsn >= end for one in told)
+                await until(lambda: any(isinstance(one, Durable) and one.lsn >= end for one in told))  # noqa: B023
                 assert same(leader, follower)
             confirmed = dict(driver.model["a"])
             # Nobody follows: nothing more is confirmed, and the next leader does not know of it.

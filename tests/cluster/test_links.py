@@ -180,7 +180,7 @@ async def test_a_new_node_gets_everything_and_what_is_written_then(tmp_path: Pat
         assert follower.copied is not None
         assert follower.copied.journal_id == JOURNAL_ID
         assert follower.copied.terms.starts == world.journal.terms.starts
-        assert Durable(world.journal.end) in follower.told
+        await until(lambda: Durable(world.journal.end) in follower.told)
         await until(lambda: FollowerHeard(follower.node_id) in world.told)
         links.say(17)
         await until(lambda: any(isinstance(one, LeaderHeard) and one.agreed == 17 for one in follower.told))
