@@ -1,10 +1,10 @@
 """One leadership of this node: its broker, its journal, the links of its followers, and the watch over its disk.
 
-The journal's thread reports what it wrote and fsynced; all else is in the event loop.
+The journal's thread sends what it wrote, and reports what it fsynced; all else is in the event loop.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import trio
@@ -54,6 +54,7 @@ class Leading:
         self._wall_ms = wall_ms
         self._is_stalled = False
         self._state = WriterState.RUNNING  # of the journal, when it was looked at last
+        self._needs: frozenset[str] = frozenset()  # that were added before there were links
         self._agreed = 0
         self._token = trio.lowlevel.current_trio_token()
 
@@ -74,11 +75,14 @@ class Leading:
         except BaseException:
             copied.close()  # else nothing could open the directory again
             raise
-        self.terms, path, needs = copied.terms, copied.path, copied.needs
-        led = LedJournal(path, journal_id, copied.terms, self._options.level)
+        self.terms = copied.terms
+        led, needs = LedJournal(copied.path, journal_id, copied.terms, self._options.level), copied.needs
 
         def written(base_lsn: int, offset: int, octets: bytearray, end_lsn: int) -> None:
-            self._soon(self._written, led, needs, base_lsn, offset, octets, end_lsn)
+            if self.links is None:
+                self._begin_links(led, needs, (base_lsn, offset + len(octets)), end_lsn)
+            else:
+                self.links.written(base_lsn, offset, octets, end_lsn)
 
         return self._front.build(
             ClusterJournal(
@@ -86,47 +90,51 @@ class Leading:
                 agreed_lsn,
                 written,
                 lambda lsn: self._soon(self._tell, Durable(lsn)),
-                lambda base_lsns: self._soon(self._unlinked, tuple(base_lsns)),
-                lambda needs: self._soon(self._needed, needs),
+                self._unlinked,
+                self._needed,
             )
         )
+
+    # -- in the journal's thread ------------------------------------------------------------------------------------
+
+    def _begin_links(self, led: LedJournal, needs: frozenset[str], position: tuple[int, int], end: int) -> None:
+        """With its first octets, the journal is open: followers can join while the broker is restored."""
+        self.links = FollowerLinks(
+            led,
+            self._tell,
+            position=position,
+            end=end,
+            needs=needs | self._needs,
+            options=self._options.link,
+            wall_ms=self._wall_ms,
+            status=self._status,
+        )
+        self._soon(self._take_links)
+
+    def _needed(self, needs: frozenset[str]) -> None:
+        self._needs |= needs
+        if self.links is not None:
+            self.links.needed(needs)
+
+    def _unlinked(self, base_lsns: Sequence[int]) -> None:
+        if self.links is not None and base_lsns:
+            self.links.unlinked(base_lsns)
+
+    # -- any thread -------------------------------------------------------------------------------------------------
 
     def _soon(self, action: Callable[..., object], *arguments: object) -> None:
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(action, *arguments)
 
+    # -- the event loop ---------------------------------------------------------------------------------------------
+
     def _tell(self, event: Event) -> None:
         if not self.has_closed:
             self._report(event)
 
-    def _written(
-        self, led: LedJournal, needs: frozenset[str], base_lsn: int, offset: int, octets: bytearray, end_lsn: int
-    ) -> None:
-        """Pass octets on. With the first ones, the journal is open: followers can join while the broker is restored."""
-        if self.has_closed:
-            return
-        if self.links is None:
-            self.links = FollowerLinks(
-                led,
-                self._tell,
-                position=(base_lsn, offset + len(octets)),
-                end=end_lsn,
-                needs=needs,
-                options=self._options.link,
-                wall_ms=self._wall_ms,
-                status=self._status,
-            )
+    def _take_links(self) -> None:
+        if not self.has_closed:
             self._listener.links = self.links
-        else:
-            self.links.written(base_lsn, offset, octets, end_lsn)
-
-    def _needed(self, needs: frozenset[str]) -> None:
-        if self.links is not None:
-            self.links.needed(needs)
-
-    def _unlinked(self, base_lsns: tuple[int, ...]) -> None:
-        if self.links is not None and base_lsns:
-            self.links.unlinked(base_lsns)
 
     # -- leading ----------------------------------------------------------------------------------------------------
 

@@ -16,8 +16,9 @@ from .frames import PIECE_MAX, Needs, Unlink, encode, octets_head
 
 #: Octets to be read from the open segment below which later ones are put into the queue.
 NEAR = 8 * 1024 * 1024
-#: Octets of frames that are sent together.
+#: Octets of frames that are sent together, and parts of them: a system takes 1024 parts in one call.
 BATCH = 256 * 1024
+PARTS_MAX = 512
 
 
 class Position(NamedTuple):
@@ -88,14 +89,14 @@ class Feed:
         self.position = end
         self._come_near()
 
-    def take(self) -> bytes:
-        """The next frames from the queue, about `BATCH` octets; empty: there are none."""
+    def take(self) -> list[bytes | memoryview]:
+        """The next frames from the queue, about `BATCH` octets, in parts; empty: there are none."""
         if self.to_read is not None:
-            return b""
+            return []
         queue = self._queue
         parts: list[bytes | memoryview] = []
         size = 0
-        while queue and size < BATCH:
+        while queue and size < BATCH and len(parts) < PARTS_MAX:
             first = queue[0]
             if not isinstance(first, _Piece):
                 queue.popleft()
@@ -110,7 +111,7 @@ class Feed:
             if first.taken == len(first.octets):
                 queue.popleft()
                 self.queued_octets -= len(first.octets)
-        return b"".join(parts)
+        return parts
 
     def _leave_memory(self) -> None:
         """Read from the files whatever was not sent yet."""

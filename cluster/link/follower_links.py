@@ -1,12 +1,15 @@
 """The leader's side: the links of its followers, and what each of them is still to be sent.
 
-Octets of the journal come in as the writer writes them (`written`), before the leader has fsynced them, and are sent by
-one task for each follower; no turn of the broker waits for a follower. Acknowledgements are reported as they come.
+Octets of the journal come in as the writer writes them (`written`), before the leader has fsynced them, and go out in
+the writer's thread, see `Outlet`; nothing waits for a follower. Acknowledgements are reported as they come.
 """
 
 import logging
 import re
+import socket
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import trio
@@ -33,6 +36,7 @@ from .frames import (
     Beacon,
     Copy,
     Cut,
+    Decoder,
     FrameFault,
     Hello,
     Message,
@@ -42,9 +46,12 @@ from .frames import (
     Status,
     Unlink,
     Welcome,
+    encode,
     octets_head,
 )
-from .introduction import LinkFault, LinkOptions, LinkStream
+from .introduction import READ_SIZE, Declined, LinkFault, LinkOptions, LinkStream
+from .outlet import Outlet, Rest
+from .relay import as_socket
 
 logger = logging.getLogger("leveret.cluster")
 
@@ -91,7 +98,7 @@ class FollowerLinks:
     """The links of one leadership. `report` gets LinkOpened, FollowerHeard, Acknowledged and LinkClosed.
 
     position, end: where the journal ends when this is made, and its LSN; `written` goes on there. needs: see `Needs`.
-    All methods are for the event loop.
+    `written`, `needed` and `unlinked` are for the journal's thread, all other methods for the event loop.
     """
 
     def __init__(
@@ -119,19 +126,22 @@ class FollowerLinks:
         self.agreed = 0
         self.is_closed = False
         self._followers: dict[bytes, _Follower] = {}
+        self._outlets: tuple[Outlet, ...] = ()  # of all followers
+        self._lock = threading.Lock()  # of the outlets, the position, and the end
         self._link_count = 0
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview, end_lsn: int) -> None:
-        """The journal's writer appended octets, which must not change. Costs 2 us for each follower."""
-        self.position = Position(base_lsn, offset + len(octets))
-        self.end = end_lsn
-        for follower in self._followers.values():
-            follower.feed.written(base_lsn, offset, octets)
-            follower.wake()
+        """The journal's writer appended octets, which must not change."""
+        with self._lock:
+            self.position = Position(base_lsn, offset + len(octets))
+            self.end = end_lsn
+            for outlet in self._outlets:
+                outlet.written(base_lsn, offset, octets)
 
     def needed(self, needs: frozenset[str]) -> None:
         """Octets that are written from now on need more of a program."""
-        self.needs |= needs
+        with self._lock:
+            self.needs |= needs
         self._say(Needs(self.needs))
 
     def unlinked(self, base_lsns: Sequence[int]) -> None:
@@ -139,9 +149,9 @@ class FollowerLinks:
         self._say(Unlink((max(base_lsns),)))
 
     def _say(self, message: Needs | Unlink) -> None:
-        for follower in self._followers.values():
-            follower.feed.say(message)
-            follower.wake()
+        with self._lock:
+            for outlet in self._outlets:
+                outlet.say(message)
 
     def say(self, agreed: int) -> None:
         """Set what the next beacons say."""
@@ -184,18 +194,28 @@ class FollowerLinks:
                 raise LinkFault(f"{hello.name} was not taken: {told.why}")
             if (former := self._followers.get(follower.node_id)) is not None:
                 former.close("the node has connected again")
-            self._followers[follower.node_id] = follower
-            follower.open()
             await follower.serve(told)
         finally:
             follower.close("the link ended")
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(follower.clean_up)
 
+    def entered(self, follower: "_Follower") -> None:
+        """The follower is one of the leader's from now on: it is sent what is written."""
+        self._followers[follower.node_id] = follower
+        with self._lock:
+            if self.position > follower.feed.tail:  # written while a thread worked on the answer: it is in the files
+                follower.outlet.skip_to(self.position)
+            if self.needs != follower.told_needs:
+                follower.outlet.say(Needs(self.needs))
+            self._outlets += (follower.outlet,)
+
     def left(self, follower: "_Follower") -> None:
         """The link of a follower is closed."""
         if self._followers.get(follower.node_id) is follower:
             del self._followers[follower.node_id]
+        with self._lock:
+            self._outlets = tuple(one for one in self._outlets if one is not follower.outlet)
 
 
 def forget_readers(path: str, files: Files = REAL) -> None:
@@ -225,9 +245,14 @@ class _Follower:
         self._read_after_s = 0.0
         self._status: Status | None = None
         self._clock_difference_ms = 0
+        self._silent_beacons = 0  # since something was heard
+        self._decoder = Decoder(No, Ack, Status)
+        self._socket: socket.socket
         self.acknowledged = 0
         self.node_id = hello.terms.node_id
         self.feed: Feed
+        self.outlet: Outlet
+        self.told_needs: frozenset[str] = frozenset()
 
     # -- joining -------------------------------------------------------------------------------------------------------
 
@@ -260,10 +285,11 @@ class _Follower:
             told.append(Copy(end, self._size_from(oldest, tail), answer.is_beside))
             logger.info("%s gets a full copy: %s", hello.name, answer.why)
         self.feed = Feed(position, max(tail, position), links.options.backlog_octets)
+        self.told_needs = links.needs
         told.append(
             Welcome(
                 VERSION, led.level, led.journal_id, led.terms,
-                position.base_lsn, position.offset, lsn, oldest, links.needs,
+                position.base_lsn, position.offset, lsn, oldest, self.told_needs,
             )
         )  # fmt: skip
         self.acknowledged = lsn
@@ -286,15 +312,6 @@ class _Follower:
 
     # -- the event loop ------------------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """The follower is one of the leader's from now on."""
-        feed, links = self.feed, self._links
-        if links.position > feed.tail:  # written while a thread worked on the answer: it is in the files
-            feed.skip_to(links.position)
-        self._is_open = True
-        if not self._is_beside:
-            links.report(LinkOpened(self.node_id, self.acknowledged))
-
     def close(self, why: str) -> None:
         """Report the end of the link at once, and end its tasks."""
         if self._is_open:
@@ -305,17 +322,30 @@ class _Follower:
                 self._links.report(LinkClosed(self.node_id))
             self._scope.cancel()
 
-    def wake(self) -> None:
-        """There is something to send."""
-        self._news.set()
-
     async def serve(self, told: Sequence[Message]) -> None:
         """Send and receive until the link ends. Raises: LinkFault, FrameFault, which say why."""
-        with self._scope:
-            await self._link.send(*told)
-            async with trio.open_nursery() as nursery:
-                for task in (self._send, self._beacon, self._receive):
-                    nursery.start_soon(self._until_fault, task)
+        links, token = self._links, trio.lowlevel.current_trio_token()
+
+        def wake() -> None:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(self._news.set, idempotent=True)
+
+        self._decoder.receive(self._link.take_rest())
+        self._socket, relaying = as_socket(self._link.stream)
+        self.outlet = Outlet(self._socket, self.feed, wake, b"".join(map(encode, told)))
+        try:
+            links.entered(self)
+            self._is_open = True
+            if not self._is_beside:
+                links.report(LinkOpened(self.node_id, self.acknowledged))
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    if relaying is not None:
+                        nursery.start_soon(relaying)
+                    for task in (self._send, self._beacon, self._receive):
+                        nursery.start_soon(self._until_fault, task)
+        finally:
+            self.outlet.close()
         raise LinkFault(f"{self._hello.name}: {self._why}")
 
     async def _until_fault(self, task: Callable[[], Awaitable[None]]) -> None:
@@ -325,27 +355,27 @@ class _Follower:
             self.close(str(fault))
 
     async def _send(self) -> None:
-        """Send whatever the feed has, from memory or from the files. Raises: LinkFault, NotInJournal, OSError."""
-        feed = self.feed
+        """Send what the outlet has left to this task. Raises: LinkFault, NotInJournal, OSError."""
         while True:
-            if (span := feed.to_read) is not None:
-                await self._send_from_files(*span)
-            elif octets := feed.take():
-                await self._link.send_octets(octets)
+            self._news = trio.Event()
+            rest, span = self.outlet.go_on()
+            if rest is Rest.LOST:
+                raise LinkFault("the connection was lost")
+            if rest is Rest.ROOM:
+                await trio.lowlevel.wait_writable(self._socket)
+            elif span is not None:
+                await self._read_from_files(*span)
+            elif self._is_registered and not self._is_beside:
+                await trio.to_thread.run_sync(self.clean_up)
             else:
-                if self._is_registered and not self._is_beside:
-                    await trio.to_thread.run_sync(self.clean_up)
-                    continue
-                self._news = trio.Event()
                 await self._news.wait()
 
-    async def _send_from_files(self, start: Position, end: Position) -> None:
+    async def _read_from_files(self, start: Position, end: Position) -> None:
         await trio.sleep_until(self._read_after_s)
-        end_of, octets = await trio.to_thread.run_sync(self._read, start, end)
+        end_of, frames = await trio.to_thread.run_sync(self._read, start, end)
         now_s = trio.current_time()
-        self._read_after_s = max(self._read_after_s, now_s) + len(octets) / self._links.options.copy_rate
-        self.feed.was_read(end_of)
-        await self._link.send_octets(octets)
+        self._read_after_s = max(self._read_after_s, now_s) + len(frames) / self._links.options.copy_rate
+        self.outlet.was_read(end_of, frames)
 
     def _read(self, start: Position, end: Position) -> tuple[Position, bytes]:
         """Frames with octets from the files, and where they end; for a thread. Raises: NotInJournal, OSError."""
@@ -384,30 +414,54 @@ class _Follower:
         self._has_orders.set()
 
     async def _beacon(self) -> None:
-        links = self._links
+        """Raises: LinkFault, when nothing was heard for some beacons; no time, as this process may have slept."""
+        links, beacon_s, silence_s = self._links, self._links.options.beacon_s, self._links.options.silence_s
         while True:
             orders, self._orders, self._has_orders = self._orders, [], trio.Event()
-            await self._link.send(Beacon(links.led.term, links.agreed, links.wall_ms(), links.status()), *orders)
-            with trio.move_on_after(links.options.beacon_s):
+            beacon = Beacon(links.led.term, links.agreed, links.wall_ms(), links.status())
+            self.outlet.beacon(encode(beacon), b"".join(map(encode, orders)))
+            with trio.move_on_after(beacon_s):
                 await self._has_orders.wait()
+                continue
+            self._silent_beacons += 1
+            if self._silent_beacons * beacon_s > silence_s:
+                raise LinkFault(f"nothing was heard for {silence_s:g} s")
 
     async def _receive(self) -> None:
         """Take acknowledgements and status. Raises: LinkFault, FrameFault."""
-        links, link, silence_s = self._links, self._link, self._links.options.silence_s
+        sock, decoder = self._socket, self._decoder
         while True:
-            message = await link.receive(Ack, Status, timeout_s=silence_s)
-            if not self._is_open:
-                return
-            if isinstance(message, Status):
-                self._status = message
-                self._clock_difference_ms = message.wall_ms - links.wall_ms()
-                links.report(FollowerHeard(self.node_id))
+            for message in decoder.messages():
+                if not self._is_open:
+                    return
+                self._heard(message)
+            await trio.lowlevel.wait_readable(sock)
+            try:
+                data = sock.recv(READ_SIZE)
+            except BlockingIOError:
                 continue
-            assert isinstance(message, Ack)
+            except OSError as error:
+                raise LinkFault("the connection was lost") from error
+            if not data:
+                decoder.end()
+                raise LinkFault("the other node closed the connection")
+            self._silent_beacons = 0
+            decoder.receive(data)
+
+    def _heard(self, message: Message) -> None:
+        """Raises: FrameFault, Declined."""
+        links = self._links
+        if isinstance(message, Status):
+            self._status = message
+            self._clock_difference_ms = message.wall_ms - links.wall_ms()
+            links.report(FollowerHeard(self.node_id))
+        elif isinstance(message, Ack):
             if message.term != links.led.term or message.lsn > links.end or self._is_beside:
                 raise FrameFault(f"it acknowledges {message.lsn} of term {message.term}, which it was not sent")
             self.acknowledged = message.lsn
             links.report(Acknowledged(self.node_id, message.term, message.lsn))
+        elif isinstance(message, No):
+            raise Declined(message.why, is_final=message.is_final)
 
     def statistics(self) -> FollowerStatistics:
         """The link's figures."""

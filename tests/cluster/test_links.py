@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -419,20 +420,27 @@ async def test_a_slow_follower_is_read_for_from_the_files(tmp_path: Path, monkey
     monkeypatch.setattr(feed_module, "NEAR", 100_000)
     world = World(tmp_path, LinkOptions(beacon_s=0.05, silence_s=20, retry_s=0.01, backlog_octets=200_000))
     links = world.lead()
+    append, is_quick = CopiedJournal.append, threading.Event()
+
+    def append_slowly(copied: CopiedJournal, *octets: Any) -> None:
+        is_quick.wait()
+        append(copied, *octets)
+
     async with world.listening(), following(world) as follower:
         follower.link.acknowledge(True)
         await until(lambda: same(world, follower))
         (only,) = links._followers.values()
-        fell_behind = False
-        for at in range(120):
+        monkeypatch.setattr(CopiedJournal, "append", append_slowly)
+        at = 0
+        while only.feed.to_read is None or at % 10:
             world.journal.block(1, 100_000)
             if at % 40 == 39:
                 world.journal.roll()
-            fell_behind |= only.feed.to_read is not None
             assert only.feed.queued_octets <= 200_000
-            if at % 10 == 9:
+            at += 1
+            if at % 10 == 0:
                 await trio.lowlevel.checkpoint()
-        assert fell_behind
+        is_quick.set()
         await until(lambda: Acknowledged(follower.node_id, 1, world.journal.end) in world.told)
         assert same(world, follower)
         await until(lambda: reader_offsets(world.journal.path) == {})

@@ -1,0 +1,120 @@
+"""Sends a follower what its feed has in memory: at once, in the thread that has it, as much as the socket takes.
+
+The leader's journal sends a block in the thread that wrote it, before its own fsync. A task of the event loop for each
+block and follower would cost more than the sending, and come later. What the socket does not take, and what has to be
+read from files, is left to the one task of the link.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+
+from .feed import Feed, Position
+from .frames import Needs, Unlink
+
+
+class Rest(Enum):
+    """What is left to the task of the link."""
+
+    NOTHING = auto()
+    ROOM = auto()  # to wait until the socket takes more
+    FILES = auto()  # to read from the files
+    LOST = auto()  # nothing, the connection is lost
+
+
+class Outlet:
+    """The socket of a follower's link, and its feed. `wake`: called by any thread when something is left to the task.
+
+    All methods may be called by any thread, and none waits for the follower.
+    """
+
+    def __init__(self, sock: socket.socket, feed: Feed, wake: Callable[[], object], first: bytes) -> None:
+        self._socket = sock
+        self._feed = feed
+        self._wake = wake
+        self._lock = threading.Lock()  # of all below, and of the feed
+        self._unsent: list[bytes | memoryview] = [first]  # taken of the feed, or put; before all else
+        self._beacon = b""  # the newest, if it is not sent yet
+        self._rest = Rest.NOTHING
+
+    def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview) -> None:
+        """The journal's writer appended octets."""
+        with self._lock:
+            self._feed.written(base_lsn, offset, octets)
+            self._send()
+
+    def say(self, message: Unlink | Needs) -> None:
+        """Send a message behind all that was written before."""
+        with self._lock:
+            self._feed.say(message)
+            self._send()
+
+    def beacon(self, octets: bytes, orders: bytes = b"") -> None:
+        """Send a beacon in place of one that still waits; or behind it, with orders."""
+        with self._lock:
+            if orders:
+                self._unsent += (octets, orders)
+            else:
+                self._beacon = octets
+            self._send()
+
+    def skip_to(self, tail: Position) -> None:
+        """See `Feed.skip_to`."""
+        with self._lock:
+            self._feed.skip_to(tail)
+
+    def was_read(self, end: Position, frames: bytes) -> None:
+        """Frames with the octets up to `end`, of `to_read`."""
+        with self._lock:
+            self._feed.was_read(end)
+            self._unsent.append(frames)
+
+    def go_on(self) -> tuple[Rest, tuple[Position, Position] | None]:
+        """For the task of the link: send what can be sent, and return what is left to it; and what is to be read."""
+        with self._lock:
+            if self._rest is not Rest.LOST:
+                self._rest = Rest.NOTHING
+                self._send(is_task=True)
+            return self._rest, self._feed.to_read
+
+    def close(self) -> None:
+        """Send nothing more, and close the socket."""
+        with self._lock:
+            self._rest = Rest.LOST
+            self._socket.close()
+
+    def _send(self, *, is_task: bool = False) -> None:
+        if self._rest is not Rest.NOTHING:
+            return  # the task goes on
+        self._rest = self._send_on()
+        if self._rest is not Rest.NOTHING and not is_task:
+            self._wake()
+
+    def _send_on(self) -> Rest:
+        """Send until nothing is left, or something is left to the task."""
+        while True:
+            parts = self._unsent
+            if not parts and self._beacon:
+                parts, self._beacon = [self._beacon], b""
+            if not parts:
+                parts = self._feed.take()
+            if not parts:
+                return Rest.NOTHING if self._feed.to_read is None else Rest.FILES
+            try:
+                self._unsent = _behind(parts, self._socket.sendmsg(parts))
+            except BlockingIOError:
+                self._unsent = parts
+            except OSError:
+                return Rest.LOST
+            if self._unsent:
+                return Rest.ROOM
+
+
+def _behind(parts: Sequence[bytes | memoryview], sent: int) -> list[bytes | memoryview]:
+    """The octets of `parts` that are not among the first `sent`."""
+    for index, part in enumerate(parts):
+        if sent < len(part):
+            return [memoryview(part)[sent:], *parts[index + 1 :]]
+        sent -= len(part)
+    return []
