@@ -50,7 +50,7 @@ class Node(Harness):
         )
         self.recorder = self._make_recorder(self.broker, self.journal)
 
-    def _write(self) -> None:
+    def write_journal(self) -> None:
         self.journal.writer.wait(self.journal.commit(), on_own_disk=True)
         if self.agrees:
             self.journal.agree(self.journal.durable_lsn)
