@@ -428,6 +428,17 @@ class Node:
         """The id of this node's directory."""
         return self._held.terms.node_id
 
+    @property
+    def followed(self) -> str | None:
+        """The name of the leader whose link is open; None: this node leads, or has no link."""
+        leader, link = self._leader.leader, self._link
+        return leader.name if leader is not None and link is not None and link.is_open else None
+
+    @property
+    def leader_status(self) -> Mapping[str, object]:
+        """What the leader said last of its process."""
+        return {} if self._link is None else self._link.leader_status
+
     # -- following --------------------------------------------------------------------------------------------------
 
     def _follow_leader(self, decision: do.Follow) -> None:

@@ -115,7 +115,7 @@ class Api:
         self.logins = Logins(broker)
         self.sessions = Sessions(lambda: self.broker.context.clock.monotonic_ns(), broker)
         self.sampler = sampler
-        self.node_rates = NodeRates()
+        self.node_rates: dict[str, NodeRates] = {}
         self.facts: MetricsFacts | None = None
 
     @property
@@ -221,9 +221,20 @@ class Api:
         """Run a command; arguments that are None are left out. Raises: CommandRefused."""
         return self.options.control.steps(command, _given(arguments))
 
-    def is_node(self, name: str) -> bool:
-        """Whether the name means this node; tools invent the part after the @."""
-        return name == self.options.node or name.startswith("rabbit@")
+    def find_node(self, name: str) -> str | None:
+        """The node with this name. A broker alone has any name: tools invent the part after the @."""
+        options = self.options
+        cluster = options.cluster()
+        if cluster is not None:
+            return name if name in cluster.by_name else None
+        return options.node if name == options.node or name.startswith("rabbit@") else None
+
+    def node(self, request: Request) -> str:
+        """The node in the path. Raises: Refusal."""
+        found = self.find_node(request.names["N"])
+        if found is None:
+            raise not_found()
+        return found
 
     def vhost(self, request: Request) -> VirtualHost:
         """The virtual host in the path. Raises: Refusal."""

@@ -20,7 +20,7 @@ Before = Callable[[Api, Request, Mapping[str, Any]], Mapping[str, Any]]
 View = Callable[[Api, Request, Any], Any]
 
 #: Letter in the path -> argument names; the first one that the command has is used.
-_PLACES = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name")}
+_PLACES = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name"), "N": ("node",)}
 #: Arguments that come only from the path or the login: they decide what the user may do.
 _NEVER_GIVEN = frozenset({"vhost", "as-user"})
 _HAVE_BODIES = frozenset({"PUT", "POST"})

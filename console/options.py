@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from .cluster import ClusterFacts
     from .dispatcher import CommandRoute
 
 Network = IPv4Network | IPv6Network
@@ -90,6 +91,7 @@ class ConsoleOptions:
 
     `hosts`: names accepted in Host, beside addresses and localhost. `origins`: accepted origins of pages elsewhere.
     `proxies`: trusted proxies, which name the client. `tls`: for the next connection of a TLS listener.
+    `cluster`: gives None for a broker alone.
     """
 
     control: Control
@@ -113,3 +115,4 @@ class ConsoleOptions:
     config_files: tuple[str, ...] = ()
     certificates: Callable[[], list[Certificate]] = field(default=list)
     tls: "SSLContext | None" = None
+    cluster: "Callable[[], ClusterFacts | None]" = lambda: None

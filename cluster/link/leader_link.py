@@ -119,6 +119,11 @@ class LeaderLink:
         self._wants_copy = copied is None
         self._following: _Following | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a leader sends its journal now."""
+        return self._following is not None
+
     def acknowledge(self, is_on: bool) -> None:
         """Send acknowledgements, or send none from now on."""
         self._acknowledges = is_on

@@ -1,16 +1,21 @@
 """The node, and resources that only nodes of RabbitMQ have. Source: management page 2, 4."""
 
+from dataclasses import replace
 from typing import Any
 
 from ..api import Api
 from ..bodies import json_object
+from ..cluster import NodeFacts
 from ..dispatcher import Action, Level, Route
 from ..listing import Columns, listed
 from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
+from ..node_rates import NodeRates
 from ..options import Steps
-from ..views.nodes import binary_view, memory_view, node_view
+from ..views.nodes import binary_view, down_view, memory_view, node_view, own_facts
 
 NS_A_MS = 1_000_000
+#: The memory of a node that is down, as RabbitMQ says it.
+NOT_AVAILABLE = "not_available"
 #: Feature flags of RabbitMQ 3.10, all on: we have these features.
 FEATURES = (
     "classic_mirrored_queue_version",
@@ -25,39 +30,62 @@ FEATURES = (
 )
 
 
-def _view(api: Api, request: Request) -> dict[str, Any]:
-    view = {**node_view(api.broker, api.options), **api.sampler.churn()}
-    view |= api.node_rates.of(view, api.broker.context.clock.monotonic_ns() // NS_A_MS)
+def _view(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:
+    """A node: the one that answers, or another one as it reported itself."""
+    if facts.host is None:
+        return down_view(facts)
+    is_own, churn = facts.name == api.options.node, api.sampler.churn()
+    if not is_own:
+        churn = {name: {"rate": 0.0} if name.endswith("_details") else 0 for name in churn}
+    clock = api.broker.context.clock
+    view = {**node_view(facts, facts.host, api.options, clock.wall_ms()), **churn}
+    view |= api.node_rates.setdefault(facts.name, NodeRates()).of(view, clock.monotonic_ns() // NS_A_MS)
     if request.flag("memory"):
-        view["memory"] = memory_view(api.options.machine(), api.broker)
+        view["memory"] = memory_view(facts.host, _bodies(api, facts.name))
     if request.flag("binary"):
-        view["binary"] = binary_view(api.broker)
+        view["binary"] = binary_view(_bodies(api, facts.name))
     return view
 
 
+def _nodes(api: Api) -> list[NodeFacts]:
+    """All nodes."""
+    options = api.options
+    cluster, own = options.cluster(), own_facts(api.broker, options)
+    if cluster is None:
+        return [own]
+    return [replace(own, is_drained=node.is_drained) if node.name == options.node else node for node in cluster.nodes]
+
+
+def _node(api: Api, request: Request) -> NodeFacts:
+    """The node in the path. Raises: Refusal."""
+    name = api.node(request)
+    return next(node for node in _nodes(api) if node.name == name)
+
+
+def _bodies(api: Api, node: str) -> int:
+    """Octets of bodies that a node has in memory: those of the broker, which is the leader's."""
+    return api.broker.context.storage.memory.total if node == api.options.node else 0
+
+
 def _list(api: Api, request: Request) -> Steps:
-    return listed(request, [_view(api, request)], lambda row: row)
-
-
-def _check(api: Api, request: Request) -> None:
-    if not api.is_node(request.names["N"]):
-        raise not_found()
+    return listed(request, [_view(api, request, node) for node in _nodes(api)], lambda row: row)
 
 
 def _show(api: Api, request: Request) -> Any:
-    _check(api, request)
-    return Columns(request).of(_view(api, request))
+    return Columns(request).of(_view(api, request, _node(api, request)))
 
 
 def _memory(api: Api, request: Request) -> Any:
-    _check(api, request)
-    return {"memory": memory_view(api.options.machine(), api.broker)}
+    node = _node(api, request)
+    return {"memory": NOT_AVAILABLE if node.host is None else memory_view(node.host, _bodies(api, node.name))}
 
 
 def _relative(api: Api, request: Request) -> Any:
     """Memory in per cent of the whole."""
-    _check(api, request)
-    view = memory_view(api.options.machine(), api.broker)
+    node = _node(api, request)
+    if node.host is None:
+        return {"memory": NOT_AVAILABLE}
+    view = memory_view(node.host, _bodies(api, node.name))
     total, strategy = view.pop("total"), view.pop("strategy")
     whole = max(1, total["rss"])
     shares = {name: round(value * 100 / whole) for name, value in view.items()}
@@ -66,7 +94,7 @@ def _relative(api: Api, request: Request) -> Any:
 
 def _tables(api: Api, request: Request) -> Any:
     """Erlang's tables: there are none."""
-    _check(api, request)
+    api.node(request)
     return {"ets_tables_memory": "no_tables"}
 
 
@@ -86,9 +114,11 @@ def _enable(api: Api, request: Request) -> Answer:
 
 
 def _attempts(api: Api, request: Request) -> Any:
-    _check(api, request)
+    """Logins at a node; all are checked by the leader of a cluster."""
+    is_own = api.node(request) == api.options.node
     rows = []
-    for protocol, (succeeded, failed) in api.broker.users.attempts.items():
+    for protocol, counts in api.broker.users.attempts.items():
+        succeeded, failed = counts if is_own else (0, 0)
         rows.append(
             {
                 "protocol": protocol,
@@ -101,7 +131,8 @@ def _attempts(api: Api, request: Request) -> Any:
 
 
 def _forget_attempts(api: Api, request: Request) -> Answer:
-    _check(api, request)
+    if api.node(request) != api.options.node:
+        return Answer(204)
     for counts in api.broker.users.attempts.values():
         counts[:] = [0, 0]
     return Answer(204)
@@ -109,15 +140,14 @@ def _forget_attempts(api: Api, request: Request) -> Answer:
 
 def _by_source(api: Api, request: Request) -> list[Any]:
     """Connections by source, which are not tracked."""
-    _check(api, request)
+    api.node(request)
     return []
 
 
 def _reset(api: Api, request: Request) -> Answer:
     """Forget the samples."""
-    if "N" in request.names:
-        _check(api, request)
-    api.sampler.forget()
+    if "N" not in request.names or api.node(request) == api.options.node:
+        api.sampler.forget()
     return Answer(204)
 
 

@@ -60,7 +60,7 @@ def _nothing_of_vhost(api: Api, request: Request) -> list[Any]:
 
 
 def _done(api: Api, request: Request) -> Answer:
-    """There is one node, and nothing to balance."""
+    """There is nothing to balance: the leader of a cluster leads all queues."""
     return Answer(204)
 
 

@@ -1,42 +1,98 @@
-"""Replicas of quorum queues: each queue has one here; the refusal of others. Source: management page 3."""
+"""Replicas of quorum queues: each durable queue is on every node of a cluster. Source: management page 3."""
 
 from typing import Any
 
 from ..api import Api
-from ..bodies import json_object
+from ..bodies import json_object, require
+from ..cluster import ClusterFacts
 from ..dispatcher import Action, Level, Route
-from ..messages import Request, bad_request, not_found
+from ..messages import Answer, Request, bad_request, not_found
 
 _ONE_NODE = "there is one node: a queue has one replica, no more and no less"
 
 
 def _status(api: Api, request: Request) -> list[dict[str, Any]]:
-    """The status of its only member."""
+    """A row for each member."""
     if api.queue(request).type != "quorum":
         raise bad_request("not a quorum queue")
-    return [{"Node Name": api.options.node, "Raft State": "leader", "Membership": "voter"}]
+    options = api.options
+    cluster = options.cluster()
+    if cluster is None:
+        return [{"Node Name": options.node, "Raft State": "leader", "Membership": "voter"}]
+    return [
+        {
+            "Node Name": node.name,
+            "Raft State": "leader" if node.name == options.node else "follower" if node.is_running else "nodedown",
+            "Membership": "voter" if node.is_in_sync else "promotable",
+        }
+        for node in cluster.nodes
+    ]
 
 
-def _change(api: Api, request: Request) -> Any:
-    """Refuse a change of one queue's replicas. Raises: Refusal."""
-    json_object(request)
+def _cluster(api: Api) -> ClusterFacts:
+    """Raises: Refusal, without one."""
+    cluster = api.options.cluster()
+    if cluster is None:
+        raise bad_request(_ONE_NODE)
+    return cluster
+
+
+def _place(api: Api, request: Request) -> tuple[ClusterFacts, str]:
+    """The node in the body. Raises: Refusal."""
+    given = json_object(request)
     api.queue(request)
-    raise bad_request(_ONE_NODE)
+    cluster = _cluster(api)
+    (node,) = require(given, "node")
+    if not isinstance(node, str) or node not in cluster.by_name:
+        raise bad_request(f"{str(node)[:80]} is not among the nodes of this cluster: {', '.join(cluster.by_name)}")
+    return cluster, node
 
 
-def _change_all(api: Api, request: Request) -> Any:
-    """Refuse a change of all replicas on a node. Raises: Refusal."""
+def _add(api: Api, request: Request) -> Answer:
+    """A queue is on every node already."""
+    _place(api, request)
+    return Answer(204)
+
+
+def _grow(api: Api, request: Request) -> Answer:
     json_object(request)
-    if not api.is_node(request.names["N"]):
+    cluster, node = _node(api, request)
+    if not cluster.by_name[node].is_running:
         raise not_found()
-    raise bad_request(_ONE_NODE)
+    return Answer(204)
+
+
+def _node(api: Api, request: Request) -> tuple[ClusterFacts, str]:
+    """The node in the path. Raises: Refusal."""
+    node = api.node(request)
+    return _cluster(api), node
+
+
+def _delete(api: Api, request: Request) -> Answer:
+    return _leave(*_place(api, request))
+
+
+def _shrink(api: Api, request: Request) -> Answer:
+    json_object(request)
+    return _leave(*_node(api, request))
+
+
+def _leave(cluster: ClusterFacts, node: str) -> Answer:
+    """Whether a node can be switched off. No queue leaves one node alone. Raises: Refusal."""
+    facts = cluster.by_name[node]
+    if cluster.needs(node):
+        reason = f"{len(cluster.holders)} nodes are in sync, and confirms need {cluster.min_in_sync}"
+        raise bad_request(f"{node} cannot go: {reason}")
+    if facts.is_running and not facts.is_drained:
+        raise bad_request(f"every durable queue is on every node: drain {node} to let it go")
+    return Answer(202)
 
 
 _ADMINISTRATOR = Level.ADMINISTRATOR
 ROUTES = [
     Route("queues/quorum/V/Q/status", {"GET": Action(_ADMINISTRATOR, _status)}),
-    Route("queues/quorum/V/Q/replicas/add", {"POST": Action(_ADMINISTRATOR, _change)}),
-    Route("queues/quorum/V/Q/replicas/delete", {"DELETE": Action(_ADMINISTRATOR, _change)}),
-    Route("queues/quorum/replicas/on/N/grow", {"POST": Action(_ADMINISTRATOR, _change_all)}),
-    Route("queues/quorum/replicas/on/N/shrink", {"DELETE": Action(_ADMINISTRATOR, _change_all)}),
+    Route("queues/quorum/V/Q/replicas/add", {"POST": Action(_ADMINISTRATOR, _add)}),
+    Route("queues/quorum/V/Q/replicas/delete", {"DELETE": Action(_ADMINISTRATOR, _delete)}),
+    Route("queues/quorum/replicas/on/N/grow", {"POST": Action(_ADMINISTRATOR, _grow)}),
+    Route("queues/quorum/replicas/on/N/shrink", {"DELETE": Action(_ADMINISTRATOR, _shrink)}),
 ]

@@ -20,7 +20,9 @@ LIMITS = ("max-connections", "max-queues")
 
 def _row(api: Api, vhost: VirtualHost, ranges: Mapping[str, Range]) -> Steps:
     about = api.ask("vhosts about", name=vhost.name)
-    return {**vhost_view(vhost, api.options.node, about), **(yield from api.sampler.vhost(vhost, ranges))}
+    cluster = api.options.cluster()
+    nodes = [api.options.node] if cluster is None else cluster.running
+    return {**vhost_view(vhost, nodes, about), **(yield from api.sampler.vhost(vhost, ranges))}
 
 
 def _list(api: Api, request: Request) -> Steps:
@@ -74,9 +76,10 @@ def _put(api: Api, request: Request) -> Steps:
 def _start(api: Api, request: Request) -> Answer:
     """Start a virtual host: it runs already."""
     api.vhost(request)
-    node = request.names["N"]
-    if not api.is_node(node):
-        raise bad_request(f"Request to node {node} failed with nodedown")
+    name, cluster = request.names["N"], api.options.cluster()
+    node = api.find_node(name)
+    if node is None or (cluster is not None and not cluster.by_name[node].is_running):
+        raise bad_request(f"Request to node {name} failed with nodedown")
     return Answer(204)
 
 

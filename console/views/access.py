@@ -1,6 +1,6 @@
 """Users, permissions, virtual hosts and their limits. Source: management page 4, 8."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...engine import Broker, Grant, User, VirtualHost
@@ -54,8 +54,8 @@ def topic_rows(user: User) -> Iterator[dict[str, Any]]:
         yield {"user": user.name, "vhost": vhost, "exchange": exchange, "write": topic.write, "read": topic.read}
 
 
-def vhost_view(vhost: VirtualHost, node: str, about: dict[str, Any]) -> dict[str, Any]:
-    """A virtual host, without the sampler's values. `about`: its description and tags."""
+def vhost_view(vhost: VirtualHost, nodes: Iterable[str], about: dict[str, Any]) -> dict[str, Any]:
+    """A virtual host, without the sampler's values. `nodes`: those that run. `about`: its description and tags."""
     default = vhost.context.limits.default_queue_type
     metadata: dict[str, Any] = dict(about)
     if default is not None:
@@ -66,5 +66,5 @@ def vhost_view(vhost: VirtualHost, node: str, about: dict[str, Any]) -> dict[str
         "default_queue_type": "undefined" if default is None else default,
         "metadata": metadata,
         "tracing": vhost.context.firehose is not None,
-        "cluster_state": {node: "running"},
+        "cluster_state": dict.fromkeys(nodes, "running"),
     }

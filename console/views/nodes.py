@@ -4,6 +4,7 @@ import gc
 from typing import Any
 
 from ...engine import Broker
+from ..cluster import NodeFacts
 from ..options import ConsoleOptions, HostFacts
 from .overview import contexts_view, exchange_types_view
 
@@ -80,51 +81,81 @@ def is_replication_alarm(broker: Broker) -> bool:
     return broker.flow.replication.is_full
 
 
-def memory_view(machine: HostFacts, broker: Broker) -> dict[str, Any]:
+def alarms_of(broker: Broker) -> tuple[str, ...]:
+    """The alarms of this node, as health checks name them."""
+    alarms = (
+        ("memory", is_memory_alarm(broker)),
+        ("disk", is_disk_alarm(broker)),
+        ("replication", is_replication_alarm(broker)),
+    )
+    return tuple(resource for resource, is_on in alarms if is_on)
+
+
+def memory_view(machine: HostFacts, bodies: int) -> dict[str, Any]:
     """Octets by RabbitMQ's names: bodies of messages, and the rest of the process."""
-    bodies = min(broker.context.storage.memory.total, machine.memory)
+    bodies = min(bodies, machine.memory)
     parts = dict.fromkeys(_MEMORY, 0) | {"binary": bodies, "other_proc": machine.memory - bodies}
     total = {"erlang": machine.memory, "rss": machine.memory, "allocated": machine.memory}
     return {**parts, "strategy": "rss", "total": total}
 
 
-def binary_view(broker: Broker) -> dict[str, int]:
+def binary_view(bodies: int) -> dict[str, int]:
     """Octets of bodies."""
-    return dict.fromkeys(_BINARY, 0) | {"queue_procs": broker.context.storage.memory.total}
+    return dict.fromkeys(_BINARY, 0) | {"queue_procs": bodies}
 
 
-def node_view(broker: Broker, options: ConsoleOptions) -> dict[str, Any]:
-    """The node, without the sampler's values."""
-    machine = options.machine()
-    garbage = gc.get_stats()
+def own_facts(broker: Broker, options: ConsoleOptions) -> NodeFacts:
+    """The node that answers."""
+    return NodeFacts(
+        options.node,
+        is_running=True,
+        host=options.machine(),
+        alarms=alarms_of(broker),
+        listeners=tuple(options.listeners()),
+        started_ms=options.started_ms,
+        product_version=options.product_version,
+        data=options.data or "",
+        disk_reserve=options.disk_reserve,
+        clients=len(broker.connections),
+    )
+
+
+def down_view(node: NodeFacts) -> dict[str, Any]:
+    """A node that does not run."""
+    return {"name": node.name, "type": "disc", "running": False}
+
+
+def node_view(node: NodeFacts, machine: HostFacts, options: ConsoleOptions, now_ms: int) -> dict[str, Any]:
+    """A node that runs, without the sampler's values. `machine`: its process. `options`: of the node that answers."""
+    is_own = node.name == options.node
     return {
-        "applications": [{"name": "leveret", "description": "Leveret", "version": options.product_version}],
+        "applications": [{"name": "leveret", "description": "Leveret", "version": node.product_version}],
         "auth_mechanisms": [
             {"name": name, "description": description, "enabled": name in options.mechanisms}
             for name, description in _MECHANISMS.items()
         ],
-        "being_drained": False,  # since 3.13; rabbitmqadmin 2 requires it
+        "being_drained": node.is_drained,  # since 3.13; rabbitmqadmin 2 requires it
         "cluster_links": [],
-        "config_files": list(options.config_files),
+        "config_files": list(options.config_files) if is_own else [],
         "context_switches": machine.context_switches,
-        "contexts": contexts_view(options),
-        "db_dir": options.data or "",
+        "contexts": contexts_view(node, options),
+        "db_dir": node.data,
         "disk_free": machine.disk_free,
-        "disk_free_alarm": is_disk_alarm(broker),
-        "disk_free_limit": options.disk_reserve,
+        "disk_free_alarm": "disk" in node.alarms,
+        "disk_free_limit": node.disk_reserve,
         "enabled_plugins": ["rabbitmq_management"],
         "exchange_types": exchange_types_view(),
         "fd_total": machine.descriptors_max,
         "fd_used": machine.descriptors,
         "gc_bytes_reclaimed": 0,
-        "gc_num": sum(one["collections"] for one in garbage),
-        "log_files": list(options.log_files),
-        "mem_alarm": is_memory_alarm(broker),
+        "gc_num": sum(one["collections"] for one in gc.get_stats()) if is_own else 0,
+        "log_files": list(options.log_files) if is_own else [],
+        "mem_alarm": "memory" in node.alarms,
         "mem_calculation_strategy": "rss",
         "mem_limit": machine.memory_max,
         "mem_used": machine.memory,
         "metrics_gc_queue_length": {},
-        "name": options.node,
+        "name": node.name,
         "net_ticktime": 60,
         "os_pid": str(machine.process_id),
         "partitions": [],
@@ -136,7 +167,7 @@ def node_view(broker: Broker, options: ConsoleOptions) -> dict[str, Any]:
         "run_queue": machine.tasks_ready,
         "running": True,
         "sockets_total": machine.descriptors_max,
-        "sockets_used": len(broker.connections) + len(options.listeners()),
+        "sockets_used": node.clients + len(node.listeners),
         "type": "disc",
-        "uptime": broker.context.clock.wall_ms() - options.started_ms,
+        "uptime": now_ms - node.started_ms,
     }

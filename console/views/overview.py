@@ -1,8 +1,10 @@
 """The broker as a whole. Source: management page 4."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...engine import EXCHANGE_TYPES, Broker, Client, User
+from ..cluster import NodeFacts
 from ..login import is_monitor
 from ..options import ConsoleOptions, Listening, Steps
 from ..slices import mapped
@@ -25,29 +27,42 @@ def exchange_types_view() -> list[dict[str, Any]]:
 
 
 def listeners_view(options: ConsoleOptions) -> list[dict[str, Any]]:
-    """All listeners of the process."""
+    """All listeners of all nodes."""
     return [
         {
-            "node": options.node,
+            "node": node,
             "protocol": one.protocol,
             "ip_address": one.ip_address,
             "port": one.port,
             "socket_opts": {"backlog": 1024, "nodelay": True},
         }
-        for one in options.listeners()
+        for node, listeners in _listeners(options)
+        for one in listeners
     ]
 
 
-def contexts_view(options: ConsoleOptions) -> list[dict[str, Any]]:
+def _listeners(options: ConsoleOptions) -> list[tuple[str, Sequence[Listening]]]:
+    """Those of each node that runs."""
+    cluster = options.cluster()
+    if cluster is None:
+        return [(options.node, options.listeners())]
+    return [(node.name, node.listeners) for node in cluster.nodes if node.is_running]
+
+
+def contexts_view(node: NodeFacts, options: ConsoleOptions) -> list[dict[str, Any]]:
     """Listeners of HTTP; their ports are texts, as in RabbitMQ."""
-    return [_context(one, options) for one in options.listeners() if one.protocol.startswith("http")]
+    return _contexts(node.name, node.listeners, options)
 
 
-def _context(one: Listening, options: ConsoleOptions) -> dict[str, Any]:
+def _contexts(node: str, listeners: Sequence[Listening], options: ConsoleOptions) -> list[dict[str, Any]]:
+    return [_context(node, one, options) for one in listeners if one.protocol.startswith("http")]
+
+
+def _context(node: str, one: Listening, options: ConsoleOptions) -> dict[str, Any]:
     is_metrics = one.protocol.endswith("prometheus")
     return {
-        "ssl_opts": _tls_view(one, options),
-        "node": options.node,
+        "ssl_opts": _tls_view(one, options) if node == options.node else [],
+        "node": node,
         "description": "RabbitMQ Prometheus" if is_metrics else "RabbitMQ Management",
         "path": "/",
         "cowboy_opts": "[]",
@@ -120,7 +135,8 @@ def overview_view(
         "statistics_db_event_queue": 0,
     }
     if is_monitor(user):
-        view |= {"listeners": listeners_view(options), "contexts": contexts_view(options)}
+        contexts = [one for node, listeners in _listeners(options) for one in _contexts(node, listeners, options)]
+        view |= {"listeners": listeners_view(options), "contexts": contexts}
     else:
         del totals["consumers"]
     return view

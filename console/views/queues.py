@@ -4,6 +4,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ...engine import Client, Message, Queue
+from ..cluster import Replicas
 from ..options import Steps
 from ..slices import mapped
 from .consumers import active_consumer, consumer_view
@@ -59,8 +60,9 @@ def totals_view(queue: Queue, node: str) -> dict[str, Any]:
     return {**plain_queue_view(queue, node), **_counts(queue), "state": "running"}
 
 
-def queue_view(queue: Queue, node: str) -> dict[str, Any]:
+def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
     """A queue in a list, without the sampler's values."""
+    node = replicas.leader
     octets, paged = octets_of(queue), queue.paged_count
     ready, unacked = queue.ready_count, queue.unacked
     consumers = queue.consumers
@@ -91,7 +93,13 @@ def queue_view(queue: Queue, node: str) -> dict[str, Any]:
         },
     }
     if queue.type == STREAM:
-        return {**view, "members": [node], "online": [node], "leader": node, "readers": {node: len(consumers)}}
+        return {
+            **view,
+            "leader": node,
+            "members": list(replicas.members),
+            "online": list(replicas.online),
+            "readers": {node: len(consumers)},
+        }
     active = active_consumer(queue) if queue.rules.single_active_consumer else None
     view |= {
         "message_bytes": octets.ready + octets.unacked,
@@ -108,9 +116,9 @@ def queue_view(queue: Queue, node: str) -> dict[str, Any]:
         return {
             **view,
             "leader": node,
-            "members": [node],
-            "online": [node],
-            "open_files": {node: 0},
+            "members": list(replicas.members),
+            "online": list(replicas.online),
+            "open_files": dict.fromkeys(replicas.online, 0),
             "messages_dlx": 0,
             "message_bytes_dlx": 0,
             "single_active_consumer_ctag": tag,

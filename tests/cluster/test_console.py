@@ -89,3 +89,78 @@ def test_who_is_who(nodes: ClusterNodes) -> None:
     assert later._impl.server_properties["cluster_name"] == "shop" == asked.get("overview")["cluster_name"]
     for one in (there, here, later):
         one.close()
+
+
+def test_the_nodes(nodes: ClusterNodes) -> None:
+    """Through any node: all of them, each with its own figures; their listeners; where a queue is; who is not there."""
+    leader, follower, third = roles(nodes)
+    asked = api(nodes, third)
+    rows = until(
+        lambda: (found := asked.get("nodes")) and all(one["running"] for one in found) and found, "three nodes"
+    )
+    assert sorted(one["name"] for one in rows) == [shown(name) for name in NAMES]
+    assert len({one["os_pid"] for one in rows}) == 3
+    assert {frozenset(one) for one in rows} == {frozenset(rows[0])}
+    here = row(rows, shown(follower))
+    assert here["os_pid"] == str(nodes.processes[follower].pid)
+    assert here["mem_used"] > 10**6 and here["fd_used"] > 3 and here["disk_free"] > 0 and here["uptime"] > 0
+    assert here["db_dir"] == str(nodes.data(follower)) and not here["being_drained"]
+    assert asked.get(f"nodes/{shown(follower)}")["name"] == shown(follower)
+    assert asked.get(f"nodes/{shown(follower)}/memory")["memory"]["total"]["rss"] > 10**6
+    assert asked.ask("GET", "nodes/rabbit@elsewhere").status == 404
+    listeners = {(one["node"], one["protocol"]) for one in asked.get("overview")["listeners"]}
+    protocols = ("amqp", "http", "http/prometheus", "clustering")
+    assert listeners == {(shown(name), protocol) for name in NAMES for protocol in protocols}
+    assert (
+        asked.ask("PUT", "queues/%2F/orders", {"durable": True, "arguments": {"x-queue-type": "quorum"}}).status < 300
+    )
+    queue = asked.get("queues/%2F/orders")
+    assert sorted(queue["members"]) == sorted(queue["online"]) == [shown(name) for name in NAMES]
+    assert queue["leader"] == queue["node"] == shown(leader)
+    status = {
+        one["Node Name"]: (one["Raft State"], one["Membership"]) for one in asked.get("queues/quorum/%2F/orders/status")
+    }
+    assert status == {shown(name): ("leader" if name == leader else "follower", "voter") for name in NAMES}
+    assert set(asked.get("vhosts/%2F")["cluster_state"]) == {shown(name) for name in NAMES}
+    nodes.kill(follower)
+    down = until(lambda: not (one := asked.get(f"nodes/{shown(follower)}"))["running"] and one, "a node that is down")
+    assert down == {"name": shown(follower), "type": "disc", "running": False}
+    assert set(asked.get("queues/%2F/orders")["online"]) == {shown(leader), shown(third)}
+    assert asked.get(f"nodes/{shown(follower)}/memory") == {"memory": "not_available"}
+    grow, shrink = f"queues/quorum/replicas/on/{shown(third)}/grow", f"queues/quorum/replicas/on/{shown(third)}/shrink"
+    assert asked.ask("POST", grow, {}).status == 204
+    assert "confirms need 2" in asked.ask("DELETE", shrink, {}).reason
+
+
+def check(nodes: ClusterNodes, name: str, path: str) -> tuple[int, dict[str, Any]]:
+    """A health check at a node, without a login where it does not lead."""
+    answer = api(nodes, name).ask("GET", f"health/checks/{path}")
+    return answer.status, answer.json
+
+
+def test_health_in_each_state(nodes: ClusterNodes) -> None:
+    """With all nodes up, one down, two down: each node that runs says what is so."""
+    leader, follower, third = roles(nodes)
+    critical, elected = "node-is-quorum-critical", "quorum-queues-without-elected-leaders/all-vhosts"
+    for name in NAMES:
+        until(lambda name=name: check(nodes, name, "reached-target-cluster-size")[0] == 200, "all nodes")
+        for path in (critical, "node-is-mirror-sync-critical", elected, "alarms", "local-alarms", "virtual-hosts"):
+            assert check(nodes, name, path) == (200, {"status": "ok"}), path
+        for path in (
+            "is-in-service",
+            "ready-to-serve-clients",
+            "protocol-listener/amqp",
+            f"port-listener/{nodes.ports[name]}",
+        ):
+            assert check(nodes, name, path)[0] == 200, path
+        assert check(nodes, name, f"port-listener/{nodes.ports[third if name != third else leader]}")[0] == 503
+    nodes.kill(third)
+    for name in (leader, follower):
+        until(lambda name=name: check(nodes, name, critical)[0] == 503, f"{name} is needed")
+        assert check(nodes, name, elected)[0] == check(nodes, name, "ready-to-serve-clients")[0] == 200
+        until(lambda name=name: check(nodes, name, "reached-target-cluster-size")[0] == 503, "a node is missing")
+    nodes.kill(leader)
+    status, body = until(lambda: (told := check(nodes, follower, elected))[0] == 503 and told, "nobody leads")
+    assert (status, body["status"]) == (503, "failed")
+    assert check(nodes, follower, "ready-to-serve-clients")[0] == check(nodes, follower, "virtual-hosts")[0] == 503
+    assert check(nodes, follower, "is-in-service")[0] == 200

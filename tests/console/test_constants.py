@@ -32,7 +32,7 @@ CONSTANT: dict[str, dict[str, set[str]]] = {
     },
     "there is one node, without mirrors": {
         "queues.py": {"recoverable_slaves"},
-        "nodes.py": {"being_drained", "cluster_links", "partitions", "running", "type"},
+        "nodes.py": {"cluster_links", "partitions", "running", "type"},
     },
     "dead letters leave a queue at once": {"queues.py": {"messages_dlx", "message_bytes_dlx"}},
     "counted by channel and exchange only in RabbitMQ's detailed mode, which `rates_mode` says is not on": {

@@ -164,7 +164,7 @@ def test_too_few_nodes_in_sync_fail_the_checks_of_alarms(path: str, dispatcher: 
     assert found is not None
     action = found[0].action("GET")
     assert action is not None
-    api, request = Mock(broker=broker, options=Mock(node="a")), Mock(names={})
+    api, request = Mock(broker=broker, options=Mock(node="a", cluster=lambda: None)), Mock(names={}, peer=Mock(node=""))
     assert action.handler(api, request) == {"status": "ok"}
     broker.flow.raise_replication("replication: 1 of 2 nodes in sync")
     answer = action.handler(api, request)

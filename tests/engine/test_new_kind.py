@@ -14,6 +14,7 @@ from durable_desk import PATH, DurableDesk
 from queue_world import QueueWorld
 from simulated_files import SimulatedFiles
 
+from leveret.console.cluster import replicas_of
 from leveret.console.views.queues import queue_view
 from leveret.engine import (
     PLAIN,
@@ -284,7 +285,7 @@ def test_settings_policies_and_views(registered: None) -> None:
     assert queue.kind is NEWEST_FIRST
     desk.publish(*"ABC")
     assert desk.all() == "CB"  # the oldest was dropped
-    view = queue_view(queue, "here")
+    view = queue_view(queue, replicas_of("here", None))
     assert (view["type"], view["policy"]) == (TYPE, "short")
     desk.command("vhosts", action="default-queue-type", name="/", type=TYPE)
     document = desk.command("definitions", action="export")

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+from ..console.dispatcher import Http, Level
 from .cluster_desk import ClusterDesk
 from .command import command
 from .command_error import CommandError
@@ -11,7 +12,7 @@ from .operator import Operator
 NodeName = Annotated[str, NAME, "of the node, as in [cluster] nodes"]
 
 
-@command("cluster", reads=True)
+@command("cluster", http=Http("GET", "leveret/cluster", Level.MONITORING), reads=True)
 def cluster(at: Operator) -> dict[str, Any]:
     """Show which node leads, which are in sync, and how far each has copied the journal."""
     return _desk(at).status()
@@ -20,7 +21,7 @@ def cluster(at: Operator) -> dict[str, Any]:
 # These change etcd and no record: their answers wait for nothing in the journal.
 
 
-@command("handover", reads=True)
+@command("handover", http=Http("POST", "leveret/cluster/handover", Level.ADMINISTRATOR), reads=True)
 def hand_over(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     """Let another node lead; clients are disconnected and connect again.
 
@@ -29,7 +30,7 @@ def hand_over(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     return _desk(at).handover(node)
 
 
-@command("drain", reads=True)
+@command("drain", http=Http("POST", "leveret/cluster/drain", Level.ADMINISTRATOR), reads=True)
 def drain(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     """Let a node copy the journal and not lead, before its machine is switched off.
 
@@ -39,7 +40,7 @@ def drain(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     return desk.drain(desk.status()["leader"] if node is None else node)
 
 
-@command("revive", reads=True)
+@command("revive", http=Http("POST", "leveret/cluster/revive", Level.ADMINISTRATOR), reads=True)
 def revive(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     """Let a drained node lead again.
 
@@ -54,7 +55,7 @@ def revive(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     return desk.revive(node)
 
 
-@command("forget", reads=True)
+@command("forget", http=Http("DELETE", "nodes/N", Level.ADMINISTRATOR, 204), reads=True)
 def forget(at: Operator, node: NodeName) -> dict[str, Any]:
     """Take a node that is gone for good out of the nodes in sync."""
     return _desk(at).forget(node)

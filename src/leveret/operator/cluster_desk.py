@@ -2,12 +2,17 @@
 
 from typing import Any, Protocol
 
+from ..console.cluster import ClusterFacts
+
 
 class ClusterDesk(Protocol):
     """Each answer is for JSON. Errors are `CommandError`."""
 
     def status(self) -> dict[str, Any]:
         """Nodes with their states, term, end and lag; the in-sync set; what is agreed."""
+
+    def facts(self) -> ClusterFacts:
+        """What the console shows of the cluster."""
 
     def handover(self, node: str | None) -> dict[str, Any]:
         """Hand the lead over to a node, or to whichever has the most."""

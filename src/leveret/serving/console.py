@@ -3,25 +3,18 @@
 Without the extra `leveret[console]` nothing of this is imported. Source: management page 21.
 """
 
-import mmap
-import os
 import platform
-import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from tempfile import gettempdir
 from typing import Any
-
-import trio
 
 from .. import __version__
 from ..amqp_frontend.wire.replies import reply_for
-from ..configured.host_facts import process_memory
+from ..console.cluster import ClusterFacts
 from ..console.dispatcher import CommandRoute
-from ..console.options import Certificate, CommandRefused, ConsoleOptions, HostFacts, Listening, Steps
+from ..console.options import Certificate, CommandRefused, ConsoleOptions, Listening, Steps
 from ..engine import EngineError, errors
 from ..operator.command_error import CommandError
 from ..operator.command_table import COMMANDS
@@ -29,7 +22,7 @@ from ..operator.control import ControlTable
 from ..settings import Configuration
 from ..settings.declared.cluster import node_of
 from .addresses import Address
-from .descriptors import descriptor_limits, open_descriptors
+from .process_facts import host_facts_of
 from .tls_files import NO_TLS, TlsFiles
 
 #: The reply code for missing permissions.
@@ -105,48 +98,6 @@ def certificates_of(tls: TlsFiles, listeners: list[Listening]) -> list[Certifica
     return [Certificate(one, chain.path, expires, authority, ends) for one in listeners if one.is_tls]
 
 
-def host_facts_of(data: str | None) -> HostFacts:
-    """Facts about this process from the operating system."""
-    loop = trio.lowlevel.current_statistics()
-    return HostFacts(
-        os.getpid(),
-        open_descriptors(),
-        descriptor_limits().process or 0,
-        _memory(),
-        _memory_max(),
-        shutil.disk_usage(data or gettempdir()).free,
-        os.cpu_count() or 1,
-        loop.tasks_living,
-        loop.tasks_runnable,
-        _context_switches(),
-    )
-
-
-def _context_switches() -> int:
-    """Context switches since the process started; 0 if the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_nvcsw + usage.ru_nivcsw
-
-
-@lru_cache(1)
-def _memory_max() -> int:
-    """The memory limit of the process."""
-    return process_memory()
-
-
-def _memory() -> int:
-    """Resident memory in octets; 0 if the system does not tell."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * mmap.PAGESIZE
-    except OSError:
-        return 0
-
-
 @dataclass(slots=True)
 class ConsoleFacts:
     """Makes the options of the console on each request."""
@@ -184,4 +135,9 @@ class ConsoleFacts:
             config_files=self.files(),
             certificates=lambda: certificates_of(self.tls(), self.listeners()),
             tls=self.tls().context,
+            cluster=self._cluster,
         )
+
+    def _cluster(self) -> ClusterFacts | None:
+        desk = self.table().operator.cluster
+        return None if desk is None else desk.facts()

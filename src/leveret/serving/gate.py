@@ -29,7 +29,7 @@ GRACE_S = 0.5
 #: Octets that are looked at to tell what an HTTP client asks for, and seconds in which they must come.
 PEEKED, PEEK_S = 64, 5.0
 #: What asks for this node, not for the broker.
-OWN_PATHS = (b"/metrics", b"/health/")
+OWN_PATHS = (b"/metrics", b"/health/", b"/api/health/", b"/api/healthchecks/")
 _PAUSE_S = 0.1
 DRAINED = 64 * 1024
 

@@ -49,6 +49,11 @@ class Listeners:
         return [listener for listener, address in (*self.console.items(), *self.metrics.items()) if address.is_tls]
 
     @property
+    def has_tls(self) -> bool:
+        """Whether any listener uses TLS."""
+        return bool(self.amqp_tls or self.http_tls)
+
+    @property
     def amqp_urls(self) -> list[str]:
         """The addresses of AMQP as clients write them."""
         return [url_of(address, listener) for listener, address in self.amqp.items()]

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 
 import trio
 
@@ -11,6 +12,7 @@ from ..cluster.node import Node
 from .allocator import resident_octets
 from .descriptors import open_descriptors
 from .gate import Guest
+from .node_checks import PREFIX, NodeChecks
 
 #: Seconds for a request and its answer, and octets of a request's head.
 ANSWER_S, HEAD_MAX = 5.0, 16 * 1024
@@ -21,8 +23,9 @@ _READY_STATES = frozenset({State.FOLLOWING, State.IN_SYNC, State.DRAINED})
 class NodePages:
     """Answers one request a connection. `is_open`: metrics may be read from anywhere."""
 
-    def __init__(self, node: Node, is_open: Callable[[], bool]) -> None:
+    def __init__(self, node: Node, is_open: Callable[[], bool], checks: NodeChecks) -> None:
         self._node = node
+        self._checks = checks
         self._is_open = is_open
 
     async def answer(self, guest: Guest) -> None:
@@ -39,7 +42,8 @@ class NodePages:
             path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
             status, body = self.page(method.decode("latin-1"), path, is_loopback=_is_loopback(guest.address))
             length = f"content-length: {len(body)}\r\nconnection: close\r\n"
-            kind = "content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
+            media = "application/json" if path.startswith(PREFIX) else "text/plain; version=0.0.4; charset=utf-8"
+            kind = f"content-type: {media}\r\n"
             await stream.send_all(f"HTTP/1.1 {status}\r\n{kind}{length}\r\n".encode())
             if method != b"HEAD":
                 await stream.send_all(body)
@@ -49,6 +53,9 @@ class NodePages:
         """Status and body of an answer."""
         if method not in ("GET", "HEAD"):
             return "405 Method Not Allowed", b""
+        if path.startswith(PREFIX):
+            status, body = self._checks.answer(path)
+            return f"{status} {HTTPStatus(status).phrase}", body
         if path == _LIVE:
             return "200 OK", b"alive\n"
         if path == _READY:

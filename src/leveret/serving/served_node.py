@@ -6,10 +6,10 @@ Only a configuration with [cluster] imports this, and the room cluster/.
 import hashlib
 import logging
 import math
-import shutil
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 
@@ -29,19 +29,20 @@ from ..cluster.link.listener import LinkListener
 from ..cluster.node import DirectoryRefused, Node
 from ..cluster.options import NodeOptions
 from ..configured.configured import Report
+from ..console.options import Certificate
 from ..engine import ClusterEvent, EventKind
 from ..journal import ClusterJournal, Journal
 from ..settings import Configuration
-from ..settings.declared.cluster import nodes_of, own_place, shown_node
+from ..settings.declared.cluster import cluster_name_of, nodes_of, own_place, shown_node
 from .addresses import Address, AddressTaken, bind
-from .allocator import resident_octets
 from .cluster_desk import LeaderDesk
 from .cluster_files import ClusterFiles, load_cluster
-from .composition import DataUnusable
-from .descriptors import open_descriptors
+from .composition import BuiltBroker, DataUnusable
 from .gate import AGAIN_S, Frontends, Gate, Guest, Passing, Service
 from .listeners import Listeners
+from .node_checks import NodeChecks
 from .node_pages import NodePages
+from .node_report import Led, NodeReport
 from .options import ServeOptions
 from .reloading import CurrentConfiguration, log_report
 from .served_broker import ServedBroker
@@ -135,6 +136,7 @@ class ServedNode:
         configuration = options.configuration
         assert options.data is not None, "checked with the configuration"
         self._current = current
+        self._listeners = listeners
         self._options = options
         self._build = build
         files, faults, warnings = load_cluster(configuration)
@@ -154,12 +156,21 @@ class ServedNode:
             takes_clients=lambda: self.gate.frontends is not None,
         )
         self._passer = ClientPasser(node.circle, node.name, node.link, tls=node.client_tls)
-        self.node = Node(node, coordinator, self._listener, self, status=self._status)
+        self._report = NodeReport(
+            lambda: self.node,
+            options.data,
+            time.time_ns() // 1_000_000,
+            cluster_name_of(configuration),
+            lambda: int(current.configuration.journal.reserve),
+            lambda: self.gate.clients,
+        )
+        self.node = Node(node, coordinator, self._listener, self, status=self._report.status)
         self.gate = Gate(listeners, lambda: current.configuration.cluster.patience_ms / 1000, self._answer)
         self.stopping = self.node.stopping
         self._leadership: ServedLeadership | None = None
         self._passed_to: tuple[int, str] | None = None  # the leader that clients are passed on to
-        self._pages = NodePages(self.node, lambda: bool(current.configuration.management.metrics_open))
+        checks = NodeChecks(self._report, options.data, self._certificates)
+        self._pages = NodePages(self.node, lambda: bool(current.configuration.management.metrics_open), checks)
 
     async def run(self, on_serving: Callable[[], object], on_console: Callable[[], object]) -> None:
         host, port = own_place(self._options.configuration.cluster)
@@ -190,16 +201,18 @@ class ServedNode:
 
     def build(self, cluster: ClusterJournal) -> ServedLeadership:
         leadership = ServedLeadership(self._build(cluster), self.gate)
-        leadership.broker.built.control.operator.cluster = LeaderDesk(self.node)
+        built = leadership.broker.built
+        built.control.operator.cluster = LeaderDesk(self.node, self._report.facts)
+        self._report.led = led_by(built)
         self._leadership = leadership
-        operator, where = leadership.broker.built.control.operator, self._node_options
+        operator, where = built.control.operator, self._node_options
         of_process = operator.edge_status
         leads = f"node {where.name} leads cluster {where.circle.cluster}"
         operator.edge_status = lambda: {**of_process(), "cluster": leads}
         return leadership
 
     def hold_clients(self) -> None:
-        self._leadership = self._passed_to = None
+        self._leadership = self._passed_to = self._report.led = None
         self.gate.hold()
 
     def pass_clients_on(self, leader: Leader) -> None:
@@ -252,14 +265,22 @@ class ServedNode:
     async def _answer(self, guest: Guest) -> None:
         await self._pages.answer(guest)
 
-    def _status(self) -> Mapping[str, object]:
-        """Figures of this process that the leader's console shows."""
-        return {
-            "memory": resident_octets(),
-            "disk-free": shutil.disk_usage(self._node_options.path).free,
-            "descriptors": open_descriptors(),
-            "clients": self.gate.clients,
-        }
+    def _certificates(self) -> list[Certificate]:
+        """Of the TLS listeners, as read last. The imports cost more than a node without TLS needs."""
+        if not self._listeners.has_tls:
+            return []
+        from .console import certificates_of, listening
+
+        listeners = self._listeners
+        shown = [*listening(listeners.amqp), *listening(listeners.console, "http")]
+        return certificates_of(self._current.tls, [*shown, *listening(listeners.metrics, "http/prometheus")])
+
+
+def led_by(built: BuiltBroker) -> Led:
+    """What a broker that leads says of itself."""
+    from ..console.views.nodes import alarms_of
+
+    return Led(lambda: alarms_of(built.broker), lambda: str(built.control.run("cluster-name", {})["name"]))
 
 
 async def end_tls(sock: socket.socket, context: ssl.SSLContext) -> tuple[trio.SSLStream[trio.SocketStream], ClientTls]:
@@ -312,8 +333,12 @@ def node_options(configuration: Configuration, data: str, listeners: Listeners, 
         version=__version__,
         fingerprint=_fingerprint(configuration),
         addresses=tuple(
-            (kind, f"{address.host}:{listener.getsockname()[1]}")
-            for kind, of in (("amqp", listeners.amqp), ("http", listeners.console), ("metrics", listeners.metrics))
+            (kinds[address.is_tls], f"{address.host}:{listener.getsockname()[1]}")
+            for kinds, of in (
+                (("amqp", "amqps"), listeners.amqp),
+                (("http", "https"), listeners.console),
+                (("metrics", "metrics-tls"), listeners.metrics),
+            )
             for listener, address in of.items()
             if not address.path
         ),

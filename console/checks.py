@@ -1,0 +1,254 @@
+"""Health checks of one node, as functions of what is known of it. They need no broker: every node of a cluster answers.
+
+Source: management page 3, 9.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from .cluster import ClusterFacts
+from .messages import Answer, Refusal, bad_request
+from .options import Certificate, HostFacts, Listening
+
+_DAY_MS = 86_400_000
+_UNITS = {"days": 1, "weeks": 7, "months": 30, "years": 365}
+#: Other names of protocols of listeners.
+_FOLDED = {
+    "amqp091": "amqp",
+    "amqp0-9-1": "amqp",
+    "amqp0.9.1": "amqp",
+    "amqp10": "amqp",
+    "amqps": "amqp/ssl",
+    "http_api": "http",
+    "management": "http",
+    "ui": "http",
+}
+OK = {"status": "ok"}
+_NOBODY = "no node of this cluster leads"
+_NOT_SERVING = "this rabbit node is not currently available to serve"
+
+
+@dataclass(slots=True, frozen=True)
+class Subject:
+    """The node that a check is about. `alarms`: (node, resource) of all nodes. `cluster`: None for a broker alone.
+
+    `quorum_queues`: (virtual host, name) of those that are known. `is_known`: whether the virtual hosts and queues are.
+    """
+
+    node: str
+    machine: Callable[[], HostFacts]
+    listeners: Callable[[], Iterable[Listening]]
+    certificates: Callable[[], Iterable[Certificate]]
+    wall_ms: Callable[[], int]
+    alarms: Callable[[], Iterable[tuple[str, str]]]
+    cluster: ClusterFacts | None = None
+    quorum_queues: Callable[[], Iterable[tuple[str, str]]] = tuple
+
+    @property
+    def is_led(self) -> bool:
+        """Whether a leader serves clients; a broker alone leads itself."""
+        return self.cluster is None or self.cluster.leader is not None
+
+    @property
+    def is_in_service(self) -> bool:
+        """Whether operators let this node serve clients."""
+        cluster = self.cluster
+        if cluster is None:
+            return True
+        node = cluster.by_name.get(self.node)
+        return node is not None and not node.is_drained and not (cluster.is_refused and self.node == cluster.own)
+
+
+#: Names in the path of a check.
+Names = Mapping[str, str]
+#: Returns the body of an answer with status 200, or another answer. Raises: Refusal.
+Check = Callable[[Subject, Names], Any]
+
+
+def _failed(reason: str, **more: Any) -> Answer:
+    return Answer(503, {"status": "failed", "reason": reason, **more})
+
+
+def _alarms(subject: Subject, names: Names) -> Any:
+    return _alarmed(subject.alarms(), "There are alarms in effect in the cluster")
+
+
+def _local_alarms(subject: Subject, names: Names) -> Any:
+    return _alarmed(_local(subject), "There are alarms in effect on the node")
+
+
+def _local(subject: Subject) -> list[tuple[str, str]]:
+    return [one for one in subject.alarms() if one[0] == subject.node]
+
+
+def _alarmed(alarms: Iterable[tuple[str, str]], reason: str) -> Any:
+    found = [{"node": node, "resource": resource} for node, resource in alarms]
+    return _failed(reason, alarms=found) if found else OK
+
+
+def _certificates(subject: Subject, names: Names) -> Any:
+    within, unit = names["WITHIN"], names["UNIT"]
+    if not within.isascii() or not within.isdigit() or len(within) > 6:
+        raise bad_request("Invalid expiration value.")
+    if unit not in _UNITS:
+        raise bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")
+    until_ms = subject.wall_ms() + int(within) * _UNITS[unit] * _DAY_MS
+    expired = [
+        {
+            "node": subject.node,
+            "protocol": one.listening.protocol,
+            "interface": one.listening.ip_address,
+            "port": one.listening.port,
+            "certfile": one.file,
+            "cacertfile": one.authority,
+            "certfile_expires_on": list(map(_moment, one.expires_ms)),
+            "cacertfile_expires_on": list(map(_moment, one.authority_expires_ms)),
+        }
+        for one in subject.certificates()
+        if min((*one.expires_ms, *one.authority_expires_ms), default=until_ms + 1) <= until_ms
+    ]
+    return _failed("Certificates expiring", expired=expired) if expired else OK
+
+
+def _moment(wall_ms: int) -> str:
+    return f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _port(subject: Subject, names: Names) -> Any:
+    text = names["PORT"]
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise bad_request("Invalid port")
+    port, ports = int(text), [one.port for one in subject.listeners()]
+    if port in ports:
+        return {"status": "ok", "port": port}
+    return _failed("No active listener", missing=port, ports=ports)
+
+
+def _protocol(subject: Subject, names: Names) -> Any:
+    """The protocol in the path, or several with commas, as in 4.2."""
+    protocols = sorted({one.protocol for one in subject.listeners()})
+    given = names["PROTOCOL"].split(",")
+    wanted = [_FOLDED.get(name.lower(), name.lower()) for name in given]
+    missing = [name for name in wanted if name not in protocols]
+    if len(given) > 1:
+        if missing:
+            return _failed("No active listener", missing=missing, protocols=protocols)
+        return {"status": "ok", "protocols": wanted}
+    if missing:
+        return _failed("No active listener", missing=missing[0], protocols=protocols)
+    return {"status": "ok", "protocol": wanted[0]}
+
+
+def _virtual_hosts(subject: Subject, names: Names) -> Any:
+    """They run where the broker does."""
+    return OK if subject.is_led else _failed("Some virtual hosts are down", **{"virtual-hosts": [], "detail": _NOBODY})
+
+
+def _metadata(subject: Subject, names: Names) -> Any:
+    return OK if subject.is_led else _failed("Metadata store has not yet been initialised", detail=_NOBODY)
+
+
+def _elected(subject: Subject, names: Names) -> Any:
+    """All queues have the same leader. A node that does not lead does not know their names."""
+    if subject.is_led:
+        return OK
+    queues = [_queue(*one) for one in subject.quorum_queues() if names.get("V") in (None, one[0])]
+    return _failed("Detected quorum queues without an elected leader", queues=queues, detail=_NOBODY)
+
+
+def _queue(vhost: str, name: str) -> dict[str, str]:
+    return {
+        "name": name,
+        "readable_name": f"queue '{name}' in vhost '{vhost}'",
+        "type": "rabbit_quorum_queue",
+        "virtual_host": vhost,
+    }
+
+
+def _quorum_critical(subject: Subject, names: Names) -> Any:
+    return _critical(subject, "There are quorum queues that would lose their quorum if the target node is shut down")
+
+
+def _mirror_critical(subject: Subject, names: Names) -> Any:
+    return _critical(subject, "There are classic mirrored queues without online synchronised mirrors")
+
+
+def _critical(subject: Subject, reason: str) -> Any:
+    """Whether publishers would be held without this node."""
+    cluster = subject.cluster
+    if cluster is None or len(cluster.nodes) == 1:
+        return {"status": "ok", "reason": "single node cluster"}
+    if not cluster.needs(subject.node):
+        return OK
+    in_sync = len(cluster.holders)
+    words = f"{in_sync} of {len(cluster.nodes)} nodes are in sync, and confirms need {cluster.min_in_sync}"
+    return _failed(reason, queues=[_queue(*one) for one in subject.quorum_queues()], detail=words)
+
+
+def _in_service(subject: Subject, names: Names) -> Any:
+    return OK if subject.is_in_service else _failed(_NOT_SERVING)
+
+
+def _below_limit(subject: Subject, names: Names) -> Any:
+    machine = subject.machine()
+    if machine.descriptors_max and machine.descriptors >= machine.descriptors_max:
+        return _failed("the limit of connections is reached")
+    return OK
+
+
+def _ready(subject: Subject, names: Names) -> Any:
+    """For load balancers: clients that connect now are served."""
+    if subject.cluster is None:
+        return _alarms(subject, names)
+    if not subject.is_in_service:
+        return _failed(_NOT_SERVING)
+    return _below_limit(subject, names) if subject.is_led else _failed(_NOBODY)
+
+
+def _whole(subject: Subject, names: Names) -> Any:
+    """Whether all nodes of the cluster are there."""
+    cluster = subject.cluster
+    online, target = (1, 1) if cluster is None else (len(cluster.running), len(cluster.nodes))
+    if online >= target:
+        return OK
+    reason = f"target cluster size not reached: {online} of {target} nodes are online"
+    return _failed(reason, online=online, target=target)
+
+
+def node_check(subject: Subject, names: Names) -> Any:
+    """The old check of a node."""
+    return _alarmed(_local(subject), "resource alarm(s) in effect")
+
+
+#: Path below `health/checks/` -> the check.
+CHECKS: dict[str, Check] = {
+    "alarms": _alarms,
+    "local-alarms": _local_alarms,
+    "certificate-expiration/WITHIN/UNIT": _certificates,
+    "port-listener/PORT": _port,
+    "protocol-listener/PROTOCOL": _protocol,
+    "virtual-hosts": _virtual_hosts,
+    "node-is-mirror-sync-critical": _mirror_critical,
+    "node-is-quorum-critical": _quorum_critical,
+    "metadata-store/initialized": _metadata,
+    "metadata-store/initialized/with-data": _metadata,
+    "quorum-queues-without-elected-leaders/all-vhosts": _elected,
+    "quorum-queues-without-elected-leaders/all-vhosts/pattern/P": _elected,
+    "quorum-queues-without-elected-leaders/vhost/V": _elected,
+    "quorum-queues-without-elected-leaders/vhost/V/pattern/P": _elected,
+    "is-in-service": _in_service,
+    "below-node-connection-limit": _below_limit,
+    "ready-to-serve-clients": _ready,
+    "reached-target-cluster-size": _whole,
+}
+
+
+def answer(check: Check, subject: Subject, names: Names) -> Answer:
+    """The answer of a check, for a node without a broker."""
+    try:
+        found = check(subject, names)
+    except Refusal as refusal:
+        return refusal.answer()
+    return found if isinstance(found, Answer) else Answer(200, found)

@@ -1,0 +1,79 @@
+"""The cluster as the node that answers sees it, for the API. Read-only: the composition root makes it of what it knows.
+
+Names of nodes are those that tools see, `rabbit@NAME`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .options import HostFacts, Listening
+
+
+@dataclass(slots=True, frozen=True)
+class NodeFacts:
+    """One node. `host`: what it said of its process last; None: it is down, or this node knows nothing of it.
+
+    `alarms`: resources, as health checks name them. `lag`: records that it does not have on disk yet.
+    """
+
+    name: str
+    is_running: bool = False
+    is_in_sync: bool = False
+    is_drained: bool = False
+    host: HostFacts | None = None
+    alarms: tuple[str, ...] = ()
+    listeners: tuple[Listening, ...] = ()
+    started_ms: int = 0
+    product_version: str = ""
+    data: str = ""
+    disk_reserve: int = 0
+    clients: int = 0
+    lag: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class ClusterFacts:
+    """`own`: the node that answers. `leader`: None while the answering node knows of none that serves clients.
+
+    `is_refused`: the answering node waits for an operator.
+    """
+
+    own: str
+    leader: str | None
+    nodes: tuple[NodeFacts, ...]
+    min_in_sync: int
+    is_refused: bool = False
+    by_name: dict[str, NodeFacts] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {node.name: node for node in self.nodes})
+
+    @property
+    def running(self) -> list[str]:
+        """The names of the nodes that run."""
+        return [node.name for node in self.nodes if node.is_running]
+
+    @property
+    def holders(self) -> list[str]:
+        """The names of the nodes that run and have everything that is confirmed."""
+        return [node.name for node in self.nodes if node.is_in_sync and node.is_running]
+
+    def needs(self, name: str) -> bool:
+        """Whether publishers would be held without this node."""
+        return name in self.holders and len(self.holders) <= self.min_in_sync
+
+
+@dataclass(slots=True, frozen=True)
+class Replicas:
+    """Where each durable queue is: on every node of the cluster. `online`: nodes that run."""
+
+    leader: str
+    members: Sequence[str]
+    online: Sequence[str]
+
+
+def replicas_of(own: str, cluster: ClusterFacts | None) -> Replicas:
+    """Of each queue. `own`: the node that answers, which leads."""
+    if cluster is None:
+        return Replicas(own, [own], [own])
+    return Replicas(own, [node.name for node in cluster.nodes], cluster.running)

@@ -1,0 +1,47 @@
+"""Health checks of RabbitMQ's HTTP API on a node that does not lead: it has no users, so they need no login here."""
+
+from collections.abc import Callable
+from time import time_ns
+
+from ..console.checks import CHECKS, Subject, answer, node_check
+from ..console.dispatcher import Dispatcher, Route
+from ..console.encoding import encoded
+from ..console.options import Certificate
+from .node_report import NodeReport
+from .process_facts import host_facts_of
+
+PREFIX = "/api/"
+
+
+class NodeChecks:
+    """Of this node. `data`: the directory of the journal."""
+
+    def __init__(self, report: NodeReport, data: str, certificates: Callable[[], list[Certificate]]) -> None:
+        self._report = report
+        self._data = data
+        self._certificates = certificates
+        self._checks = {f"health/checks/{path}": check for path, check in CHECKS.items()}
+        self._checks |= {"healthchecks/node": node_check, "healthchecks/node/N": node_check}
+        self._dispatcher = Dispatcher()
+        self._dispatcher.add([Route(path, {}) for path in self._checks])
+
+    def answer(self, path: str) -> tuple[int, bytes]:
+        """Status and JSON of a check. `path`: percent-encoded, from the root on."""
+        found = self._dispatcher.find(path.removeprefix(PREFIX))
+        facts = self._report.facts()
+        if found is None or found[1].get("N", facts.own) not in facts.by_name:
+            return 404, encoded({"error": "Object Not Found", "reason": "Not Found"})
+        route, names = found
+        node = names.get("N", facts.own)
+        own = facts.by_name[node]
+        subject = Subject(
+            node,
+            lambda: own.host or host_facts_of(self._data),
+            lambda: own.listeners,
+            self._certificates,
+            lambda: time_ns() // 1_000_000,
+            self._report.alarms,
+            facts,
+        )
+        told = answer(self._checks[route.pattern], subject, names)
+        return told.status, encoded(told.value)

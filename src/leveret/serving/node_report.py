@@ -1,0 +1,208 @@
+"""What a node of a cluster tells the others of its process, and what it knows of the cluster, for the API.
+
+Figures travel in the status of each link, as JSON whose fields another release may not know.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+
+from ..cluster.agreement.states import State
+from ..cluster.agreement.view import NodeKey
+from ..cluster.link.follower_links import FollowerStatistics
+from ..cluster.node import Node
+from ..console.cluster import ClusterFacts, NodeFacts
+from ..console.options import HostFacts, Listening
+from ..settings.declared.cluster import shown_node
+from .process_facts import host_facts_of
+
+#: Kinds of addresses of a node's key -> RabbitMQ's names of protocols.
+_PROTOCOLS = {
+    "amqp": "amqp",
+    "amqps": "amqp/ssl",
+    "http": "http",
+    "https": "https",
+    "metrics": "http/prometheus",
+    "metrics-tls": "https/prometheus",
+}
+_SERVES = frozenset({State.LEADING, State.HELD})
+_HOST_FIELDS = tuple(field.name for field in fields(HostFacts))
+
+
+@dataclass(slots=True, frozen=True)
+class Led:
+    """What only the leader knows: its alarms, and the name of the cluster."""
+
+    alarms: Callable[[], tuple[str, ...]]
+    cluster_name: Callable[[], str]
+
+
+class NodeReport:
+    """Of this process. `node`: called when it is made. `data`: the directory of the journal. `reserve`: octets that the
+    journal leaves free. `clients`: connections that are held or passed on.
+    """
+
+    def __init__(
+        self,
+        node: Callable[[], Node],
+        data: str,
+        started_ms: int,
+        cluster_name: str,
+        reserve: Callable[[], int],
+        clients: Callable[[], int],
+    ) -> None:
+        self.led: Led | None = None  # set while this node leads
+        self._node = node
+        self._data = data
+        self._started_ms = started_ms
+        self._cluster_name = cluster_name
+        self._reserve = reserve
+        self._clients = clients
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, object]:
+        """Figures of this process, and of the leader the alarms of all nodes."""
+        host, led = host_facts_of(self._data), self.led
+        told: dict[str, object] = {name.replace("_", "-"): value for name, value in asdict(host).items()}
+        told |= {
+            "clients": self._clients(),
+            "started-ms": self._started_ms,
+            "data": self._data,
+            "disk-reserve": self._reserve(),
+            "alarms": list(self._alarms(host)),
+        }
+        if led is not None:
+            told |= {"cluster-name": led.cluster_name(), "cluster-alarms": [list(one) for one in self._others_alarms()]}
+        return told
+
+    def _alarms(self, host: HostFacts) -> tuple[str, ...]:
+        """Of this node: a follower has only a disk that can be full."""
+        if self.led is not None:
+            return self.led.alarms()
+        return ("disk",) if host.disk_free < self._reserve() else ()
+
+    def _others_alarms(self) -> Iterable[tuple[str, str]]:
+        """Of followers, for the other followers."""
+        for node_id, link in self._linked().items():
+            key = None if (view := self._node().view) is None else view.node_of(node_id)
+            if key is not None:
+                yield from ((shown_node(key.name), alarm) for alarm in _words(link.status, "alarms"))
+
+    # -- what is known ------------------------------------------------------------------------------------------------
+
+    @property
+    def cluster_name(self) -> str:
+        """As the leader said it last."""
+        if self.led is not None:
+            return self.led.cluster_name()
+        return _text(self._node().leader_status, "cluster-name") or self._cluster_name
+
+    @property
+    def leader(self) -> str | None:
+        """The node that leads and serves clients, as this one knows it: itself, or the one whose link is open."""
+        node = self._node()
+        if node.leading is not None:
+            is_serving = node.leading.is_served and node.agreement.state in _SERVES
+            return shown_node(node.options.name) if is_serving else None
+        return None if node.followed is None else shown_node(node.followed)
+
+    def alarms(self) -> list[tuple[str, str]]:
+        """(node, resource) of this node, and of those that it knows of."""
+        node, host = self._node(), host_facts_of(self._data)
+        own = shown_node(node.options.name)
+        found = [(own, alarm) for alarm in self._alarms(host)]
+        if self.led is not None:
+            return [*found, *self._others_alarms()]
+        if node.followed is None:
+            return found
+        said = node.leader_status
+        found += [(shown_node(node.followed), alarm) for alarm in _words(said, "alarms")]
+        others = said.get("cluster-alarms")
+        for one in others if isinstance(others, list) else ():
+            if isinstance(one, list) and len(one) == 2 and one[0] != own:
+                found.append((str(one[0]), str(one[1])))
+        return found
+
+    def facts(self) -> ClusterFacts:
+        """The cluster. Of followers only the leader knows more than that they are there."""
+        node = self._node()
+        view, own = node.view, node.key()
+        members = frozenset() if view is None or view.insync is None else view.insync.nodes
+        keys = {} if view is None else {one.name: one for one in view.nodes}
+        return ClusterFacts(
+            shown_node(own.name),
+            self.leader,
+            tuple(
+                self._facts_of(name, own if name == own.name else keys.get(name), own, members)
+                for name in node.options.nodes
+            ),
+            node.options.min_in_sync,
+            node.agreement.state is State.REFUSED,
+        )
+
+    def _facts_of(self, name: str, key: NodeKey | None, own: NodeKey, members: frozenset[bytes]) -> NodeFacts:
+        if key is None:
+            return NodeFacts(shown_node(name))
+        node, link, lag = self._node(), self._linked().get(key.node_id), 0
+        status: Mapping[str, object] = {}
+        if key is own:
+            is_running, status = True, self.status()
+        elif node.leading is not None:
+            is_running = link is not None
+            if link is not None:
+                status = link.status
+                journal = node.leading.journal
+                lag = 0 if journal is None else max(0, journal.next_lsn - link.acknowledged_lsn)
+        else:
+            is_running = name in own.reaches or name == node.followed
+            status = node.leader_status if name == node.followed else {}
+        return NodeFacts(
+            shown_node(name),
+            is_running=is_running,
+            is_in_sync=key.node_id in members,
+            is_drained=key.is_drained,
+            host=_host_of(status),
+            alarms=tuple(_words(status, "alarms")),
+            listeners=tuple(_listeners_of(key)),
+            started_ms=_number(status, "started-ms"),
+            product_version=key.version,
+            data=_text(status, "data"),
+            disk_reserve=_number(status, "disk-reserve"),
+            clients=_number(status, "clients"),
+            lag=lag,
+        )
+
+    def _linked(self) -> dict[bytes, FollowerStatistics]:
+        leading = self._node().leading
+        links = None if leading is None else leading.links
+        return {} if links is None else {one.node_id: one for one in links.statistics()}
+
+
+def _listeners_of(key: NodeKey) -> Iterable[Listening]:
+    for kind, place in (*key.addresses, ("clustering", key.link)):
+        host, _, port = place.rpartition(":")
+        is_tls = kind in ("amqps", "https", "metrics-tls")
+        if port.isdigit():
+            yield Listening(_PROTOCOLS.get(kind, kind), host.removeprefix("[").removesuffix("]"), int(port), is_tls)
+
+
+def _host_of(status: Mapping[str, object]) -> HostFacts | None:
+    """None: the node has told nothing yet, or its release tells other things."""
+    if "process-id" not in status:
+        return None
+    return HostFacts(**{name: _number(status, name.replace("_", "-")) for name in _HOST_FIELDS})
+
+
+def _number(status: Mapping[str, object], name: str) -> int:
+    value = status.get(name)
+    return value if type(value) is int else 0
+
+
+def _text(status: Mapping[str, object], name: str) -> str:
+    value = status.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _words(status: Mapping[str, object], name: str) -> list[str]:
+    value = status.get(name)
+    return [str(one) for one in value] if isinstance(value, list) else []

@@ -1,0 +1,55 @@
+"""Facts about this process from the operating system, for the console and for the other nodes of a cluster."""
+
+import mmap
+import os
+import shutil
+from functools import lru_cache
+from tempfile import gettempdir
+
+import trio
+
+from ..configured.host_facts import process_memory
+from ..console.options import HostFacts
+from .descriptors import descriptor_limits, open_descriptors
+
+
+def host_facts_of(data: str | None) -> HostFacts:
+    """The facts now. `data`: the directory of the journal."""
+    loop = trio.lowlevel.current_statistics()
+    return HostFacts(
+        os.getpid(),
+        open_descriptors(),
+        descriptor_limits().process or 0,
+        _memory(),
+        _memory_max(),
+        shutil.disk_usage(data or gettempdir()).free,
+        os.cpu_count() or 1,
+        loop.tasks_living,
+        loop.tasks_runnable,
+        _context_switches(),
+    )
+
+
+def _context_switches() -> int:
+    """Context switches since the process started; 0 if the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_nvcsw + usage.ru_nivcsw
+
+
+@lru_cache(1)
+def _memory_max() -> int:
+    """The memory limit of the process."""
+    return process_memory()
+
+
+def _memory() -> int:
+    """Resident memory in octets; 0 if the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0

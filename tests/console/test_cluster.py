@@ -1,0 +1,280 @@
+"""The API of a node that leads a cluster: what it says of the other nodes, and checks of each, without sockets."""
+
+import json
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from all_routes import ROUTES
+from api_client import basic
+
+from leveret.console.api import Api
+from leveret.console.checks import CHECKS, Subject, answer
+from leveret.console.cluster import ClusterFacts, NodeFacts
+from leveret.console.encoding import encoded
+from leveret.console.messages import Peer, Refusal, Request, query_of
+from leveret.console.options import HostFacts, Listening
+from leveret.console.pages import Pages
+from leveret.console.sampler import Sampler
+from leveret.engine import ManualClock
+from leveret.operator.steps import finished
+from leveret.serving.composition import build_broker
+from leveret.serving.console import ConsoleFacts
+from leveret.settings import Configuration
+
+A, B, C = "rabbit@a", "rabbit@b", "rabbit@c"
+MACHINE = HostFacts(1, 2, 100, 4, 5, 6, 7, 8)
+MEMBER = NodeFacts(A, is_running=True, is_in_sync=True, host=MACHINE, listeners=(Listening("amqp", "h", 5672),))
+DOWN = {"is_running": False, "host": None}
+
+
+def cluster(own: str = A, leader: str | None = A, min_in_sync: int = 2, **changes: dict[str, Any]) -> ClusterFacts:
+    """Three nodes, all in sync but for `changes` of a, b or c."""
+    nodes = [replace(MEMBER, name=name, **changes.get(name[-1], {})) for name in (A, B, C)]
+    return ClusterFacts(own, leader, tuple(nodes), min_in_sync)
+
+
+@dataclass
+class Desk:
+    """The cluster, and what an operator asked of it."""
+
+    told: ClusterFacts
+    asked: tuple[str, str | None] | None = None
+
+    def facts(self) -> ClusterFacts:
+        """What the console shows."""
+        return self.told
+
+    def status(self) -> dict[str, Any]:
+        """As for `leveret ctl`."""
+        return {"leader": "a", "nodes": []}
+
+    def forget(self, node: str) -> dict[str, Any]:
+        """Of the path."""
+        self.asked = ("forget", node)
+        return {}
+
+    def handover(self, node: str | None) -> dict[str, Any]:
+        """Of the body."""
+        self.asked = ("handover", node)
+        return {"from": "a", "to": node}
+
+
+class Console:
+    """The API of rabbit@a, as guest. `node`: the one that the client is connected to."""
+
+    def __init__(self, told: ClusterFacts, node: str = "") -> None:
+        built = build_broker(Configuration(), ManualClock(), random.Random(1).random, None)
+        self.desk = built.control.operator.cluster = Desk(told)  # type: ignore[assignment]
+        arguments = {"x-queue-type": "quorum"}
+        built.control.run("declare-queue", {"queue": "q", "durable": True, "arguments": arguments})
+        facts = ConsoleFacts(lambda: built.control, Configuration, 0, None, lambda: [Listening("amqp", "h", 5672)])
+        options = replace(facts.options(), machine=lambda: MACHINE, node=A)
+        self.api = Api(lambda: built.broker, lambda: options, ROUTES, Pages(), Sampler(lambda: built.broker))
+        self.node = node
+
+    def ask(self, method: str, target: str, body: Any = None, *, user: str | None = "guest") -> tuple[int, Any]:
+        """Status and value of an answer."""
+        path, _, query = target.partition("?")
+        headers = {"host": "localhost"} | ({} if user is None else {"authorization": basic(user, user)})
+        peer = Peer("127.0.0.1", True, node=self.node)
+        request = Request(method, f"/api/{path}", query_of(query), headers, peer)
+        try:
+            steps = self.api.open(request).steps(b"" if body is None else json.dumps(body).encode())
+        except Refusal as refusal:
+            return refusal.answer().status, refusal.answer().value
+        found = finished(steps)
+        octets = b"".join(found.body) if isinstance(found.body, list) else found.body or encoded(found.value)
+        return found.status, json.loads(octets)
+
+    def get(self, target: str) -> Any:
+        """What must be there."""
+        status, value = self.ask("GET", target)
+        assert status == 200, (status, value)
+        return value
+
+
+def test_nodes_are_those_of_the_cluster() -> None:
+    """By their names, no others; the one that is down says so, and the drained one."""
+    console = Console(cluster(b=DOWN, c={"is_drained": True}))
+    rows = {one["name"]: one for one in console.get("nodes")}
+    assert rows[B] == {"name": B, "type": "disc", "running": False}
+    assert rows[A].keys() == rows[C].keys()
+    assert (rows[A]["being_drained"], rows[C]["being_drained"], rows[C]["mem_used"]) == (False, True, MACHINE.memory)
+    assert console.get(f"nodes/{C}/memory/relative")["memory"]["total"] == 100
+    assert console.get(f"nodes/{B}/memory/relative") == console.get(f"nodes/{B}/memory") == {"memory": "not_available"}
+    assert console.get(f"nodes/{C}?memory=true&binary=true")["memory"]["binary"] == 0
+    for path in ("nodes/rabbit@d", "nodes/a", "auth/attempts/rabbit@d", "healthchecks/node/rabbit@d"):
+        assert console.ask("GET", path)[0] == 404
+    console.api.broker.users.attempts["http"][0] = 7
+    assert (
+        console.get(f"auth/attempts/{A}")[0]["auth_attempts"]
+        >= 7
+        > console.get(f"auth/attempts/{C}")[0]["auth_attempts"]
+    )
+    assert console.ask("DELETE", f"auth/attempts/{C}")[0] == 204 and console.api.broker.users.attempts["http"][0] >= 7
+    assert console.ask("POST", f"vhosts/%2F/start/{B}", {})[1]["reason"] == f"Request to node {B} failed with nodedown"
+    assert console.ask("POST", f"vhosts/%2F/start/{C}", {})[0] == 204
+
+
+def test_a_queue_is_on_every_node() -> None:
+    """Its leader is the cluster's, its members are the nodes; a node that is named for a new one has to run."""
+    console = Console(cluster(b=DOWN, c={"is_in_sync": False}))
+    queue = console.get("queues/%2F/q")
+    assert (queue["node"], queue["leader"], queue["members"], queue["online"]) == (A, A, [A, B, C], [A, C])
+    assert [(one["Raft State"], one["Membership"]) for one in console.get("queues/quorum/%2F/q/status")] == [
+        ("leader", "voter"),
+        ("nodedown", "voter"),
+        ("follower", "promotable"),
+    ]
+    assert console.ask("PUT", "queues/%2F/r", {"durable": True, "node": C})[0] == 201
+    assert console.ask("PUT", "queues/%2F/s", {"node": B})[1]["reason"] == f"Node {B} could not be contacted"
+    assert console.get("vhosts/%2F")["cluster_state"] == {A: "running", C: "running"}
+
+
+@pytest.mark.parametrize(
+    "told, method, path, body, status, reason",
+    [
+        (cluster(), "POST", "%2F/q/replicas/add", {"node": B}, 204, None),
+        (cluster(), "POST", "%2F/q/replicas/add", {"node": "rabbit@d"}, 400, "rabbit@d is not among the nodes"),
+        (cluster(), "POST", "%2F/q/replicas/add", {}, 400, "[{key_missing,node}]"),
+        (cluster(), "POST", "%2F/nope/replicas/add", {"node": B}, 404, "Not Found"),
+        (cluster(b=DOWN), "POST", f"replicas/on/{B}/grow", {}, 404, "Not Found"),
+        (cluster(), "POST", f"replicas/on/{B}/grow", {}, 204, None),
+        (cluster(), "DELETE", f"replicas/on/{B}/shrink", {}, 400, f"drain {B} to let it go"),
+        (cluster(b={"is_drained": True}), "DELETE", f"replicas/on/{B}/shrink", {}, 202, None),
+        (cluster(b=DOWN), "DELETE", f"replicas/on/{B}/shrink", {}, 202, None),
+        (cluster(b={"is_drained": True}, c=DOWN), "DELETE", f"replicas/on/{B}/shrink", {}, 400, "confirms need 2"),
+        (cluster(b={"is_drained": True}), "DELETE", "%2F/q/replicas/delete", {"node": B}, 202, None),
+    ],
+)
+def test_replicas(told: ClusterFacts, method: str, path: str, body: Any, status: int, reason: str | None) -> None:
+    """A node that is there has all queues; one can go if it is drained or gone, and confirms do not need it."""
+    found, value = Console(told).ask(method, f"queues/quorum/{path}", body)
+    assert found == status
+    assert reason is None or reason in value["reason"]
+
+
+def check(told: ClusterFacts, path: str, node: str | None = None, machine: HostFacts = MACHINE) -> tuple[int, Any]:
+    """Status and body of a check at a node, by default the one that answers."""
+    subject = Subject(
+        told.own if node is None else node,
+        lambda: machine,
+        list,
+        list,
+        lambda: 0,
+        lambda: [(one.name, alarm) for one in told.nodes for alarm in one.alarms],
+        told,
+        lambda: [("/", "q"), ("other", "r")],
+    )
+    found = answer(CHECKS[path.partition("?")[0]], subject, {"V": "other"} if "/V" in path else {})
+    return found.status, found.value
+
+
+CRITICAL, LOST = "node-is-quorum-critical", "quorum-queues-without-elected-leaders/all-vhosts"
+READY, SERVICE, SIZE = "ready-to-serve-clients", "is-in-service", "reached-target-cluster-size"
+
+
+@pytest.mark.parametrize(
+    "told, path, status",
+    [
+        (cluster(), CRITICAL, 200),
+        (cluster(c=DOWN), CRITICAL, 503),
+        (cluster(c={"is_in_sync": False}), CRITICAL, 503),
+        (cluster(B, c=DOWN), "node-is-mirror-sync-critical", 503),
+        (cluster(C, b=DOWN, c={"is_in_sync": False}), CRITICAL, 200),  # it is not waited for: losing it changes nothing
+        (cluster(b=DOWN, c=DOWN), CRITICAL, 503),
+        (cluster(min_in_sync=1, c=DOWN), CRITICAL, 200),
+        (cluster(min_in_sync=1, b=DOWN, c=DOWN), CRITICAL, 503),
+        (cluster(min_in_sync=3), CRITICAL, 503),
+        (cluster(B, None, a=DOWN), CRITICAL, 503),
+        (cluster(), LOST, 200),
+        (cluster(B), LOST, 200),
+        (cluster(B, None), LOST, 503),
+        (cluster(B, None), "virtual-hosts", 503),
+        (cluster(B, None), "metadata-store/initialized", 503),
+        (cluster(B), "metadata-store/initialized/with-data", 200),
+        (cluster(B), READY, 200),
+        (cluster(B, None), READY, 503),
+        (cluster(B, b={"is_drained": True}), READY, 503),
+        (cluster(B, a={"alarms": ("memory",)}), READY, 200),
+        (cluster(B, None), SERVICE, 200),
+        (cluster(B, b={"is_drained": True}), SERVICE, 503),
+        (replace(cluster(B, None), is_refused=True), SERVICE, 503),
+        (cluster(), SIZE, 200),
+        (cluster(c={"is_in_sync": False}), SIZE, 200),
+        (cluster(c=DOWN), SIZE, 503),
+        (cluster(a={"alarms": ("memory",)}), "local-alarms", 503),
+        (cluster(a={"alarms": ("memory",)}), "alarms", 503),
+        (cluster(B, a={"alarms": ("memory",)}), "local-alarms", 200),
+        (cluster(B, a={"alarms": ("memory",)}), "alarms", 503),
+    ],
+)
+def test_checks(told: ClusterFacts, path: str, status: int) -> None:
+    """Each is true of the node that is asked, whoever leads."""
+    assert check(told, path)[0] == status
+
+
+def test_what_failed_checks_say() -> None:
+    """In RabbitMQ's words and fields, and why in ours."""
+    assert check(cluster(b=DOWN), CRITICAL)[1] == {
+        "status": "failed",
+        "reason": "There are quorum queues that would lose their quorum if the target node is shut down",
+        "queues": [
+            {
+                "name": "q",
+                "readable_name": "queue 'q' in vhost '/'",
+                "type": "rabbit_quorum_queue",
+                "virtual_host": "/",
+            },
+            {
+                "name": "r",
+                "readable_name": "queue 'r' in vhost 'other'",
+                "type": "rabbit_quorum_queue",
+                "virtual_host": "other",
+            },
+        ],
+        "detail": "2 of 3 nodes are in sync, and confirms need 2",
+    }
+    found = check(cluster(B, None), "quorum-queues-without-elected-leaders/vhost/V")[1]
+    assert (found["reason"], found["detail"]) == (
+        "Detected quorum queues without an elected leader",
+        "no node of this cluster leads",
+    )
+    assert [one["name"] for one in found["queues"]] == ["r"]
+    assert check(cluster(b=DOWN), SIZE)[1] == {
+        "status": "failed",
+        "reason": "target cluster size not reached: 2 of 3 nodes are online",
+        "online": 2,
+        "target": 3,
+    }
+    assert check(cluster(c={"alarms": ("disk",)}), "alarms")[1]["alarms"] == [{"node": C, "resource": "disk"}]
+    alone = replace(cluster(), nodes=(MEMBER,))
+    assert check(alone, CRITICAL) == (200, {"status": "ok", "reason": "single node cluster"})
+    assert check(cluster(), READY, machine=replace(MACHINE, descriptors=100))[0] == 503
+
+
+def test_a_check_is_about_the_node_that_the_client_is_connected_to() -> None:
+    """Also where the leader answers it for a follower; and the old check names its node."""
+    told = cluster(b={"is_drained": True, "alarms": ("disk",), "listeners": ()})
+    here, there = Console(told), Console(told, B)
+    for path in (SERVICE, "port-listener/5672"):
+        assert (here.ask("GET", f"health/checks/{path}")[0], there.ask("GET", f"health/checks/{path}")[0]) == (200, 503)
+    assert there.ask("GET", "health/checks/local-alarms")[1]["alarms"] == [{"node": B, "resource": "disk"}]
+    assert here.ask("GET", "health/checks/local-alarms")[0] == 200
+    assert here.ask("GET", f"health/checks/{SERVICE}", user=None)[0] == 200
+    assert (here.ask("GET", f"healthchecks/node/{B}")[0], there.ask("GET", f"healthchecks/node/{C}")[0]) == (503, 200)
+    assert here.ask("GET", f"health/checks/{CRITICAL}", user=None)[0] == 401
+
+
+def test_what_an_operator_asks_over_http() -> None:
+    """As `leveret ctl` does, with the node in the body or the path; monitors may look, administrators act."""
+    console = Console(cluster())
+    assert console.get("leveret/cluster")["leader"] == "a"
+    assert console.ask("POST", "leveret/cluster/handover", {"node": B}) == (200, {"from": "a", "to": B})
+    assert console.ask("DELETE", f"nodes/{C}")[0] == 204
+    assert console.desk.asked == ("forget", C)  # type: ignore[union-attr]
+    console.api.broker.connections.replace_user(replace(console.api.broker.users.find("guest"), tags=("monitoring",)))  # type: ignore[type-var]
+    assert console.ask("DELETE", f"nodes/{C}")[0] == console.ask("POST", "leveret/cluster/drain", {})[0] == 401
+    assert console.ask("GET", "leveret/cluster")[0] == 200
