@@ -20,7 +20,7 @@ JOBS = {
     "latency": "how long messages waited and were processed",
     "depth": "how much was waiting, over time",
     "redelivery": "which messages keep failing",
-    "loss": "what rings, expiry and limits discarded",
+    "loss": "what was removed unread, and whether it was lost with that",
     "fairness": "how many messages each consumer got",
     "blocked": "which publishers waited for room, where, and how long",
     "trace": "one message's whole story",

@@ -67,6 +67,9 @@ EVENTS: Columns = (
     #: Octets of body; known for published and enqueued, else 0.
     Column("size_bytes", "int"),
     Column("segment", "string"),
+    #: Of `published`: the message that this one is a dead-lettered, or moved, copy of; null: of none. Rows that an
+    #: older release wrote have none.
+    Column("cause_id", "bigint", True),
 )
 
 #: Opt-in: contents as they were published.

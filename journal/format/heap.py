@@ -35,6 +35,7 @@ from .errors import BadRecord
 VERSION = 1
 
 CONTENT_HEAD = Struct("<BBHqq")
+CAUSE_ID_OFFSET = CONTENT_HEAD.size - 8
 _DEFINE = Struct("<BBHi")
 _DECLARED = Struct("<BBBBi")
 _BOUND = Struct("<BBHi")

@@ -1,12 +1,11 @@
-"""depth and loss: how much was waiting, and what was removed unread."""
+"""depth: how much was waiting."""
 
 from ..engines.protocol import rows, words
 from .lives import STARTED
-from .outputs import DEPTH, LOSS, MS_BETWEEN, WINDOW, conform
+from .outputs import DEPTH, WINDOW, conform
 from .tables import Tables
 from .waiting import with_waiting
 
-CAUSES = ("evicted", "replaced", "expired", "dropped", "killed")
 #: What goes because another one comes: together they are one step.
 PUSHED_OUT = ("evicted", "replaced", "dropped")
 #: Within a window the level is counted from its beginning, so that all windows can be worked on at a time; in doubles,
@@ -85,23 +84,6 @@ ENDED = """
 IS_STARTED_AGAIN = """
 SELECT lsn FROM events WHERE {started} AND lsn > (SELECT min(lsn) FROM events WHERE kind = 'enqueued') LIMIT 1
 """
-LOSSES = """
-SELECT vhost, queue, window_start, cause, n, bytes, age_ms_max,
-    {p50} AS age_ms_p50,
-    {p99} AS age_ms_p99
-FROM (
-    SELECT vhost, queue, timestamp_seconds({slot}) AS window_start, cause,
-        count(*) AS n,
-        sum(size_bytes) AS bytes,
-        max(age) AS age_ms_max,
-        {ages} AS ages
-    FROM (
-        SELECT vhost, queue, kind AS cause, size_bytes, unix_seconds(finished_ts) AS second, {age} AS age
-        FROM {lives} WHERE kind IN ({causes})
-    ) AS gone
-    GROUP BY vhost, queue, {slot}, cause
-) AS folded
-"""
 
 
 def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
@@ -125,18 +107,3 @@ def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
     if begin is not None:
         text = f"SELECT * FROM ({text}) AS every WHERE window_start >= timestamp_seconds({begin})"
     return conform(tables.engine.dialect, text, DEPTH)
-
-
-def loss(tables: Tables, window_s: int = 60) -> str:
-    """`LOSS`: rings, last values, expiry, drops and kills without a target."""
-    dialect = tables.engine.dialect
-    text = LOSSES.format(
-        lives=tables.fold(),
-        causes=words(CAUSES),
-        slot=WINDOW.format(second="second", window_s=window_s),
-        age=MS_BETWEEN.format(begin="enqueued_ts", end="finished_ts"),
-        ages=dialect.spread("age"),
-        p50=dialect.point("ages", "p50"),
-        p99=dialect.point("ages", "p99"),
-    )
-    return conform(dialect, text, LOSS)

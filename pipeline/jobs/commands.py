@@ -18,9 +18,10 @@ from ..schemas import Columns, columns
 from ..selection import Selection
 from . import outputs
 from .audit import audit, fates, judged_fates
-from .backlog import depth, loss
+from .backlog import depth
 from .blocked import blocked
 from .engine_table import EngineTable
+from .losses import loss
 from .opening import is_known, open_log, open_tables
 from .redelivery import POISON_ATTEMPTS, redelivery
 from .replay import CHOSEN, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen

@@ -36,9 +36,14 @@ REDELIVERY = columns(
     "dead boolean, poison boolean, backoff_ms array<bigint>, last_consumer string?, last_reason string?",
     "last_ts timestamp",
 )
-#: Messages removed unread. `cause`: evicted, replaced, expired, dropped, killed. `age_ms`: since it was enqueued.
+#: Messages removed otherwise than by an acknowledgement. `cause`: the kind of the event. `n`: those that were lost;
+#: `bytes`: their octets, null if not known. `moved`: a copy arrived in another queue (a dead letter, or one that was
+#: moved); what becomes of that is in the rows of that queue. `refused`: never in the queue, and the publisher was told.
+#: `discarded`: removed on purpose, by a ring, a queue of last values, the retention of a stream or of a non-destructive
+#: queue, or an operator (purged, deleted, cancelled). `age_ms`: of all of them, since they were enqueued.
 LOSS = columns(
-    "vhost string, queue string, window_start timestamp, cause string, n bigint, bytes bigint",
+    "vhost string, queue string, window_start timestamp, cause string, n bigint, bytes bigint?",
+    "moved bigint, refused bigint, discarded bigint",
     "age_ms_p50 double?, age_ms_p99 double?, age_ms_max double?",
 )
 #: `share`: of the queue's deliveries. `leases_ended`: of this consumer's leases those that its acknowledgement did not

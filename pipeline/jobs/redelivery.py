@@ -11,7 +11,8 @@ POISON_ATTEMPTS = 5
 LEFT = "reason IN ('closed', 'unsubscribed', 'recovered')"
 DEAD = "kind IN ('dead_lettered', 'killed')"
 #: First deliveries are not read: a message that was rejected, or whose attempts were used up, had one at least. If the
-#: broker was started more than once they are: what it held in a kill comes again as if it were the first time.
+#: broker was started more than once they are: what it held in a kill comes again as if it were the first time. Of a
+#: queue that keeps what was read (a stream) each consumer gets a first delivery.
 FAILING = """
 SELECT *, coalesce(attempts >= {poison_attempts} OR failures >= {poison_attempts} OR is_used_up, false) AS poison
 FROM (
@@ -31,8 +32,12 @@ FROM (
     WHERE msg_id > 0 AND ({returned} OR (kind = 'delivered' AND attempt >= {least}) OR {dead})
     GROUP BY vhost, queue, msg_id
 ) AS folded
-WHERE requeues > 0 OR dead OR attempts > 1 OR deliveries > 1
+WHERE requeues > 0 OR dead OR attempts > 1 OR {again}
 """
+#: A second first delivery.
+AGAIN = """(deliveries > 1 AND NOT EXISTS (
+    SELECT 1 FROM {keeping} AS keeping WHERE keeping.vhost = folded.vhost AND keeping.queue = folded.queue
+))"""
 
 
 def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
@@ -49,5 +54,6 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
         dead=DEAD,
         pauses=pauses,
         least=1 if is_restarted else 2,
+        again=AGAIN.format(keeping=tables.keeping()) if is_restarted else "false",
     )
     return conform(dialect, text, REDELIVERY)

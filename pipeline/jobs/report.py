@@ -207,8 +207,8 @@ def _losses(asked: Asked, table: EngineTable, drawn: _Drawn) -> dict[str, Part]:
         " GROUP BY vhost, queue, window_start",
     )
     totals = (
-        f"SELECT vhost, queue, cause, sum(n) AS n, sum(bytes) AS bytes, max(age_ms_max) AS age_ms_max FROM {view}"
-        " GROUP BY vhost, queue, cause"
+        "SELECT vhost, queue, cause, sum(n) AS n, sum(bytes) AS bytes, sum(moved) AS moved, sum(refused) AS refused,"
+        f" sum(discarded) AS discarded, max(age_ms_max) AS age_ms_max FROM {view} GROUP BY vhost, queue, cause"
     )
     most = rows(asked.engine, f"{totals} ORDER BY n DESC, vhost, queue, cause LIMIT {ROWS_MAX}")
     (every,) = rows(asked.engine, f"SELECT count(*) AS n FROM ({totals}) AS totals")

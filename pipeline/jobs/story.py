@@ -104,7 +104,8 @@ def trace(tables: Tables, message: str) -> str:
     cases = " ".join(f"WHEN {id_} THEN {cause}" for id_, cause in causes.items() if cause)
     cause = f"CASE msg_id {cases} END" if cases else "NULL"
     among = f"msg_id IN ({', '.join(map(str, causes))})" if causes else "false"
-    return conform(tables.engine.dialect, f"SELECT *, {cause} AS cause_id FROM events WHERE {among}", TRACE)
+    told = ", ".join(f"{cause} AS cause_id" if one.name == "cause_id" else one.name for one in TRACE)
+    return conform(tables.engine.dialect, f"SELECT {told} FROM events WHERE {among}", TRACE)
 
 
 def deadletters(tables: Tables) -> str:

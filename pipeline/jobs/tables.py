@@ -10,7 +10,17 @@ from collections.abc import Mapping
 from ..engines.protocol import Engine, rows, value
 from ..lake.lake import Kept, missing
 from ..schemas import TABLES
-from .lives import lives_of
+from .lives import KEPT, lives_of
+
+#: An acknowledgement that removes nothing is recorded as kept; what was declared is known also before the first one.
+KEEPING = """
+SELECT vhost, queue FROM whole_events
+WHERE queue <> '' AND (
+    (kind = 'acked' AND (CAST(flags AS int) & {kept}) <> 0)
+    OR CASE WHEN kind = 'declared' AND reason LIKE '{{%' THEN {kind} = 'stream' OR {keeps} = 'true' ELSE false END
+)
+GROUP BY vhost, queue
+"""
 
 
 class NotRecorded(ValueError):
@@ -84,6 +94,16 @@ class Tables:
             some = " SEMI JOIN (SELECT segment FROM segments WHERE scope = 'all') AS whole USING (segment)"
             self.engine.view("recorded", f"SELECT * FROM events{'' if scopes == {'all'} else some}")
             self._made.add("recorded")
+
+    def keeping(self) -> str:
+        """The name of the view of queues (vhost, queue) that keep messages which consumers have read: streams, and
+        queues that are non-destructive."""
+        if "keeping" not in self._made:
+            dialect = self.engine.dialect
+            kind, keeps = dialect.member("reason", "x-queue-type"), dialect.member("reason", "x-non-destructive")
+            self.engine.view("keeping", KEEPING.format(kind=kind, keeps=keeps, kept=KEPT))
+            self._made.add("keeping")
+        return "keeping"
 
     def fold(self, *, recorded: bool = False) -> str:
         """The name of the view of lives; `recorded`: of those in the view of that name."""

@@ -8,6 +8,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +72,20 @@ class Chunk:
             raise Damaged(segment_name(self.segment), block.offset, "a heap entry lies outside the heap")
         start += block.heap_start
         return bytes(block.data[start : start + length])
+
+    def heap_integers(self, indices: Any, offset: int) -> Any:
+        """Of records (rising indices) the integer of 8 octets at an offset of their heap entries. Raises: Damaged."""
+        found: Any = np.zeros(len(indices), np.int64)
+        records = self.records[indices]
+        owners = np.searchsorted(self.starts, indices, "right") - 1
+        for at in np.unique(owners):
+            block, rows = self.blocks[at], np.flatnonzero(owners == at)
+            begins = records["heap_off"][rows].astype(np.int64) + offset
+            if (begins + 8 > block.header.heap_size).any() or (records["heap_len"][rows] < offset + 8).any():
+                raise Damaged(segment_name(self.segment), block.offset, "a heap entry is cut short")
+            heap = np.frombuffer(block.data, np.uint8, offset=block.heap_start)
+            found[rows] = heap[begins[:, None] + np.arange(8)].view("<i8")[:, 0]
+        return found
 
 
 def read_chunks(files: ArrowFiles, directory: str, part: Slice) -> Iterator[Chunk]:

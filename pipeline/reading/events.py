@@ -14,7 +14,7 @@ import pyarrow as pa
 from ...engine import EventKind, FieldTableError, decode_table, json_of_table
 from ...journal.disk.segment import segment_name
 from ...journal.format.errors import BadRecord, Damaged
-from ...journal.format.heap import decode_declared, decode_runs, decode_text
+from ...journal.format.heap import CAUSE_ID_OFFSET, decode_declared, decode_runs, decode_text
 from ...journal.format.record import (
     CODE_OF,
     DECLARED,
@@ -236,6 +236,14 @@ def _arg_ms(rows: _Rows) -> Any:
     return pa.array(args - rows.records["ts_us"] // 1000, mask=is_null)
 
 
+def _cause_id(rows: _Rows) -> Any:
+    """Of messages that the broker published itself, in the heap entry of their record; null if there is none."""
+    causes: Any = np.zeros(len(rows.index), np.int64)
+    published = np.flatnonzero(rows.records["kind"] == PUBLISHED)
+    causes[published] = rows.chunk.heap_integers(rows.index[published], CAUSE_ID_OFFSET)
+    return pa.array(causes, mask=causes <= 0)
+
+
 def _attempt(rows: _Rows) -> Any:
     records = rows.records
     counted = records["attempt"].astype(np.int64) - np.minimum(records["link"], records["attempt"])
@@ -269,4 +277,5 @@ COLUMNS: dict[str, Callable[[_Rows], Any]] = {
     "arg_ms": _arg_ms,
     "size_bytes": _size,
     "segment": _segment,
+    "cause_id": _cause_id,
 }

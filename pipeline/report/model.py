@@ -30,7 +30,8 @@ class Report:
     - `depth`, `latency`: the rows of the queues that are drawn, DEPTH and LATENCY
     - `attempts`: vhost, queue, attempts, n: messages that were delivered so often
     - `poison`: REDELIVERY, poison first
-    - `losses`: LOSS of the queues that are drawn; `loss_totals`: vhost, queue, cause, n, bytes, age_ms_max of all
+    - `losses`: LOSS of the queues that are drawn; `loss_totals`: vhost, queue, cause, n, bytes, moved, refused,
+      discarded, age_ms_max of all
     - `deadletters`, `fairness`, `blocked`: as the jobs of these names
     """
 

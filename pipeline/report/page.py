@@ -33,7 +33,7 @@ NOTHING = {
     "depth": "No message was in a queue in this time.",
     "latency": "No message was delivered in this time.",
     "poison": "No message was delivered twice, and none died.",
-    "losses": "Nothing was lost: no ring, no expiry and no limit removed a message unread.",
+    "losses": "No message was removed otherwise than by an acknowledgement.",
     "deadletters": "No message died.",
     "fairness": "No consumer got a message.",
 }
@@ -247,14 +247,22 @@ class _Page:
         if found:
             return found
         rows = [
-            (self.queue(row), plain(row["cause"]), count(row["n"]), octets(row["bytes"]), duration(row["age_ms_max"]))
+            (
+                self.queue(row),
+                plain(row["cause"]),
+                *(count(row[name]) for name in ("n", "moved", "refused", "discarded")),
+                octets(row["bytes"]),
+                duration(row["age_ms_max"]),
+            )
             for row in part.rows
         ]
-        goes_on = any(row["cause"] == "expired" for row in part.rows) and self._report.deadletters.rows
         return (
-            chart("Messages removed unread, in each window", "losses", "count", bars=True)
-            + '<p class="dim">Of those that expired some may live on as dead letters, below.</p>' * bool(goes_on)
-            + table(("queue", "cause", "messages", "octets", "oldest"), rows, right=(2, 3, 4))
+            chart("Messages lost, in each window", "losses", "count", bars=True)
+            + table(
+                ("queue", "cause", "lost", "moved on", "refused", "on purpose", "octets lost", "oldest"),
+                rows,
+                right=range(2, 8),
+            )
             + _more(part, "queues and causes")
         )
 

@@ -8,8 +8,9 @@ import pytest
 from told_events import answered, at, told
 
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
-from leveret.pipeline.jobs.backlog import depth, loss
+from leveret.pipeline.jobs.backlog import depth
 from leveret.pipeline.jobs.blocked import blocked
+from leveret.pipeline.jobs.losses import loss
 from leveret.pipeline.jobs.redelivery import redelivery
 from leveret.pipeline.jobs.tables import NotRecorded
 from leveret.pipeline.jobs.timing import fairness, latency
@@ -135,7 +136,7 @@ def test_what_is_poison(engine: Any, reason: str, end: str, is_poison: tuple[boo
 
 
 def test_loss(engine: Any) -> None:
-    """What left unread, by cause, with its age and octets."""
+    """What left unread, by cause, with its age and octets; a ring does it on purpose."""
     tables = told(
         engine, *TWO, "9 0 enqueued 3 q", "10 0 enqueued 4 q size_bytes=5", "11 40 evicted 3 q", "12 60 evicted 4 q",
         "13 0 enqueued 5 r", "14 1000 expired 5 r",
@@ -143,7 +144,77 @@ def test_loss(engine: Any) -> None:
     found = {(row.queue, row.cause): row for row in answered(tables, "loss", loss(tables))}
     assert set(found) == {("q", "evicted"), ("r", "expired")}
     evicted = found["q", "evicted"]
-    assert (evicted.n, evicted.bytes, evicted.age_ms_p50, evicted.age_ms_max) == (2, 15, 40, 60)
+    assert (evicted.n, evicted.bytes, evicted.age_ms_p50, evicted.age_ms_max) == (0, 0, 40, 60)
+    assert (evicted.moved, evicted.refused, evicted.discarded) == (0, 0, 2)
+    expired = found["r", "expired"]
+    assert (expired.n, expired.bytes, expired.moved, expired.refused, expired.discarded) == (1, 10, 0, 0, 0)
+
+
+def test_what_lives_on_is_not_lost(engine: Any) -> None:
+    """A dead letter that arrived is followed to its end, under its own queue; one that no queue took is lost."""
+    tables = told(
+        engine,
+        *(f"{id_} 0 published {id_}" for id_ in (1, 2, 3, 4)),
+        *(f"{id_ + 4} 0 enqueued {id_} q" for id_ in (1, 2, 3)),
+        "8 1 dropped 4 q reason=maxlen",  # refused: its publisher was told
+        "9 5 expired 1 q reason=expired", "10 5 dead_lettered 2 q reason=rejected",
+        "11 5 dead_lettered 3 q reason=rejected",
+        "12 6 published 11 cause_id=1", "13 6 enqueued 11 dead",
+        "14 6 published 12 cause_id=2", "15 6 enqueued 12 dead",
+        "16 6 published 13 cause_id=3",
+        "17 9 expired 11 dead reason=expired",
+        "18 9 acked 12 dead",
+    )  # fmt: skip
+    rows = answered(tables, "loss", loss(tables))
+    assert [(row.queue, row.cause, row.n, row.bytes, row.moved, row.refused, row.discarded) for row in rows] == [
+        ("dead", "expired", 1, 10, 0, 0, 0),
+        ("q", "dead_lettered", 1, 10, 1, 0, 0),
+        ("q", "dropped", 0, 0, 0, 1, 0),
+        ("q", "expired", 0, 0, 1, 0, 0),
+    ]
+
+
+def test_of_two_queues_the_copy_is_that_of_the_one_with_a_target(engine: Any) -> None:
+    """The message expired in both, and one of them has a dead-letter exchange."""
+    tables = told(
+        engine, "1 0 published 1", "2 0 enqueued 1 a", "3 0 enqueued 1 b", "4 5 expired 1 a address=dlx",
+        "5 5 expired 1 b", "6 5 published 2 cause_id=1", "7 5 enqueued 2 dead",
+    )  # fmt: skip
+    rows = answered(tables, "loss", loss(tables))
+    assert [(row.queue, row.n, row.moved) for row in rows] == [("a", 0, 1), ("b", 1, 0)]
+
+
+def test_a_stream_that_drops_its_oldest_loses_nothing(engine: Any) -> None:
+    """Its retention is what it was declared for; and a message that was purged was to go."""
+    tables = told(
+        engine, '1 0 declared 0 s reason={"x-queue-type":"stream"}', "2 0 enqueued 1 s", "3 9 dropped 1 s",
+        "4 9 enqueued 2 q", "5 9 purged 2 q",
+    )  # fmt: skip
+    rows = answered(tables, "loss", loss(tables))
+    assert [(row.queue, row.cause, row.n, row.discarded) for row in rows] == [
+        ("q", "purged", 0, 1),
+        ("s", "dropped", 0, 1),
+    ]
+
+
+def test_octets_that_nobody_recorded_are_not_zero(engine: Any) -> None:
+    """Of a message that entered before the lake begins."""
+    tables = told(engine, "5 0 expired 1 q", "6 0 published 7", base_lsn=5)
+    (row,) = answered(tables, "loss", loss(tables))
+    assert (row.n, row.bytes, row.age_ms_max) == (1, None, None)
+
+
+@pytest.mark.parametrize(
+    "line", ['2 0 declared 0 q reason={"x-queue-type":"stream"}', "9 3 acked 1 q flags=3", "2 0 consumer_added 0"]
+)
+def test_two_readers_of_a_stream_are_no_redelivery(engine: Any, line: str) -> None:
+    """Nor after a second start; in a queue that keeps nothing the second delivery is one."""
+    tables = told(
+        engine, '1 0 settings_changed 0 vhost= reason={}', line, "3 0 enqueued 1 q",
+        "4 1 delivered 1 q attempt=1 consumer=a", '5 2 settings_changed 0 vhost= reason={}',
+        "6 3 delivered 1 q attempt=1 consumer=b",
+    )  # fmt: skip
+    assert len(answered(tables, "redelivery", redelivery(tables))) == ("consumer_added" in line)
 
 
 def test_fairness(engine: Any) -> None:

@@ -42,7 +42,7 @@ def test_names_stay_texts() -> None:
 def test_what_there_is_not_is_said() -> None:
     """In words, for each section; sections of what need not exist are not there."""
     page = render(empty_report())
-    for words in ("No fault", "No message was in a queue", "not recorded", "Nothing was lost", "No message died"):
+    for words in ("No fault", "No message was in a queue", "not recorded", "No message was removed", "No message died"):
         assert words in page
     for name in ("leases", "blocked"):
         assert f'id="{name}"' not in page and f'id="{name}"' in render(sample_report())

@@ -18,7 +18,8 @@ from recorded_broker import RecordedBroker
 from leveret.engine import Field
 from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.audit import audit, fates
-from leveret.pipeline.jobs.backlog import depth, loss
+from leveret.pipeline.jobs.backlog import depth
+from leveret.pipeline.jobs.losses import loss
 from leveret.pipeline.jobs.opening import open_tables
 from leveret.pipeline.jobs.redelivery import redelivery
 from leveret.pipeline.jobs.story import trace

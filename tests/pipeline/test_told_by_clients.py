@@ -26,8 +26,9 @@ from told_events import answered
 
 pytest.importorskip("duckdb", reason="the pipeline's libraries are not installed (make spark)")
 from leveret.pipeline.jobs.audit import audit, fates
-from leveret.pipeline.jobs.backlog import depth, loss
+from leveret.pipeline.jobs.backlog import depth
 from leveret.pipeline.jobs.blocked import blocked
+from leveret.pipeline.jobs.losses import loss
 from leveret.pipeline.jobs.opening import open_tables
 from leveret.pipeline.jobs.redelivery import redelivery
 from leveret.pipeline.jobs.story import deadletters, trace
@@ -58,6 +59,7 @@ password = "t"
     for vhost in ("/", SHOP, ODD)
 )
 Key = tuple[str, str]
+LOSES = ("expired", "killed")
 
 
 class Memory:
@@ -278,16 +280,19 @@ def test_fates(tables: Tables, memory: Memory) -> None:
 
 
 def test_losses(tables: Tables, memory: Memory) -> None:
-    """Messages and octets, by cause."""
+    """Messages and octets, by cause: a ring's and dead letters that arrived are none."""
+    others: Counter[tuple[str, str, str]] = Counter()
     found: dict[tuple[str, str, str], tuple[int, int]] = {}
     for one in answered(tables, "loss", loss(tables)):
         n, octets = found.get((one.vhost, one.queue, one.cause), (0, 0))
         found[one.vhost, one.queue, one.cause] = (n + one.n, octets + one.bytes)
-    assert found == {
-        key: (count, memory.octets[key])
-        for key, count in memory.fates.items()
-        if key[2] in ("evicted", "expired", "killed")
+        others[one.vhost, one.queue, one.cause] += one.moved + one.discarded
+        assert not one.refused
+    gone = {key: count for key, count in memory.fates.items() if key[2] in (*LOSES, "evicted", "dead_lettered")}
+    assert {key: one for key, one in found.items() if one[0]} == {
+        key: (count, memory.octets[key]) for key, count in gone.items() if key[2] in LOSES
     }
+    assert +others == {key: count for key, count in gone.items() if key[2] not in LOSES}
 
 
 def test_depths(tables: Tables, memory: Memory) -> None:

@@ -48,7 +48,8 @@ def sample_report(queues: int = 5) -> Report:
                 })  # fmt: skip
     totals = [
         {"vhost": vhost, "queue": queue, "cause": ("evicted", "expired", "dropped")[place],
-         "n": sum(row["n"] for row in losses if row["queue"] == queue), "bytes": 90_000, "age_ms_max": 90_000.0}
+         "n": sum(row["n"] for row in losses if row["queue"] == queue), "bytes": 90_000,
+         "moved": 1, "refused": 0, "discarded": 2, "age_ms_max": 90_000.0}
         for place, (vhost, queue) in enumerate(keys[:3])
     ]  # fmt: skip
     poison = [

@@ -18,6 +18,7 @@ from leveret.pipeline.jobs.outputs import ORDERS
 from leveret.pipeline.jobs.tables import Tables
 from leveret.pipeline.schemas import TABLES, arrow
 
+NUMBERS = ("conn_id", "attempt", "flags", "priority", "arg_ms", "size_bytes", "cause_id")
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -31,11 +32,11 @@ def _event(line: str) -> dict[str, Any]:
     row: dict[str, Any] = {
         "lsn": int(lsn), "ts": at(float(ms)), "kind": kind, "msg_id": int(msg_id), "vhost": "/", "address": "",
         "queue": queue, "consumer": None, "conn_id": 0, "attempt": 0, "flags": 1, "priority": 0, "reason": None,
-        "arg_ms": None, "size_bytes": 10 if kind in ("published", "enqueued") else 0, "segment": "s1",
+        "arg_ms": None, "size_bytes": 10 if kind in ("published", "enqueued") else 0, "segment": "s1", "cause_id": None,
     }  # fmt: skip
     for word in rest:
         name, value = word.split("=", 1)
-        row[name] = int(value) if name in ("conn_id", "attempt", "flags", "priority", "arg_ms", "size_bytes") else value
+        row[name] = int(value) if name in NUMBERS else value
     return row
 
 
