@@ -20,7 +20,7 @@ from typing import Any
 
 import trio
 
-from ..engine import EventKind
+from ..engine import EventKind, Unreadable
 from ..journal import Damaged, JournalError
 from ..journal.copying.copied_journal import CopiedJournal
 from ..journal.disk.directory import read_identity
@@ -29,6 +29,7 @@ from .agreement import decisions as do
 from .agreement.agreement import Agreement
 from .agreement.events import (
     Answered,
+    DiskFailed,
     DiskRecovered,
     Durable,
     Event,
@@ -120,10 +121,12 @@ class Node:
         self._moved = trio.Event()  # the next deadline of the agreement is earlier than `_sleeps_until_ns`
         self._sleeps_until_ns = FOREVER_NS
         self._register = trio.Event()
+        self._registering = trio.Lock()
         self._may_register = False
         self._registered: NodeKey | None = None
         self._is_reading = False
         self._copied: CopiedJournal | None = None
+        self._rot: Damaged | Unreadable | None = None  # what a broker of this node could not read, until the next copy
         self._link: LeaderLink | None = None
         self._leader = do.Follow(None)
         self._followed = trio.Event()  # `_leader` has changed
@@ -191,8 +194,10 @@ class Node:
         path = self.options.path
         try:
             full_copy.finish(path)
+            if self._rot is not None:
+                raise self._rot
             self._copied = copied = CopiedJournal.open(path)
-        except Damaged as error:
+        except (Damaged, Unreadable) as error:
             logger.error("%s; this node needs a full copy", error)
             self._copied = None
             return Held(read_identity(path), TermTable(os.urandom(16)), FIRST_LSN)
@@ -384,18 +389,24 @@ class Node:
             with trio.move_on_after(REGISTER_S):
                 await self._register.wait()
             self._register = trio.Event()
+            if not await self._register_key():
+                await trio.sleep(AGAIN_S)
+                self._register.set()
+
+    async def _register_key(self) -> bool:
+        """Register what has changed. Returns whether that is done."""
+        async with self._registering:
             key = self.key()
             if not self._may_register or key == self._registered:
-                continue
+                return True
             try:
                 if await self._coordinator.register(key):
                     self._registered = key
-                    continue
+                    return True
                 logger.error("another node has the name %s", key.name)
             except errors.CoordinatorError as error:
                 logger.debug("this node is not registered: %s", error)
-            await trio.sleep(AGAIN_S)
-            self._register.set()
+            return False
 
     def key(self) -> NodeKey:
         """What this node registers of itself."""
@@ -481,15 +492,23 @@ class Node:
         """Open the directory again: it has another journal, or the one that it had could not be written."""
         if self._copied is not None:
             await trio.to_thread.run_sync(self._copied.close)
+        if is_copy:
+            self._rot = None
         held = await self._open_until_done()
         if held.terms.node_id == self.node_id:
             self._held = held
             self._make_link(held)
             return
-        logger.info("a full copy is whole: node id %s", held.terms.node_id.hex())
+        if is_copy:
+            logger.info("a full copy is whole: node id %s", held.terms.node_id.hex())
+        await self._begin_anew(held)
+
+    async def _begin_anew(self, held: Held) -> None:
+        """Go on with a directory that has another node's id."""
         self._may_register = False
-        with suppress(errors.CoordinatorError):
-            await self._coordinator.end_lease(Lease.NODE)
+        async with self._registering:  # else the old id could be registered once more, and kept
+            with suppress(errors.CoordinatorError):
+                await self._coordinator.end_lease(Lease.NODE)
         self._leader = do.Follow(None)
         self._agree_anew(held)
         self.handle(Tick())
@@ -526,6 +545,7 @@ class Node:
             await leading.open(copied, decision.journal_id, min(self.agreed_lsn, copied.end))
         except Exception as error:
             logger.exception("this node cannot take over")
+            self._rot = next((one for one in (error, error.__cause__) if isinstance(one, Damaged)), None)
             self.handle(TakeoverFailed(str(error)))
             return
         assert leading.terms is not None and leading.journal is not None
@@ -554,8 +574,17 @@ class Node:
         leading = self.leading
         if leading is not None and not leading.is_served:
             leading.is_served = True
-            self._nursery.start_soon(leading.serve)
+            self._nursery.start_soon(self._serve_broker, leading)
             self._nursery.start_soon(self._tell_led, leading)
+
+    async def _serve_broker(self, leading: Leading) -> None:
+        """Until it resigns, or cannot read a message: then another node leads, which has it."""
+        try:
+            await leading.serve()
+        except* Unreadable as group:
+            self._rot = leaf_of(group)
+            logger.critical("%s; this node leads no more", self._rot)
+            self.handle(DiskFailed())
 
     async def _tell_led(self, leading: Leading) -> None:
         logger.info("%s leads, in term %d", self.options.name, leading.term)
@@ -590,6 +619,10 @@ class Node:
             self._reopened.set()
             return
         held = await self._open_until_done()
+        if held.terms.node_id != self.node_id:
+            await self._begin_anew(held)
+            self._followed.set()
+            return
         self._held = held
         self._make_link(held)
         self._followed.set()
@@ -603,6 +636,12 @@ class Node:
 
     def _note(self, decision: do.Note) -> None:
         logger.info("%s", decision.text)
+
+
+def leaf_of(group: BaseExceptionGroup[Unreadable]) -> Unreadable:
+    """The first error in a group."""
+    first = group.exceptions[0]
+    return leaf_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def _address_of(text: str) -> Address:

@@ -2,10 +2,21 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
-from cluster_nodes import NAMES, SHORT_LEASE, ClusterNodes, Publisher, assert_each_once, cluster_nodes, drain, until
+from cluster_nodes import (
+    LOST,
+    NAMES,
+    SHORT_LEASE,
+    ClusterNodes,
+    Publisher,
+    assert_each_once,
+    cluster_nodes,
+    drain,
+    until,
+)
 from etcd_servers import ETCD, WHY_NOT
 from small_disks import LoopDisk, loop_disk, why_no_disks
 
@@ -108,3 +119,62 @@ def test_the_disk_of_a_leader_is_full(nodes: ClusterNodes, disks: dict[str, Loop
         disks[leader].empty()
         nodes.await_in_sync()
     assert_each_once(publisher, drain(nodes, leader))
+
+
+@pytest.fixture
+def small_segments(tmp_path: Path) -> Iterator[ClusterNodes]:
+    """Three nodes whose messages are soon in sealed segments alone, and not in memory."""
+    with cluster_nodes(tmp_path) as nodes:
+        nodes.journal = 'segment-size = "256KiB"\n[limits]\nmemory = "64KiB"'
+        nodes.start_all()
+        nodes.await_in_sync()
+        yield nodes
+
+
+def rot(data: Path, number: int) -> None:
+    """Change an octet in the middle of the nth segment."""
+    segment = sorted(data.glob("*.log"))[number]
+    with segment.open("r+b") as file:
+        file.seek(segment.stat().st_size // 2)
+        octet = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([octet[0] ^ 255]))
+
+
+def test_a_segment_rots(small_segments: ClusterNodes) -> None:
+    """CL20: of a leader: it resigns when it reads it, and gets a full copy, as a follower does that would lead."""
+    nodes = small_segments
+    leader = nodes.leader()
+    with Publisher(nodes, NAMES, size=20_000) as publisher:
+        publisher.await_confirms(60)
+    rot(nodes.data(leader), 1)
+    first = drain_over_losses(nodes)
+    assert nodes.leader() != leader
+    until(lambda: "a full copy is whole" in nodes.log(leader), "the full copy")
+    nodes.await_in_sync()
+    assert set(publisher.confirmed) <= first
+    second = nodes.leader()
+    third = next(name for name in NAMES if name not in (leader, second))
+    with Publisher(nodes, NAMES, size=20_000) as publisher:
+        publisher.await_confirms(60)
+    for name in (leader, third):
+        rot(nodes.data(name), -2)
+    nodes.kill(second)
+    for name in (leader, third):
+        until(lambda name=name: "cannot take over" in nodes.log(name), f"{name}, which cannot take over")
+    nodes.start(second)
+    assert nodes.leader() == second
+    nodes.await_in_sync()
+    assert "a full copy is whole" in nodes.log(third)
+    assert_each_once(publisher, drain(nodes, leader))
+
+
+def drain_over_losses(nodes: ClusterNodes) -> set[int]:
+    """The numbers of all messages, acknowledged, whoever leads meanwhile."""
+    found: set[int] = set()
+    while True:
+        with suppress(*LOST), nodes.channel(nodes.leader()) as channel:
+            while (method := (got := channel.basic_get("orders"))[0]) is not None:
+                found.add(int(got[2]))
+                channel.basic_ack(method.delivery_tag)
+            return found

@@ -84,6 +84,7 @@ class ClusterNodes:
         self.places: dict[str, Path] = {}
         self.extra: dict[str, str] = {}
         self.commands: dict[str, tuple[str, ...]] = {}
+        self.journal = ""  # more keys of [journal]
         self.rest_s = 1.5  # seconds for which a blow stops something
         #: What the other nodes reach a node's link by, and a node reaches etcd by; empty without `has_wires`.
         self.link_wires = {name: Wire(port, self.pids) for name, port in self._links.items()} if has_wires else {}
@@ -107,7 +108,7 @@ class ClusterNodes:
         (place / "leveret.toml").write_text(
             f'[cluster]\nname = "{self.cluster}"\nnode = "{name}"\nnodes = [{nodes}]\n'
             f'listen = "127.0.0.1:{self._links[name]}"\netcd = [{endpoints}]\n'
-            f"{self._keys}\n[journal]\nreserve = 0\n"
+            f"{self._keys}\n[journal]\nreserve = 0\n{self.journal}\n"
             f'[management]\nlisten = "127.0.0.1:0"\nmetrics = "127.0.0.1:{self.metrics[name]}"\n'
             f"{self.extra.get(name, '')}\n"
         )

@@ -87,7 +87,12 @@ class ServedLeadership:
         console_out, console_in = trio.open_memory_channel[Arrival](math.inf)
         self.arrivals = Frontends(amqp_out, console_out)
         async with amqp_in, console_in, self._gate.lent_listeners():
-            await self.broker.run(lambda: self._gate.hand_over(self.arrivals), lambda: None, amqp_in, console_in)
+            try:
+                await self.broker.run(lambda: self._gate.hand_over(self.arrivals), lambda: None, amqp_in, console_in)
+            except Exception:  # what it could not read: this process goes on, without anything of the broker
+                self.resign()
+                await self.close_unserved()
+                raise
 
     def hold(self, reason: str) -> None:
         self.broker.runtime.resume()
