@@ -73,6 +73,9 @@ LEAVE_S = 10.0
 #: Seconds for which the event loop may stand still before the leases of this node are not renewed any more.
 STANDSTILL_S = 10.0
 BEAT_S = 0.5
+#: Beacons of which each has to differ from this node's wall clock by so much, before it warns.
+CLOCK_BEACONS = 5
+CLOCK_NS = 1_000_000_000
 #: Later than any deadline.
 FOREVER_NS = 2**63
 
@@ -118,6 +121,8 @@ class Node:
         self._reaching = Reaching(options, self._register_soon, self._refused)
         self._events: deque[Event] = deque()
         self._is_handling = False
+        self._clock_ns: deque[int] = deque(maxlen=CLOCK_BEACONS)  # how far the leader's clock is ahead
+        self._is_clock_told = False
         self._moved = trio.Event()  # the next deadline of the agreement is earlier than `_sleeps_until_ns`
         self._sleeps_until_ns = FOREVER_NS
         self._register = trio.Event()
@@ -281,11 +286,24 @@ class Node:
     def _link_said(self, event: Event) -> None:
         if isinstance(event, LeaderHeard):
             self.agreed_lsn = event.agreed
+            self._look_at_clock(event.clock_difference_ns)
         if isinstance(event, LinkOpened) and self.leading is not None:
             self.leading.note(EventKind.FOLLOWED, "its link is open", self._name_of(event.node_id))
         if isinstance(event, LinkClosed) and (name := self._name_of(event.node_id)) is not None:
             self._nursery.start_soon(self._reaching.look_closely, name)
         self.handle(event)
+
+    def _look_at_clock(self, difference_ns: int) -> None:
+        """Warn once when the clock differs from the leader's. A beacon may have waited: several count."""
+        self._clock_ns.append(difference_ns)
+        least_ns = min(map(abs, self._clock_ns))
+        if least_ns < CLOCK_NS:
+            self._is_clock_told = False
+        elif len(self._clock_ns) == self._clock_ns.maxlen and not self._is_clock_told:
+            self._is_clock_told = True
+            way = "behind" if difference_ns > 0 else "ahead of"
+            text = "the clock of this node is %.0f s %s the leader's: times of messages move by that when it leads"
+            logger.warning(text, least_ns / 1e9, way)
 
     def _name_of(self, node_id: bytes) -> str | None:
         node = None if self.view is None else self.view.node_of(node_id)

@@ -42,7 +42,7 @@ class Candidate:
         context, view = self.context, self.context.view
         if context.state is not State.IN_SYNC or view is None or context.sent is not None:
             return
-        is_gone = self.follower.leader_is_gone
+        is_gone = self.follower.leader_is_gone and not self._is_clock_wrong
         if view.leader is not None and not is_gone:
             return
         why = obstacle(context, view)
@@ -52,6 +52,11 @@ class Candidate:
         if context.now_ns >= (self.retry_ns if is_gone else self._turn_ns(view)):
             self._campaign(view)
 
+    @property
+    def _is_clock_wrong(self) -> bool:
+        """Whether others, if there are any, had better lead."""
+        return abs(self.context.clock_difference_ns) > self.context.timers.clock_difference_ns
+
     def _turn_ns(self, view: View) -> int:
         """When it is this node's turn, as nobody leads: others first, if it just resigned or its clock is wrong."""
         context, timers = self.context, self.context.timers
@@ -59,7 +64,7 @@ class Candidate:
         turn_ns = max(context.abstains_until_ns, self.retry_ns)
         if view.preferred is not None and view.preferred != context.node.node_id:
             turn_ns = max(turn_ns, since_ns + timers.preferred_first_ns)
-        if abs(context.clock_difference_ns) > timers.clock_difference_ns:
+        if self._is_clock_wrong:
             turn_ns = max(turn_ns, since_ns + timers.lease_ns)
         return turn_ns
 

@@ -33,8 +33,8 @@ PATIENCE_S = 60.0
 #: Seconds between two looks at a fact.
 LOOK_S = 0.05
 NAMES = ("a", "b", "c")
-#: Keys of [cluster]: the shortest lease that there may be, and the defaults.
-SHORT_LEASE = 'lease = "2s"'
+#: Keys of [cluster]: the shortest lease that there may be.
+SHORT_LEASE = 'lease = "2s"\nsuspend-after = "1500ms"'
 #: How a connection of pika fails, or ends.
 LOST = (AMQPError, AMQPConnectorException, OSError)
 

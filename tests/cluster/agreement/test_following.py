@@ -216,6 +216,13 @@ def test_a_node_whose_clock_is_wrong_lets_others_campaign_first() -> None:
     assert stage.state is State.CAMPAIGNING
 
 
+def test_a_node_whose_clock_is_wrong_waits_for_the_lease_of_a_leader_that_is_gone() -> None:
+    """CL19: the others, whose links are refused, too, campaign meanwhile."""
+    stage = following()
+    stage.tell(e.LeaderHeard(1, 5, 600 * SECOND), *[e.LeaderRefused()] * 3)
+    assert stage.state is State.IN_SYNC and stage.sent is None
+
+
 def test_a_drained_node_copies_and_does_not_campaign() -> None:
     """Until it is revived."""
     stage = following()
