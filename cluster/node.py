@@ -111,6 +111,7 @@ class Node:
         self.agreed_lsn = 0  # as heard last
         self.why = "the node has just started"  # its state changed last, for people
         self.since_ms = wall_ms()
+        self.held_ms = self.takeovers = 0  # in which publishers were held, before this state; times that this node led
         self.stopping = trio.Event()
         self._coordinator = coordinator
         self._listener = listener
@@ -264,7 +265,11 @@ class Node:
 
     def _state_changed(self) -> None:
         before, self._state = self._state, self.agreement.state
-        self.since_ms = self._wall_ms()
+        now_ms = self._wall_ms()
+        if before is State.HELD:
+            self.held_ms += now_ms - self.since_ms
+        self.takeovers += before is State.TAKING_OVER and self._state in BROKER_RUNS
+        self.since_ms = now_ms
         logger.info("%s: %s (was %s)", self.options.name, self._state.name, before.name)
         if self.leading is not None and (kind := _KINDS.get(self._state)) is not None:
             self.leading.note(kind, self.why)
@@ -462,6 +467,11 @@ class Node:
         """The name of the leader whose link is open; None: this node leads, or has no link."""
         leader, link = self._leader.leader, self._link
         return leader.name if leader is not None and link is not None and link.is_open else None
+
+    @property
+    def received(self) -> int:
+        """Octets of the journal that came by the link to the leader."""
+        return 0 if self._link is None else self._link.received
 
     @property
     def leader_status(self) -> Mapping[str, object]:

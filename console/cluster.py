@@ -13,7 +13,8 @@ from .options import HostFacts, Listening
 class NodeFacts:
     """One node. `host`: what it said of its process last; None: it is down, or this node knows nothing of it.
 
-    `alarms`: resources, as health checks name them. `lag`: records that it does not have on disk yet.
+    `alarms`: resources, as health checks name them. `lag`: records that it does not have on disk yet; `lag_octets`: not
+    sent yet, None if they are in several segments; `lag_s`: since when. `sent`: octets over its link.
     """
 
     name: str
@@ -29,13 +30,18 @@ class NodeFacts:
     disk_reserve: int = 0
     clients: int = 0
     lag: int = 0
+    lag_octets: int | None = 0
+    lag_s: float = 0.0
+    sent: int = 0
 
 
 @dataclass(slots=True, frozen=True)
 class ClusterFacts:
     """`own`: the node that answers. `leader`: None while the answering node knows of none that serves clients.
 
-    `is_refused`: the answering node waits for an operator.
+    `is_refused`: the answering node waits for an operator. `name`: of [cluster]. The last fields are of the answering
+    node: its state among `states`, the end of its journal and what is agreed as LSNs, how often it began to lead, for
+    how long it held publishers, octets of the journal that came by its link.
     """
 
     own: str
@@ -43,6 +49,15 @@ class ClusterFacts:
     nodes: tuple[NodeFacts, ...]
     min_in_sync: int
     is_refused: bool = False
+    name: str = ""
+    state: str = ""
+    states: tuple[str, ...] = ()
+    term: int = 0
+    end: int = 0
+    agreed: int = 0
+    takeovers: int = 0
+    held_s: float = 0.0
+    received: int = 0
     by_name: dict[str, NodeFacts] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

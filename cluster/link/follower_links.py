@@ -88,6 +88,7 @@ class FollowerStatistics:
     peer: str
     acknowledged_lsn: int
     behind_octets: int | None
+    sent_octets: int
     is_from_files: bool
     is_full_copy: bool
     clock_difference_ms: int
@@ -473,6 +474,7 @@ class _Follower:
             self._link.peer,
             self.acknowledged,
             tail.offset - position.offset if position.base_lsn == tail.base_lsn else None,
+            self.outlet.sent,
             feed.to_read is not None,
             self._is_beside,
             self._clock_difference_ms,

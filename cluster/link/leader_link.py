@@ -124,6 +124,11 @@ class LeaderLink:
         """Whether a leader sends its journal now."""
         return self._following is not None
 
+    @property
+    def received(self) -> int:
+        """Octets of the journal that came by the link that is open."""
+        return 0 if self._following is None else self._following.received
+
     def acknowledge(self, is_on: bool) -> None:
         """Send acknowledgements, or send none from now on."""
         self._acknowledges = is_on
@@ -240,7 +245,7 @@ class _Following:
         self._token = trio.lowlevel.current_trio_token()
         self._sending = threading.Lock()
         self._may_acknowledge = False
-        self._received = 0
+        self.received = 0
         self._fsynced = 0
         self._acknowledged = 0
         self._reported = 0
@@ -333,7 +338,7 @@ class _Following:
                 raise FrameFault(f"a beacon of term {message.term}")
             else:
                 self._soon(message)
-        self._received += size
+        self.received += size
         return size
 
     def _fsync(self) -> None:
@@ -439,7 +444,7 @@ class _Following:
                 self._send(status)
             self._tell_durable()
             if self._copy is not None:
-                outer.progress = CopyProgress(self._received, self._copy.size)
+                outer.progress = CopyProgress(self.received, self._copy.size)
 
     def _tell_durable(self) -> None:
         """Not for each block: that would wake the event loop as often."""

@@ -37,6 +37,7 @@ class Outlet:
         self._unsent: list[bytes | memoryview] = [first]  # taken of the feed, or put; before all else
         self._beacon = b""  # the newest, if it is not sent yet
         self._rest = Rest.NOTHING
+        self.sent = 0  # octets
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview) -> None:
         """The journal's writer appended octets."""
@@ -102,7 +103,9 @@ class Outlet:
             if not parts:
                 return Rest.NOTHING if self._feed.to_read is None else Rest.FILES
             try:
-                self._unsent = _behind(parts, self._socket.sendmsg(parts))
+                sent = self._socket.sendmsg(parts)
+                self.sent += sent
+                self._unsent = _behind(parts, sent)
             except BlockingIOError:
                 self._unsent = parts
             except OSError:

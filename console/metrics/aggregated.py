@@ -6,6 +6,7 @@ from ...engine import BOUNDS, Broker
 from ..options import ConsoleOptions
 from ..views.nodes import is_disk_alarm, is_memory_alarm
 from . import families as f
+from .cluster import cluster_page
 from .exposition import Family, Sample, histogram, labelled, rendered
 from .facts import JournalFigures, MetricsFacts, ProcessFigures
 from .process import process_page
@@ -33,7 +34,12 @@ def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
         _sizes(broker),
     ]
     yield
-    return [*parts, process_page(broker, queues, channels, options, facts.delays, process, journal)]
+    cluster = options.cluster()
+    return [
+        *parts,
+        process_page(broker, queues, channels, options, facts.delays, process, journal),
+        "" if cluster is None else cluster_page(cluster),
+    ]
 
 
 def table(prefix: str, group: tuple[Family, ...], values: Iterator[float] | tuple[float, ...]) -> str:
@@ -43,23 +49,36 @@ def table(prefix: str, group: tuple[Family, ...], values: Iterator[float] | tupl
 
 def identity(options: ConsoleOptions, broker: Broker, endpoint: str, prefix: str) -> str:
     """The identity of the node. Dashboards join all families with it."""
-    name = options.control.ask("cluster-name", {})["name"]
-    build, who = f.IDENTITY
-    versions = {
-        "rabbitmq_version": options.version,
-        "prometheus_plugin_version": options.product_version,
-        "prometheus_client_version": options.product_version,
-        "erlang_version": options.python_version,
-        "product_version": options.product_version,
+    name, cluster = options.control.ask("cluster-name", {})["name"], options.cluster()
+    versions = versions_of(options.version, options.product_version, options.python_version)
+    return identity_of(
+        options.node, name, options.node if cluster is None else cluster.name, versions, endpoint, prefix
+    )
+
+
+def versions_of(version: str, product_version: str, python_version: str) -> dict[str, str]:
+    """The labels of the versions: of RabbitMQ as clients see it, our own, Python's."""
+    return {
+        "rabbitmq_version": version,
+        "prometheus_plugin_version": product_version,
+        "prometheus_client_version": product_version,
+        "erlang_version": python_version,
+        "product_version": product_version,
         "product_name": "Leveret",
     }
-    node = {
-        "rabbitmq_node": options.node,
-        "rabbitmq_cluster": name,
-        "rabbitmq_cluster_permanent_id": f"leveret-{options.node}",
+
+
+def identity_of(node: str, cluster: str, permanent: str, versions: dict[str, str], endpoint: str, prefix: str) -> str:
+    """The identity of a node. `cluster`: its name, which may change; `permanent`: what does not."""
+    build, who = f.IDENTITY
+    labels = {
+        "rabbitmq_node": node,
+        "rabbitmq_cluster": cluster,
+        "rabbitmq_cluster_permanent_id": f"leveret-{permanent}",
         "rabbitmq_endpoint": endpoint,
     }
-    return rendered(prefix, build, [Sample(1, labelled(versions))]) + rendered(prefix, who, [Sample(1, labelled(node))])
+    is_one = [Sample(1, labelled(labels))]
+    return rendered(prefix, build, [Sample(1, labelled(versions))]) + rendered(prefix, who, is_one)
 
 
 def churn_page(broker: Broker, prefix: str) -> str:
@@ -98,18 +117,6 @@ def node_page(
     is_short = 0 < process.descriptors_max <= process.descriptors
     sockets = len(broker.connections) + len(options.listeners())
     uptime_s = (broker.context.clock.wall_ms() - options.started_ms) / 1000
-    node = (
-        process.descriptors,
-        sockets,
-        process.memory,
-        process.disk_free,
-        process.tasks,
-        process.descriptors_max,
-        process.descriptors_max,
-        process.memory_max,
-        process.disk_reserve,
-        uptime_s,
-    )
     persister = dict.fromkeys((family.name for family in f.PERSISTER), 0.0)
     if journal is not None:
         persister["io_write_ops_total"] = journal.commits
@@ -120,7 +127,7 @@ def node_page(
         [
             table(prefix, f.ALARMS, (is_short, is_disk_alarm(broker), is_low)),
             churn_page(broker, prefix),
-            table(prefix, f.NODE, node),
+            table(prefix, f.NODE, process.node_values(sockets, uptime_s)),
             table(prefix, f.GARBAGE, (process.collections,)),
             table(prefix, f.PERSISTER, tuple(persister.values())),
             logins_page(broker, prefix),

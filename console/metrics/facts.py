@@ -20,6 +20,21 @@ class ProcessFigures:
     collections: int
     tasks: int
 
+    def node_values(self, sockets: int, uptime_s: float) -> tuple[float, ...]:
+        """The values of `families.NODE`."""
+        return (
+            self.descriptors,
+            sockets,
+            self.memory,
+            self.disk_free,
+            self.tasks,
+            self.descriptors_max,
+            self.descriptors_max,
+            self.memory_max,
+            self.disk_reserve,
+            uptime_s,
+        )
+
 
 @dataclass(slots=True, frozen=True)
 class JournalFigures:

@@ -26,7 +26,7 @@ def process_page(
 ) -> str:
     """Our own families, and those of every process."""
     parts = [
-        _one("build_info", UNTYPED, "The version", 1, labelled({"version": options.product_version})),
+        build_info(options.product_version),
         _one("vhosts", GAUGE, "Virtual hosts", len(broker.virtual_hosts)),
         _one("queue_scheduled", GAUGE, "Messages that wait for their time", queues.scheduled),
         _one(
@@ -76,7 +76,12 @@ def process_page(
     ]
     if journal is not None:
         parts += _journal(journal)
-    return "".join(parts) + _process(process, options)
+    return "".join(parts) + process_table(process, options.started_ms)
+
+
+def build_info(product_version: str) -> str:
+    """Our version."""
+    return _one("build_info", UNTYPED, "The version", 1, labelled({"version": product_version}))
 
 
 def _one(name: str, kind: str, text: str, value: float, labels: str = "") -> str:
@@ -140,7 +145,7 @@ def _journal(journal: JournalFigures) -> list[str]:
     ]
 
 
-def _process(process: ProcessFigures, options: ConsoleOptions) -> str:
+def process_table(process: ProcessFigures, started_ms: int) -> str:
     """The families of a process, as Prometheus' client libraries name them."""
     rows = (
         Family("cpu_seconds_total", COUNTER, "CPU time, user and system"),
@@ -154,6 +159,6 @@ def _process(process: ProcessFigures, options: ConsoleOptions) -> str:
         process.memory,
         process.descriptors,
         process.descriptors_max,
-        options.started_ms / 1000,
+        started_ms / 1000,
     )
     return "".join(rendered("process_", family, [Sample(value)]) for family, value in zip(rows, values, strict=True))

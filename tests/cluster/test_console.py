@@ -1,5 +1,6 @@
 """The HTTP API of three real nodes, as tools of RabbitMQ ask it: which node is which, whichever of them is asked."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -136,6 +137,39 @@ def check(nodes: ClusterNodes, name: str, path: str) -> tuple[int, dict[str, Any
     """A health check at a node, without a login where it does not lead."""
     answer = api(nodes, name).ask("GET", f"health/checks/{path}")
     return answer.status, answer.json
+
+
+def metrics(nodes: ClusterNodes, name: str, path: str = "/metrics") -> dict[str, list[tuple[dict[str, str], float]]]:
+    """The samples of a node's exporter, by their names: labels and value."""
+    asked = ApiClient(f"http://127.0.0.1:{nodes.metrics[name]}").ask("GET", path, user=None)
+    assert asked.status == 200
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for line in asked.body.decode().splitlines():
+        if not line.startswith("#"):
+            family, labels, value = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line).groups()  # type: ignore[union-attr]
+            found.setdefault(family, []).append((dict(re.findall(r'(\w+)="([^"]*)"', labels or "")), float(value)))
+    return found
+
+
+def test_each_node_is_an_instance_for_prometheus(nodes: ClusterNodes) -> None:
+    """With its own identity in one cluster, and its own process; queues are at the leader, which knows all copies."""
+    leader, follower, third = roles(nodes)
+    pages = {name: metrics(nodes, name) for name in NAMES}
+    identities = [labels for name in NAMES for labels, _ in pages[name]["rabbitmq_identity_info"]]
+    assert [one["rabbitmq_node"] for one in identities] == [shown(name) for name in NAMES]
+    for label in ("rabbitmq_cluster", "rabbitmq_cluster_permanent_id"):
+        assert len({one[label] for one in identities}) == 1
+    assert "rabbitmq_queues" in pages[leader] and "rabbitmq_queues" not in pages[follower]
+    assert {name for name in NAMES if pages[name]["leveret_cluster_leads"][0][1]} == {leader}
+    for name in NAMES:
+        for family in ("rabbitmq_process_resident_memory_bytes", "process_open_fds", "leveret_cluster_term"):
+            assert pages[name][family][0][1] > 0
+        assert pages[name]["leveret_cluster_nodes_in_sync"][0][1] == 3
+    found = {labels["follower"]: value for labels, value in pages[leader]["leveret_cluster_link_sent_bytes_total"]}
+    assert found.keys() == {shown(follower), shown(third)} and min(found.values()) > 0
+    assert "leveret_cluster_follower_lag_records" not in pages[follower]
+    detailed = metrics(nodes, follower, "/metrics/detailed?family=queue_metrics")
+    assert detailed["rabbitmq_identity_info"][0][0]["rabbitmq_endpoint"] == "detailed"
 
 
 def test_health_in_each_state(nodes: ClusterNodes) -> None:

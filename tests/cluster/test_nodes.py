@@ -60,7 +60,8 @@ def test_each_node_says_how_it_is(nodes: ClusterNodes) -> None:
     follower, _ = others(leader)
     for name in NAMES:
         assert page(nodes, name, "/health/live")[0] == page(nodes, name, "/health/ready")[0] == 200
-    assert f'leveret_cluster_state{{node="{follower}",state="in_sync"}} 1' in page(nodes, follower, "/metrics")[1]
+    state = f'leveret_cluster_state{{node="rabbit@{follower}",state="in_sync"}} 1'
+    assert state in page(nodes, follower, "/metrics")[1]
     assert "rabbitmq_connections" in page(nodes, leader, "/metrics")[1]
     for name in NAMES:  # until the last record is in the journals of all
         text = until(

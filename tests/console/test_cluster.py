@@ -14,6 +14,9 @@ from leveret.console.checks import CHECKS, Subject, answer
 from leveret.console.cluster import ClusterFacts, NodeFacts
 from leveret.console.encoding import encoded
 from leveret.console.messages import Peer, Refusal, Request, query_of
+from leveret.console.metrics.buckets import DELAYS, Buckets
+from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
+from leveret.console.metrics.requests import Metrics
 from leveret.console.options import HostFacts, Listening
 from leveret.console.pages import Pages
 from leveret.console.sampler import Sampler
@@ -25,6 +28,7 @@ from leveret.settings import Configuration
 
 A, B, C = "rabbit@a", "rabbit@b", "rabbit@c"
 MACHINE = HostFacts(1, 2, 100, 4, 5, 6, 7, 8)
+FIGURES = ProcessFigures(1, 2, 3, 4, 5, 6, 7.0, 8, 9)
 MEMBER = NodeFacts(A, is_running=True, is_in_sync=True, host=MACHINE, listeners=(Listening("amqp", "h", 5672),))
 DOWN = {"is_running": False, "host": None}
 
@@ -278,3 +282,32 @@ def test_what_an_operator_asks_over_http() -> None:
     console.api.broker.connections.replace_user(replace(console.api.broker.users.find("guest"), tags=("monitoring",)))  # type: ignore[type-var]
     assert console.ask("DELETE", f"nodes/{C}")[0] == console.ask("POST", "leveret/cluster/drain", {})[0] == 401
     assert console.ask("GET", "leveret/cluster")[0] == 200
+
+
+def test_the_metrics_of_a_leader() -> None:
+    """The state, the set, and how far each follower is behind; none of that on a broker alone."""
+    told = cluster(b={"lag": 7, "lag_octets": 900, "lag_s": 1.5, "sent": 5000}, c={**DOWN, "is_in_sync": False})
+    told = replace(told, name="t", state="held", states=("leading", "held"), takeovers=2, held_s=3.5, term=4)
+    console = Console(told)
+    facts = MetricsFacts(lambda: FIGURES, lambda: None, Buckets(DELAYS))
+    pages = Metrics(lambda: console.api.broker, lambda: console.api.options, facts, lambda request: None)
+    page = b"".join(finished(pages.open(Request("GET", "/metrics", {}, {}, Peer("127.0.0.1", True))).steps(b"")).body)
+    lines = [line for line in page.decode().splitlines() if line.startswith("leveret_cluster_")]
+    for line in (
+        'leveret_cluster_state{node="rabbit@a",state="leading"} 0',
+        'leveret_cluster_state{node="rabbit@a",state="held"} 1',
+        "leveret_cluster_leads 1",
+        "leveret_cluster_term 4",
+        "leveret_cluster_nodes 3",
+        "leveret_cluster_nodes_running 2",
+        "leveret_cluster_nodes_in_sync 2",
+        "leveret_cluster_takeovers_total 2",
+        "leveret_cluster_held_seconds_total 3.5",
+        'leveret_cluster_follower_lag_records{follower="rabbit@b"} 7',
+        'leveret_cluster_follower_lag_bytes{follower="rabbit@b"} 900',
+        'leveret_cluster_follower_lag_seconds{follower="rabbit@b"} 1.5',
+        'leveret_cluster_link_sent_bytes_total{follower="rabbit@b"} 5000',
+    ):
+        assert line in lines
+    assert not any("rabbit@c" in line for line in lines)
+    assert 'rabbitmq_cluster_permanent_id="leveret-t"' in page.decode()

@@ -14,10 +14,12 @@ import pika
 import pytest
 from api_client import ApiClient
 
+from leveret.console.cluster import ClusterFacts
 from leveret.console.login import Logins
 from leveret.console.messages import Peer, Refusal, Request
 from leveret.console.metrics import families
 from leveret.console.metrics.buckets import Buckets
+from leveret.console.metrics.cluster import cluster_page
 from leveret.console.metrics.exposition import Family, escaped, histogram
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
@@ -106,7 +108,8 @@ def test_our_dashboard_asks_for_what_there_is(tmp_path: Path) -> None:
     """Every series in it exists; panels do not overlap, and have numbers of their own."""
     document = json.loads((files("leveret.console") / "dashboards" / "leveret.json").read_text(encoding="utf-8"))
     with start_broker(management=True, data=tmp_path) as broker:
-        there = set(re.findall(r"^# TYPE (\S+)", ask(broker)[2], re.MULTILINE))
+        page = ask(broker)[2] + cluster_page(ClusterFacts("rabbit@a", None, (), 2))
+    there = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))
     panels = document["panels"]
     text = " ".join(target["expr"] for panel in panels for target in panel["targets"])
     series = {name.removesuffix("_bucket") for name in re.findall(r"\b(?:leveret|rabbitmq|process)_[a-z_]+", text)}

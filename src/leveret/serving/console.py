@@ -3,9 +3,7 @@
 Without the extra `leveret[console]` nothing of this is imported. Source: management page 21.
 """
 
-import platform
 import socket
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +20,7 @@ from ..operator.control import ControlTable
 from ..settings import Configuration
 from ..settings.declared.cluster import node_of
 from .addresses import Address
-from .process_facts import host_facts_of
+from .process_facts import PYTHON, host_facts_of
 from .tls_files import NO_TLS, TlsFiles
 
 #: The reply code for missing permissions.
@@ -121,7 +119,7 @@ class ConsoleFacts:
             node=node_of(configuration),
             version=configuration.profile.version,
             product_version=__version__,
-            python_version=f"{platform.python_implementation()} {sys.version.split()[0]}",
+            python_version=PYTHON,
             hosts=management.hosts,
             origins=management.cors_origins,
             proxies=management.trusted_proxies,

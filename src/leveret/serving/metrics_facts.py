@@ -4,6 +4,7 @@ import gc
 import shutil
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
@@ -27,28 +28,36 @@ def metrics_facts(
     delays: Buckets,
 ) -> MetricsFacts:
     """`data`: the directory of the journal. `journal` gives None without one. `delays`: of the event loop."""
-    memory_max = process_memory()
-    place = data or gettempdir()
 
     def process() -> ProcessFigures:
         kept = journal()
-        return ProcessFigures(
-            descriptors=open_descriptors(),
-            descriptors_max=descriptor_limits().process or 0,
-            memory=resident_octets(),
-            memory_max=memory_max,
-            disk_free=shutil.disk_usage(place).free,
-            disk_reserve=0 if kept is None else kept.options.reserve_size,
-            cpu_s=time.process_time(),
-            collections=sum(one["collections"] for one in gc.get_stats()),
-            tasks=trio.lowlevel.current_statistics().tasks_living,
-        )
+        return process_figures(data, 0 if kept is None else kept.options.reserve_size)
 
     def of_journal() -> JournalFigures | None:
         kept = journal()
         return None if kept is None else journal_figures(kept)
 
     return MetricsFacts(process, of_journal, delays, lambda: bool(configuration().management.metrics_open))
+
+
+def process_figures(data: str | None, reserve: int) -> ProcessFigures:
+    """The process now. `reserve`: octets that the journal leaves free."""
+    return ProcessFigures(
+        descriptors=open_descriptors(),
+        descriptors_max=descriptor_limits().process or 0,
+        memory=resident_octets(),
+        memory_max=_memory_max(),
+        disk_free=shutil.disk_usage(data or gettempdir()).free,
+        disk_reserve=reserve,
+        cpu_s=time.process_time(),
+        collections=sum(one["collections"] for one in gc.get_stats()),
+        tasks=trio.lowlevel.current_statistics().tasks_living,
+    )
+
+
+@lru_cache(1)
+def _memory_max() -> int:
+    return process_memory()
 
 
 def journal_figures(journal: "Journal") -> JournalFigures:

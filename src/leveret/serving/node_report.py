@@ -3,8 +3,11 @@
 Figures travel in the status of each link, as JSON whose fields another release may not know.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
+from time import time_ns
+from typing import Any
 
 from ..cluster.agreement.states import State
 from ..cluster.agreement.view import NodeKey
@@ -24,6 +27,9 @@ _PROTOCOLS = {
     "metrics": "http/prometheus",
     "metrics-tls": "https/prometheus",
 }
+_STATES = tuple(state.name.lower() for state in State)
+#: Ends of the journal that are kept, to tell since when a follower is behind: two a second at most, for ten minutes.
+ENDS_MAX, ENDS_MS = 1200, 500
 _SERVES = frozenset({State.LEADING, State.HELD})
 _HOST_FIELDS = tuple(field.name for field in fields(HostFacts))
 
@@ -52,26 +58,38 @@ class NodeReport:
     ) -> None:
         self.led: Led | None = None  # set while this node leads
         self._node = node
-        self._data = data
+        self.data = data
         self._started_ms = started_ms
         self._cluster_name = cluster_name
         self._reserve = reserve
+        self._ends: deque[tuple[int, int]] = deque(maxlen=ENDS_MAX)  # wall time in ms, end of the leader's journal
         self._clients = clients
+
+    @property
+    def reserve(self) -> int:
+        """Octets that the journal leaves free."""
+        return self._reserve()
+
+    @staticmethod
+    def now_ms() -> int:
+        """Wall time."""
+        return time_ns() // 1_000_000
 
     # -- what is told -------------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, object]:
         """Figures of this process, and of the leader the alarms of all nodes."""
-        host, led = host_facts_of(self._data), self.led
+        host, led = host_facts_of(self.data), self.led
         told: dict[str, object] = {name.replace("_", "-"): value for name, value in asdict(host).items()}
         told |= {
             "clients": self._clients(),
             "started-ms": self._started_ms,
-            "data": self._data,
-            "disk-reserve": self._reserve(),
+            "data": self.data,
+            "disk-reserve": self.reserve,
             "alarms": list(self._alarms(host)),
         }
         if led is not None:
+            self._note_end()
             told |= {"cluster-name": led.cluster_name(), "cluster-alarms": [list(one) for one in self._others_alarms()]}
         return told
 
@@ -79,7 +97,7 @@ class NodeReport:
         """Of this node: a follower has only a disk that can be full."""
         if self.led is not None:
             return self.led.alarms()
-        return ("disk",) if host.disk_free < self._reserve() else ()
+        return ("disk",) if host.disk_free < self.reserve else ()
 
     def _others_alarms(self) -> Iterable[tuple[str, str]]:
         """Of followers, for the other followers."""
@@ -108,7 +126,7 @@ class NodeReport:
 
     def alarms(self) -> list[tuple[str, str]]:
         """(node, resource) of this node, and of those that it knows of."""
-        node, host = self._node(), host_facts_of(self._data)
+        node, host = self._node(), host_facts_of(self.data)
         own = shown_node(node.options.name)
         found = [(own, alarm) for alarm in self._alarms(host)]
         if self.led is not None:
@@ -138,12 +156,28 @@ class NodeReport:
             ),
             node.options.min_in_sync,
             node.agreement.state is State.REFUSED,
+            name=node.options.circle.cluster,
+            state=node.agreement.state.name.lower(),
+            states=_STATES,
+            term=own.term,
+            end=own.end,
+            agreed=node.agreed_lsn,
+            takeovers=node.takeovers,
+            held_s=self._held_s(),
+            received=node.received,
         )
+
+    def _held_s(self) -> float:
+        """Seconds in which this node held publishers, also in this state."""
+        node = self._node()
+        now_ms = self.now_ms() - node.since_ms if node.agreement.state is State.HELD else 0
+        return (node.held_ms + max(0, now_ms)) / 1000
 
     def _facts_of(self, name: str, key: NodeKey | None, own: NodeKey, members: frozenset[bytes]) -> NodeFacts:
         if key is None:
             return NodeFacts(shown_node(name))
-        node, link, lag = self._node(), self._linked().get(key.node_id), 0
+        node, link = self._node(), self._linked().get(key.node_id)
+        behind: dict[str, Any] = {}
         status: Mapping[str, object] = {}
         if key is own:
             is_running, status = True, self.status()
@@ -151,8 +185,7 @@ class NodeReport:
             is_running = link is not None
             if link is not None:
                 status = link.status
-                journal = node.leading.journal
-                lag = 0 if journal is None else max(0, journal.next_lsn - link.acknowledged_lsn)
+                behind = self._behind(link)
         else:
             is_running = name in own.reaches or name == node.followed
             status = node.leader_status if name == node.followed else {}
@@ -169,8 +202,29 @@ class NodeReport:
             data=_text(status, "data"),
             disk_reserve=_number(status, "disk-reserve"),
             clients=_number(status, "clients"),
-            lag=lag,
+            **behind,
         )
+
+    def _behind(self, link: FollowerStatistics) -> dict[str, Any]:
+        """How far a follower's copy is behind."""
+        end, acknowledged = self._note_end(), link.acknowledged_lsn
+        oldest_ms = self._ends[0][0]
+        since_ms = next((at_ms for at_ms, there in reversed(self._ends) if there <= acknowledged), oldest_ms)
+        return {
+            "lag": max(0, end - acknowledged),
+            "lag_octets": link.behind_octets,
+            "lag_s": max(0.0, (self.now_ms() - since_ms) / 1000) if acknowledged < end else 0.0,
+            "sent": link.sent_octets,
+        }
+
+    def _note_end(self) -> int:
+        """The end of the journal that this node leads, kept for some time: how long ago was it where a copy is?"""
+        leading, now_ms = self._node().leading, self.now_ms()
+        journal = None if leading is None else leading.journal
+        end = 0 if journal is None else journal.next_lsn
+        if not self._ends or now_ms - self._ends[-1][0] >= ENDS_MS:
+            self._ends.append((now_ms, end))
+        return end
 
     def _linked(self) -> dict[bytes, FollowerStatistics]:
         leading = self._node().leading

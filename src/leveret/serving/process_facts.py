@@ -2,7 +2,9 @@
 
 import mmap
 import os
+import platform
 import shutil
+import sys
 from functools import lru_cache
 from tempfile import gettempdir
 
@@ -11,6 +13,9 @@ import trio
 from ..configured.host_facts import process_memory
 from ..console.options import HostFacts
 from .descriptors import descriptor_limits, open_descriptors
+
+#: The interpreter, for people.
+PYTHON = f"{platform.python_implementation()} {sys.version.split()[0]}"
 
 
 def host_facts_of(data: str | None) -> HostFacts:

@@ -175,7 +175,7 @@ class ServedNode:
         self._leadership: ServedLeadership | None = None
         self._passed_to: tuple[int, str] | None = None  # the leader that clients are passed on to
         checks = NodeChecks(self._report, options.data, self._certificates)
-        self._pages = NodePages(self.node, lambda: bool(current.configuration.management.metrics_open), checks)
+        self._pages = NodePages(self.node, self._report, checks, lambda: current.configuration)
 
     async def run(self, on_serving: Callable[[], object], on_console: Callable[[], object]) -> None:
         host, port = own_place(self._options.configuration.cluster)

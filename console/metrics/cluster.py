@@ -1,0 +1,63 @@
+"""Families of a node of a cluster: the same on each node, and of followers what the leader knows."""
+
+from ..cluster import ClusterFacts, NodeFacts
+from .exposition import COUNTER, GAUGE, Family, Sample, labelled, rendered
+
+PREFIX = "leveret_cluster_"
+
+
+def cluster_page(facts: ClusterFacts) -> str:
+    """The families. Of followers only the leader has samples."""
+    states = [Sample(state == facts.state, labelled({"node": facts.own, "state": state})) for state in facts.states]
+    plain = (
+        ("term", GAUGE, "Number of the leadership, as this node knows it", facts.term),
+        ("leads", GAUGE, "1 on the node that leads and serves clients", facts.leader == facts.own),
+        ("journal_end", GAUGE, "Number of the journal's next record", facts.end),
+        ("agreed", GAUGE, "Number behind the last record that all nodes in sync have on disk", facts.agreed),
+        ("nodes", GAUGE, "Nodes in [cluster] nodes", len(facts.nodes)),
+        ("nodes_running", GAUGE, "Nodes that this one reaches, and itself", len(facts.running)),
+        ("nodes_in_sync", GAUGE, "Nodes of the in-sync set", sum(node.is_in_sync for node in facts.nodes)),
+        ("min_in_sync", GAUGE, "Nodes that confirms need", facts.min_in_sync),
+        ("takeovers_total", COUNTER, "Times that this process began to lead", facts.takeovers),
+        ("held_seconds_total", COUNTER, "Seconds in which publishers were held: too few nodes in sync", facts.held_s),
+        ("link_received_bytes_total", COUNTER, "Octets of the journal that came by this link", facts.received),
+    )
+    followers = [node for node in facts.nodes if node.is_running and node.name != facts.own]
+    parts = [rendered(PREFIX, Family("state", GAUGE, "1 for the state that the node is in"), states)]
+    parts += [rendered(PREFIX, Family(name, kind, text), [Sample(value)]) for name, kind, text, value in plain]
+    if facts.leader != facts.own:
+        followers = []
+    parts += [
+        rendered(PREFIX, Family(name, kind, text), [Sample(value, _of(node)) for node, value in values])
+        for name, kind, text, values in (
+            (
+                "follower_lag_records",
+                GAUGE,
+                "Records that a follower does not have on disk yet",
+                [(node, node.lag) for node in followers],
+            ),
+            (
+                "follower_lag_bytes",
+                GAUGE,
+                "Octets that are not sent to it yet; none if they are in several segments",
+                [(node, node.lag_octets) for node in followers if node.lag_octets is not None],
+            ),
+            (
+                "follower_lag_seconds",
+                GAUGE,
+                "How long ago the journal ended where its copy does, to half a second",
+                [(node, node.lag_s) for node in followers],
+            ),
+            (
+                "link_sent_bytes_total",
+                COUNTER,
+                "Octets that were sent to a follower over its link",
+                [(node, node.sent) for node in followers],
+            ),
+        )
+    ]
+    return "".join(parts)
+
+
+def _of(node: NodeFacts) -> str:
+    return labelled({"follower": node.name})
