@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ..answers import EXIT_FAULT, EXIT_OK, Answer
 from ..engines.protocol import Engine, Row, rows, value
@@ -218,16 +219,20 @@ def _send(batch: list[Row], settings: ReplayOptions, url: str, so_far: str) -> N
 
 
 def _whatif(work: Work) -> Answer:
-    from .whatif import DIFFERENT, whatif  # it brings the broker's engine along
+    from .whatif import DIFFERENT, left_out, whatif  # it brings the broker's engine along
 
     options, engine = work.options, work.engine
     settings = Path(options.settings).read_text(encoding="utf-8") if options.settings else ""
     found = _rows_of(whatif(work.tables, settings), work)
+    facts: dict[str, Any] = {}
+    if without := left_out(work.tables):
+        work.progress.say("left_out", what=without)
+        facts["left_out"] = without
     if not options.verify:
-        return Answer("whatif", {"whatif": EngineTable(engine, "whatif", found, COLUMNS["whatif"])})
+        return Answer("whatif", {"whatif": EngineTable(engine, "whatif", found, COLUMNS["whatif"])}, facts)
     engine.view("compared", found, kept=True)  # Spark would simulate again for each question
     differing = EngineTable(engine, "whatif", f"SELECT * FROM compared WHERE {DIFFERENT}", COLUMNS["whatif"])
-    facts = {"compared": value(engine, "SELECT count(*) FROM compared"), "differing": differing.count()}
+    facts |= {"compared": value(engine, "SELECT count(*) FROM compared"), "differing": differing.count()}
     return Answer("whatif", {"whatif": differing}, facts, EXIT_FAULT if facts["differing"] else EXIT_OK)
 
 

@@ -76,9 +76,11 @@ DEADLETTERS = columns(
 REPLAY_LOG = columns(
     "replay_id string, msg_id bigint, source_lsn bigint, address string, ts timestamp, sent int",
 )
-#: What the engine would have done with the same arrivals, beside what the journal recorded.
+#: What the engine would have done with the same arrivals, beside what the journal recorded. `untold`: by how many
+#: `would_be` may be wrong, because it is not recorded in which order things happened within a millisecond; it matters
+#: where one message makes another go, or goes before it: in rings, and queues with limits, priorities or last values.
 WHATIF = columns(
-    "vhost string, queue string, what string, was bigint, would_be bigint",
+    "vhost string, queue string, what string, was bigint, would_be bigint, untold bigint",
 )
 
 

@@ -6,6 +6,7 @@ that were absent are absent again, and none are assumed to be faster than they w
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -96,7 +97,7 @@ def simulate(
     declared: Mapping[str, object] | None = None,
     until_ms: int = 0,
 ) -> dict[str, int]:
-    """Counters of the queue, and `open`: the messages in it at the end.
+    """Counters of the queue; `open`: the messages in it at the end; `untold`: by how many messages each may be wrong.
 
     Args:   settings: see `read_settings`. declared: the arguments that the queue was declared with; those of its entry
             in the settings replace them. until_ms: when the recording ends.
@@ -138,6 +139,10 @@ class _Simulation:
         self.returned = 0
         self.released: set[int] = set()  # leases that have ended here, though the engine does not know
         self.broker.context.listeners.append(self._listen)
+        self.begin_ms = 0
+        #: What happened in the same millisecond as something else, in a queue where it matters what was one turn: that
+        #: is not recorded.
+        self.untold = 0
         self.steps: list[_Step] = []  # a heap
         self.order = 0
 
@@ -147,6 +152,11 @@ class _Simulation:
             self._expect(arrival.ms, arrival.lsn, arrival=arrival)
         for ms, lsn in offers:
             self._expect(ms, lsn)
+        rules = self.queue.rules
+        bounds = (rules.levels, rules.ring_size, rules.last_value_key, rules.max_length, rules.max_length_bytes)
+        if any(bound is not None for bound in bounds):
+            together = Counter(step.ms for step in self.steps)
+            self.untold = sum(count for count in together.values() if count > 1)
 
     def _expect(
         self,
@@ -162,13 +172,17 @@ class _Simulation:
         heapq.heappush(self.steps, _Step(ms, lsn, self.order, arrival, tag, session, act))
 
     def run(self, until_ms: int) -> None:
-        """Step by step, until nothing is left, and on to the end."""
-        begin = now_ms = self.steps[0].ms if self.steps else 0
-        while self.steps:
+        """Step by step, and on to the end (0: until nothing is left). What a consumer does later is done at the end:
+        its delivery was recorded up to a millisecond earlier than the simulation gives it."""
+        self.begin_ms = now_ms = self.steps[0].ms if self.steps else 0
+        while self.steps or now_ms < until_ms:
+            next_ms = self.steps[0].ms if self.steps else until_ms
+            if until_ms:
+                next_ms = min(next_ms, max(until_ms, now_ms))
+            if next_ms > now_ms:
+                now_ms = self._pass_time(next_ms)
+                continue
             step = heapq.heappop(self.steps)
-            if step.ms > now_ms:
-                now_ms = step.ms
-                _advance(self.broker, self.clock, (now_ms - begin) * MS)
             if step.arrival is not None:
                 self._publish(step.arrival)
             elif step.session is None:
@@ -178,12 +192,26 @@ class _Simulation:
             if not (step.session and self.steps and self.steps[0].session and self.steps[0].ms == step.ms):
                 self.broker.end_turn()  # what consumers do in one millisecond is one turn
                 self._deliver(step.ms)
-        _advance(self.broker, self.clock, (until_ms - begin) * MS)
+
+    def _pass_time(self, until_ms: int) -> int:
+        """To the next deadline, at which consumers with credit take what became ready, else to `until_ms`. Returns: the
+        time in milliseconds."""
+        now_ns, end_ns = self.clock.monotonic_ns(), (until_ms - self.begin_ms) * MS
+        due_ns = self.broker.next_deadline_ns()
+        if due_ns is None or due_ns > end_ns:
+            self.clock.advance_ns(end_ns - now_ns)
+            return until_ms
+        now_ms = self.begin_ms + self.clock.advance_ns(max(0, due_ns - now_ns)) // MS
+        self.broker.advance()
+        self.broker.end_turn()
+        self._deliver(now_ms)
+        return now_ms
 
     def counters(self) -> dict[str, int]:
-        """`WHAT`, and `open`."""
+        """`WHAT`, `open` and `untold`."""
         counters = self.broker.statistics().counters
         found = {name: counters[name] for name in WHAT}
+        found["untold"] = self.untold
         found["requeued"] = self.returned
         queue = self.queue
         found["open"] = queue.ready_count + queue.unacked + len(queue.scheduled)
@@ -231,12 +259,3 @@ class _Simulation:
                 self._expect(now_ms + attempt.late_ms, attempt.lsn, tag=tag, session=session)
             elif attempt.act != HOLD:
                 self._expect(now_ms + attempt.ms, attempt.lsn, tag=tag, session=session, act=attempt.act)
-
-
-def _advance(broker: Broker, clock: ManualClock, until_ns: int) -> None:
-    """Advance deadline by deadline."""
-    while (due := broker.next_deadline_ns()) is not None and due <= until_ns:
-        clock.advance_ns(max(0, due - clock.monotonic_ns()))
-        broker.advance()
-        broker.end_turn()
-    clock.advance_ns(max(0, until_ns - clock.monotonic_ns()))

@@ -14,7 +14,7 @@ from .simulation import Arrival, Offer, read_settings, simulate
 from .tables import Tables
 
 #: Of rows of `WHATIF`: what the simulation does not give as it happened.
-DIFFERENT = "was <> would_be"
+DIFFERENT = "abs(was - would_be) > untold"
 MOMENTS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
 #: Credit for what is delivered at once was there before: a consumer waited.
 #: Arrivals, each with what happened to it as texts "milliseconds LSN kind reason"; and deliveries, as credit.
@@ -49,8 +49,16 @@ FROM recorded WHERE kind = 'declared' AND queue <> '' AND reason IS NOT NULL GRO
 Declared = Mapping[tuple[str, str], Mapping[str, object]]
 
 
+def left_out(tables: Tables) -> str:
+    """Which queues are not simulated, and why; "": there are none."""
+    found = rows(tables.engine, f"SELECT vhost, queue FROM {tables.keeping()} ORDER BY vhost, queue")
+    names = ", ".join(f"{row['queue']} ({row['vhost']})" for row in found)
+    return f"not simulated, since streams and non-destructive queues keep what was read: {names}" if names else ""
+
+
 def whatif(tables: Tables, settings: str) -> str:
-    """`WHATIF`. `settings`: TOML. Raises: NotRecorded, ValueError (faulty settings)."""
+    """`WHATIF`, without the queues that are `left_out`. `settings`: TOML. Raises: NotRecorded, ValueError (faulty
+    settings)."""
     read_settings(settings)  # faults are reported before any work
     tables.with_deliveries("whatif")
     engine = tables.engine
@@ -68,7 +76,8 @@ def whatif(tables: Tables, settings: str) -> str:
     def work(own: list[Row]) -> list[Row]:
         return one_queue(own, settings, declared, until_ms)
 
-    engine.each_queue("simulated", steps, work, WHATIF)
+    simulated = f"SELECT * FROM ({steps}) AS steps ANTI JOIN {tables.keeping()} AS keeping USING (vhost, queue)"
+    engine.each_queue("simulated", simulated, work, WHATIF)
     return "SELECT * FROM simulated"
 
 
@@ -101,7 +110,10 @@ def one_queue(own: list[Row], settings: str, declared: Declared, until_ms: int) 
         "open": was(None),
     }
     return [
-        {"vhost": vhost, "queue": queue, "what": what, "was": count, "would_be": would[what]}
+        {
+            **{"vhost": vhost, "queue": queue, "what": what, "was": count, "would_be": would[what]},
+            "untold": 0 if what == "enqueued" else would["untold"],
+        }
         for what, count in recorded.items()
     ]
 

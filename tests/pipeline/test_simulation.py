@@ -139,3 +139,17 @@ def test_what_became_of_deliveries(moments: str, attempts: tuple[Attempt, ...]) 
     """From the events of a message."""
     words = [moment.split() for moment in moments.split(", ")]
     assert attempts_of(Moment(int(ms), kind, *reason) for ms, kind, *reason in words) == attempts
+
+
+def test_what_is_due_at_the_end_is_delivered() -> None:
+    """The recording has the delivery of a delayed message as its last event; there is no later step."""
+    attempts = (Attempt(0, REQUEUE), Attempt(1))
+    told = simulate("q", [Arrival(0, attempts=attempts)] * 6, at(*[0] * 6, *[99] * 6), RETRY.format(100), until_ms=101)
+    assert (told["requeued"], told["acknowledged"], told["open"]) == (6, 6, 0)
+
+
+def test_nothing_expires_after_the_end() -> None:
+    """A consumer that is a little late is waited for; time is not."""
+    arrivals = [Arrival(0, attempts=(Attempt(60),)), Arrival(0, expiration_ms=55)]
+    told = simulate("q", arrivals, at(0), "", until_ms=50)
+    assert (told["acknowledged"], told["expired"], told["open"]) == (1, 0, 1)
