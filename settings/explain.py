@@ -9,6 +9,7 @@ from .addresses.repository import SettingsRepository, sources_of
 from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration
 from .leases import BY_ARGUMENT, ELEMENTS, read_leased, selects
+from .policies.placement import PLACEMENT
 from .policies.policies import NO_LAYER, NO_POLICIES, NO_POLICY, EffectivePolicy, Policies, PolicyLayer, policy_layer
 from .queue_types import CLASSIC
 from .rows.address_settings import (
@@ -161,7 +162,7 @@ def explain_queue(repository: SettingsRepository, policies: Policies, queue: Que
     flags = {"durable": queue.durable, "enabled": queue.is_enabled, "routing-type": queue.routing_type}
     rows += [Row(key, value, f"{queue.origin}: queue {shown(queue.name)}") for key, value in flags.items()]
     rows = with_leased_rows(rows, queue.name, queue.arguments, own_rules, layer)
-    rows += argument_rows(queue.arguments, own_rules, layer)
+    rows += [*argument_rows(queue.arguments, own_rules, layer), *placement_rows(policy)]
     matches = matches_of(repository, queue.address, queue.vhost)
     entries = repository.queue_entries(queue.address, queue.vhost, queue.name)
     titles, flow = titles_of(policy, entries), flow_of(repository, entries)
@@ -221,7 +222,7 @@ def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], 
     for key in dict.fromkeys([*declared, *layer.arguments]):
         if key in shown_already:
             continue
-        own_rule = own_rules.get(key, "queue argument")
+        own_rule = own_rules.get(key, "queue argument") + (f": {PLACEMENT[key]}" if key in PLACEMENT else "")
         if key in layer.arguments:
             overruled = f", below {value_text(declared[key])} of {own_rule}" if key in declared else ""
             rows.append(Row(key, layer.arguments[key], f"{layer.given_by[key].title}{overruled}"))
@@ -229,6 +230,15 @@ def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], 
             value = declared[key]
             rows.append(Row(key, value if isinstance(value, str | int | float) else repr(value), own_rule))
     return rows
+
+
+def placement_rows(policy: EffectivePolicy) -> list[Row]:
+    """Keys of its policies that ask where a queue is, each with what it means here."""
+    return [
+        Row(key, value if isinstance(value, str | int | float) else repr(value), f"{policy.giver(key).title}: {means}")
+        for key, value in policy.definition.items()
+        if (means := PLACEMENT.get(key)) is not None
+    ]
 
 
 def rules_of_declaration(queue: QueueDeclaration) -> dict[str, str]:
@@ -243,6 +253,7 @@ def explain_address(
     policy = _of_new_queue(policies, address, vhost)
     layer = policy_layer(policy, {})
     rows = [*explain_rows(repository, address, vhost, layer=layer), *argument_rows({}, {}, layer)]
+    rows += placement_rows(policy)
     matches, entries = matches_of(repository, address, vhost), repository.queue_entries(address, vhost)
     titles, flow = titles_of(policy, entries), flow_of(repository, entries)
     return Explanation("address", address, vhost, address, "", matches, tuple(rows), titles, flow)

@@ -119,7 +119,7 @@ POLICY_KEYS: dict[str, PolicyKey] = {
     "stream-max-segment-size-bytes": PolicyKey(
         _S, _integer(0, SEGMENT_OCTETS_MAX), "is not a valid segment size", "x-stream-max-segment-size-bytes"
     ),
-    # The following ones have no effect on one node with one kind of queue storage.
+    # The following ones have no effect: see `placement.py` for those of clusters.
     "queue-mode": PolicyKey(_C, _word("default", "lazy"), "is not a valid queue-mode value"),
     "queue-version": PolicyKey(_C, _word(1, 2), "is not a valid queue-version value", is_for_operators=True),
     "queue-master-locator": PolicyKey(

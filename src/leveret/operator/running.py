@@ -20,6 +20,7 @@ from ..settings.explain import (
     explain_topic,
     flow_of,
     matches_of,
+    placement_rows,
     rules_of_declaration,
     titles_of,
     vhosts_to_explain,
@@ -111,7 +112,7 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     if not queue.enabled:
         rows.append(Row("enabled", False, by))
     rows = with_leased_rows(rows, queue.name, arguments, own_rules, layer)
-    rows += argument_rows(arguments, own_rules, layer)
+    rows += [*argument_rows(arguments, own_rules, layer), *placement_rows(queue.policy)]
     rows += _rows_of_kind(broker, queue)
     declared_at = str(declared.origin) if declared is not None else ""
     matches = matches_of(broker.context.settings, address, vhost)
