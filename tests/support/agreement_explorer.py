@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 
+from agreement_reduction import Reduction
 from agreement_world import JOURNAL_ID, Broken, Interned, Model, Place, Rules, World, name_of, named, node_id
 
+from leveret.cluster.agreement import events as e
 from leveret.cluster.agreement.view import InSync, View
+from leveret.journal.format.terms import FIRST_LSN
 
 Step = Callable[[], World | None]
 
@@ -33,6 +36,8 @@ class Scope:
     losses: int = 0  # answers of etcd that do not come
     changes: int = 2  # of the in-sync set
     outside: int = 0  # the last nodes are not in the set at the beginning
+    settled: bool = False  # at the beginning the leader has all its links, and has sent nothing
+    deletes: bool = True  # segments are deleted
 
 
 class Explorer:
@@ -42,6 +47,7 @@ class Explorer:
         self.scope, self.seconds = scope, seconds
         self.machines = Interned([named(index, scope.nodes) for index in range(scope.nodes)])
         self.model = Model(self.machines, rules, scope.terms, block=2)
+        self.reduction = Reduction(self.machines, scope.nodes)
         self.states = self.steps = 0
         self.is_whole = False
         self.doing = ""  # the words of the step that was tried last
@@ -58,8 +64,12 @@ class Explorer:
 
     def _lead_first(self, world: World) -> World:
         model = self.model
-        for step in (model.read, model.apply, model.answer, model.take_over):
+        for step in (model.read, model.apply, model.answer):
             world = step(world, 0) or world
+        if self.scope.settled:  # links may open while the broker is restored
+            for index in range(1, self.scope.nodes):
+                world = model.tell(world, 0, e.LinkOpened(node_id(index), FIRST_LSN))
+        world = model.take_over(world, 0) or world
         for index in range(1, self.scope.nodes):
             for step in (model.read, model.join, model.deliver):
                 world = step(world, index) or world
@@ -94,7 +104,8 @@ class Explorer:
             name = name_of(index)
             yield f"an acknowledgement of {name} comes", partial(model.deliver, world, index)
             if world.breaks:
-                yield f"all links of {name} break", partial(self._cut_off, world, index)
+                for is_backwards in (False, True) if place.leads else (False,):
+                    yield f"all links of {name} break", partial(self._cut_off, world, index, is_backwards)
             context = self.machines.of(place.machine).context
             if context.view is None or context.view.revision < world.etcd.revision or context.is_in_doubt:
                 yield f"{name} reads etcd", partial(model.read, world, index)
@@ -109,8 +120,9 @@ class Explorer:
                 yield f"{name} takes over", partial(model.take_over, world, index)
             if place.synced < len(place.journal):
                 yield f"{name} fsyncs", partial(model.sync, world, index)
-            yield f"{name} deletes a segment", partial(model.delete, world, index)
-            yield f"{name} deletes a segment as its leader did", partial(model.unlink, world, index)
+            if self.scope.deletes:
+                yield f"{name} deletes a segment", partial(model.delete, world, index)
+                yield f"{name} deletes a segment as its leader did", partial(model.unlink, world, index)
             yield f"{name} joins", partial(model.join, world, index)
             yield f"{name} gets what its leader has", partial(self._copy, world, index)
             if self.scope.refusals:
@@ -120,8 +132,8 @@ class Explorer:
                     words = f", {kept} records that it had not fsynced stay" if kept else ""
                     yield f"{name} dies and starts{words}", partial(self._crash, world, index, kept)
 
-    def _cut_off(self, world: World, index: int) -> World | None:
-        after = self.model.cut_off(world, index)
+    def _cut_off(self, world: World, index: int, is_backwards: bool) -> World | None:
+        after = self.model.cut_off(world, index, is_backwards=is_backwards)
         return None if after is None or after == world else after._replace(breaks=after.breaks - 1)
 
     def _answer(self, world: World, index: int) -> World | None:
@@ -137,23 +149,35 @@ class Explorer:
         return None if after is None else self.model.restart(after, index)
 
     def run(self) -> int:
-        """Every world that can be reached, depth first. Returns: how many. Raises: Broken."""
-        first = self.first()
-        seen, stack = {hash(first)}, [first]
+        """Every world that can be reached, up to what `Reduction` forgets. Returns: how many. Raises: Broken."""
+        first, reduction = self.first(), self.reduction
+        reduction.is_new(first)
+        stacks: list[list[World]] = [[] for _ in range(_left(first) + 1)]  # by how much may still happen
+        stacks[-1].append(first)
         end = monotonic() + self.seconds
-        while stack:
-            world = stack.pop()
+        while any(stacks):
+            world = next(stack for stack in reversed(stacks) if stack).pop()
             self.states += 1
             for _, after in self.after(world):
                 self.steps += 1
-                key = hash(after)
-                if key not in seen:
-                    seen.add(key)
-                    stack.append(after)
+                if reduction.is_new(after):
+                    stacks[_left(after)].append(after)
             if not self.states % 256 and monotonic() > end:
                 return self.states
         self.is_whole = True
         return self.states
+
+    def run_in_full(self) -> Iterator[World]:
+        """Every world that can be reached, each once, depth first. Raises: Broken."""
+        first = self.first()
+        seen, stack = {first}, [first]
+        while stack:
+            world = stack.pop()
+            yield world
+            for _, after in self.after(world):
+                if after not in seen:
+                    seen.add(after)
+                    stack.append(after)
 
     def shortest(self) -> tuple[list[str], str] | None:
         """The shortest way to a broken invariant, and which; None: there is none within the time."""
@@ -173,6 +197,10 @@ class Explorer:
                 return [*way(came, world), self.doing], str(broken)
         self.is_whole = not waiting
         return None
+
+
+def _left(world: World) -> int:
+    return world.writes + world.crashes + world.breaks + world.losses + world.changes
 
 
 def way(came: dict[World, tuple[World, str] | None], world: World) -> list[str]:

@@ -138,6 +138,7 @@ class Interned:
     def __init__(self, nodes: list[Node], timers: Timers = EXPLORED) -> None:
         self.nodes, self.timers = nodes, timers
         self.states: list[Agreement] = []
+        self.prints: list[Any] = []
         self.numbers: dict[Any, int] = {}
         self.steps: dict[tuple[int, e.Event], tuple[int, list[d.Decision]]] = {}
 
@@ -152,6 +153,7 @@ class Interned:
         if number is None:
             number = self.numbers[key] = len(self.states)
             self.states.append(machine)
+            self.prints.append(key)
         return number
 
     def handle(self, machine: int, event: e.Event) -> tuple[int, list[d.Decision]]:
@@ -204,23 +206,23 @@ def copied(value: Any, known: dict[int, Any]) -> Any:
 _SHARED = ("context", "follower")
 
 
-def print_of(value: Any) -> Any:
-    """All that a machine is but its times, hashable."""
+def print_of(value: Any, named: Callable[[Any], Any] | None = None) -> Any:
+    """All that a machine is but its times, hashable. `named`: what stands for a value that is never changed."""
     if isinstance(value, dict):
-        return tuple(sorted((key, print_of(one)) for key, one in value.items()))
+        return tuple(sorted((print_of(key, named), print_of(one, named)) for key, one in value.items()))
     if isinstance(value, set):
-        return tuple(sorted(value))
+        return tuple(sorted(print_of(one, named) for one in value))
     if isinstance(value, list):
-        return tuple(print_of(one) for one in value)
+        return tuple(print_of(one, named) for one in value)
     if _is_settled(value):
-        return value
+        return value if named is None else named(value)
     known: list[Any] = [type(value).__name__]
     for name in _slots(value):
         one = getattr(value, name)
         if name == "refusals_ns":
             known.append(len(one))
         elif not name.endswith("_ns") and name not in _IDLE and (name not in _SHARED or type(value) is Agreement):
-            known.append(print_of(one))
+            known.append(print_of(one, named))
     return tuple(known)
 
 
@@ -311,9 +313,7 @@ class Model:
         return world
 
     def _transact(self, world: World, index: int, decision: d.Transact) -> World:
-        place = world.places[index]
-        if place.sent is not None:  # of a leadership that is over
-            world = world._replace(late=world.late | {place.sent[0]})
+        world = self._forget_sent(world, index)  # what is on its way is of a leadership that is over
         return put(world, index, sent=(decision.transaction, SENT, None))
 
     def _end_lease(self, world: World, index: int, decision: d.EndLease) -> World:
@@ -677,9 +677,10 @@ class Model:
         end = len(place.journal) + 1
         return self.tell(world, index, e.Reopened(TermTable(node_id(index), place.starts), end))
 
-    def cut_off(self, world: World, index: int) -> World | None:
-        """All links of a node break."""
-        for other, place in enumerate(world.places):
+    def cut_off(self, world: World, index: int, *, is_backwards: bool = False) -> World | None:
+        """All links of a node break; `is_backwards`: it finds that out of the last node first."""
+        places = list(enumerate(world.places))
+        for other, place in reversed(places) if is_backwards else places:
             if place.is_joined and place.wants is not None and index in (other, place.wants[0]):
                 world = self.part(world, other)
         return world
