@@ -30,9 +30,10 @@ DIRECTORIES = (
     "tests/console",
     "tests/fuzz",
     "tests/server",
+    "tests/cluster",
 )
 #: Tests of a room where these are not in the directory of its name.
-OWN = {"engine": ("tests/engine/", "tests/conformance/"), "src": ("tests/server/",)}
+OWN = {"engine": ("tests/engine/", "tests/conformance/"), "src": ("tests/server/", "tests/cluster/")}
 #: Tests kept of a function: the quick ones, then the slow ones, which promise the most. Those of its room come first,
 #: each time those that run the fewest other functions, and some of each file.
 QUICK_MAX, SLOW_MAX, SLOW_S = 800, 150, 0.5

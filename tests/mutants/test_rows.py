@@ -18,7 +18,7 @@ from tree import Job, Result, Tree, Verdict, WorldsJob
 
 #: A test that passes whatever settings do.
 ELSEWHERE = "tests/mutants/test_rows.py::test_functions_by_line"
-ROOMS = ("engine/", "journal/", "amqp_frontend/", "settings/", "expressions/")
+ROOMS = ("engine/", "journal/", "amqp_frontend/", "settings/", "expressions/", "cluster/")
 
 
 def test_each_row_names_one_place() -> None:

@@ -321,3 +321,46 @@ def test_a_beginning_in_doubt_is_read_back() -> None:
     stage.doubt(is_done=True)
     stage.read()
     assert stage.state is State.CAMPAIGNING
+
+
+def test_a_campaign_whose_first_sending_may_still_be_done_is_not_lost_with_the_second() -> None:
+    """Until a guard fails this node follows nobody: it could lead without what it acknowledged meanwhile."""
+    stage = Stage()
+    stage.read()
+    first = stage.sent
+    stage.doubt()
+    stage.advance(0.5)
+    stage.read()
+    assert stage.sent == first
+    stage.advance(0.5)
+    stage.tell(e.Answered(first, False))
+    assert stage.state is State.CAMPAIGNING
+    stage.read(leader=leader(1, 2, 8), insync=InSync(2, frozenset({A, B, C}), 0, revision=8))
+    assert stage.state in (State.FOLLOWING, State.IN_SYNC)
+
+
+def test_a_leader_of_the_term_before_the_own_is_not_followed() -> None:
+    """Rule R6: this node has records of a later one."""
+    stage = Stage(starts=((1, 1), (3, 5)))
+    stage.read(leader=leader(1, 2, 6), insync=InSync(2, frozenset({A, B, C}), 0, revision=6))
+    assert stage.of(d.Follow) == []
+
+
+def test_a_drained_node_says_why_it_does_not_lead() -> None:
+    """`ctl cluster` and the log show it."""
+    stage = Stage(leader=leader(1, 1, 4))
+    stage.read()
+    assert stage.agreement.obstacle is None
+    stage.tell(e.Drain())
+    assert stage.state is State.DRAINED and stage.agreement.obstacle == "it is drained"
+
+
+def test_recovering_forgets_what_etcd_remembers_to_be_agreed() -> None:
+    """The chosen node may have less; it leads in a term above all that were seen."""
+    etcd = Stage(agreed=AgreedKey(3, 100), insync=InSync(3, frozenset({B, C}), 90, revision=3)).etcd
+    is_done, etcd = carry_out(etcd, recover(etcd, A, 5, JOURNAL_ID))
+    assert is_done and etcd.agreed is None and etcd.insync.nodes == {A}
+    stage = Stage(insync=etcd.insync)
+    stage.etcd = etcd
+    stage.read()
+    assert stage.sent.put(LEADER).term == 7

@@ -513,3 +513,115 @@ def test_a_takeover_that_fails_ends_in_a_resignation() -> None:
     assert stage.state is State.IN_SYNC
     stage.advance(6)
     assert stage.state is State.CAMPAIGNING
+
+
+# -- acknowledgements that do not count --------------------------------------------------------------------------------
+
+
+def test_an_acknowledgement_behind_the_end_of_its_link_counts_for_nothing() -> None:
+    """The node may have cut its journal since, for another leader."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(C), e.Durable(12), stage.acknowledged(B, 12))
+    assert stage.tell(stage.acknowledged(C, 12)) == []
+
+
+def test_a_follower_that_comes_back_with_less_is_waited_for_again() -> None:
+    """Its disk was put back: what it had acknowledged is gone."""
+    stage = Stage().lead(B, C)
+    stage.tell(stage.acknowledged(C, 12), e.LinkClosed(C), e.LinkOpened(C, 5))
+    assert stage.tell(e.Durable(12), stage.acknowledged(B, 12)) == []
+    assert stage.tell(stage.acknowledged(C, 12)) == [d.Agree(12)]
+
+
+def test_an_acknowledgement_of_less_takes_nothing_back() -> None:
+    """Confirms do not stall for it."""
+    stage = Stage().lead(B, C)
+    stage.tell(stage.acknowledged(C, 12), stage.acknowledged(C, 11))
+    assert stage.tell(e.Durable(12), stage.acknowledged(B, 12)) == [d.Agree(12)]
+
+
+def test_a_follower_enters_with_everything_that_is_agreed_and_no_earlier() -> None:
+    """Rule R4, under load: it is waited for when it is close behind, and taken in when it has caught up."""
+    stage = Stage().lead(B)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    stage.answer()
+    stage.tell(e.LinkOpened(C, 10))
+    has = 10
+    for lsn in range(11, 31):
+        stage.tell(e.Durable(lsn), stage.acknowledged(B, lsn))
+        if stage.sent is None:
+            has = max(10, lsn - 2)
+            stage.tell(stage.acknowledged(C, has))
+        if stage.sent is not None:
+            break
+        stage.advance(0.05)
+    assert stage.sent is not None and stage.sent.put(INSYNC).nodes == {A, B, C}
+    assert has >= stage.sent.put(INSYNC).agreed == stage.agreement.agreed
+
+
+# -- what proves that a node leads -------------------------------------------------------------------------------------
+
+
+def test_a_watch_proves_nothing_to_a_leader_that_is_cut_off() -> None:
+    """It may come late: another node may lead by now."""
+    stage = Stage().lead(B, C)
+    stage.is_reached = False
+    stage.advance(1.9)
+    stage.tell(e.Read(stage.etcd, None))
+    assert stage.state is not State.SUSPENDED
+    stage.advance(0.2)
+    assert stage.state is State.SUSPENDED
+
+
+def test_a_slow_follower_is_shrunk_away_at_its_deadline_and_not_at_the_next_beacon() -> None:
+    """Confirms stall for `ack-deadline`, whatever else happens meanwhile."""
+    stage = Stage().lead(B, C)
+    stage.advance(0.25)
+    beat(stage, 0.5, B, C)
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12))
+    stage.advance(0.25)
+    beat(stage, 1.5, B, C)
+    stage.tell(stage.acknowledged(B, 12))
+    assert stage.sent is None and stage.agreement.next_ns() <= stage.now_ns + SECOND // 4
+    stage.advance(0.25)
+    assert stage.sent is not None and stage.sent.put(INSYNC).nodes == {A, B}
+
+
+def test_a_leader_whose_etcd_was_put_back_waits_for_all_that_it_took_in_and_writes_nothing() -> None:
+    """A backup of etcd has an older set. An operator is to see what it has; nobody else can lead."""
+    stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead(B)
+    before = stage.etcd
+    stage.tell(e.LinkOpened(C, 10), stage.acknowledged(C, 10))
+    stage.answer()
+    assert stage.etcd.insync.nodes == {A, B, C}
+    stage.now_ns += SECOND
+    stage.etcd = before
+    stage.tell(e.FollowerHeard(B), e.LinkClosed(C), e.Read(before, stage.now_ns))
+    assert d.Agree(12) not in stage.tell(e.Durable(12), stage.acknowledged(B, 12))
+    stage.tell(e.LinkOpened(C, 10))
+    assert d.Agree(12) in stage.tell(stage.acknowledged(C, 12))
+    beat(stage, 6, B, C)
+    assert stage.sent is None
+
+
+# -- transactions that arrive late -------------------------------------------------------------------------------------
+
+
+def test_a_change_of_a_leader_whose_lease_is_over_is_not_done() -> None:
+    """The next one decides who is in the set."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    sent = stage.sent
+    assert sent is not None and sent.purpose is Purpose.SHRINK
+    stage.change(leader=None)
+    assert carry_out(stage.etcd, sent)[0] is False
+
+
+def test_a_handover_that_arrives_late_leaves_the_next_leader_alone() -> None:
+    """Its clients are not thrown off."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    stage.tell(e.HandOver(B), e.Quiesced(10))
+    sent = stage.sent
+    assert sent is not None and sent.purpose is Purpose.HAND_OVER
+    stage.change(leader=leader(2, 3, stage.etcd.revision + 1))
+    assert carry_out(stage.etcd, sent)[0] is False
