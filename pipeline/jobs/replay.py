@@ -12,6 +12,7 @@ from itertools import groupby, islice
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from ..engines.protocol import Row, rows, value
+from ..schemas import EVENTS
 from .outputs import REPLAY_LOG, conform
 from .tables import Tables
 
@@ -27,17 +28,18 @@ CONTENT = """
 SELECT msg_id, min(lsn) AS of_lsn FROM payloads GROUP BY msg_id
 """
 CAUSES = "SELECT msg_id, max(cause_id) AS cause_id FROM payloads GROUP BY msg_id"
-PICKED = """
+_OF_EVENTS = ", ".join(f"events.{column.name}" for column in EVENTS if column.name != "cause_id")
+PICKED = f"""
 SELECT msg_id, max(lsn) AS source_lsn, min(vhost) AS vhost, max(cause_id) AS cause_id
 FROM (
-    SELECT events.*, content.cause_id, content.exchange, content.routing_key, content.headers_json,
+    SELECT {_OF_EVENTS}, content.cause_id, content.exchange, content.routing_key, content.headers_json,
         content.properties_json, content.body
     FROM events JOIN (
         SELECT msg_id, cause_id, address AS exchange, routing_key, headers_json, properties_json, body FROM payloads
     ) AS content ON content.msg_id = events.msg_id
     WHERE events.msg_id > 0
 ) AS told
-WHERE ({where})
+WHERE ({{where}})
 GROUP BY msg_id
 """
 ORIGINALS = """
