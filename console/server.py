@@ -131,7 +131,7 @@ class Server:
             logger.warning("%s: refused: %s", peer.address, refusal)
             return
         sock.setblocking(False)
-        if isinstance(address, tuple):
+        if sock.family in (socket.AF_INET, socket.AF_INET6):  # not that behind which TLS of a link ends
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         self._nursery.start_soon(self._serve, stream, peer, is_metrics, slot, scope)

@@ -78,7 +78,7 @@ class Server:
         try:
             peer = peer_of(address, arrival.local or sock.getsockname())
             sock.setblocking(False)
-            if isinstance(address, tuple):  # otherwise it is a Unix socket
+            if sock.family in (socket.AF_INET, socket.AF_INET6):  # not that behind which TLS of a link ends
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
             sock.close()

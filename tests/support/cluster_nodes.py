@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from wires import Wire
 
 from leveret.cluster.agreement.view import View
 from leveret.cluster.coordinator.errors import CoordinatorError
-from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway
+from leveret.cluster.coordinator.gateway import Gateway
 from leveret.cluster.coordinator.keys import Keys
 
 Result = TypeVar("Result")
@@ -75,11 +75,12 @@ class ClusterNodes:
         self.cluster = cluster
         self.etcd = etcd
         self.names = names
-        self._keys = keys
+        self.keys = keys
         ports = free_ports(3 * len(names))
-        self._links = dict(zip(names, ports))
+        self.links = dict(zip(names, ports))
         self.ports = dict(zip(names, ports[len(names) :]))
         self.metrics = dict(zip(names, ports[2 * len(names) :]))
+        self._gateway = Gateway(etcd.access())
         self.processes: dict[str, subprocess.Popen[str] | ForgedProcess] = {}
         self.places: dict[str, Path] = {}
         self.extra: dict[str, str] = {}
@@ -87,7 +88,7 @@ class ClusterNodes:
         self.journal = ""  # more keys of [journal]
         self.rest_s = 1.5  # seconds for which a blow stops something
         #: What the other nodes reach a node's link by, and a node reaches etcd by; empty without `has_wires`.
-        self.link_wires = {name: Wire(port, self.pids) for name, port in self._links.items()} if has_wires else {}
+        self.link_wires = {name: Wire(port, self.pids) for name, port in self.links.items()} if has_wires else {}
         etcd_ports = [int(endpoint.rpartition(":")[2]) for endpoint in etcd.endpoints]
         self.etcd_wires = {name: [Wire(port) for port in etcd_ports] for name in names} if has_wires else {}
 
@@ -101,14 +102,14 @@ class ClusterNodes:
         """Start a node; `waits` until it accepts clients."""
         place = self.directory / name
         place.mkdir(exist_ok=True)
-        links = {one: wire.port for one, wire in self.link_wires.items()} or self._links
+        links = {one: wire.port for one, wire in self.link_wires.items()} or self.links
         nodes = ", ".join(f'"{one}=127.0.0.1:{port}"' for one, port in links.items())
         members = [f"http://127.0.0.1:{wire.port}" for wire in self.etcd_wires.get(name, ())] or self.etcd.endpoints
         endpoints = ", ".join(f'"{one}"' for one in members)
         (place / "leveret.toml").write_text(
             f'[cluster]\nname = "{self.cluster}"\nnode = "{name}"\nnodes = [{nodes}]\n'
-            f'listen = "127.0.0.1:{self._links[name]}"\netcd = [{endpoints}]\n'
-            f"{self._keys}\n[journal]\nreserve = 0\n{self.journal}\n"
+            f'listen = "127.0.0.1:{self.links[name]}"\netcd = [{endpoints}]\n'
+            f"{self.keys}\n[journal]\nreserve = 0\n{self.journal}\n"
             f'[management]\nlisten = "127.0.0.1:0"\nmetrics = "127.0.0.1:{self.metrics[name]}"\n'
             f"{self.extra.get(name, '')}\n"
         )
@@ -166,6 +167,7 @@ class ClusterNodes:
 
     def close(self) -> None:
         """Kill all."""
+        self._gateway.close()
         for name in list(self.processes):
             self.signal(name, signal.SIGCONT)
             self.kill(name)
@@ -181,11 +183,10 @@ class ClusterNodes:
     def view(self) -> View | None:
         """The keys of the cluster; None: etcd does not answer now."""
         keys = Keys(self.cluster)
-        with closing(Gateway(EtcdAccess(self.etcd.endpoints, connect_seconds=2, answer_seconds=2))) as gateway:
-            try:
-                answer = gateway.read("/v3/kv/range", keys.range)
-            except CoordinatorError:
-                return None
+        try:
+            answer = self._gateway.read("/v3/kv/range", keys.range)
+        except CoordinatorError:
+            return None
         return keys.view(int(answer["header"]["revision"]), answer.get("kvs", []))
 
     def console(self, name: str) -> str:

@@ -1,17 +1,18 @@
 """Real etcd members on loopback, for tests: started, killed, stopped for a while, each with its own directory."""
 
+import itertools
 import os
-import random
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from leveret.cluster.coordinator.errors import Unreachable
-from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway
+from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway, octets64
 
 ETCD = shutil.which("etcd")
 WHY_NOT = "needs etcd (Debian: apt install etcd-server; make peers)"
@@ -19,26 +20,20 @@ WHY_NOT = "needs etcd (Debian: apt install etcd-server; make peers)"
 
 #: Below those that the system gives to clients (32768 to 60999): one of them could take the port of a server that is
 #: started again, and a client of a port where nobody listens could be given it, and be connected with itself.
-PORTS = range(20_000, 32_000)
+PORTS = range(10_000, 15_000)
+#: Each process begins elsewhere, and goes on: a server that is killed finds its port free when it is started again.
+_next_ports = itertools.cycle([*PORTS[os.getpid() * 29 % 5000 :], *PORTS[: os.getpid() * 29 % 5000]])
 
 
 def free_ports(count: int) -> list[int]:
     """Of 127.0.0.1."""
-    holders: list[socket.socket] = []
-    for port in random.sample(PORTS, len(PORTS)):
-        holder = socket.socket()
-        try:
+    found: list[int] = []
+    while len(found) < count:
+        port = next(_next_ports)
+        with closing(socket.socket()) as holder, suppress(OSError):
             holder.bind(("127.0.0.1", port))
-        except OSError:
-            holder.close()
-            continue
-        holders.append(holder)
-        if len(holders) == count:
-            break
-    ports = [holder.getsockname()[1] for holder in holders]
-    for holder in holders:
-        holder.close()
-    return ports
+            found.append(port)
+    return found
 
 
 class EtcdServers:
@@ -50,6 +45,8 @@ class EtcdServers:
         ports = free_ports(2 * count)
         self._clients, self._peers = ports[:count], ports[count:]
         self.endpoints = tuple(f"{scheme}://127.0.0.1:{port}" for port in self._clients)
+        self.user, self.password = "", ""
+        self.tls: ssl.SSLContext | None = None
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         self.count = count
 
@@ -78,10 +75,31 @@ class EtcdServers:
         for member in range(self.count):
             self.await_answer(member)
 
+    def access(self, *endpoints: str, seconds: float = 2) -> EtcdAccess:
+        """For a gateway to these members, or to all."""
+        return EtcdAccess(endpoints or self.endpoints, self.user, self.password, self.tls, seconds, seconds)
+
+    def enable_users(self, name: str, password: str, prefix: str) -> None:
+        """A user who may use the keys below a prefix; root has the same password. From now on tests are root."""
+        last = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        key, end = octets64(prefix.encode()), octets64(last.encode())
+        with closing(Gateway(self.access(seconds=5))) as gateway:
+            for path, body in (
+                ("user/add", {"name": "root", "password": password}),
+                ("role/add", {"name": "root"}),
+                ("user/grant", {"user": "root", "role": "root"}),
+                ("user/add", {"name": name, "password": password}),
+                ("role/add", {"name": name}),
+                ("role/grant", {"name": name, "perm": {"permType": "READWRITE", "key": key, "range_end": end}}),
+                ("user/grant", {"user": name, "role": name}),
+                ("enable", {}),
+            ):
+                gateway.change(f"/v3/auth/{path}", body)
+        self.user, self.password = "root", password
+
     def await_answer(self, member: int) -> None:
         """Until a member answers a linearizable read, so that there is a leader."""
-        access = EtcdAccess((self.endpoints[member],), connect_seconds=5, answer_seconds=5)
-        with closing(Gateway(access)) as gateway:
+        with closing(Gateway(self.access(self.endpoints[member], seconds=5))) as gateway:
             while True:
                 try:
                     gateway.read("/v3/kv/range", {"key": "YQ=="})
