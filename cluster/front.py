@@ -17,6 +17,9 @@ class Leadership(Protocol):
     async def serve(self) -> None:
         """Serve clients until `resign`, then close everything without writing. Raises: as a broker that is served."""
 
+    def agree(self, lsn: int, *, at_once: bool) -> None:
+        """All nodes that are in sync have what is below `lsn`: send what waits for that, soon or before it returns."""
+
     def hold(self, reason: str) -> None:
         """Block publishers, and tell them why."""
 

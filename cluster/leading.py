@@ -143,11 +143,11 @@ class Leading:
         """The journal, once it is open."""
         return None if self.leadership is None else self.leadership.journal
 
-    def agree(self, lsn: int) -> None:
-        """Everything below `lsn` is agreed."""
+    def agree(self, lsn: int, *, at_once: bool) -> None:
+        """Everything below `lsn` is agreed. `at_once`: no turn of the broker is under way, and it may send."""
         self._agreed = lsn
         if self.leadership is not None:
-            self.leadership.journal.agree(lsn)
+            self.leadership.agree(lsn, at_once=at_once)
         if self.links is not None:
             self.links.say(lsn)
 

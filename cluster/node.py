@@ -583,7 +583,8 @@ class Node:
     def _agree(self, decision: do.Agree) -> None:
         self.agreed_lsn = decision.lsn
         if self.leading is not None:
-            self.leading.agree(decision.lsn)
+            # Calm: an acknowledgement came, or an fsync ended; a round of the event loop earlier than from its queue.
+            self.leading.agree(decision.lsn, at_once=self.agreement.is_calm)
 
     def _hold(self, decision: do.Hold) -> None:
         self.why = decision.reason

@@ -72,7 +72,7 @@ class Agreement:
             self.leadership.wake()
         kind = type(event)
         HANDLERS[kind](self, event)
-        if kind in _MOVE_AGREED and self.leadership is not None and self._is_calm:
+        if kind in _MOVE_AGREED and self.leadership is not None and self.is_calm:
             self.leadership.agree()  # of three such events for each block: a review costs five times as much
         else:
             self._review()
@@ -91,14 +91,14 @@ class Agreement:
         return due_ns is not None and now_ns - due_ns > late_ns
 
     @property
-    def _is_calm(self) -> bool:
+    def is_calm(self) -> bool:
         """Whether this node leads, and nothing is due or under way."""
         return self.leadership is not None and self.context.now_ns < self.leadership.calm_until_ns
 
     def next_ns(self) -> int | None:
         """When a `Tick` is wanted, perhaps for nothing; None: only events change anything."""
         context = self.context
-        if self.leadership is not None and self._is_calm:
+        if self.leadership is not None and self.is_calm:
             return self.leadership.calm_until_ns
         if context.view is None and context.state is not State.REFUSED:
             return context.now_ns if context.asked_ns is None else context.asked_ns + context.timers.beacon_ns

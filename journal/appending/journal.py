@@ -185,9 +185,12 @@ class Journal:
         """Whether it was opened by the leader of a cluster."""
         return self.writer.file.cluster is not None
 
-    def agree(self, lsn: int) -> None:
-        """All nodes that are in sync have fsynced the records below `lsn`. It may be repeated, and never falls."""
-        self.writer.agree(lsn)
+    def agree(self, lsn: int, *, reports: bool = True) -> None:
+        """All nodes that are in sync have fsynced the records below `lsn`. It may be repeated, and never falls.
+
+        reports: `on_durable` is called; else the caller does what that would do.
+        """
+        self.writer.agree(lsn, reports=reports)
 
     def stalled_s(self) -> float:
         """Seconds for which the writer's present commit has not come back; 0: it is idle. From any thread."""

@@ -200,7 +200,7 @@ class Writer:
             self._progress.wait_for(lambda: is_there() or self.state is not RUNNING, timeout_s)
             return is_there()
 
-    def agree(self, lsn: int) -> None:
+    def agree(self, lsn: int, *, reports: bool = True) -> None:
         """Of the leader of a cluster: all nodes that are in sync have fsynced the records below `lsn`."""
         cluster = self.file.cluster
         assert cluster is not None and lsn <= self.file.durable_lsn
@@ -208,7 +208,8 @@ class Writer:
             with self._progress:
                 cluster.agreed_lsn = lsn
                 self._progress.notify_all()
-            self.on_durable(lsn)
+            if reports:
+                self.on_durable(lsn)
 
     def abandon(self, timeout_s: float | None = None) -> bool:
         """End the thread when its commit is done, and close the file: nothing is sealed, what waits is dropped.

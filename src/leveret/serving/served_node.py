@@ -94,6 +94,11 @@ class ServedLeadership:
                 await self.close_unserved()
                 raise
 
+    def agree(self, lsn: int, *, at_once: bool) -> None:
+        supervisor = self.broker.built.supervisor
+        assert supervisor is not None
+        supervisor.agree(lsn, at_once=at_once)
+
     def hold(self, reason: str) -> None:
         self.broker.runtime.resume()
         self.broker.built.broker.flow.raise_replication(reason)

@@ -157,6 +157,12 @@ class Supervisor:
             self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
             self._wake.set()
 
+    def agree(self, lsn: int, *, at_once: bool) -> None:
+        """All nodes of a cluster that are in sync have what is below `lsn`. See `cluster.front.Leadership`."""
+        self.journal.agree(lsn, reports=not at_once)
+        if at_once:
+            self._more_is_safe()
+
     def _end_turn(self) -> int:
         """Release the records for writing. Returns the LSN behind them.
 
