@@ -21,7 +21,7 @@ class Client:
 
     def begin(self) -> None:
         """Act now and then."""
-        if self.broker is not None and self.broker.is_closed:
+        if self.broker is not None and not self.broker.is_connected:
             self.broker = None
             self.lost()
         if self.broker is None:
@@ -33,6 +33,7 @@ class Client:
 
     def _act_at(self, broker: NodeBroker) -> None:
         if broker is self.broker and broker.answers:
+            assert not broker.is_closed, f"{broker.node.name} resigned, and still serves"
             self.world.check_served(broker)
             self.act(broker)
 

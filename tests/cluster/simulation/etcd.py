@@ -28,10 +28,17 @@ class _Pair:
 
 
 class Etcd:
-    """`now_ns`: the world's time. `on_change` is called when a key has changed."""
+    """`now_ns`: the world's time. `on_change` is called when a key has changed, `on_campaign` before a campaign is won,
+    with the new leader and the in-sync set as it was."""
 
-    def __init__(self, now_ns: Callable[[], int], on_change: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        now_ns: Callable[[], int],
+        on_change: Callable[[], object],
+        on_campaign: Callable[[Leader, InSync], object],
+    ) -> None:
         self._now_ns = now_ns
+        self._on_campaign = on_campaign
         self._on_change = on_change
         self._pairs: dict[str, _Pair] = {}
         self._leases: dict[int, tuple[int, int]] = {}  # id -> length, end
@@ -58,6 +65,8 @@ class Etcd:
         lease = 0
         is_done = transaction.fits({key: pair.revision for key, pair in self._pairs.items()})
         if is_done:
+            if (won := dict(transaction.puts).get(LEADER)) is not None:
+                self._on_campaign(won, self._pairs[INSYNC].value)
             self.revision += 1
             for key, value in transaction.puts:
                 made = self.grant(6 * SECOND) if key == LEADER else self.grant(10 * SECOND) if key == PREFERRED else 0

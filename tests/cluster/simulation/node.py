@@ -45,7 +45,7 @@ class NodeBroker(Harness):
         self.journal = Journal.open(DATA, self.clock, SMALL, files=self.files, threaded=False, cluster=self.cluster)
         self.recorder = self._make_recorder(self.broker, self.journal)
 
-    def _write(self) -> None:
+    def write_journal(self) -> None:
         self.journal.commit()
         self.node.write_soon()
 
@@ -54,6 +54,11 @@ class NodeBroker(Harness):
         self.recorder.fail(for_good=True)
         assert self.journal.abandon()
         self.broker.context.storage.close()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether clients are connected to it."""
+        return not self.is_closed
 
     @property
     def answers(self) -> bool:
@@ -109,6 +114,8 @@ class Node:
         self.generation = 0
         self.paused_until_ns = 0
         self.node_id = b""
+        self.promised_lsn = 0  # what it acknowledged, or said of its own disk: below that it never ends again
+        self.loses_power_next = False  # when it has acknowledged something
 
     def start(self) -> None:
         """The process begins."""
@@ -121,6 +128,8 @@ class Node:
             DATA, files=self.files, node_id=self.world.chance.randbytes(16)
         )
         self.node_id = self.copied.terms.node_id
+        end, promised = self.copied.end, self.promised_lsn
+        assert end >= promised, f"{self.name} had acknowledged {promised}, and ends at {end} after its start"
         self.agreed = 0
         self.link: Link | None = None
         self.followers: dict[bytes, Link] = {}
@@ -167,7 +176,7 @@ class Node:
     def kill(self, *, power: bool) -> None:
         """The process ends at once."""
         self.world.note(f"{self.name} is killed{', its power is gone' if power else ''}")
-        self.is_alive = False
+        self.is_alive = self.loses_power_next = False
         self.generation += 1
         self.paused_until_ns = 0
         if self.broker is not None:
@@ -215,6 +224,8 @@ class Node:
             self._is_handling = False
         if self.state is not before:
             self.world.note(f"{self.name}: {before.name} -> {self.state.name}")
+            if self.state is State.CAMPAIGNING:
+                self.world.campaigns(self)
         self._plan_tick()
 
     def _plan_tick(self) -> None:
@@ -250,9 +261,9 @@ class Node:
             if world.chance.random() < world.loses_answers or not world.passes("etcd", self.name):
                 self.soon(2 * SECOND, lambda: failed(True))
             else:
-                self.soon(world.latency_ns(), lambda: done(answer, asked_ns))
+                self.soon(world.etcd_latency_ns(), lambda: done(answer, asked_ns))
 
-        world.at(world.latency_ns(), arrive)
+        world.at(world.etcd_latency_ns(), arrive)
 
     def look(self) -> None:
         """A watch says that keys have changed."""
@@ -355,8 +366,15 @@ class Node:
         if link is None or copied is None or not self.acknowledges or link.is_closed or copied.end <= link.acknowledged:
             return
         lsn = link.acknowledged = copied.end
+        self.world.check_acknowledgement(self, link.term)
+        self._promise(lsn)
         event = ev.Acknowledged(self.node_id, link.term, lsn)
         link.send(self, lambda: link.leader.handle(event))
+        if self.loses_power_next:
+            self.soon(self.world.chance.uniform(0, 2) * MS, lambda: self.world.kill(self, power=True))
+
+    def _promise(self, lsn: int) -> None:
+        self.promised_lsn = max(self.promised_lsn, lsn)
 
     def _connect(self) -> None:
         """Try to join the leader."""
@@ -393,6 +411,7 @@ class Node:
             insync = world.etcd.view().insync
             assert insync is None or self.node_id not in insync.nodes or cut_lsn >= world.agreed_lsn, "agreed is cut"
             world.note(f"{self.name} cuts from {cut_lsn}, its end was {copied.end}")
+            self.promised_lsn = min(self.promised_lsn, cut_lsn)
             copied.cut(cut_lsn)
         copied.set_terms(copied.terms.with_starts_of(terms))
         self.link = link
@@ -468,6 +487,7 @@ class Node:
         self.soon(0, self._pump)
 
     def _synced(self, lsn: int) -> None:
+        self._promise(lsn)
         self.soon(0, lambda: self.handle(ev.Durable(lsn)))
 
     def _unlinked(self, base_lsns: Any) -> None:
@@ -491,6 +511,8 @@ class Node:
         cut_lsn = answer.lsn if isinstance(answer, CutTo) else None
         position = (oldest, 0)
         if not isinstance(answer, FullCopy):
+            if follower.copied is not None and follower.copied.end == held.end:  # else this request is an old one
+                self._check_common(follower, answer.lsn)
             try:
                 position = position_of(DATA, answer.lsn, self.files)
             except NotInJournal as error:
@@ -516,6 +538,7 @@ class Node:
             self.world.note(f"{self.name} gets a full copy")
             self.kill(power=False)
             self.files = SimulatedFiles()
+            self.promised_lsn = 0
             self.world.at(8 * SECOND, self.start)
 
     def _pump(self) -> None:
@@ -624,7 +647,10 @@ class Node:
         if broker is not None and broker.answers:
             if self.world.chance.random() < 0.3:
                 broker.checkpoint()
-            broker.journal.old_segments.reclaim()
+            _, end = broker.journal.old_segments._turns.checkpoint
+            gone = broker.journal.old_segments.reclaim()
+            agreed = self.world.agreed_lsn
+            assert not gone or end <= agreed, f"a checkpoint up to {end} frees segments, and {agreed} is agreed"
             broker.journal.tick()
             self.write_soon()
 
@@ -653,6 +679,23 @@ class Node:
             before = self.world.agreed_octets.get(one, b"")
             assert octets.startswith(before) or before.startswith(octets), f"{self.name}: agreed octets of {one} differ"
             self.world.agreed_octets[one] = max(before, octets, key=len)
+
+    def _check_common(self, follower: Node, lsn: int) -> None:
+        """A follower that goes on at a record has what the leader has before it, octet for octet (R8)."""
+        try:
+            base, offset = position_of(DATA, lsn, follower.files)
+            mine = position_of(DATA, lsn, self.files)
+        except NotInJournal as error:
+            if lsn >= segments_in(self.files, DATA)[0]:
+                raise AssertionError(f"{follower.name} goes on at {lsn}: {error}") from error
+            return
+        assert mine == (base, offset), f"{follower.name} goes on at {lsn}, behind other blocks than {self.name} has"
+        for one in segments_in(self.files, DATA):
+            if one < base or (one == base and offset):
+                path, end = path_of(DATA, one), offset if one == base else None
+                theirs = follower.files.content(path)[:end] if path in follower.files.names_now else None
+                same = theirs is None or self.files.content(path)[:end].startswith(theirs.rstrip(b"\0"))
+                assert same, f"{follower.name} goes on at {lsn}, and differs from {self.name} before it, in {one}"
 
     def compare(self, agreed: dict[int, bytes]) -> None:
         """This node has what is agreed."""

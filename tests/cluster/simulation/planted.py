@@ -8,6 +8,7 @@ import pytest
 
 from leveret.cluster.agreement import candidate, leadership
 from leveret.cluster.agreement.context import NodeContext
+from leveret.cluster.agreement.follower import Follower
 from leveret.journal.appending.journal import Journal
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.segment_file import SegmentFile
@@ -70,9 +71,33 @@ def campaigns_from_outside_the_set(patch: pytest.MonkeyPatch) -> None:
 
 
 @planted
+def acknowledges_while_it_campaigns(patch: pytest.MonkeyPatch) -> None:
+    """It goes on to follow the leader before."""
+    patch.setattr(Follower, "leave_leader", lambda self: None)
+
+
+@planted
+def acknowledges_before_the_fsync(patch: pytest.MonkeyPatch) -> None:
+    """Every second time the disk is not asked."""
+    sync = CopiedJournal.sync
+    count = 0
+
+    def sometimes(self: Any) -> int:
+        nonlocal count
+        count += 1
+        if count % 2:
+            self._synced_lsn = self._blocks.lsn
+            return int(self._synced_lsn)
+        return sync(self)
+
+    patch.setattr(CopiedJournal, "sync", sometimes)
+
+
+@planted
 def an_old_leader_still_sends(patch: pytest.MonkeyPatch) -> None:
     """It is not suspended, and does not end when another leads."""
     patch.setattr(NodeBroker, "answers", property(lambda self: self.is_served))
+    patch.setattr(NodeBroker, "is_connected", property(lambda self: self.node.broker is self))
 
 
 @planted

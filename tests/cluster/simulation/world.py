@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from random import Random
 
 from leveret.cluster.agreement.states import State
+from leveret.cluster.agreement.view import InSync, Leader
 from leveret.engine import ManualClock
 
 from .clients import Consumer, Publisher
@@ -36,10 +37,11 @@ class World:
         self.served_term = self.served_ns = 0  # the latest leader that let clients in, and when
         self.blocked: set[tuple[str, str]] = set()  # octets do not pass from the first to the second; "etcd" is one
         self.loses_answers = 0.0
-        self.slow = 1.0
+        self.slow = self.slow_etcd = 1.0
+        self.is_stormy = False
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._count = 0
-        self.etcd = Etcd(lambda: self.now_ns, self._etcd_changed)
+        self.etcd = Etcd(lambda: self.now_ns, self._etcd_changed, self._check_campaign)
         self.agreed_octets: dict[int, bytes] = {}  # of each segment, what was ever agreed
         self.confirmed_term = 0
         self.nodes = {name: Node(self, name) for name in NAMES}
@@ -81,6 +83,10 @@ class World:
         """Of one way."""
         return self.chance.uniform(0.1, 2) * MS * self.slow
 
+    def etcd_latency_ns(self) -> float:
+        """Of one way between a node and etcd."""
+        return self.latency_ns() * self.slow_etcd
+
     def passes(self, one: str, other: str) -> bool:
         """Whether octets pass from one to the other now."""
         return (one, other) not in self.blocked
@@ -105,6 +111,12 @@ class World:
         node.keep_agreed()
         self.note(f"{node.name} leads term {node.term} at {node.durable_lsn}")
 
+    def _check_campaign(self, leader: Leader, insync: InSync) -> None:
+        """Only a node of the set leads, and it has all that is agreed (R2, R10)."""
+        assert leader.node_id in insync.nodes, f"{leader.name} leads, and is not in the set"
+        end = self.nodes[leader.name].durable_lsn
+        assert end >= self.agreed_lsn, f"{leader.name} leads from {end} on, and {self.agreed_lsn} is agreed"
+
     def more_is_safe(self, broker: NodeBroker) -> None:
         """Clients are told."""
         if broker.answers:
@@ -128,6 +140,12 @@ class World:
             if other.node_id in insync.nodes and other.is_alive:
                 assert other.durable_lsn >= lsn, f"{other.name} ends at {other.durable_lsn}; {lsn} is confirmed"
 
+    def check_acknowledgement(self, node: Node, term: int) -> None:
+        """Who won a campaign has stopped to acknowledge to the leader before (R6)."""
+        view = self.etcd.view()
+        won = view.leader.term if view.leader is not None and view.leader.node_id == node.node_id else 0
+        assert term >= won, f"{node.name} acknowledges in term {term}, and was elected for term {won}"
+
     # -- trouble ----------------------------------------------------------------------------------------------------
 
     def storm(self, seconds: float) -> None:
@@ -135,11 +153,14 @@ class World:
         end_ns = self.now_ns + int(seconds * SECOND)
         troubles = [
             self._kill, self._kill, self._power, self._pause, self._part, self._part, self._no_etcd, self._lose_answers,
-            self._slow_down, self._all_power, self._one_way, self._hand_over,
+            self._slow_down, self._all_power, self._one_way, self._hand_over, self._leader_without_etcd,
+            self._power_after_an_acknowledgement,
         ]  # fmt: skip
+        self.is_stormy = True
         while self.now_ns < end_ns:
             self.run(self.chance.expovariate(1 / 3))
             self.chance.choice(troubles)()
+        self.is_stormy = False
 
     def _any(self) -> Node:
         leaders = [node for node in self.nodes.values() if node.broker is not None]
@@ -147,14 +168,31 @@ class World:
             return self.chance.choice(leaders)
         return self.nodes[self.chance.choice(NAMES)]
 
-    def _kill(self, *, power: bool = False) -> None:
-        node = self._any()
+    def _kill(self) -> None:
+        self.kill(self._any(), power=False)
+
+    def kill(self, node: Node, *, power: bool) -> None:
+        """A process ends at once, and begins again after a while."""
         if node.is_alive:
             node.kill(power=power)
             self.at(self.chance.choice([0.05, 0.5, 4, 12]) * SECOND, node.start)
 
     def _power(self) -> None:
-        self._kill(power=True)
+        self.kill(self._any(), power=True)
+
+    def _power_after_an_acknowledgement(self) -> None:
+        node = self.nodes[self.chance.choice(NAMES)]
+        node.loses_power_next = node.is_alive
+
+    def campaigns(self, node: Node) -> None:
+        """A node sends its campaign: now and then it stops, or ends, before it reads the answer."""
+        if self.is_stormy and self.chance.random() < 0.15:
+            delay_ns = self.chance.uniform(0, 4) * MS
+            if self.chance.random() < 0.5:
+                self.at(delay_ns, lambda: self.kill(node, power=self.chance.random() < 0.5))
+            else:
+                length_ns = self.chance.choice([0.3, 3, 10]) * SECOND
+                self.at(delay_ns, lambda: node.pause(length_ns))
 
     def _all_power(self) -> None:
         if self.chance.random() < 0.3:
@@ -166,10 +204,10 @@ class World:
     def _pause(self) -> None:
         self._any().pause(self.chance.choice([0.3, 1, 3, 8, 15]) * SECOND)
 
-    def _block(self, *pairs: tuple[str, str]) -> None:
+    def _block(self, *pairs: tuple[str, str], seconds: float | None = None) -> None:
         self.blocked |= set(pairs)
         self.note(f"blocked {sorted(self.blocked)}")
-        self.at(self.chance.choice([0.3, 2, 5, 12]) * SECOND, lambda: self._heal(pairs))
+        self.at((seconds or self.chance.choice([0.3, 2, 5, 12])) * SECOND, lambda: self._heal(pairs))
 
     def _heal(self, pairs: tuple[tuple[str, str], ...]) -> None:
         self.blocked -= set(pairs)
@@ -187,6 +225,15 @@ class World:
 
     def _no_etcd(self) -> None:
         self._block(*[(name, "etcd") for name in NAMES])
+
+    def _leader_without_etcd(self) -> None:
+        """Its followers answer, so it goes on; its lease ends. Campaigns take their time."""
+        for node in self.nodes.values():
+            if node.broker is not None and node.broker.answers:
+                self.slow_etcd = self.chance.choice([1, 30, 150])
+                self._block((node.name, "etcd"), ("etcd", node.name), seconds=self.chance.uniform(6, 12))
+                self.at(12 * SECOND, lambda: setattr(self, "slow_etcd", 1.0))
+                return
 
     def _lose_answers(self) -> None:
         self.loses_answers = 0.5
@@ -208,7 +255,8 @@ class World:
     def calm(self) -> None:
         """All is well again: within a while one node leads, all are in sync, every question is answered."""
         self.blocked.clear()
-        self.slow, self.loses_answers = 1.0, 0.0
+        self.slow = self.slow_etcd = 1.0
+        self.loses_answers = 0.0
         for client in self.publishers:
             client.rests = True
         for node in self.nodes.values():
