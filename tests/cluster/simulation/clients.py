@@ -1,8 +1,16 @@
-"""Clients of a simulated world: publishers with confirms, and a consumer. They remember what they were told."""
+"""Clients of a simulated world: publishers, consumers, one that acknowledges by bookmark. Books are in `books.py`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leveret.engine import Delivered
+from leveret.engine.leases import discarding
+from leveret.engine.leases.headers import ORIGIN
+
+from .books import key_of
+from .queues import KINDS, LATE_MS
 
 if TYPE_CHECKING:
     from .node import NodeBroker
@@ -16,6 +24,7 @@ class Client:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.books = world.books
         self.broker: NodeBroker | None = None
         self.session: Any = None
 
@@ -29,7 +38,7 @@ class Client:
         elif not self.broker.node.is_paused:
             broker = self.broker
             broker.node.soon(self.world.latency_ns(), lambda: self._act_at(broker))
-        self.world.at(self.world.chance.uniform(20, 150) * MS, self.begin)
+        self.world.at(self.world.chance.uniform(60, 500) * MS, self.begin)
 
     def _act_at(self, broker: NodeBroker) -> None:
         if broker is self.broker and broker.answers:
@@ -41,9 +50,9 @@ class Client:
         serving = [node.broker for node in self.world.nodes.values() if node.is_alive and not node.is_paused]
         brokers = [broker for broker in serving if broker is not None and broker.answers]
         if brokers:
-            self.broker = self.world.chance.choice(brokers)
-            self.session = self.broker.connect(f"{type(self).__name__}")
-            self.connected(self.broker)
+            self.broker = broker = self.world.chance.choice(brokers)
+            self.session = broker.connect(type(self).__name__, flush=lambda: self.flushed(broker))
+            self.connected(broker)
 
     def connected(self, broker: NodeBroker) -> None:
         """It has a session."""
@@ -54,20 +63,26 @@ class Client:
     def act(self, broker: NodeBroker) -> None:
         """Do something."""
 
+    def flushed(self, broker: NodeBroker) -> None:
+        """The broker has something for this client."""
+
     def more_is_safe(self, broker: NodeBroker) -> None:
         """More of what this broker recorded is agreed."""
 
 
 class Publisher(Client):
-    """Persistent messages, each once. `confirmed`: bodies for which a confirm came."""
+    """Persistent messages to a queue, with confirms. `unanswered`: delivery tag -> body, LSN behind its record.
 
-    def __init__(self, world: World, number: int) -> None:
+    `repeats`: it has duplicate ids, and sends again what was not confirmed.
+    """
+
+    def __init__(self, world: World, name: str, queue: str, *, repeats: bool = False) -> None:
         super().__init__(world)
-        self.number = number
+        self.name, self.queue, self.repeats = name, queue, repeats
         self.count = 0
         self.rests = False
-        self.confirmed: set[str] = set()
-        self.unanswered: dict[int, tuple[str, int]] = {}  # delivery tag -> body, LSN behind its records
+        self.unanswered: dict[int, tuple[str, int]] = {}
+        self._again: deque[str] = deque()
         self._tag = 0
 
     def connected(self, broker: NodeBroker) -> None:
@@ -75,18 +90,26 @@ class Publisher(Client):
         self._tag = 0
 
     def lost(self) -> None:
+        if self.repeats:
+            self._again.extend(body for body, _ in self.unanswered.values())
         self.unanswered.clear()
 
     def act(self, broker: NodeBroker) -> None:
-        if not self.rests and not broker.is_held:
-            for _ in range(self.world.chance.randint(1, 3)):
-                self.count += 1
-                body = f"{self.number}.{self.count}"
-                self._tag += 1
-                octets = body + "," + "x" * self.world.chance.choice([0, 100, 3000])
-                broker.publish(octets, by=self.session, delivery_mode=2)
-                self.unanswered[self._tag] = (body, broker.journal.next_lsn)
+        if not broker.is_held:
+            if self._again:
+                key, _, attempt = self._again.popleft().partition("/")
+                self._publish(broker, f"{key}/{int(attempt) + 1}")
+            elif not self.rests:
+                for _ in range(self.world.chance.randint(1, 3)):
+                    self.count += 1
+                    self._publish(broker, f"{self.name}.{self.count}/1")
         self._take(broker)
+
+    def _publish(self, broker: NodeBroker, body: str) -> None:
+        lsn = send(broker, self.session, self.queue, body, self.world, has_id=self.repeats)
+        self._tag += 1
+        self.books.published(body, self.queue, lsn)
+        self.unanswered[self._tag] = (body, lsn)
 
     def more_is_safe(self, broker: NodeBroker) -> None:
         if broker is self.broker:
@@ -99,47 +122,167 @@ class Publisher(Client):
             for one in sorted(self.unanswered):
                 if one == tag or (is_multiple and one < tag):
                     body, lsn = self.unanswered.pop(one)
-                    self.confirmed.add(body)
+                    self.books.confirmed.add(key_of(body))
                     confirmed = max(confirmed, lsn)
         if confirmed:
             self.world.check_confirm(broker.node, confirmed)
 
 
-class Consumer(Client):
-    """It acknowledges most of what it gets. `seen`: bodies it acknowledged; `gone`: whose acknowledgement is agreed."""
+class Committer(Client):
+    """Transactions of some messages to a queue: all or none of each are there."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, name: str, queue: str) -> None:
         super().__init__(world)
-        self.seen: set[str] = set()
-        self.gone: set[str] = set()
-        self._acked: list[tuple[str, int]] = []
+        self.name, self.queue = name, queue
+        self.count = 0
+        self.rests = False
+        self.unanswered: deque[tuple[list[str], int]] = deque()  # keys of a commit, LSN behind it
 
     def connected(self, broker: NodeBroker) -> None:
-        broker.consume("q", by=self.session, prefetch=5)
-        self._acked = []
+        self.session.select_transactions()
+
+    def lost(self) -> None:
+        self.unanswered.clear()
 
     def act(self, broker: NodeBroker) -> None:
-        deliveries, broker.deliveries = broker.deliveries, []
-        for delivery in deliveries:
-            body = delivery.body.split(b",")[0].decode()
-            assert body not in self.gone, f"{body} was acknowledged, and is back"
-            self.session.ack(delivery.tag)
-            broker.end_turn()
-            self.seen.add(body)
-            self._acked.append((body, broker.journal.next_lsn))
+        if self.rests or broker.is_held:
+            return
+        bodies = []
+        for _ in range(self.world.chance.choice([2, 5, 20])):
+            self.count += 1
+            bodies.append(f"{self.name}.{self.count}/1")
+            send(broker, self.session, self.queue, bodies[-1], self.world)
+        commit = self.session.commit()
+        broker.end_turn()
+        assert commit.is_done
+        lsn = broker.journal.next_lsn
+        for body in bodies:
+            self.books.published(body, self.queue, lsn)
+        keys = [key_of(body) for body in bodies]
+        self.books.transactions.append(keys)
+        self.unanswered.append((keys, max(lsn, commit.sync_lsn)))
+
+    def more_is_safe(self, broker: NodeBroker) -> None:
+        if broker is not self.broker:
+            return
+        while self.unanswered and self.unanswered[0][1] <= broker.recorder.safe_lsn:
+            keys, lsn = self.unanswered.popleft()
+            self.books.confirmed |= set(keys)
+            self.world.check_confirm(broker.node, lsn)
+
+
+def send(broker: NodeBroker, session: Any, queue: str, body: str, world: World, *, has_id: bool = False) -> int:
+    """Publish a persistent message. Returns the LSN behind it."""
+    headers: dict[str, Any] = {"key": body.partition(".")[0]}
+    if has_id:
+        headers["_AMQ_DUPL_ID"] = key_of(body)
+    if queue == "later":
+        headers["_AMQ_SCHED_DELIVERY"] = broker.clock.wall_ms() + LATE_MS
+    octets = body + "," + "x" * world.chance.choice([0, 100, 3000])
+    broker.publish(octets, key=queue, by=session, delivery_mode=2, headers=headers)
+    return int(broker.journal.next_lsn)
+
+
+class Received(NamedTuple):
+    """A delivery on its way to a client. `lsn`: it waits until that is agreed."""
+
+    lsn: int
+    tag: int
+    body: str
+    is_redelivered: bool
+    offset: int
+
+
+class Consumer(Client):
+    """Of one queue: it acknowledges most of what it gets, at once or later, and gives some back, or rejects it."""
+
+    def __init__(self, world: World, queue: str) -> None:
+        super().__init__(world)
+        self.queue = queue
+        self.is_ending = False  # it acknowledges everything
+        self._inbox: deque[Received] = deque()
+        self._out: list[Received] = []  # not acknowledged
+        self._acked: list[tuple[str, int]] = []
+        self._hold_lsn = 0
+        self._next_offset = 0
+
+    def connected(self, broker: NodeBroker) -> None:
+        self._inbox.clear()
+        self._out, self._acked, self._hold_lsn = [], [], 0
+        self.session.client.on_send_after = self._hold
+        arguments = {"x_stream_offset": self._next_offset} if self.queue == "stream" else {}
+        broker.consume(self.queue, by=self.session, prefetch=8, **arguments)
+
+    def _hold(self, lsn: int, number: int) -> None:
+        self._hold_lsn = max(self._hold_lsn, lsn)
+
+    def flushed(self, broker: NodeBroker) -> None:
+        client = self.session.client
+        for effect in client.take_outbox():
+            if isinstance(effect, Delivered):
+                for first_tag, envelope, contents in effect.runs():
+                    for tag, content in enumerate(contents, first_tag):
+                        body = envelope.framing.split(content)[1].split(b",")[0].decode()
+                        if (message := self.session.unacked.get(tag)) is not None and self.queue != "stream":
+                            self.books.met(message.id, body)
+                        offset = envelope.headers(content).get("x-stream-offset")
+                        at = -1 if offset is None else offset.value
+                        self._inbox.append(Received(self._hold_lsn, tag, body, effect.redelivered, at))
+        client.drained()
+
+    def act(self, broker: NodeBroker) -> None:
+        while self._inbox and self._inbox[0].lsn <= broker.recorder.safe_lsn:
+            self._take(self._inbox.popleft())
+        for one in self._out[:]:
+            if self.is_ending or self.world.chance.random() < 0.8:
+                self._out.remove(one)
+                self._settle(broker, one)
+        broker.end_turn()
+
+    def _take(self, one: Received) -> None:
+        self._out.append(one)
+        if self.queue == "stream":
+            assert one.offset == self._next_offset, f"the stream goes on at {one.offset}, not {self._next_offset}"
+            self._next_offset += 1
+            self.books.read(one.offset, one.body)
+        else:
+            self.books.delivered(
+                self.queue, one.body, is_redelivered=one.is_redelivered, agreed_lsn=self.world.agreed_lsn
+            )
+
+    def _settle(self, broker: NodeBroker, one: Received) -> None:
+        chance = 1.0 if self.is_ending or self.queue == "stream" else self.world.chance.random()
+        if chance < 0.05:
+            self.session.reject(one.tag, requeue=True)
+        elif chance < 0.25 and KINDS[self.queue].dead_letters:
+            self.session.reject(one.tag, requeue=False)
+        else:
+            self.session.ack(one.tag)
+            if self.queue != "stream":
+                self.books.acknowledged(one.body)
+                broker.end_turn()
+                self._acked.append((one.body, broker.journal.next_lsn))
 
     def more_is_safe(self, broker: NodeBroker) -> None:
         if broker is self.broker:
             safe_lsn = broker.recorder.safe_lsn
-            self.gone |= {body for body, lsn in self._acked if lsn <= safe_lsn}
+            for body, lsn in self._acked:
+                if lsn <= safe_lsn:
+                    self.books.gone(self.queue, body)
             self._acked = [one for one in self._acked if one[1] > safe_lsn]
 
-    def drain(self, leader: Any) -> None:
-        """Get what is left."""
-        broker = leader.broker
-        if self.broker is not broker:
-            self.broker, self.session = broker, broker.connect("last")
-            self.connected(broker)
+
+class Controller(Client):
+    """It acknowledges messages of the leased queue by bookmarks, of lost messages too: that must do nothing."""
+
+    def act(self, broker: NodeBroker) -> None:
+        books, chance = self.books, self.world.chance
+        if not books.meanings or chance.random() > 0.2:
+            return
+        id_ = chance.choice(list(books.meanings)[-40:])
+        steps = discarding(broker.named("leased"), f"{ORIGIN}|{id_}|", None, "")
+        while next(steps, None) is not None:
+            pass
+        if books.queue_of.get(key_of(books.meanings[id_])) == "leased":
+            books.acknowledged(books.meanings[id_])
         broker.end_turn()
-        while broker.deliveries:
-            self.act(broker)

@@ -23,6 +23,7 @@ from leveret.journal.disk.segment import path_of, segments_in
 from leveret.testing.harness import DATA, Harness
 
 from .etcd import SECOND
+from .queues import KINDS
 
 if TYPE_CHECKING:
     from .world import World
@@ -44,6 +45,7 @@ class NodeBroker(Harness):
     def _open_journal(self) -> None:
         self.journal = Journal.open(DATA, self.clock, SMALL, files=self.files, threaded=False, cluster=self.cluster)
         self.recorder = self._make_recorder(self.broker, self.journal)
+        self.recorder.hold_deliveries()
 
     def write_journal(self) -> None:
         self.journal.commit()
@@ -191,6 +193,14 @@ class Node:
         if self.is_alive:
             self.world.note(f"{self.name} stands still for {length_ns / SECOND} s")
             self.paused_until_ns = max(self.paused_until_ns, self.world.now_ns + int(length_ns))
+            generation = self.generation
+
+            def wake() -> None:
+                """First it sees how late it is: what a client had sent before may be answered (CL04)."""
+                if generation == self.generation and not self.is_paused:
+                    self.handle(ev.Tick())
+
+            self.world.at(int(length_ns), wake)
 
     @property
     def is_paused(self) -> bool:
@@ -607,7 +617,8 @@ class Node:
         if not broker.is_served:
             broker.is_served = True
             self.world.served_term, self.world.served_ns = self.term, self.world.now_ns
-            broker.queue("q")
+            for name in self.world.queues:
+                broker.queue(name, **KINDS[name].arguments)
             broker.end_turn()
 
     def _suspend(self, decision: do.Suspend) -> None:
@@ -631,7 +642,6 @@ class Node:
 
     def _reopen(self) -> None:
         if self.broker is not None:
-            self.world.max_id = max(self.world.max_id, self.broker.broker.context.next_id)
             self.broker.close_as_follower()
             self.broker = None
         if self.copied is None:

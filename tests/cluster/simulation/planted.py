@@ -13,9 +13,26 @@ from leveret.journal.appending.journal import Journal
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.segment_file import SegmentFile
 from leveret.journal.format.terms import TermTable
+from leveret.journal.recording.agreed_deliveries import AgreedDeliveries
 
 from .node import NodeBroker
 
+#: What the book of the rule says.
+FOUND_BY = {
+    "confirms_by_durable": r"ends at \d+; \d+ is confirmed",
+    "cuts_by_the_end_alone": r"goes on at \d+",
+    "shrinks_before_it_is_done": r"ends at \d+; \d+ is confirmed",
+    "grows_early": r"agreed is cut",
+    "campaigns_from_outside_the_set": r"leads, and is not in the set",
+    "acknowledges_while_it_campaigns": r"acknowledges in term \d+, and was elected for term \d+",
+    "acknowledges_before_the_fsync": r"had acknowledged \d+, and ends at \d+ after its start",
+    "an_old_leader_still_sends": r"resigned, and still serves",
+    "ids_of_lost_leaders_are_used_again": r"ids mean two messages|the id \d+ means",
+    "deletes_before_the_checkpoint_is_agreed": r"frees segments, and \d+ is agreed",
+    "nothing_is_written_when_it_leads": r"goes on at \d+|ids mean two messages",
+    "deliveries_do_not_wait": r"is seen before it is agreed",
+    "a_takeover_counts_as_a_start": r"comes again without a flag",
+}
 Plant = Callable[[pytest.MonkeyPatch], None]
 #: By name.
 PLANTED: dict[str, Plant] = {}
@@ -91,6 +108,18 @@ def acknowledges_before_the_fsync(patch: pytest.MonkeyPatch) -> None:
         return sync(self)
 
     patch.setattr(CopiedJournal, "sync", sometimes)
+
+
+@planted
+def deliveries_do_not_wait(patch: pytest.MonkeyPatch) -> None:
+    """A client sees messages that the next leader may not have."""
+    patch.setattr(AgreedDeliveries, "__call__", lambda self, event: None)
+
+
+@planted
+def a_takeover_counts_as_a_start(patch: pytest.MonkeyPatch) -> None:
+    """Nothing that the leader before may have delivered has a flag."""
+    patch.setattr(NodeBroker, "took_over", False)
 
 
 @planted

@@ -1,18 +1,35 @@
-"""Storms from many seeds, for `make simulate-cluster`: prints each seed's takeovers, and what a failed one logged."""
+"""Storms from many seeds, for `make simulate-cluster`: prints each seed's takeovers, and what a failed one logged.
 
+simulate.py [SEED [COUNT [SECONDS]]]          # SECONDS: of each storm
+simulate.py --planted [NAME ...]              # each fault has to be found within 60 CPU seconds, by its own book
+"""
+
+import re
 import sys
 import traceback
 from pathlib import Path
+from time import process_time
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "support")]
 
+#: CPU seconds.
+LIMIT = 60
+
 
 def main() -> int:
-    """Arguments: first seed, how many, seconds of storm."""
+    """See the module."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--planted"]:
+        return find_planted(arguments[1:])
+    first, count, seconds = (int(one) for one in (*arguments, *("0", "20", "60")[len(arguments) :]))
+    return storms(first, count, seconds)
+
+
+def storms(first: int, count: int, seconds: float) -> int:
+    """Worlds of consecutive seeds; goes on behind one that fails."""
     from simulation.world import World
 
-    first, count, seconds = (int(one) for one in (*sys.argv[1:], "0", "20", "60")[:3])
-    takeovers = 0
+    takeovers, failed = 0, []
     for seed in range(first, first + count):
         world: World | None = None
         try:
@@ -23,14 +40,44 @@ def main() -> int:
         except Exception:
             traceback.print_exc()
             print("\n".join(world.log[-60:] if world is not None else []))
-            print(f"seed {seed} failed")
-            return 1
-        takeovers += world.takeovers
-        print(
-            f"seed {seed}: {world.takeovers} takeovers, {sum(len(one.confirmed) for one in world.publishers)} confirms"
-        )
-    print(f"{takeovers} takeovers")
-    return 0
+            print(f"seed {seed} failed", flush=True)
+            failed.append(seed)
+        if world is not None:
+            takeovers += world.takeovers
+            what = f"{world.takeovers} takeovers, {len(world.books.confirmed)} confirms, {' '.join(world.queues)}"
+            print(f"seed {seed}: {what} ({takeovers} takeovers so far)", flush=True)
+    print(f"{takeovers} takeovers in {count} worlds, failed: {failed or 'none'}")
+    return 1 if failed else 0
+
+
+def find_planted(names: list[str]) -> int:
+    """Look for each fault in storms of 40 s."""
+    import pytest
+
+    from simulation.planted import FOUND_BY, PLANTED
+    from simulation.world import World
+
+    missed = []
+    for name in names or PLANTED:
+        start, seed, others = process_time(), 0, 0
+        with pytest.MonkeyPatch.context() as patch:
+            PLANTED[name](patch)
+            while (spent := process_time() - start) < LIMIT:
+                try:
+                    world = World(seed)
+                    world.run(3)
+                    world.storm(40)
+                    world.calm()
+                except Exception as error:
+                    if re.search(FOUND_BY[name], str(error)):
+                        print(f"{name}: {process_time() - start:.1f} s, seed {seed}: {error}", flush=True)
+                        break
+                    others += 1
+                seed += 1
+            else:
+                missed.append(name)
+                print(f"{name}: NOT FOUND in {seed} worlds and {spent:.0f} s; others said something in {others}")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

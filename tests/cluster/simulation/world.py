@@ -15,9 +15,11 @@ from leveret.cluster.agreement.states import State
 from leveret.cluster.agreement.view import InSync, Leader
 from leveret.engine import ManualClock
 
-from .clients import Consumer, Publisher
+from .books import Books
+from .clients import Client, Committer, Consumer, Controller, Publisher
 from .etcd import SECOND, Etcd
 from .node import Node, NodeBroker
+from .queues import KINDS, TARGETS
 
 MS = 1_000_000
 NAMES = ("a", "b", "c")
@@ -33,7 +35,7 @@ class World:
         self.log: list[str] = []
         self.takeovers = 0
         self.agreed_lsn = 0
-        self.max_id = 0
+        self._led: list[tuple[int, NodeBroker]] = []  # the first id that each leader gave, and its broker
         self.served_term = self.served_ns = 0  # the latest leader that let clients in, and when
         self.blocked: set[tuple[str, str]] = set()  # octets do not pass from the first to the second; "etcd" is one
         self.loses_answers = 0.0
@@ -45,12 +47,29 @@ class World:
         self.agreed_octets: dict[int, bytes] = {}  # of each segment, what was ever agreed
         self.confirmed_term = 0
         self.nodes = {name: Node(self, name) for name in NAMES}
-        self.publishers = [Publisher(self, number) for number in range(2)]
-        self.consumer = Consumer(self)
+        self.books = Books()
+        self._populate()
         for node in self.nodes.values():
             node.start()
-        for client in (*self.publishers, self.consumer):
+        for client in self.clients:
             client.begin()
+
+    def _populate(self) -> None:
+        """Some kinds of queues, and their clients."""
+        chance = self.chance
+        targets = sorted(chance.sample(TARGETS, 4))
+        self.queues = [name for name in KINDS if name in targets or (name == "dead" and "work" in targets)]
+        self.publishers: list[Publisher | Committer] = []
+        for name in targets:
+            draw = chance.random()
+            if draw < 0.25 and not KINDS[name].kept:
+                self.publishers.append(Committer(self, f"t{name}", name))
+            else:
+                repeats = draw < 0.5 and not KINDS[name].kept
+                self.publishers.append(Publisher(self, f"p{name}", name, repeats=repeats))
+        self.consumers = [Consumer(self, name) for name in self.queues if not KINDS[name].kept]
+        others = [Controller(self)] if "leased" in self.queues else []
+        self.clients: list[Client] = [*self.publishers, *self.consumers, *others]
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -102,14 +121,21 @@ class World:
     # -- books ----------------------------------------------------------------------------------------------------
 
     def leads(self, node: Node) -> None:
-        """A broker is restored: no id is used twice."""
+        """A broker is restored."""
         assert node.broker is not None
         self.takeovers += 1
-        next_id = node.broker.broker.context.next_id
-        assert next_id > self.max_id, "ids mean two messages"
-        self.max_id = next_id
+        self._led.append((node.broker.broker.context.next_id, node.broker))
+        self._check_ids()
         node.keep_agreed()
         self.note(f"{node.name} leads term {node.term} at {node.durable_lsn}")
+        if self.is_stormy and self.chance.random() < 0.12:  # before others have what it writes
+            self.at(self.chance.uniform(0, 40) * MS, lambda: self.kill(node, power=self.chance.random() < 0.5))
+
+    def _check_ids(self) -> None:
+        """No two leaders gave the same id to messages."""
+        used = sorted((first, led.broker.context.next_id, led.term) for first, led in self._led)
+        for (_, end, one), (first, _, other) in zip(used, used[1:]):
+            assert end <= first, f"ids mean two messages: those of terms {one} and {other}"
 
     def _check_campaign(self, leader: Leader, insync: InSync) -> None:
         """Only a node of the set leads, and it has all that is agreed (R2, R10)."""
@@ -122,7 +148,7 @@ class World:
         if broker.answers:
             broker.broker.more_is_safe()
             broker.end_turn()
-            for client in (*self.publishers, self.consumer):
+            for client in self.clients:
                 client.more_is_safe(broker)
 
     def check_served(self, broker: NodeBroker) -> None:
@@ -158,7 +184,7 @@ class World:
         ]  # fmt: skip
         self.is_stormy = True
         while self.now_ns < end_ns:
-            self.run(self.chance.expovariate(1 / 3))
+            self.run(self.chance.expovariate(1 / 2))
             self.chance.choice(troubles)()
         self.is_stormy = False
 
@@ -257,12 +283,14 @@ class World:
         self.blocked.clear()
         self.slow = self.slow_etcd = 1.0
         self.loses_answers = 0.0
-        for client in self.publishers:
-            client.rests = True
+        for publisher in self.publishers:
+            publisher.rests = True
+        for consumer in self.consumers:
+            consumer.is_ending = True
         for node in self.nodes.values():
             if not node.is_alive:
                 self.at(0, node.start)
-        self.run(90)
+        self.run(35)
         self.note("calm")
         leaders = [node for node in self.nodes.values() if node.state is State.LEADING]
         assert len(leaders) == 1, {node.name: node.state for node in self.nodes.values()}
@@ -275,11 +303,11 @@ class World:
     def _check(self, leader: Node) -> None:
         """What was confirmed is there or was consumed; nothing that was gone for good is back; all have the same."""
         leader.keep_agreed()
-        self.consumer.drain(leader)
+        self._check_ids()
         end = leader.durable_lsn
         for node in self.nodes.values():
             assert node.durable_lsn == end, f"{node.name} ends at {node.durable_lsn}, not {end}"
             node.compare(self.agreed_octets)
-        confirmed = set().union(*(client.confirmed for client in self.publishers))
-        lost = confirmed - self.consumer.seen
-        assert not lost, f"confirmed, and lost: {sorted(lost)[:5]}"
+        broker = leader.broker
+        assert broker is not None
+        self.books.check({name: [body.split(b",")[0].decode() for body in broker.bodies(name)] for name in self.queues})
