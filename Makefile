@@ -167,7 +167,7 @@ cluster-agreement: $(VENV)/.dev
 # Three nodes of a cluster in storms, from many seeds: virtual time, modelled etcd and links, simulated disks.
 COUNT ?= 20
 simulate-cluster: $(VENV)/.dev
-	@$(BIN)/python tests/cluster/simulation/simulate.py $(if $(filter command line,$(origin SEED)),$(SEED),0) $(COUNT)
+	@$(BIN)/python tests/cluster/simulation/simulate.py $(if $(filter command line,$(origin SEED)),$(SEED),0) $(COUNT) $(ARGS)
 
 # Faults that are planted in the broker, and how long the simulation takes to find each.
 simulate-planted: $(VENV)/.dev
