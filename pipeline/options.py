@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from math import inf
 from typing import TypeVar
+from urllib.parse import unquote
 
 from ..settings.command_words import NearestParser
 from ..settings.faults import nearest
@@ -49,6 +50,8 @@ ENGINES = ("auto", "local", "spark")
 ALONE = ("trace", "replay", "whatif", *OTHERS)
 #: Jobs that read messages' contents: a lake that is made for them has these.
 WITH_CONTENTS = ("trace", "replay", "deadletters")
+#: Options that name a place.
+PLACES = ("journal", "lake", "out")
 USAGE = "leveret pipeline JOB[,JOB ...] (--journal DIR [--lake DIR] | --lake DIR) [options]"
 EPILOG = """
 Exit codes: 0 done; 1 failed, or nothing was found; 2 the audit, or whatif --verify, found a fault; 3 a --fail-if holds;
@@ -90,9 +93,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         if getattr(found, "message", "") == []:  # argparse makes an empty list of a second "--"
             parser(names).error("MESSAGE is missing: '--' is none")
         found.jobs, found.job = names, given[0]
-        for name in ("journal", "lake", "out"):
-            if getattr(found, name, None) == "":  # as a script's variable that was never set
+        for name in PLACES:
+            if sum(word == f"--{name}" or word.startswith(f"--{name}=") for word in given) > 1:
+                parser(names).error(f"--{name} is given twice; one is read")
+            if (where := getattr(found, name, None)) == "":  # as a script's variable that was never set
                 parser(names).error(f"--{name} is empty")
+            if where and where.startswith("file:///"):  # as Spark's users write a place on this machine
+                setattr(found, name, unquote(where.removeprefix("file://")))
         if getattr(found, "format", None) == "parquet" and not found.out:
             parser(names).error("--format parquet needs --out")
         if names[0] in JOBS:
