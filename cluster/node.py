@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from socket import socket
@@ -31,6 +32,7 @@ from .agreement.events import (
     Answered,
     DiskFailed,
     DiskRecovered,
+    Drain,
     Durable,
     Event,
     FollowerRefused,
@@ -48,6 +50,7 @@ from .agreement.events import (
     TookOver,
 )
 from .agreement.states import BROKER_RUNS, State
+from .agreement.transactions import forget
 from .agreement.view import Node as Identity
 from .agreement.view import NodeKey, View
 from .coordinator import errors
@@ -56,6 +59,7 @@ from .copying import full_copy
 from .copying.joining import Held
 from .front import Front
 from .leading import Leading
+from .link.follower_links import forget_readers
 from .link.introduction import Address
 from .link.leader_link import Ending, LeaderLink
 from .link.listener import LinkListener
@@ -91,6 +95,14 @@ class _Wish(Enum):
     FOLLOW = auto()
 
 
+@dataclass(slots=True)
+class HandoverAttempt:
+    """What became of the last handover that an operator asked for. `refusal`: why there was none; "": none was yet."""
+
+    to: str | None = None
+    refusal: str = ""
+
+
 class Node:
     """Made once in a process. `now_ns`: the monotonic clock that the coordinator uses, too."""
 
@@ -113,6 +125,7 @@ class Node:
         self.since_ms = wall_ms()
         self.held_ms = self.takeovers = 0  # in which publishers were held, before this state; times that this node led
         self.stopping = trio.Event()
+        self.handover: HandoverAttempt | None = None  # of this leadership
         self._coordinator = coordinator
         self._listener = listener
         self._front = front
@@ -270,7 +283,8 @@ class Node:
             self.held_ms += now_ms - self.since_ms
         self.takeovers += before is State.TAKING_OVER and self._state in BROKER_RUNS
         self.since_ms = now_ms
-        logger.info("%s: %s (was %s)", self.options.name, self._state.name, before.name)
+        why = f": {self.why}" if self._state in _KINDS else ""
+        logger.info("%s: %s (was %s)%s", self.options.name, self._state.name, before.name, why)
         if self.leading is not None and (kind := _KINDS.get(self._state)) is not None:
             self.leading.note(kind, self.why)
         self._register_soon()
@@ -333,6 +347,9 @@ class Node:
 
     def _see(self, view: View) -> None:
         before, self.view = self.view, view
+        if self._registered is not None and view.node(self.options.name) is None and not self.stopping.is_set():
+            self._registered = None  # its lease is over, or the leader took this node for a dead one
+            self._register_soon()
         known = None if before is None or before.insync is None else before.insync.nodes
         if self.leading is not None and view.insync is not None and view.insync.nodes != known:
             names = sorted(one.name for one in view.nodes if one.node_id in view.insync.nodes)
@@ -458,6 +475,21 @@ class Node:
         )
 
     @property
+    def reached(self) -> frozenset[str]:
+        """Names of the nodes whose links this one reaches."""
+        return self._reaching.reached
+
+    @property
+    def link_trouble(self) -> str:
+        """Why this follower has no link to its leader; "": it has."""
+        return "" if self._link is None else self._link.why
+
+    @property
+    def trouble(self) -> str:
+        """Why the coordinator is not heard; "": it is."""
+        return self._coordinator.trouble
+
+    @property
     def node_id(self) -> bytes:
         """The id of this node's directory."""
         return self._held.terms.node_id
@@ -477,6 +509,39 @@ class Node:
     def leader_status(self) -> Mapping[str, object]:
         """What the leader said last of its process."""
         return {} if self._link is None else self._link.leader_status
+
+    # -- operators --------------------------------------------------------------------------------------------------
+
+    def hand_over(self, to: NodeKey | None, *, drains: bool = False) -> str:
+        """Begin to hand the lead over. Returns why that is refused; "": it has begun, and `handover` tells its end."""
+        attempt = HandoverAttempt(None if to is None else to.name)
+        before, self.handover = self.handover, attempt
+        self.handle(Drain() if drains else HandOver(None if to is None else to.node_id))
+        leadership = self.agreement.leadership
+        if leadership is not None and leadership.handover is not None and not attempt.refusal:
+            chosen = leadership.handover.to
+            attempt.to = attempt.to if chosen is None else self._name_of(chosen)
+        elif before is not None and not before.refusal:
+            self.handover = before  # it is under way still
+        return attempt.refusal
+
+    def _handover_refused(self, decision: do.HandoverRefused) -> None:
+        logger.info("no handover: %s", decision.why)
+        if self.handover is not None:
+            self.handover.refusal = decision.why
+
+    def forget(self, name: str) -> None:
+        """Delete the key of a node whose process is gone, and keep no segments for it. For the node that leads."""
+        view = self.view
+        if view is not None and view.leader is not None and view.node(name) is not None:
+            self._nursery.start_soon(self._send, do.Transact(forget(view.leader, name)))
+        self._nursery.start_soon(self._forget_readers, name)
+
+    async def _forget_readers(self, name: str) -> None:
+        try:
+            await trio.to_thread.run_sync(partial(forget_readers, self.options.path, node=name))
+        except OSError as error:
+            logger.warning("node %s is forgotten, but segments may stay for it: %s", name, error)
 
     # -- following --------------------------------------------------------------------------------------------------
 
@@ -593,7 +658,8 @@ class Node:
             self._serve()
 
     def _go_on(self, decision: do.GoOn) -> None:
-        self.why = "enough nodes are in sync"
+        if self.agreement.leadership is not None:
+            self.why = self.agreement.leadership.why
         if self.leading is not None and self.leading.leadership is not None:
             self.leading.leadership.go_on()
             self._serve()
@@ -635,7 +701,7 @@ class Node:
             self.handle(Quiesced(end))
 
     def _resign(self, decision: do.Resign) -> None:
-        self.why = decision.why
+        self.why, self.handover = decision.why, None
         logger.warning("%s does not lead any more: %s", self.options.name, decision.why)
         self._front.hold_clients()
         self._nursery.start_soon(self._close_broker, self.leading, decision.why)
@@ -693,6 +759,7 @@ _PERFORM: dict[type[Any], Callable[[Node, Any], Awaitable[None] | None]] = {
     do.Quiesce: Node._quiesce,
     do.Resign: Node._resign,
     do.Refuse: Node._refuse,
+    do.HandoverRefused: Node._handover_refused,
     do.Note: Node._note,
 }
 _KINDS = {State.HELD: EventKind.HELD, State.SUSPENDED: EventKind.SUSPENDED}

@@ -2,73 +2,110 @@
 
 from typing import Any
 
-from .agreement.states import State
-from .agreement.view import NodeKey
+from .agreement.states import BROKER_RUNS, State
+from .agreement.view import NodeKey, View
 from .link.follower_links import FollowerStatistics
 from .node import Node
+
+_COPIES = frozenset({State.FOLLOWING, State.IN_SYNC})
 
 
 def cluster_status(node: Node) -> dict[str, Any]:
     """As this node sees it. Of followers it knows more while it leads."""
     view, key = node.view, node.key()
     leader = None if view is None else view.leader
-    insync = None if view is None else view.insync
-    members = frozenset() if insync is None else insync.nodes
     links = None if node.leading is None else node.leading.links
     linked = {} if links is None else {one.node_id: one for one in links.statistics()}
-    registered = {} if view is None else {one.name: one for one in view.nodes}
     end = key.end if node.leading is None or node.leading.journal is None else node.leading.journal.next_lsn
+    rows = _Rows(node, view, linked, end)
+    nodes = [rows.of(name) for name in sorted(node.options.nodes)]
     return {
         "cluster": node.options.circle.cluster,
         "node": key.name,
         "state": node.agreement.state.name.lower(),
         "since-ms": node.since_ms,
-        "why": node.why,
+        "why": why(node),
         "leader": None if leader is None else leader.name,
         "term": None if leader is None else leader.term,
         "agreed": node.agreed_lsn,
         "end": end,
-        "insync": sorted(one.name for one in registered.values() if one.node_id in members),
-        "nodes": [
-            _of_node(node, name, registered.get(name), linked, members, end) for name in sorted(node.options.nodes)
-        ],
+        "insync": [one["name"] for one in nodes if one.get("is-in-sync") and one["state"] != "lost"],
+        "etcd": node.trouble or "answers",
+        "handover": _handover(node),
+        "nodes": nodes,
     }
 
 
-def _of_node(
-    node: Node,
-    name: str,
-    key: NodeKey | None,
-    linked: dict[bytes, FollowerStatistics],
-    members: frozenset[bytes],
-    end: int,
-) -> dict[str, Any]:
-    is_own = name == node.options.name
-    if key is None and not is_own:
-        return {"name": name, "state": "absent", "link": str(node.options.nodes[name])}
-    key = node.key() if is_own or key is None else key
-    link = linked.get(key.node_id)
-    known = link.acknowledged_lsn if link is not None else end if is_own else key.end
-    if is_own:
-        state = node.agreement.state.name.lower()
-    elif key.is_drained:
-        state = State.DRAINED.name.lower()
-    else:
-        state = "in_sync" if key.node_id in members else "following"
-    return {
-        "name": name,
-        "id": key.node_id.hex(),
-        "state": state,
-        "is-linked": is_own or link is not None,
-        "is-in-sync": key.node_id in members,
-        "is-drained": key.is_drained,
-        "term": key.term,
-        "end": known,
-        "lag": max(0, end - known),
-        "reaches": sorted(key.reaches),
-        "version": key.version,
-        "fingerprint": key.fingerprint,
-        "link": key.link,
-        "addresses": [f"{kind}://{place}" for kind, place in key.addresses],
-        "status": {} if link is None else dict(link.status),
-    }
+def why(node: Node) -> str:
+    """Why a node is in its state, in words."""
+    state, view, leadership = node.agreement.state, node.view, node.agreement.leadership
+    if leadership is not None and state in (State.LEADING, State.HELD):
+        return leadership.why
+    if state in (State.REFUSED, State.RESIGNING, *BROKER_RUNS):
+        return node.why
+    if state is State.DRAINED:
+        return "an operator has drained it"
+    if view is None:
+        return "etcd was not read yet"
+    if state is State.STARTING:
+        return node.agreement.follower.noted or node.why
+    if view.leader is None:
+        obstacle = node.agreement.obstacle
+        return "no node leads" if obstacle is None else f"no node leads, and this one does not campaign: {obstacle}"
+    if state in _COPIES:
+        trouble = f", but has no link: {node.link_trouble}" if node.link_trouble else ""
+        return f"follows {view.leader.name}{trouble}"
+    return "no node led, so this one campaigned"
+
+
+def _handover(node: Node) -> dict[str, Any] | None:
+    """Of the last one that this leader was asked for."""
+    attempt = node.handover
+    return None if attempt is None else {"to": attempt.to, "refused": attempt.refusal or None}
+
+
+class _Rows:
+    """What is known of each node. `linked`: the links of the node that leads."""
+
+    def __init__(self, node: Node, view: View | None, linked: dict[bytes, FollowerStatistics], end: int) -> None:
+        self._node, self._view, self._linked, self._end = node, view, linked, end
+
+    def of(self, name: str) -> dict[str, Any]:
+        """One node; "absent": it is not registered in etcd."""
+        node, view = self._node, self._view
+        is_own = name == node.options.name
+        key = node.key() if is_own else None if view is None else view.node(name)
+        if key is None:
+            return {"name": name, "state": "absent", "link": str(node.options.nodes[name])}
+        link = self._linked.get(key.node_id)
+        is_linked = is_own or link is not None or (node.leading is None and name in node.reached)
+        is_lost = not is_linked and name not in node.reached
+        known = link.acknowledged_lsn if link is not None else self._end if is_own else key.end
+        is_member = view is not None and view.insync is not None and key.node_id in view.insync.nodes
+        return {
+            "name": name,
+            "id": key.node_id.hex(),
+            "state": "lost" if is_lost else self._state_of(key, is_own=is_own, is_member=is_member),
+            "is-linked": is_linked,
+            "is-in-sync": is_member,
+            "is-drained": key.is_drained,
+            "term": key.term,
+            "end": known,
+            "lag": max(0, self._end - known),
+            "reaches": [] if is_lost else sorted(key.reaches),
+            "version": key.version,
+            "fingerprint": key.fingerprint,
+            "link": key.link,
+            "addresses": [f"{kind}://{place}" for kind, place in key.addresses],
+            "status": {} if link is None else dict(link.status),
+        }
+
+    def _state_of(self, key: NodeKey, *, is_own: bool, is_member: bool) -> str:
+        leader = None if self._view is None else self._view.leader
+        if is_own:
+            return self._node.agreement.state.name.lower()
+        if leader is not None and leader.node_id == key.node_id:
+            return "leading"
+        if key.is_drained:
+            return "drained"
+        return "in_sync" if is_member else "following"

@@ -25,6 +25,7 @@ from ..wire.large_body import LargeBody
 from ..wire.large_output import Gathered
 from ..wire.states import ConnectionState
 from .admission import Admission, NoSlot
+from .arrival import Arrival
 from .introduction import READ_SIZE, Introduction
 from .proxy_protocol import ProxyFault
 from .tls import TlsFault, TlsTransport
@@ -52,6 +53,7 @@ class Runtime(Protocol):
     has_resigned: bool
     on_suspend: list[Callable[[], object]]
     on_resign: list[Callable[[], object]]
+    divert: Callable[[Arrival], object] | None
 
     def end_turn(self) -> None:
         """Dispatch and flush after a turn; unfinished work continues soon after."""

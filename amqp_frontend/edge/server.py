@@ -73,6 +73,10 @@ class Server:
             await self._accepted(arrival)
 
     async def _accepted(self, arrival: Arrival) -> None:
+        divert = self.runtime.divert
+        if divert is not None and self.runtime.is_silent:
+            divert(arrival)
+            return
         sock, address, options = arrival.socket, arrival.address, self.options()
         shortage = self.admission.shortage(sock.fileno(), len(self.endpoints), options)
         try:

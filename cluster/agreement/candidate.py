@@ -58,12 +58,17 @@ class Candidate:
         return abs(self.context.clock_difference_ns) > self.context.timers.clock_difference_ns
 
     def _turn_ns(self, view: View) -> int:
-        """When it is this node's turn, as nobody leads: others first, if it just resigned or its clock is wrong."""
+        """When it is this node's turn, as nobody leads: others first, if it just resigned or its clock is wrong.
+
+        A node that was handed the lead does not wait, also when it resigned shortly before.
+        """
         context, timers = self.context, self.context.timers
         since_ns = context.absent_since_ns or 0
-        turn_ns = max(context.abstains_until_ns, self.retry_ns)
-        if view.preferred is not None and view.preferred != context.node.node_id:
-            turn_ns = max(turn_ns, since_ns + timers.preferred_first_ns)
+        turn_ns = self.retry_ns
+        if view.preferred != context.node.node_id:
+            turn_ns = max(turn_ns, context.abstains_until_ns)
+            if view.preferred is not None:
+                turn_ns = max(turn_ns, since_ns + timers.preferred_first_ns)
         if self._is_clock_wrong:
             turn_ns = max(turn_ns, since_ns + timers.lease_ns)
         return turn_ns

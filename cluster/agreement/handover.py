@@ -16,18 +16,29 @@ if TYPE_CHECKING:
 def successor(leadership: Leadership, to: bytes | None) -> bytes | str:
     """The node that is to lead, or why there is none, in words: it must be in the set, answer, and be able to lead."""
     view = leadership.context.view
-    able = leadership.insync.nodes & leadership.waited - leadership.overdue
-    able = frozenset(one for one in able if view is None or _can_lead(leadership, view, one))
     if to is not None:
-        return to if to in able else "that node is not in sync, or cannot lead"
+        return _obstacle(leadership, view, to) or to
+    others = leadership.insync.nodes & leadership.waited
+    reasons = {one: _obstacle(leadership, view, one) for one in others}
+    able = [one for one in others if reasons[one] is None]
     if not able:
-        return "no node that is in sync can lead"
+        return "; ".join(sorted(filter(None, reasons.values()))) or "no other node is in sync"
     return max(able, key=lambda one: (leadership.member(one).acked, one))
 
 
-def _can_lead(leadership: Leadership, view: View, node_id: bytes) -> bool:
-    key = view.node_of(node_id)
-    return key is None or not key.is_drained and key.level >= leadership.insync.level
+def _obstacle(leadership: Leadership, view: View | None, node_id: bytes) -> str | None:
+    """Why a node cannot be handed the lead, in words."""
+    key = None if view is None else view.node_of(node_id)
+    name = f"node {key.name}" if key is not None else "another node in sync"
+    if node_id not in leadership.insync.nodes:
+        return f"{name} is not in sync"
+    if node_id in leadership.overdue:
+        return f"{name} does not answer"
+    if key is not None and key.is_drained:
+        return f"{name} is drained"
+    if key is not None and key.level < leadership.insync.level:
+        return f"{name} cannot read the journal of a newer release"
+    return None
 
 
 class Handover:
@@ -67,7 +78,6 @@ class Handover:
     def finish(self, leadership: Leadership) -> None:
         """`leader` is deleted, or will be: there is no way back."""
         view = self.context.view
-        self.context.is_drained |= self.drains
         key = view.node_of(self.to) if view is not None and self.to is not None else None
         leadership.resign(f"handed over to {key.name}" if key is not None else "handed over")
 

@@ -386,6 +386,7 @@ class Leadership:
     def resign(self, why: str) -> None:
         """Close the broker, give up the lease, and let others campaign first."""
         context = self.context
+        context.is_drained |= self.handover is not None and self.handover.drains
         context.step(Step.RESIGN)
         context.settle()
         context.abstains_until_ns = context.now_ns + context.timers.lease_ns

@@ -9,6 +9,7 @@ from .view import (
     INSYNC,
     JOURNAL,
     LEADER,
+    NODE,
     PREFERRED,
     AgreedKey,
     InSync,
@@ -56,6 +57,11 @@ def hand_over(leader: Leader, to: bytes | None) -> Transaction:
     """Give up the lead, in favor of one node, or of whichever is first."""
     puts = ((PREFERRED, to),) if to is not None else ()
     return Transaction(Purpose.HAND_OVER, ((LEADER, leader.revision),), puts, (LEADER,))
+
+
+def forget(leader: Leader, name: str) -> Transaction:
+    """Delete the key of a node whose process is gone before its lease is over."""
+    return Transaction(Purpose.FORGET, ((LEADER, leader.revision),), (), (NODE + name,))
 
 
 def recover(view: View, node_id: bytes, highest_term: int, journal_id: bytes) -> Transaction:

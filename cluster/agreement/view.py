@@ -10,6 +10,8 @@ from enum import Enum
 
 #: Keys that transactions guard and write, relative to the cluster's prefix.
 JOURNAL, INSYNC, LEADER, AGREED, PREFERRED = "journal", "insync", "leader", "agreed", "preferred"
+#: A node's own key is this and its name.
+NODE = "node/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Purpose(Enum):
     GROW = "grow"
     PROGRESS = "progress"
     HAND_OVER = "hand over"
+    FORGET = "forget"
     RECOVER = "recover"
 
 

@@ -28,6 +28,10 @@ class Coordinator(Protocol):
     def last_answer_ns(self) -> int:
         """When the last request of the first three verbs that was answered was sent; 0: none was."""
 
+    @property
+    def trouble(self) -> str:
+        """Why the coordinator is not reached, in words; "": it is, as far as reads and the watch know."""
+
     async def read(self) -> View:
         """All keys at one revision, not older than this call. Raises: Unreachable, UnfitCoordinator."""
 

@@ -50,13 +50,28 @@ class EtcdCoordinator:
         self._turn = trio.Lock()  # for that gateway
         self._leases: dict[Lease, str] = {}  # their ids
         self._leases_lock = threading.Lock()
+        self.trouble = ""
 
     @property
     def last_answer_ns(self) -> int:
         return self._gateway.answered_ns
 
+    def note_trouble(self, trouble: str, level: int = logging.WARNING) -> None:
+        """Say once why etcd is not reached, and once that it is again; for any thread."""
+        if not trouble and self.trouble:
+            logger.warning("etcd answers again")
+        elif trouble and (not self.trouble or level > logging.WARNING and trouble != self.trouble):
+            logger.log(level, "%s", trouble)
+        self.trouble = trouble
+
     async def read(self) -> View:
-        return await self._request(self.view_from)
+        try:
+            view = await self._request(self.view_from)
+        except Unreachable as error:
+            self.note_trouble(_not_reached(error))
+            raise
+        self.note_trouble("")
+        return view
 
     async def transact(self, transaction: Transaction) -> tuple[bool, View]:
         return await self._request(lambda gateway: self._transact(gateway, transaction))
@@ -209,6 +224,10 @@ class EtcdCoordinator:
         return False
 
 
+def _not_reached(error: Unreachable) -> str:
+    return f"etcd is not reached: {error}"
+
+
 class _Watch:
     """A thread that reads the keys whenever etcd says that one has changed."""
 
@@ -216,17 +235,17 @@ class _Watch:
         self._coordinator, self._heard = coordinator, heard
         self._is_over = threading.Event()
         self._reading, self._listening = coordinator.new_gateway(), coordinator.new_gateway()
-        self._complaint = ""
 
     def run(self) -> None:
         while not self._is_over.is_set():
             try:
                 revision = self._tell()
             except Unreachable as error:
-                logger.debug("etcd is not reached: %s", error)
+                if not self._is_over.is_set():  # `end` aborts what is under way
+                    self._coordinator.note_trouble(_not_reached(error))
                 self._is_over.wait(RETRY_SECONDS)
             except (CoordinatorError, Refused) as error:
-                self._complain(str(error))
+                self._coordinator.note_trouble(str(error), logging.ERROR)
                 self._is_over.wait(RETRY_SECONDS)
             else:
                 self._listen(revision)
@@ -256,14 +275,9 @@ class _Watch:
         view = self._coordinator.view_from(self._reading)
         with suppress(trio.RunFinishedError, trio.Cancelled):
             trio.from_thread.run_sync(self._say, view, self._reading.answered_ns)
-        self._complaint = ""
+        self._coordinator.note_trouble("")
         return view.revision
 
     def _say(self, view: View, asked_ns: int) -> None:
         if not self._is_over.is_set():
             self._heard(view, asked_ns)
-
-    def _complain(self, complaint: str) -> None:
-        if complaint != self._complaint:
-            self._complaint = complaint
-            logger.error("%s", complaint)

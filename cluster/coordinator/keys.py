@@ -14,6 +14,7 @@ from ..agreement.view import (
     INSYNC,
     JOURNAL,
     LEADER,
+    NODE,
     PREFERRED,
     AgreedKey,
     InSync,
@@ -24,8 +25,6 @@ from ..agreement.view import (
     View,
 )
 from .gateway import Json, octets64
-
-NODE = "node/"
 
 Found = TypeVar("Found")
 

@@ -219,11 +219,19 @@ class FollowerLinks:
             self._outlets = tuple(one for one in self._outlets if one is not follower.outlet)
 
 
-def forget_readers(path: str, files: Files = REAL) -> None:
-    """Keep no segments for followers of an earlier leadership of this directory; for a thread. Raises: OSError."""
+def forget_readers(path: str, files: Files = REAL, node: str | None = None) -> None:
+    """Keep no segments for followers of an earlier leadership of this directory, or for one node; for a thread.
+
+    Raises: OSError.
+    """
+    wanted = None if node is None else _reader_prefix(node)
     for name in reader_offsets(path, files):
-        if name.startswith(READER_PREFIX):
+        if name.startswith(READER_PREFIX) and wanted in (None, name.rpartition("-")[0]):
             forget_reader(path, name, files)
+
+
+def _reader_prefix(node: str) -> str:
+    return f"{READER_PREFIX}{_NOT_OF_A_NAME.sub('_', node)[:60]}"
 
 
 class _Follower:
@@ -236,7 +244,7 @@ class _Follower:
         self._scope = trio.CancelScope()
         self._news = trio.Event()
         self._reader: OctetReader | None = None
-        self._reader_name = f"{READER_PREFIX}{_NOT_OF_A_NAME.sub('_', hello.name)[:60]}-{number}"  # one for each link
+        self._reader_name = f"{_reader_prefix(hello.name)}-{number}"  # one for each link
         self._is_registered = False
         self._is_beside = False  # a full copy, which is no journal of this node yet
         self._is_open = False

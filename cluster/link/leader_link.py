@@ -150,7 +150,7 @@ class LeaderLink:
                 self._note(str(fault))
                 self._report(LeaderRefused())
             except Declined as fault:
-                self._note(str(fault))
+                self._note(str(fault), logging.WARNING if fault.is_final else logging.INFO)
                 if fault.is_final:
                     self._report(JoinRefused(str(fault)))
                     return Ending.DECLINED
@@ -175,9 +175,9 @@ class LeaderLink:
         else:
             self._report(event)
 
-    def _note(self, why: str) -> None:
+    def _note(self, why: str, level: int = logging.WARNING) -> None:
         if why != self.why:
-            logger.warning("link to the leader: %s", why)
+            logger.log(level, "link to the leader: %s", why)
             self.why = why
 
     async def _follow(self, link: LinkStream, term: int) -> bool:

@@ -13,7 +13,7 @@ import trio
 from .challenge import ChallengeFault, Circle
 from .follower_links import FollowerLinks
 from .frames import Accept, Client, FrameFault, Hello, No
-from .introduction import FOREVER, LinkFault, LinkOptions, LinkStream, accept, without_low_water
+from .introduction import FOREVER, Declined, LinkFault, LinkOptions, LinkStream, accept, without_low_water
 from .relay import as_socket
 
 logger = logging.getLogger("leveret.cluster")
@@ -72,7 +72,8 @@ class LinkListener:
         try:
             await self._introduce(stream, peer, host)
         except (LinkFault, FrameFault, ChallengeFault) as fault:
-            logger.info("link of %s: %s", peer, fault)
+            is_usual = isinstance(fault, Declined) and not fault.is_final  # while another node takes over, many times
+            logger.log(logging.DEBUG if is_usual else logging.INFO, "link of %s: %s", peer, fault)
         except Exception:
             logger.exception("link of %s: internal error", peer)
         finally:
@@ -123,7 +124,7 @@ class LinkListener:
 
 
 async def _decline(link: LinkStream, why: str, is_final: bool) -> None:
-    """Answer No. Raises: LinkFault, which says why."""
+    """Answer No. Raises: Declined."""
     with trio.move_on_after(1):
         await link.send(No(why, is_final))
-    raise LinkFault(why)
+    raise Declined(why, is_final=is_final)

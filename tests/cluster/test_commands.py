@@ -99,7 +99,7 @@ def test_the_text_of_a_cluster() -> None:
     """A line for each fact, and for each node what tells whether it is well."""
     status = call(Desk(node("a"), {"name": "c", "state": "absent", "link": "h:7"}), "cluster")
     lines = as_text(status, "cluster").splitlines()
-    assert re.fullmatch(r"state: leading since 2026-11-2\d \d\d:\d\d:52[+-]\d\d:\d\d: it won", lines.pop(4))
+    assert re.fullmatch(r"state: node a is leading since 2026-11-2\d \d\d:\d\d:52[+-]\d\d:\d\d: it won", lines.pop(4))
     assert lines == [
         "leader: a",
         "term: 3",

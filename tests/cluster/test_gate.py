@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 import trio
 import trio.testing
+from cluster_nodes import until
+from configured_broker import load
+from rawclient import Client
+from socket_broker import SocketBroker
 
 from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.amqp_frontend.edge.server import serve
@@ -81,6 +85,58 @@ def test_a_client_is_held_until_patience_is_over() -> None:
         assert trio.current_time() - began == pytest.approx(PATIENCE_S, abs=1.0)
 
     run(script)
+
+
+def test_a_client_of_amqp_that_asks_for_this_node_is_answered_at_once() -> None:
+    """`leveret ctl` does while it is kept waiting; also when there is a leader, which may not serve."""
+
+    async def script(world: World) -> None:
+        for lead in (world.gate.hold, lambda: world.gate.pass_on(world.pass_on)):
+            lead()
+            client = await world.client(world.listeners.amqp)
+            began = trio.current_time()
+            await client.send_all(b"GET /cluster HTTP/1.1\r\n\r\n")
+            assert await everything(client) == b"own" and trio.current_time() - began < 1
+        assert world.passed == []
+
+    run(script)
+
+
+def test_a_client_of_a_silent_broker_waits_for_it_or_is_answered_by_the_node() -> None:
+    """`leveret ctl` asks the node; a client of AMQP gets to the broker when that goes on."""
+
+    async def script(world: World) -> None:
+        goes_on = trio.Event()
+        amqp_out, amqp_in = trio.open_memory_channel[Arrival](math.inf)
+        world.gate.hand_over(Frontends(amqp_out, amqp_out))
+        for first, answer in ((b"GET /cluster HTTP/1.1\r\n\r\n", b"own"), (b"AMQP\0\0\x09\x01", b"")):
+            ours, theirs = socket.socketpair()
+            theirs.send(first)
+            world.gate.take(Arrival(ours, ""), goes_on.wait)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            theirs.setblocking(False)
+            assert (theirs.recv(10) if answer else b"") == answer
+        with pytest.raises(trio.WouldBlock):
+            amqp_in.receive_nowait()
+        goes_on.set()
+        assert (await amqp_in.receive()).socket is ours
+
+    run(script)
+
+
+def test_who_connects_to_a_silent_broker_gets_to_the_node() -> None:
+    """On the listener that the broker has; afterwards the broker serves again."""
+    diverted: list[socket.socket] = []
+    with SocketBroker(load("")) as broker:
+        runtime, port = broker._runtime, int(broker.url.rpartition(":")[2].partition("/")[0])
+        broker.do(lambda: setattr(runtime, "divert", lambda arrival: diverted.append(arrival.socket)))
+        broker.do(runtime.suspend)
+        with socket.create_connection(("127.0.0.1", port)):
+            until(lambda: diverted, "the connection")
+        diverted[0].close()
+        broker.do(runtime.resume)
+        Client.open("127.0.0.1", port).close()
+    assert len(diverted) == 1
 
 
 def test_the_goodbye_is_a_close_of_the_connection() -> None:

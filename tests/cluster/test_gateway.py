@@ -10,10 +10,29 @@ import pytest
 from etcd_servers import free_ports
 
 from leveret.cluster.coordinator.errors import CoordinatorError, InDoubt, UnfitCoordinator, Unreachable
+from leveret.cluster.coordinator.etcd import EtcdCoordinator
 from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway, Refused, why_refused
 
 #: (request line and body) -> what is sent back; None: nothing, the connection stays; b"": the connection is closed.
 Answers = Callable[[str, bytes], bytes | None]
+
+
+def test_an_etcd_that_is_not_reached_is_told_once_and_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    """At once, with the address and the error: a node without etcd seems to do nothing."""
+    (port,) = free_ports(1)
+    coordinator = EtcdCoordinator(EtcdAccess((f"http://127.0.0.1:{port}",)), "t")
+    with caplog.at_level("INFO", "leveret.cluster"):
+        for _ in range(2):
+            with pytest.raises(Unreachable) as error:
+                coordinator.view_from(coordinator.new_gateway())
+            coordinator.note_trouble(f"etcd is not reached: {error.value}")
+        assert coordinator.trouble == f"etcd is not reached: http://127.0.0.1:{port}: Connection refused"
+        coordinator.note_trouble("")
+        coordinator.note_trouble("")
+    assert [one.getMessage() for one in caplog.records] == [
+        f"etcd is not reached: http://127.0.0.1:{port}: Connection refused",
+        "etcd answers again",
+    ]
 
 
 def http(status: int, body: bytes) -> bytes:

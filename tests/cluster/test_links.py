@@ -401,6 +401,15 @@ def test_segments_are_kept_for_no_follower_of_an_earlier_leadership(tmp_path: Pa
     assert reader_offsets(journal.path) == {"spark": 1}
 
 
+def test_segments_are_kept_no_more_for_a_node_that_is_forgotten(tmp_path: Path) -> None:
+    """And for one whose name only begins with that one's."""
+    journal = WrittenJournal(str(tmp_path / "leader"))
+    for name in ("node-b-1", "node-b-7", "node-b-x-2", "node-c-7"):
+        register_reader(journal.path, name, 1)
+    forget_readers(journal.path, node="b")
+    assert set(reader_offsets(journal.path)) == {"node-b-x-2", "node-c-7"}
+
+
 @in_trio
 async def test_an_operator_s_order_gets_to_the_follower(tmp_path: Path) -> None:
     """At once, in order; one of a later release is ignored, and a node without a link gets none."""

@@ -4,6 +4,7 @@ The names of the cases are those of docs/cluster.md. `make cluster-rounds` repea
 """
 
 import http.client
+import json
 import shutil
 import signal
 import subprocess
@@ -11,11 +12,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pika
 import pytest
 from cluster_nodes import NAMES, ClusterNodes, Publisher, assert_each_once, cluster_nodes, drain, until
 from etcd_servers import ETCD, WHY_NOT
+
+from leveret.__main__ import main
 
 pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
 
@@ -249,3 +253,79 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all(nodes: ClusterNodes) ->
     counts = {number: numbers.count(number) for number in set(numbers)}
     assert set(counts.values()) == {200}
     assert set(range(committed)) <= set(counts)
+
+
+def ctl(nodes: ClusterNodes, name: str, *words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """`leveret ctl` at a node: its exit code, and what it printed."""
+    capsys.readouterr()
+    code = main(["ctl", "--url", f"amqp://guest:guest@127.0.0.1:{nodes.ports[name]}/", *words])
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
+
+
+def state(nodes: ClusterNodes, name: str) -> dict[str, Any]:
+    """What a node that does not serve says of its cluster at the port of AMQP; {}: nothing."""
+    with closing(http.client.HTTPConnection("127.0.0.1", nodes.ports[name], timeout=2)) as connection:
+        try:
+            connection.request("GET", "/cluster")
+            return dict(json.loads(connection.getresponse().read()))
+        except (OSError, ValueError, http.client.HTTPException):
+            return {}
+
+
+def test_an_operator_is_told_when_a_command_is_done(nodes: ClusterNodes, capsys: pytest.CaptureFixture[str]) -> None:
+    """Through any node: `handover` and `drain` of the leader end its connections, and are done when another leads."""
+    leader = nodes.leader()
+    second, third = others(leader)
+    assert ctl(nodes, third, "handover", second, capsys=capsys) == (
+        0, f"from: {leader}\nto: {second}\nterm: {nodes.view().leader.term}\n",
+    )  # fmt: skip
+    assert nodes.leader() == second
+    assert ctl(nodes, third, "drain", leader, capsys=capsys) == (0, f"node: {leader}\nis-drained: True\n")
+    code, text = ctl(nodes, third, "handover", leader, capsys=capsys)
+    assert (code, text) == (1, f"leveret ctl: not handed over: node {leader} is drained\n")
+    nodes.await_in_sync()
+    code, text = ctl(nodes, third, "drain", capsys=capsys)
+    assert (code, text.partition("term")[0]) == (0, f"node: {second}\nis-drained: True\nfrom: {second}\nto: {third}\n")
+    code, text = ctl(nodes, leader, "drain", capsys=capsys)
+    assert code == 1 and f"node {leader} is drained; node {second} is drained" in text
+    for name in (leader, second):
+        assert ctl(nodes, name, "revive", name, capsys=capsys) == (0, f"node: {name}\nis-drained: False\n")
+    assert ctl(nodes, leader, "forget", second, capsys=capsys) == (
+        1, f"leveret ctl: node {second} is up: stop it first\n",
+    )  # fmt: skip
+    nodes.kill(second)
+    assert ctl(nodes, leader, "forget", second, capsys=capsys) == (0, f"node: {second}\nstate: absent\n")
+
+
+def test_two_of_three_nodes_are_killed_at_once(nodes: ClusterNodes, capsys: pytest.CaptureFixture[str]) -> None:
+    """CL03: the leader serves consumers and leads on; when etcd is gone, too, it still says how it is."""
+    leader = nodes.leader()
+    second, third = others(leader)
+    before = len(nodes.log(leader))
+    with closing(nodes.connect(leader)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("orders", durable=True)
+        channel.basic_publish("", "orders", b"1", pika.BasicProperties(delivery_mode=2))
+        channel.basic_qos(prefetch_count=1)
+        got: list[bytes] = []
+        channel.basic_consume("orders", lambda channel_, method, properties, body: got.append(body))
+        for name in (second, third):
+            nodes.signal(name, signal.SIGKILL)
+        until(lambda: (view := nodes.view()) and len(view.nodes) == 1, "the end of their leases")
+        until(lambda: connection.process_data_events(0.1) or got, "a delivery")
+        code, text = ctl(nodes, leader, "cluster", capsys=capsys)
+        assert code == 0 and "replication: 1 of 2 nodes in sync" in text and f"insync: {leader}\n" in text
+        code, text = ctl(nodes, leader, "forget", second, capsys=capsys)
+        assert code == 1 and f"node {second} is needed" in text
+        assert "RESIGNING" not in nodes.log(leader)[before:]
+    nodes.etcd.signal(0, signal.SIGSTOP)
+    found = until(lambda: state(nodes, leader), "the state of a leader that is suspended")
+    assert (found["node"], found["state"]) == (leader, "suspended")
+    until(lambda: "etcd is not reached" in state(nodes, leader).get("etcd", ""), "what it says of etcd")
+    until(lambda: state(nodes, leader).get("state") == "in_sync", "the end of its lease")
+    code, text = ctl(nodes, leader, "handover", capsys=capsys)
+    assert code == 1 and f"no node leads, and only the one that does can do this; node {leader} is in_sync" in text
+    nodes.etcd.signal(0, signal.SIGCONT)
+    for name in (second, third):
+        nodes.kill(name)  # the next test starts them

@@ -167,6 +167,7 @@ class ModelCoordinator:
     def __init__(self, etcd: EtcdModel, name: str = "leveret", seconds: float = 6) -> None:
         self.weather = Weather()
         self.last_answer_ns = 0
+        self.trouble = ""
         self._etcd, self._keys, self._seconds = etcd, Keys(name), seconds
         self._leases: dict[Lease, str] = {}
 
@@ -234,9 +235,11 @@ class ModelCoordinator:
             asked_ns = now_ns()
             try:
                 view = self._view(await self._ask(lambda: self._etcd.read(self._keys.range)))
-            except (Unreachable, UnfitCoordinator):
+            except (Unreachable, UnfitCoordinator) as error:
+                self.trouble = str(error)
                 await _wait(0.5)
                 continue
+            self.trouble = ""
             heard(view, asked_ns)
             await self._etcd.changed(view.revision)
             await _wait(self.weather.watch_seconds())

@@ -41,6 +41,14 @@ class ControlFailed(Exception):
     """No answer, or a refusal; the message is for the operator."""
 
 
+class NotServed(ControlFailed):
+    """The broker accepted the connection, and did not begin. `is_over`: it closed it; else it keeps it waiting."""
+
+    def __init__(self, text: str, *, is_over: bool) -> None:
+        super().__init__(text)
+        self.is_over = is_over
+
+
 def tls_context(ca: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
     """The context for amqps://: trusted authorities (this machine's by default), and the client's certificate.
 
@@ -61,13 +69,15 @@ def request(
     arguments: dict[str, Any],
     *,
     timeout_s: float | None = None,
+    start_s: float | None = None,
     context: ssl.SSLContext | None = None,
 ) -> Any:
     """The result of one command of the broker at `url`.
 
-    timeout_s: for the whole request, whatever the broker sends meanwhile; None: by command. Raises: ControlFailed.
+    timeout_s: for the whole request, whatever the broker sends meanwhile; None: by command. start_s: until it begins.
+    Raises: ControlFailed; of it NotServed, only with start_s.
     """
-    where = _target_of(url)
+    where = target_of(url)
     if timeout_s is None:
         timeout_s = LONG_TIMEOUT_S if command in LONG_COMMANDS else TIMEOUT_S
     deadline = time.monotonic() + timeout_s
@@ -76,8 +86,8 @@ def request(
             if where.is_tls:
                 context = context or tls_context(None, None, None)
                 with context.wrap_socket(sock, server_hostname=where.host) as secured:
-                    return _Exchange(secured, where, deadline).run(command, arguments)
-            return _Exchange(sock, where, deadline).run(command, arguments)
+                    return _Exchange(secured, where, deadline, start_s).run(command, arguments)
+            return _Exchange(sock, where, deadline, start_s).run(command, arguments)
     except ssl.SSLCertVerificationError as error:
         raise ControlFailed(f"{where} is not believed: {error.verify_message} (--ca FILE)") from None
     except TimeoutError:
@@ -89,8 +99,8 @@ def request(
 
 
 @dataclass(slots=True, frozen=True)
-class _Target:
-    """The parts of a URL."""
+class Target:
+    """The parts of a broker's URL."""
 
     host: str
     port: int
@@ -103,11 +113,11 @@ class _Target:
         return f"{self.host}:{self.port}"
 
 
-def _target_of(url: str) -> _Target:
-    """Raises: ControlFailed; its text leaves out the part of the URL that may hold a password."""
+def target_of(url: str) -> Target:
+    """The parts of a URL. Raises: ControlFailed; its text leaves out the part of the URL that may hold a password."""
     try:
         parts = urlsplit(url)
-        target = _Target(
+        target = Target(
             parts.hostname or "",
             parts.port or _PORTS.get(parts.scheme, 0),
             parts.scheme == "amqps",
@@ -137,10 +147,11 @@ class _Refused(Exception):
 class _Exchange:
     """One connection, used for one request."""
 
-    def __init__(self, sock: socket.socket, target: _Target, deadline: float) -> None:
+    def __init__(self, sock: socket.socket, target: Target, deadline: float, start_s: float | None) -> None:
         self._socket = sock
         self._target = target
         self._deadline = deadline  # of time.monotonic
+        self._start_s = start_s
         self._received = bytearray()
         self._product = "something else"
 
@@ -154,7 +165,7 @@ class _Exchange:
 
     def _run(self, command: str, arguments: dict[str, Any]) -> Any:
         self._write(PROTOCOL_HEADER)
-        start = self._expect(commands.Connection.Start)
+        start = self._expect(commands.Connection.Start) if self._start_s is None else self._expect_start(self._start_s)
         self._product = _product_of(start.server_properties)  # type: ignore[attr-defined]
         properties = {
             "product": Field("S", b"leveret ctl"),
@@ -213,6 +224,19 @@ class _Exchange:
                 raise _Refused(decoded.reply_code or 0, decoded.reply_text or "")
             if isinstance(decoded, wanted):
                 return decoded
+
+    def _expect_start(self, start_s: float) -> Method:
+        """Raises: NotServed."""
+        deadline = self._deadline
+        self._deadline = min(deadline, time.monotonic() + start_s)
+        try:
+            return self._expect(commands.Connection.Start)
+        except TimeoutError:
+            raise NotServed(f"{self._target} accepts connections and does not serve them", is_over=False) from None
+        except _Refused as refusal:
+            raise NotServed(refusal.text, is_over=True) from None
+        finally:
+            self._deadline = deadline
 
     def _content(self) -> bytes:
         kind, payload = self._frame()

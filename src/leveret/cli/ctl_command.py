@@ -72,6 +72,7 @@ def add_arguments(ctl: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Send one command, and print its answer."""
     from .control_client import DEFAULT_URL, ControlFailed, request, tls_context
+    from .node_commands import NODE_COMMANDS, NodeCommands
 
     file: JsonFile | None = None
     if options.help or options.command is None:
@@ -86,7 +87,11 @@ def run(options: argparse.Namespace) -> int:
             arguments["definitions"] = file.value
         files = (options.ca, options.certificate, options.key)
         context = tls_context(*files) if any(files) else None
-        result = request(options.url or DEFAULT_URL, name, arguments, timeout_s=options.timeout, context=context)
+        url = options.url or DEFAULT_URL
+        if name in NODE_COMMANDS:
+            result = NodeCommands(url, context, options.timeout).run(name, arguments)
+        else:
+            result = request(url, name, arguments, timeout_s=options.timeout, context=context)
         try:
             if file is not None:
                 result |= {key: file.placed(result.get(key, ())) for key in ("faults", "remarks")}
@@ -236,13 +241,17 @@ def as_text(result: Any, command: str) -> str:
 
 #: What is shown of a node; `--json` has more.
 NODE_COLUMNS = ("name", "state", "is-linked", "term", "end", "lag", "reaches", "version", "addresses")
+_NOT_SHOWN = ("node", "state", "since-ms", "why", "handover", "nodes")
 
 
 def _cluster_of(status: dict[str, Any]) -> dict[str, Any]:
-    """What is shown of a cluster; the node that answers is the leader."""
+    """What is shown of a cluster, by the leader, or by a node that says what it knows while none leads."""
     since = datetime.fromtimestamp(status["since-ms"] / 1000).astimezone().isoformat(" ", "seconds")
-    facts = {name: value for name, value in status.items() if name not in ("node", "state", "since-ms", "why", "nodes")}
-    facts |= {"insync": ", ".join(status["insync"]), "state": f"{status['state']} since {since}: {status['why']}"}
+    facts = {name: value for name, value in status.items() if name not in _NOT_SHOWN}
+    facts |= {"insync": ", ".join(status["insync"]) or None}
+    facts |= {"state": f"node {status['node']} is {status['state']} since {since}: {status['why']}"}
+    if (handover := status.get("handover")) and handover.get("refused"):
+        facts["last handover"] = f"refused: {handover['refused']}"
     return {**facts, "nodes": list(map(_node_of, status["nodes"]))}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..cluster.agreement.events import Drain, HandOver
+from ..cluster.agreement.view import NodeKey
 from ..cluster.node import Node
 from ..cluster.status import cluster_status
 from ..console.cluster import ClusterFacts
@@ -22,43 +22,74 @@ class LeaderDesk:
         return cluster_status(self._node)
 
     def handover(self, node: str | None) -> dict[str, Any]:
-        to = None if node is None else self._id_of(node)
-        if to == self._node.node_id:
+        key = None if node is None else self._key_of(node)
+        if key is not None and key.node_id == self._node.node_id:
             raise CommandError(f"node {node} leads already")
-        self._node.handle(HandOver(to))
-        return {"from": self._node.options.name, "to": node}
+        return self._hand_over(key)
 
     def drain(self, node: str) -> dict[str, Any]:
-        if self._id_of(node) == self._node.node_id:
-            self._node.handle(Drain())
-        else:
-            self._order(node, "drain")
+        if self._key_of(node).node_id == self._node.node_id:
+            return {"node": node, **self._hand_over(None, drains=True)}
+        self._order(node, "drain")
         return {"node": node, "is-drained": True}
 
     def revive(self, node: str) -> dict[str, Any]:
-        if self._id_of(node) == self._node.node_id:
+        if self._key_of(node).node_id == self._node.node_id:
             raise CommandError(f"node {node} leads, so it is not drained")
         self._order(node, "revive")
         return {"node": node, "is-drained": False}
 
     def forget(self, node: str) -> dict[str, Any]:
         node = self._name_of(node)
-        if node not in self._node.options.nodes:
-            raise CommandError(f"there is no node {node}; nodes are {', '.join(sorted(self._node.options.nodes))}")
-        raise CommandError("a node that is gone leaves the in-sync set by itself, as far as min-in-sync allows")
+        rows = {one["name"]: one for one in self.status()["nodes"]}
+        if node not in rows:
+            raise CommandError(f"there is no node {node}; nodes are {', '.join(rows)}")
+        row = rows[node]
+        if row["state"] not in ("lost", "absent"):
+            raise CommandError(f"node {node} is up: stop it first")
+        self._check_needed(node, row)
+        if row["state"] == "lost" and not self._is_gone(bytes.fromhex(row["id"])):
+            seconds = round(self._node.options.timers.lease_ns / 1e9)
+            why = f"its lease in etcd is not over: it may run; a dead one's is over within {seconds} s"
+            raise CommandError(f"node {node} does not answer, but {why}")
+        self._node.forget(node)
+        return {"node": node, "state": "absent"}
+
+    def _check_needed(self, node: str, row: dict[str, Any]) -> None:
+        """Raises: CommandError."""
+        view = self._node.view
+        members = frozenset() if view is None or view.insync is None else view.insync.nodes
+        registered = frozenset() if view is None else frozenset(one.node_id for one in view.nodes)
+        if row.get("is-in-sync") or (row["state"] == "absent" and members - registered):
+            least = self._node.options.min_in_sync
+            why = f"one of {len(members)} that have what was confirmed, and min-in-sync is {least}"
+            raise CommandError(f"node {node} is needed: {why}; start another node, and it leaves by itself")
+
+    def _is_gone(self, node_id: bytes) -> bool:
+        """Whether its link refuses connections, so that its process is known to be gone."""
+        leadership = self._node.agreement.leadership
+        member = None if leadership is None else leadership.members.get(node_id)
+        return member is not None and member.is_gone
+
+    def _hand_over(self, to: NodeKey | None, *, drains: bool = False) -> dict[str, Any]:
+        refusal = self._node.hand_over(to, drains=drains)
+        if refusal:
+            raise CommandError(f"not {'drained' if drains else 'handed over'}: {refusal}")
+        attempt = self._node.handover
+        return {"from": self._node.options.name, "to": None if attempt is None else attempt.to}
 
     def _order(self, node: str, order: str) -> None:
         """Pass an order on to a follower, which registers what comes of it."""
         links = None if self._node.leading is None else self._node.leading.links
-        if links is None or not links.order(self._id_of(node), order):
+        if links is None or not links.order(self._key_of(node).node_id, order):
             raise CommandError(f"node {node} is not connected to the leader")
 
     def _name_of(self, name: str) -> str:
         """The name in [cluster] of a node, which tools know as `rabbit@NAME`."""
         return next((one for one in self._node.options.nodes if shown_node(one) == name), name)
 
-    def _id_of(self, name: str) -> bytes:
+    def _key_of(self, name: str) -> NodeKey:
         key = None if self._node.view is None else self._node.view.node(self._name_of(name))
         if key is None:
             raise CommandError(f"node {name} is not there; nodes are {', '.join(sorted(self._node.options.nodes))}")
-        return key.node_id
+        return key

@@ -30,6 +30,8 @@ GRACE_S = 0.5
 PEEKED, PEEK_S = 64, 5.0
 #: What asks for this node, not for the broker.
 OWN_PATHS = (b"/metrics", b"/health/", b"/api/health/", b"/api/healthchecks/")
+#: So begins what `leveret ctl` sends to the port of AMQP of a node that keeps it waiting, and no client of AMQP.
+NODE_REQUEST = b"GET "
 _PAUSE_S = 0.1
 DRAINED = 64 * 1024
 
@@ -51,12 +53,14 @@ class Passing(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Guest:
-    """An accepted socket. `address`: as `accept` gives it."""
+    """An accepted socket. `address`: as `accept` gives it. `node`, `local`: of an `Arrival` that comes back."""
 
     socket: socket.socket
     address: object
     service: Service
     is_tls: bool
+    node: str = ""
+    local: object = None
 
 
 #: Takes a client to the leader: its socket, its address, the frontend. Returns when that has ended.
@@ -105,6 +109,7 @@ class Gate:
         self._is_closed = False
         self._changed = trio.Event()
         self.clients = 0
+        self._nursery: trio.Nursery
 
     # -- where clients go -------------------------------------------------------------------------------------------
 
@@ -151,7 +156,8 @@ class Gate:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Accept until cancelled."""
         listeners = self._listeners
-        async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as self._nursery:
+            nursery = self._nursery
             for service, of_service in (
                 (Service.AMQP, listeners.amqp),
                 (Service.CONSOLE, listeners.console),
@@ -201,16 +207,24 @@ class Gate:
             accepts.waiting -= 1
         return is_readable and accepts.may
 
+    def take(self, arrival: Arrival, wait: Callable[[], Awaitable[None]]) -> None:
+        """A client of a broker that is silent finds its place after `wait`, unless it asks for the node."""
+        arrival.socket.setblocking(False)
+        guest = Guest(arrival.socket, arrival.address, Service.AMQP, arrival.is_tls, arrival.node, arrival.local)
+        self._nursery.start_soon(self._place, guest, wait)
+
     # -- one client -------------------------------------------------------------------------------------------------
 
-    async def _place(self, guest: Guest) -> None:
+    async def _place(self, guest: Guest, wait: Callable[[], Awaitable[None]] | None = None) -> None:
         """Find a place for a client, and close its socket unless another part has it."""
         self.clients += 1
         is_ours = True
         try:
-            if guest.service is Service.METRICS or (guest.service is Service.CONSOLE and await _asks_for_node(guest)):
+            if guest.service is Service.METRICS or await _asks_for_node(guest):
                 await self._answer(guest)
             else:
+                if wait is not None:
+                    await wait()
                 is_ours = await self._find_place(guest)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client is gone
@@ -228,7 +242,7 @@ class Gate:
                 frontends = self.frontends
                 arrivals = frontends.amqp if guest.service is Service.AMQP else frontends.console
                 try:
-                    await arrivals.send(Arrival(guest.socket, guest.address, guest.is_tls))
+                    await arrivals.send(Arrival(guest.socket, guest.address, guest.is_tls, guest.node, guest.local))
                 except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker has ended just now
                     if self.frontends is frontends:
                         return True
@@ -264,13 +278,15 @@ async def _cancel_after(changed: trio.Event, scope: trio.CancelScope) -> None:
 
 
 async def _asks_for_node(guest: Guest) -> bool:
-    """Whether an HTTP client asks for this node's metrics or health. Of TLS this cannot be seen: it asks the broker."""
+    """Whether a client asks for this node's metrics, health or state. Of TLS this is not seen: it asks the broker."""
     if guest.is_tls:
         return False
     with trio.move_on_after(PEEK_S):
         while True:
             await trio.lowlevel.wait_readable(guest.socket)
             head = guest.socket.recv(PEEKED, socket.MSG_PEEK)
+            if guest.service is Service.AMQP:
+                return head.startswith(NODE_REQUEST)
             path = head.partition(b" ")[2]
             if not head or len(path) >= max(map(len, OWN_PATHS)) or b"\n" in head or len(head) >= PEEKED:
                 return path.startswith(OWN_PATHS)

@@ -1,5 +1,9 @@
-"""Metrics and health of a node that does not lead, over HTTP: a few figures that need no broker and no login."""
+"""Metrics, health and state of a node that does not lead, over HTTP: what needs no broker and no login.
 
+`leveret ctl` asks for /cluster at the port of AMQP, when the node keeps it waiting because no node leads.
+"""
+
+import json
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -7,6 +11,7 @@ import trio
 
 from ..cluster.agreement.states import State
 from ..cluster.node import Node
+from ..cluster.status import cluster_status
 from ..settings import Configuration
 from .gate import Guest
 from .node_checks import PREFIX, NodeChecks
@@ -15,12 +20,12 @@ from .node_report import NodeReport
 
 #: Seconds for a request and its answer, and octets of a request's head.
 ANSWER_S, HEAD_MAX = 5.0, 16 * 1024
-_LIVE, _READY = "/health/live", "/health/ready"
+_LIVE, _READY, _CLUSTER = "/health/live", "/health/ready", "/cluster"
 _READY_STATES = frozenset({State.FOLLOWING, State.IN_SYNC, State.DRAINED})
 
 
 class NodePages:
-    """Answers one request a connection. Nothing here has names of objects, so metrics may be read from anywhere."""
+    """Answers one request a connection. Metrics have no names of objects, so they may be read from anywhere."""
 
     def __init__(
         self, node: Node, report: NodeReport, checks: NodeChecks, configuration: Callable[[], Configuration]
@@ -42,16 +47,16 @@ class NodePages:
                 head += data
             method, _, rest = head.partition(b" ")
             path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
-            status, body = self.page(method.decode("latin-1"), path)
+            status, body = self.page(method.decode("latin-1"), path, is_loopback=_is_loopback(guest.address))
             length = f"content-length: {len(body)}\r\nconnection: close\r\n"
-            media = "application/json" if path.startswith(PREFIX) else "text/plain; version=0.0.4; charset=utf-8"
-            kind = f"content-type: {media}\r\n"
+            is_json = path == _CLUSTER or path.startswith(PREFIX)
+            kind = f"content-type: {'application/json' if is_json else 'text/plain; version=0.0.4; charset=utf-8'}\r\n"
             await stream.send_all(f"HTTP/1.1 {status}\r\n{kind}{length}\r\n".encode())
             if method != b"HEAD":
                 await stream.send_all(body)
             await stream.send_eof()
 
-    def page(self, method: str, path: str) -> tuple[str, bytes]:
+    def page(self, method: str, path: str, *, is_loopback: bool) -> tuple[str, bytes]:
         """Status and body of an answer."""
         if method not in ("GET", "HEAD"):
             return "405 Method Not Allowed", b""
@@ -63,6 +68,14 @@ class NodePages:
         if path == _READY:
             is_ready = self._node.agreement.state in _READY_STATES
             return ("200 OK", b"ready\n") if is_ready else ("503 Service Unavailable", b"no node leads\n")
+        if path == _CLUSTER:
+            if not is_loopback and not self._configuration().management.metrics_open:
+                return "401 Unauthorized", b""
+            return "200 OK", json.dumps(cluster_status(self._node)).encode()
         if path.rstrip("/") not in ENDPOINTS:
             return "404 Not Found", b""
         return "200 OK", node_metrics(self._report, self._configuration, path.rstrip("/")).encode()
+
+
+def _is_loopback(address: object) -> bool:
+    return not isinstance(address, tuple) or str(address[0]).startswith(("127.", "::1", "::ffff:127."))

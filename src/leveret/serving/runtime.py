@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from ..amqp_frontend.edge.arrival import Arrival
 from ..engine import Broker, Clock, Deadlines
 
 
@@ -77,6 +78,7 @@ class Runtime:
     `suspended`: nothing is read of clients until this event, when the broker goes on or has resigned; None: they are
     read. `is_silent`: meanwhile they are sent nothing, either. `has_resigned`: the broker has ended without an end of
     its own. `on_suspend`, `on_resign`: what frontends do when they must send nothing, and when it has ended, at once.
+    `divert`: takes connections that come while the broker is silent, None: they wait here.
     """
 
     def __init__(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
@@ -84,6 +86,7 @@ class Runtime:
         self.is_silent = self.has_resigned = False
         self.on_suspend: list[Callable[[], object]] = []
         self.on_resign: list[Callable[[], object]] = []
+        self.divert: Callable[[Arrival], object] | None = None
         self._sleeps = sleeps
         self._run(broker, commit)
         self._more = trio.Event()

@@ -86,6 +86,8 @@ class ServedLeadership:
         amqp_out, amqp_in = trio.open_memory_channel[Arrival](math.inf)
         console_out, console_in = trio.open_memory_channel[Arrival](math.inf)
         self.arrivals = Frontends(amqp_out, console_out)
+        runtime = self.broker.runtime
+        runtime.divert = lambda arrival: self._gate.take(arrival, runtime.wait_while_suspended)
         async with amqp_in, console_in, self._gate.lent_listeners():
             try:
                 await self.broker.run(lambda: self._gate.hand_over(self.arrivals), lambda: None, amqp_in, console_in)

@@ -454,12 +454,18 @@ def test_a_node_alone_leaves_without_a_successor() -> None:
     assert stage.sent.puts == () and stage.sent.deletes == (LEADER,)
 
 
-@pytest.mark.parametrize("to", [None, B, C])
-def test_nobody_hands_over_to_a_node_that_cannot_lead(to: bytes | None) -> None:
+@pytest.mark.parametrize(
+    "to, why",
+    [
+        (None, "node b is drained; node c does not answer"),
+        (B, "node b is drained"),
+        (C, "node c does not answer"),
+    ],
+)
+def test_nobody_hands_over_to_a_node_that_cannot_lead(to: bytes | None, why: str) -> None:
     """B is drained, C silent."""
     stage = Stage(nodes=(*registered(0, 2), *registered(1, is_drained=True))).lead(B)
     beat(stage, 1, B)
-    why = "no node that is in sync can lead" if to is None else "that node is not in sync, or cannot lead"
     assert stage.tell(e.HandOver(to)) == [d.HandoverRefused(why)]
 
 
@@ -477,12 +483,34 @@ def test_a_leader_that_is_drained_hands_over_and_follows() -> None:
     assert stage.state is State.CAMPAIGNING
 
 
+def test_a_leader_that_hears_first_that_its_key_is_deleted_is_drained_all_the_same() -> None:
+    """The watch may be quicker than the answer to the transaction."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    stage.tell(e.Drain(), e.Quiesced(10))
+    stage.read(leader=None, preferred=B)
+    assert stage.of(d.Resign) == [d.Resign("handed over")]
+    stage.tell(e.Reopened(stage.terms, 10))
+    stage.read()
+    assert stage.state is State.DRAINED
+
+
+def test_a_node_that_is_handed_the_lead_back_campaigns_at_once() -> None:
+    """Else a lease length would pass without a leader: so long others campaign first after it resigned."""
+    stage = handed_over(B)
+    stage.tell(stage.acknowledged(B, 12), stage.acknowledged(C, 12))
+    stage.answer()
+    stage.tell(e.Reopened(stage.terms, 12))
+    stage.read(leader=leader(1, 3, 9), insync=InSync(3, frozenset({A, B, C}), 0, revision=9), preferred=None)
+    stage.read(leader=None, preferred=A)
+    assert stage.state is State.CAMPAIGNING
+
+
 def test_a_leader_that_no_node_can_succeed_is_not_drained() -> None:
     """The operator is told so. A flag that stayed would leave the cluster without a leader when this one resigns."""
     stage = Stage(nodes=registered(0, 1, 2)).lead(B)
     beat(stage, 1, B)
     stage.tell(e.LinkClosed(B), e.FollowerRefused(B))
-    assert stage.tell(e.Drain()) == [d.HandoverRefused("no node that is in sync can lead")]
+    assert stage.tell(e.Drain()) == [d.HandoverRefused("node b does not answer; node c does not answer")]
     stage.join(B)
     stage.tell(e.Drain())
     beat(stage, 2, B)

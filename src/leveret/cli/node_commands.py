@@ -1,0 +1,143 @@
+"""`leveret ctl cluster`, `handover`, `drain`, `revive` and `forget`: commands about the nodes of a cluster.
+
+The node that leads refuses them at once, or begins. Then it is asked for the cluster's state until it is done: a node
+that hands over closes the connection of whoever asked for it. A node that keeps a client waiting, because no node
+leads, is asked for its own state.
+"""
+
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from .control_client import TIMEOUT_S, ControlFailed, NotServed, request, target_of
+
+NODE_COMMANDS = frozenset({"cluster", "handover", "drain", "revive", "forget"})
+#: Seconds after which a broker that says nothing counts as a node that keeps its client waiting; also for its answer.
+HELD_S = 2.0
+#: Seconds between two looks at a cluster.
+LOOK_S = 0.2
+_STATE_SIZE_MAX = 1 << 20
+
+Status = dict[str, Any]
+
+
+def node_state(url: str, timeout_s: float) -> Status | None:
+    """What a node that does not lead knows of its cluster; None: what is there is no such node.
+
+    Raises: ControlFailed: it tells nobody, or nobody from here.
+    """
+    where = target_of(url)
+    if where.is_tls:
+        raise ControlFailed(f"{where} keeps its clients waiting: no node leads. Without TLS (amqp://) it says more")
+    try:
+        with closing(http.client.HTTPConnection(where.host, where.port, timeout=timeout_s)) as connection:
+            connection.request("GET", "/cluster")
+            answer = connection.getresponse()
+            found = answer.read(_STATE_SIZE_MAX)
+        if answer.status == http.client.UNAUTHORIZED:
+            raise ControlFailed(
+                f"{where} keeps its clients waiting: no node leads. It says more to a client on its own machine, "
+                "or with metrics-open in [management] to all"
+            )
+        return dict(json.loads(found)) if answer.status == http.client.OK else None
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+
+
+class NodeCommands:
+    """Of one command line. `timeout_s`: for the whole command; None: the usual."""
+
+    def __init__(
+        self,
+        url: str,
+        context: ssl.SSLContext | None = None,
+        timeout_s: float | None = None,
+        *,
+        ask: Callable[..., Any] = request,
+        state: Callable[[str, float], Status | None] = node_state,
+        pause: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url, self._context = url, context
+        self._request, self._state, self._pause, self._clock = ask, state, pause, clock
+        self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
+        self._deadline = clock() + self._timeout_s
+
+    def run(self, command: str, arguments: dict[str, Any]) -> Any:
+        """The result of a command, when it is done. Raises: ControlFailed: it is not."""
+        begun = self._ask(command, arguments)
+        if command == "cluster":
+            return begun
+        if command == "forget":
+            return self._follow(begun, lambda status: _row(status, begun["node"])["state"] == "absent")
+        if command == "revive":
+            return self._follow(begun, lambda status: not _row(status, begun["node"]).get("is-drained"))
+        if command == "handover" or "from" in begun:
+            return self._follow_handover(begun)
+        return self._follow(begun, lambda status: _row(status, begun["node"]).get("is-drained"))
+
+    def _ask(self, command: str, arguments: dict[str, Any]) -> Any:
+        """Raises: ControlFailed."""
+        start_s = HELD_S
+        while True:
+            left_s = max(0.01, self._deadline - self._clock())
+            options = {"timeout_s": left_s, "start_s": start_s, "context": self._context}
+            try:
+                return self._request(self._url, command, arguments, **options)
+            except NotServed as fault:
+                found = self._state(self._url, HELD_S)
+                if found is None and (fault.is_over or start_s >= left_s):
+                    raise
+            if found is not None:
+                break
+            start_s *= 2  # a broker that is slow
+        if command == "cluster":
+            return found
+        who = f"node {found['node']} is {found['state']}: {found['why']}"
+        raise ControlFailed(f"no node leads, and only the one that does can do this; {who}")
+
+    def _follow(self, begun: Status, is_done: Callable[[Status], object]) -> Status:
+        """Look until it is done, or the time is over. Raises: ControlFailed."""
+        self._until(lambda status: status["node"] == status["leader"] and is_done(status))
+        return begun
+
+    def _follow_handover(self, begun: Status) -> Status:
+        """Raises: ControlFailed."""
+        before, drained = begun["from"], begun.get("node")
+
+        def is_done(status: Status) -> object:
+            handover = status.get("handover") or {}
+            if status["leader"] == before and handover.get("refused"):
+                raise ControlFailed(f"not {'drained' if drained else 'handed over'}: {handover['refused']}")
+            if status["leader"] in (None, before) or status["node"] != status["leader"]:
+                return False
+            return drained is None or _row(status, drained).get("is-drained")
+
+        status = self._until(is_done)
+        if begun["to"] not in (None, status["leader"]) and drained is None:
+            raise ControlFailed(f"node {before} handed over to {begun['to']}, but {status['leader']} leads")
+        found = {"from": before, "to": status["leader"], "term": status["term"]}
+        return found if drained is None else {"node": drained, "is-drained": True, **found}
+
+    def _until(self, is_done: Callable[[Status], object]) -> Status:
+        """Raises: ControlFailed."""
+        last = "the cluster is as it was"
+        while True:
+            try:
+                status: Status = self._ask("cluster", {})
+            except ControlFailed as fault:
+                last = str(fault)
+            else:
+                if is_done(status):
+                    return status
+            if self._clock() + LOOK_S >= self._deadline:
+                raise ControlFailed(f"it has begun, but is not done within {self._timeout_s:g} s: {last}")
+            self._pause(LOOK_S)
+
+
+def _row(status: Status, node: str) -> Status:
+    return next((one for one in status["nodes"] if one["name"] == node), {"state": "absent"})
