@@ -295,7 +295,8 @@ def test_an_operator_is_told_when_a_command_is_done(nodes: ClusterNodes, capsys:
         1, f"leveret ctl: node {second} is up: stop it first\n",
     )  # fmt: skip
     nodes.kill(second)
-    assert ctl(nodes, leader, "forget", second, capsys=capsys) == (0, f"node: {second}\nstate: absent\n")
+    done = (0, f"node: {second}\nstate: absent\n")
+    until(lambda: ctl(nodes, leader, "forget", second, capsys=capsys) == done, "the end of the dead node's key")
 
 
 def test_two_of_three_nodes_are_killed_at_once(nodes: ClusterNodes, capsys: pytest.CaptureFixture[str]) -> None:
