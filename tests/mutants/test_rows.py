@@ -5,13 +5,14 @@ import re
 import sys
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering
-from mutant import MODULE, BadRow, function_at, read_rows
+from mutant import MODULE, BadRow, Mutant, function_at, read_rows
 from mutants import is_missed, make_job, try_each
 from swap import changed_functions
 from tree import Job, Result, Tree, Verdict, WorldsJob
@@ -21,22 +22,28 @@ ELSEWHERE = "tests/mutants/test_rows.py::test_functions_by_line"
 ROOMS = ("engine/", "journal/", "amqp_frontend/", "settings/", "expressions/", "cluster/")
 
 
+@cache
+def all_rows() -> list[Mutant]:
+    """Read once: each is compiled."""
+    return read_rows()
+
+
 def test_each_row_names_one_place() -> None:
     """Whoever moves the code moves the row; names are unique, and say what a user would see."""
-    rows = read_rows()
+    rows = all_rows()
     assert [name for name, count in Counter(row.name for row in rows).items() if count > 1] == []
     assert [row.name for row in rows if len(row.harm) < 10] == []
 
 
 def test_rows_are_in_the_rooms_that_lose_messages() -> None:
     """Each of these has its list."""
-    files = [row.file for row in read_rows()]
+    files = [row.file for row in all_rows()]
     assert [room for room in ROOMS if not any(file.startswith(room) for file in files)] == []
 
 
 def test_tests_that_rows_name_are_there() -> None:
     """Whoever renames such a test renames it in the row."""
-    named = [row.found_by.partition("::") for row in read_rows() if row.found_by]
+    named = [row.found_by.partition("::") for row in all_rows() if row.found_by]
     root = Path(__file__).parents[2]
     assert [test for file, _, test in named if f"def {test}(" not in (root / file).read_text()] == []
 
@@ -53,7 +60,7 @@ def test_tests_that_rows_name_are_there() -> None:
 )
 def test_a_row_whose_own_test_does_not_find_it_is_named(result: tuple[Verdict, str], is_said: bool) -> None:
     """Also where another test finds it; not where no test began."""
-    row = replace(read_rows()[0], found_by="tests/a.py::test_b")
+    row = replace(all_rows()[0], found_by="tests/a.py::test_b")
     assert is_missed(row, Result(*result)) is is_said
     assert not is_missed(replace(row, found_by=""), Result(*result))
 
@@ -113,7 +120,7 @@ def test_changed_functions(find: str, instead: str, changed: set[str] | None) ->
 def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
     """By swapped code and in a process that begins with it; it survives where those that run it do not look;
     what fails without it finds nothing."""
-    row = next(row for row in read_rows("settings/") if row.name == "settings/longer-pattern-loses")
+    row = next(row for row in all_rows() if row.name == "settings/longer-pattern-loses")
     looks = "tests/settings/test_matching.py::test_matches_in_order[1-a.b-.#*]"
     key = f"{row.file}::{row.function}"
     seconds = {looks: 0.1, ELSEWHERE: 0.1}
@@ -147,7 +154,7 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
 
 def test_worlds_find_what_they_can_see(tmp_path: Path) -> None:
     """Planted by swapped code and from the start; what does not differ breaks no world."""
-    row = next(row for row in read_rows("engine/") if row.name == "engine_queues/got-counts-no-unacked")
+    row = next(row for row in all_rows() if row.name == "engine_queues/got-counts-no-unacked")
     with Tree(tmp_path / "tree") as tree:
         before = tree.before(row)
         raises = before.replace("class ", "raise ValueError\n\n\nclass ", 1)

@@ -2,6 +2,9 @@
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,9 +27,48 @@ def packages(room: str, root: Path = ROOT) -> list[str]:
     return sorted({path.parent.relative_to(root).as_posix() for path in sources(room, root)})
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the tests of the house ask of a file; its tree is not kept, which takes much memory.
+
+    `imports`: wherever they stand; `first`: at the top, `at_run_time`: but for those for annotations.
+    """
+
+    text: str
+    imports: list[ast.AST]
+    first: list[ast.AST]
+    at_run_time: list[ast.AST]
+    defines_async: bool
+    waits: bool
+    calls: set[str]
+    attributes: set[str]
+
+
+@cache
+def source_of(path: Path) -> Source:
+    """Read once: some twenty tests look at the same files."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    return Source(
+        text,
+        imports=_imports_of(nodes),
+        first=_imports_of(tree.body),
+        at_run_time=_imports_of(at_run_time(tree)),
+        defines_async=any(isinstance(node, ast.AsyncFunctionDef) for node in nodes),
+        waits=any(isinstance(node, ast.Await) for node in nodes),
+        calls={node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)},
+        attributes={node.attr for node in nodes if isinstance(node, ast.Attribute)},
+    )
+
+
+def _imports_of(nodes: Iterable[ast.AST]) -> list[ast.AST]:
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path: Path) -> Iterator[tuple[int, str]]:
     """(level, module) of every import of a file, wherever it stands."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in source_of(path).imports:
         if isinstance(node, ast.Import):
             yield from ((0, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -35,27 +77,29 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def at_run_time(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those under `if TYPE_CHECKING`, which annotations alone need."""
-    for child in ast.iter_child_nodes(tree):
-        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
-            children: Iterable[ast.AST] = child.orelse
+    """The statements of a tree and all within them, but for those under `if TYPE_CHECKING`, which annotations alone
+    need."""
+    ahead = [tree]
+    while ahead:
+        within = ahead.pop()
+        if isinstance(within, ast.If) and ast.unparse(within.test).endswith("TYPE_CHECKING"):
+            inner: Iterable[ast.AST] = within.orelse
         else:
-            yield child
-            children = [child]
-        for one in children:
-            yield from at_run_time(one)
+            parts = ("body", "orelse", "finalbody", "handlers", "cases")
+            inner = [node for part in parts for node in getattr(within, part, ())]
+        yield from inner
+        ahead += inner
 
 
 def import_graph(
-    room: str, nodes: Callable[[ast.Module], Iterable[ast.AST]] = ast.walk, root: Path = ROOT
+    room: str, nodes: Callable[[Source], Iterable[ast.AST]] = attrgetter("imports"), root: Path = ROOT
 ) -> dict[str, set[str]]:
-    """Module -> modules of its room that it imports, by dotted names within the room; `nodes`: where to look."""
+    """Module -> modules of its room that it imports, by dotted names within the room; `nodes`: which imports count."""
     names = {path: ".".join(path.relative_to(root / room).with_suffix("").parts) for path in sources(room, root)}
-    graph = {}
-    for path, name in names.items():
-        tree = ast.parse(path.read_text())
-        graph[name] = imported(nodes(tree), name.split(".")[:-1], set(names.values())) - {name}
-    return graph
+    return {
+        name: imported(nodes(source_of(path)), name.split(".")[:-1], set(names.values())) - {name}
+        for path, name in names.items()
+    }
 
 
 def imported(nodes: Iterable[ast.AST], package: list[str], modules: set[str]) -> set[str]:
