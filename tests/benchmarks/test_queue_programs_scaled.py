@@ -18,10 +18,10 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
     [
         ("delays.py", ["--count", "2000", "--seconds", "1"]),
         ("waiting.py", ["--count", "20000"]),
-        ("returning.py", ["--quick"]),
+        ("returning.py", ["--count", "1500", "--memory", "64KiB", "--kinds", "leased,priority", "--ways", "close"]),
         ("rpc.py", ["--quick"]),
         ("routes.py", ["--sizes", "1000", "--seconds", "0.2", "--rounds", "1"]),
-        ("probe.py", ["--quick", "--journal"]),
+        ("probe.py", ["--quick", "--journal", "commit", "definitions", "filtered_replays", "proxied_connections"]),
         ("probe.py", ["--quick", "--memory", "purge", "reload"]),
         ("wake_ups.py", ["--count", "200", "--rounds", "1"]),
         pytest.param("deep.py", ["--count", "60000", "--memory", "16MiB"], marks=NEEDS_COMPILER),

@@ -6,8 +6,8 @@ from pathlib import Path
 import pika
 from broker_process import leveret_serve
 
-COUNT, SIZE = 4000, 1000
-CONFIG = '[limits]\nmemory = "512KiB"\n'
+COUNT, SIZE = 1500, 1000
+CONFIG = '[limits]\nmemory = "192KiB"\n'
 
 
 def test_order_after_a_kill(tmp_path: Path) -> None:

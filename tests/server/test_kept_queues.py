@@ -6,8 +6,8 @@ import pika
 from broker_process import leveret_serve
 from pika.adapters.blocking_connection import BlockingChannel
 
-COUNT, KEYS = 6000, 1500
-CONFIG = '[limits]\nmemory = "1MiB"\n[journal]\nsegment-size = "4MiB"\n'
+COUNT, KEYS = 2000, 500
+CONFIG = '[limits]\nmemory = "340KiB"\n[journal]\nsegment-size = "1MiB"\n'
 
 
 def read(channel: BlockingChannel, queue: str, count: int) -> list[int]:
