@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from itertools import count as counted
 
 LOOPBACK = "127.0.0.1"
+#: Below those that a system gives to clients (Linux: from 32768 on): one of them could take the port of a server that
+#: is started again, and a client of a port where nobody listens could be given it, and be connected with itself.
+PORTS = range(10_000, 32_000)
+#: Processes that begin together begin apart.
+_places = counted(os.getpid() * 997)
 
 
 def listens(port: int) -> bool:
@@ -27,12 +34,14 @@ def answers_amqp(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Free ports, all different; they are opened together so that none is returned twice."""
-    holders = [socket.socket() for _ in range(count)]
-    try:
-        for holder in holders:
-            holder.bind((LOOPBACK, 0))
-        return [int(holder.getsockname()[1]) for holder in holders]
-    finally:
-        for holder in holders:
-            holder.close()
+    """Ports that nothing listens on. A process gets none of them twice, also when nothing listens there for a while."""
+    found: list[int] = []
+    while len(found) < count:
+        port = PORTS[next(_places) % len(PORTS)]
+        with socket.socket() as tried:
+            try:
+                tried.bind((LOOPBACK, port))
+            except OSError:
+                continue
+        found.append(port)
+    return found

@@ -140,7 +140,7 @@ class Passing:
 @asynccontextmanager
 async def passing(leader: Leader, first: bytes = b"", service: str = "amqp") -> AsyncIterator[Passing]:
     one = Passing(leader)
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one.run, first, service)
             yield one

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
 import pytest
-from etcd_servers import free_ports
 
 from leveret.cluster.coordinator.errors import CoordinatorError, InDoubt, UnfitCoordinator, Unreachable
 from leveret.cluster.coordinator.etcd import EtcdCoordinator
 from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway, Refused, why_refused
+from leveret.interop.wire.loopback import free_ports
 
 #: (request line and body) -> what is sent back; None: nothing, the connection stays; b"": the connection is closed.
 Answers = Callable[[str, bytes], bytes | None]
@@ -94,7 +94,8 @@ def gateway_of(*answers: Answers, dead_first: int = 0, user: str = "") -> Iterat
     """A client of such members; before them some where nobody listens."""
     members = [Member(one) for one in answers]
     urls = (*(f"http://127.0.0.1:{port}" for port in free_ports(dead_first)), *(member.url for member in members))
-    access = EtcdAccess(urls, user, "secret", connect_seconds=2, answer_seconds=0.2)
+    # One that never answers is waited for in vain; where there is none, a busy machine may take its time.
+    access = EtcdAccess(urls, user, "secret", connect_seconds=60, answer_seconds=1.0 if never in answers else 60)
     try:
         with closing(Gateway(access)) as gateway:
             yield gateway, members

@@ -22,7 +22,7 @@ from leveret.journal import ClusterJournal, Journal, JournalOptions, MessageStat
 from leveret.journal.copying.copied_journal import CopiedJournal
 
 CIRCLE = Circle("orders", 0, b"a secret of the cluster")
-OPTIONS = LinkOptions(beacon_s=0.05, retry_s=0.01)
+OPTIONS = LinkOptions(beacon_s=0.05, silence_s=30, retry_s=0.01)
 SMALL = JournalOptions(segment_size=40_000)
 
 
@@ -113,7 +113,7 @@ class Node:
 
 
 async def until(fact: Callable[[], object]) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         while not fact():
             with trio.move_on_after(0.002):
                 await trio.sleep_forever()

@@ -47,7 +47,7 @@ def fresh() -> Iterator[RunningBroker]:
 
 def ask(broker: RunningBroker, path: str = "/metrics", method: str = "GET", **headers: str) -> Answer:
     """What the metrics' port answers."""
-    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(broker.metrics_url).port or 0, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(broker.metrics_url).port or 0, timeout=60)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -336,7 +336,7 @@ def test_the_console_has_them_behind_a_login(broker: RunningBroker) -> None:
         ("/metrics/per-object", "Z3Vlc3Q6d3Jvbmc=", 401),
         ("/health/ready", None, 200),
     ):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("GET", path, headers={} if user is None else {"authorization": f"Basic {user}"})
         assert connection.getresponse().status == status
         connection.close()
@@ -387,7 +387,7 @@ def test_packed(broker: RunningBroker) -> None:
     """Once, also where the server would pack it as well."""
     import gzip
 
-    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(broker.metrics_url).port or 0, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(broker.metrics_url).port or 0, timeout=60)
     connection.request("GET", "/metrics", headers={"accept-encoding": "gzip"})
     answer = connection.getresponse()
     assert answer.getheader("content-encoding") == "gzip"

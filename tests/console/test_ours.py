@@ -52,7 +52,7 @@ def test_leases(api: ApiClient, broker: RunningBroker) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(broker.url))
     channel = connection.channel()
     channel.basic_publish("", "leased", b"x")
-    _, _, message = next(channel.consume("leased", inactivity_timeout=10))
+    _, _, message = next(channel.consume("leased", inactivity_timeout=60))
     assert message == b"x"
     (queue,) = api.get("leveret/leases")["items"]
     (lease,) = queue["leases"]

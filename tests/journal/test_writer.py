@@ -20,7 +20,7 @@ from leveret.journal import Journal, JournalError, JournalFailed, JournalFull, J
 from leveret.journal.disk import writer as writing
 
 #: A thread that has not done by then what it was woken for sleeps on.
-SECONDS_MAX = 8
+SECONDS_MAX = 60
 RESERVE = 5000
 
 

@@ -65,7 +65,7 @@ def test_aio_pika(broker: BrokerProcess) -> None:
             request = await request_queue.get()
             assert request.reply_to is not None
             await exchange.publish(aio_pika.Message(request.body.upper()), routing_key=request.reply_to)
-            assert await asyncio.wait_for(answer, 20) == b"QUESTION"
+            assert await asyncio.wait_for(answer, 60) == b"QUESTION"
             await callback_queue.cancel(tag)
 
             async def multiply(*, x: int, y: int) -> int:

@@ -11,6 +11,7 @@ from certificates import Authority, configuration
 from pamqp import commands, frame
 
 from leveret.interop.brokers.peers import WITHOUT_RABBITMQ, find_rabbitmq, rabbitmq
+from leveret.interop.wire.loopback import free_ports
 
 HELLO = b"AMQP\x00\x00\x09\x01"
 RABBITMQ = pytest.param(
@@ -18,13 +19,6 @@ RABBITMQ = pytest.param(
     marks=[pytest.mark.peer, pytest.mark.skipif(find_rabbitmq() is None, reason=WITHOUT_RABBITMQ)],
 )
 BROKERS = ["leveret", RABBITMQ]
-
-
-def free_port() -> int:
-    """One that nothing listens on."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        return int(holder.getsockname()[1])
 
 
 @contextmanager
@@ -37,7 +31,7 @@ def external_broker(kind: str, directory: Path, ca: Path, login_from: str) -> It
             plain, tls = (int(line.rstrip("/").rpartition(":")[2]) for line in broker.lines)
             yield plain, tls
         return
-    port = free_port()
+    (port,) = free_ports(1)
     config = "\n".join(
         [
             f"listeners.ssl.1 = 127.0.0.1:{port}",

@@ -184,6 +184,7 @@ def test_a_time_stamp_between(broker: SpecBroker) -> None:
     client = broker.open()
     declare(client)
     publish(client, 2)
+    client.count(Q)  # they are there, and have their times
     second = int(time.time()) + 1
     while time.time() < second:
         client.count(Q)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pika
-from etcd_servers import EtcdServers, etcd_servers, free_ports
+from etcd_servers import EtcdServers, etcd_servers
 from node_forge import Forge, ForgedProcess
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
@@ -25,6 +25,7 @@ from leveret.cluster.agreement.view import View
 from leveret.cluster.coordinator.errors import CoordinatorError
 from leveret.cluster.coordinator.gateway import Gateway
 from leveret.cluster.coordinator.keys import Keys
+from leveret.interop.wire.loopback import free_ports
 
 Result = TypeVar("Result")
 

@@ -1,39 +1,20 @@
 """Real etcd members on loopback, for tests: started, killed, stopped for a while, each with its own directory."""
 
-import itertools
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from leveret.cluster.coordinator.errors import Unreachable
 from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway, octets64
+from leveret.interop.wire.loopback import free_ports
 
 ETCD = shutil.which("etcd")
 WHY_NOT = "needs etcd (Debian: apt install etcd-server; make peers)"
-
-
-#: Below those that the system gives to clients (32768 to 60999): one of them could take the port of a server that is
-#: started again, and a client of a port where nobody listens could be given it, and be connected with itself.
-PORTS = range(10_000, 15_000)
-#: Each process begins elsewhere, and goes on: a server that is killed finds its port free when it is started again.
-_next_ports = itertools.cycle([*PORTS[os.getpid() * 29 % 5000 :], *PORTS[: os.getpid() * 29 % 5000]])
-
-
-def free_ports(count: int) -> list[int]:
-    """Of 127.0.0.1."""
-    found: list[int] = []
-    while len(found) < count:
-        port = next(_next_ports)
-        with closing(socket.socket()) as holder, suppress(OSError):
-            holder.bind(("127.0.0.1", port))
-            found.append(port)
-    return found
 
 
 class EtcdServers:

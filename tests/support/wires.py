@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from etcd_servers import free_ports
+from leveret.interop.wire.loopback import free_ports
 
 
 class Cut:
