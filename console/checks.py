@@ -34,7 +34,7 @@ _NOT_SERVING = "this rabbit node is not currently available to serve"
 class Subject:
     """The node that a check is about. `alarms`: (node, resource) of all nodes. `cluster`: None for a broker alone.
 
-    `quorum_queues`: (virtual host, name) of those that are known. `is_known`: whether the virtual hosts and queues are.
+    `queues`: (virtual host, name, type) of the durable ones that are known.
     """
 
     node: str
@@ -44,7 +44,7 @@ class Subject:
     wall_ms: Callable[[], int]
     alarms: Callable[[], Iterable[tuple[str, str]]]
     cluster: ClusterFacts | None = None
-    quorum_queues: Callable[[], Iterable[tuple[str, str]]] = tuple
+    queues: Callable[[], Iterable[tuple[str, str, str]]] = tuple
 
     @property
     def is_led(self) -> bool:
@@ -154,28 +154,28 @@ def _elected(subject: Subject, names: Names) -> Any:
     """All queues have the same leader. A node that does not lead does not know their names."""
     if subject.is_led:
         return OK
-    queues = [_queue(*one) for one in subject.quorum_queues() if names.get("V") in (None, one[0])]
+    queues = [one for one in _queues(subject, "quorum") if names.get("V") in (None, one["virtual_host"])]
     return _failed("Detected quorum queues without an elected leader", queues=queues, detail=_NOBODY)
 
 
-def _queue(vhost: str, name: str) -> dict[str, str]:
-    return {
-        "name": name,
-        "readable_name": f"queue '{name}' in vhost '{vhost}'",
-        "type": "rabbit_quorum_queue",
-        "virtual_host": vhost,
-    }
+def _queues(subject: Subject, kind: str) -> list[dict[str, str]]:
+    return [
+        {"name": name, "readable_name": f"queue '{name}' in vhost '{vhost}'", "type": kind, "virtual_host": vhost}
+        for vhost, name, of in subject.queues()
+        if of == kind
+    ]
 
 
 def _quorum_critical(subject: Subject, names: Names) -> Any:
-    return _critical(subject, "There are quorum queues that would lose their quorum if the target node is shut down")
+    reason = "There are quorum queues that would lose their quorum if the target node is shut down"
+    return _critical(subject, reason, "quorum")
 
 
 def _mirror_critical(subject: Subject, names: Names) -> Any:
-    return _critical(subject, "There are classic mirrored queues without online synchronised mirrors")
+    return _critical(subject, "There are classic mirrored queues without online synchronised mirrors", "classic")
 
 
-def _critical(subject: Subject, reason: str) -> Any:
+def _critical(subject: Subject, reason: str, kind: str) -> Any:
     """Whether publishers would be held without this node."""
     cluster = subject.cluster
     if cluster is None or len(cluster.nodes) == 1:
@@ -184,7 +184,7 @@ def _critical(subject: Subject, reason: str) -> Any:
         return OK
     in_sync = len(cluster.holders)
     words = f"{in_sync} of {len(cluster.nodes)} nodes are in sync, and confirms need {cluster.min_in_sync}"
-    return _failed(reason, queues=[_queue(*one) for one in subject.quorum_queues()], detail=words)
+    return _failed(reason, queues=_queues(subject, kind), detail=words)
 
 
 def _in_service(subject: Subject, names: Names) -> Any:
@@ -219,6 +219,9 @@ def _whole(subject: Subject, names: Names) -> Any:
 
 def node_check(subject: Subject, names: Names) -> Any:
     """The old check of a node."""
+    node = None if subject.cluster is None else subject.cluster.by_name.get(subject.node)
+    if node is not None and not node.is_running:
+        return _failed("nodedown")
     return _alarmed(_local(subject), "resource alarm(s) in effect")
 
 

@@ -35,7 +35,7 @@ def _subject(api: Api, node: str) -> Subject:
         broker.context.clock.wall_ms,
         alarms,
         cluster,
-        lambda: [(one.vhost_name, one.name) for one in broker.virtual_hosts.queues() if one.type == "quorum"],
+        lambda: [(one.vhost_name, one.name, one.type) for one in broker.virtual_hosts.queues() if one.durable],
     )
 
 

@@ -14,7 +14,7 @@ from ..options import Steps
 from ..views.nodes import binary_view, down_view, memory_view, node_view, own_facts
 
 NS_A_MS = 1_000_000
-#: The memory of a node that is down, as RabbitMQ says it.
+#: Memory and logins of a node that is down, as RabbitMQ says it.
 NOT_AVAILABLE = "not_available"
 #: Feature flags of RabbitMQ 3.10, all on: we have these features.
 FEATURES = (
@@ -115,7 +115,10 @@ def _enable(api: Api, request: Request) -> Answer:
 
 def _attempts(api: Api, request: Request) -> Any:
     """Logins at a node; all are checked by the leader of a cluster."""
-    is_own = api.node(request) == api.options.node
+    node = _node(api, request)
+    if node.host is None:
+        return NOT_AVAILABLE
+    is_own = node.name == api.options.node
     rows = []
     for protocol, counts in api.broker.users.attempts.items():
         succeeded, failed = counts if is_own else (0, 0)

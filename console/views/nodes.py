@@ -122,7 +122,7 @@ def own_facts(broker: Broker, options: ConsoleOptions) -> NodeFacts:
 
 def down_view(node: NodeFacts) -> dict[str, Any]:
     """A node that does not run."""
-    return {"name": node.name, "type": "disc", "running": False}
+    return {"name": node.name, "type": "disc", "running": False, "cluster_links": []}
 
 
 def node_view(node: NodeFacts, machine: HostFacts, options: ConsoleOptions, now_ms: int) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class Peer:
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     processes: Restarts | None = field(default=None, repr=False)
+    console_port: int = 0  # of its HTTP API; 0: it has none
 
     def restart(self, *, kill: bool = False) -> None:
         """End it (SIGTERM; SIGKILL with `kill`) and start it again on the same port and directory; `pid` is old then.
@@ -151,16 +152,18 @@ def rabbitmq(
 
 
 @contextmanager
-def rabbitmq_cluster(size: int = 3, *, config: str = "") -> Iterator[list[Peer]]:
+def rabbitmq_cluster(size: int = 3, *, config: str = "", has_consoles: bool = False) -> Iterator[list[Peer]]:
     """Run a fresh cluster of RabbitMQ nodes with one port mapper; each node can be killed and started again.
+
+    `has_consoles`: each serves its HTTP API.
 
     Raises: FileNotFoundError: there is none on this machine. PeerFailed: a node did not come up.
     """
     script, mapper = find_rabbitmq(), shutil.which("epmd")
     if script is None or mapper is None:
         raise FileNotFoundError(WITHOUT_RABBITMQ)
-    ports = free_ports(2 * size + 1)
-    epmd, amqp, distribution = ports[0], ports[1 : size + 1], ports[size + 1 :]
+    ports = free_ports(3 * size + 1)
+    epmd, amqp, distribution, consoles = ports[0], ports[1 : size + 1], ports[size + 1 : -size], ports[-size:]
     formation = "cluster_formation.peer_discovery_backend = rabbit_peer_discovery_classic_config\n" + "".join(
         f"cluster_formation.classic_config.nodes.{number} = peer{port}@localhost\n"
         for number, port in enumerate(amqp, 1)
@@ -172,23 +175,27 @@ def rabbitmq_cluster(size: int = 3, *, config: str = "") -> Iterator[list[Peer]]
         daemon = stack.enter_context(started(command, os.environ, log, directory))
         wait_for(lambda: listens(epmd), daemon, log)
         peers = []
-        for port, other in zip(amqp, distribution):
+        for port, other, console in zip(amqp, distribution, consoles):
             place = directory / str(port)
             place.mkdir()
-            environment = _rabbitmq_environment(place, port, other, epmd, formation + config, ())
+            listening = f"management.tcp.ip = {LOOPBACK}\nmanagement.tcp.port = {console}\n" if has_consoles else ""
+            plugins = ("rabbitmq_management",) if has_consoles else ()
+            environment = _rabbitmq_environment(place, port, other, epmd, formation + config + listening, plugins)
             environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] += " -setcookie leveret"
-            peers.append(_member(stack, script, port, place, environment))
+            peers.append(_member(stack, script, port, place, environment, console if has_consoles else 0))
         yield peers
 
 
-def _member(stack: ExitStack, script: Path, port: int, directory: Path, environment: Mapping[str, str]) -> Peer:
+def _member(
+    stack: ExitStack, script: Path, port: int, directory: Path, environment: Mapping[str, str], console_port: int
+) -> Peer:
     """A node of a cluster, started: the first one makes the cluster, later ones join it."""
     log = directory / "output"
     processes = stack.enter_context(
         Restarts(lambda: started([str(script)], environment, log, directory), lambda: answers_amqp(port), log)
     )
     processes.start()
-    return Peer("rabbitmq", port, processes.process.pid, directory, log, environment, processes)
+    return Peer("rabbitmq", port, processes.process.pid, directory, log, environment, processes, console_port)
 
 
 @contextmanager

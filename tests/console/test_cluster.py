@@ -103,7 +103,7 @@ def test_nodes_are_those_of_the_cluster() -> None:
     """By their names, no others; the one that is down says so, and the drained one."""
     console = Console(cluster(b=DOWN, c={"is_drained": True}))
     rows = {one["name"]: one for one in console.get("nodes")}
-    assert rows[B] == {"name": B, "type": "disc", "running": False}
+    assert rows[B] == {"name": B, "type": "disc", "running": False, "cluster_links": []}
     assert rows[A].keys() == rows[C].keys()
     assert (rows[A]["being_drained"], rows[C]["being_drained"], rows[C]["mem_used"]) == (False, True, MACHINE.memory)
     assert console.get(f"nodes/{C}/memory/relative")["memory"]["total"] == 100
@@ -117,6 +117,8 @@ def test_nodes_are_those_of_the_cluster() -> None:
         >= 7
         > console.get(f"auth/attempts/{C}")[0]["auth_attempts"]
     )
+    assert console.get(f"auth/attempts/{B}") == "not_available"
+    assert console.ask("GET", f"healthchecks/node/{B}") == (503, {"status": "failed", "reason": "nodedown"})
     assert console.ask("DELETE", f"auth/attempts/{C}")[0] == 204 and console.api.broker.users.attempts["http"][0] >= 7
     assert console.ask("POST", f"vhosts/%2F/start/{B}", {})[1]["reason"] == f"Request to node {B} failed with nodedown"
     assert console.ask("POST", f"vhosts/%2F/start/{C}", {})[0] == 204
@@ -170,7 +172,7 @@ def check(told: ClusterFacts, path: str, node: str | None = None, machine: HostF
         lambda: 0,
         lambda: [(one.name, alarm) for one in told.nodes for alarm in one.alarms],
         told,
-        lambda: [("/", "q"), ("other", "r")],
+        lambda: [("/", "q", "quorum"), ("/", "c", "classic"), ("other", "r", "quorum")],
     )
     found = answer(CHECKS[path.partition("?")[0]], subject, {"V": "other"} if "/V" in path else {})
     return found.status, found.value
@@ -229,13 +231,13 @@ def test_what_failed_checks_say() -> None:
             {
                 "name": "q",
                 "readable_name": "queue 'q' in vhost '/'",
-                "type": "rabbit_quorum_queue",
+                "type": "quorum",
                 "virtual_host": "/",
             },
             {
                 "name": "r",
                 "readable_name": "queue 'r' in vhost 'other'",
-                "type": "rabbit_quorum_queue",
+                "type": "quorum",
                 "virtual_host": "other",
             },
         ],
@@ -254,6 +256,7 @@ def test_what_failed_checks_say() -> None:
         "target": 3,
     }
     assert check(cluster(c={"alarms": ("disk",)}), "alarms")[1]["alarms"] == [{"node": C, "resource": "disk"}]
+    assert [one["name"] for one in check(cluster(b=DOWN), "node-is-mirror-sync-critical")[1]["queues"]] == ["c"]
     alone = replace(cluster(), nodes=(MEMBER,))
     assert check(alone, CRITICAL) == (200, {"status": "ok", "reason": "single node cluster"})
     assert check(cluster(), READY, machine=replace(MACHINE, descriptors=100))[0] == 503
