@@ -62,6 +62,7 @@ cluster: $(VENV)/.serve
 	@exec $(CLUSTER) $(ARGS)
 
 cluster-node: $(VENV)/.serve
+	@test -n "$(NAME)" -a -n "$(CLUSTER_DIR)" || { echo "which node, and of which cluster? make cluster-node NAME=b CLUSTER_DIR=DIR" >&2; exit 2; }
 	@exec $(CLUSTER) --start "$(NAME)"
 
 # Files are shared out among one process more than there are cores: some wait for brokers that they started. `make test

@@ -52,6 +52,8 @@ def why(node: Node) -> str:
     if view.leader is None:
         obstacle = node.agreement.obstacle
         return "no node leads" if obstacle is None else f"no node leads, and this one does not campaign: {obstacle}"
+    if view.leader.node_id == node.node_id:
+        return "it led; what etcd says since then was not read yet"
     if state in _COPIES:
         trouble = f", but has no link: {node.link_trouble}" if node.link_trouble else ""
         return f"follows {view.leader.name}{trouble}"

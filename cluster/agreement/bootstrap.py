@@ -13,7 +13,7 @@ def beginner(view: View, names: frozenset[str]) -> NodeKey | str:
     """
     missing = sorted(name for name in names if view.node(name) is None)
     if missing:
-        return f"waits for {', '.join(missing)} to begin the cluster"
+        return f"the cluster has not begun: it needs all nodes, and waits for {', '.join(missing)}"
     with_journal = [one for one in view.nodes if one.journal is not None]
     if len(with_journal) > 1:
         with_journal.sort(key=lambda one: one.name)
@@ -30,7 +30,7 @@ def begin(context: NodeContext, view: View) -> str | None:
     if isinstance(found, str):
         return found
     if found.node_id != context.node.node_id:
-        return f"waits for {found.name} to begin the cluster"
+        return f"the cluster has not begun: node {found.name} will begin it"
     if context.sent is None:
         journal_id = context.journal_id or context.node.new_journal_id
         context.transact(bootstrap(context.node, journal_id, context.terms.last_term))

@@ -57,7 +57,7 @@ def revive(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
 
 @command("forget", http=Http("DELETE", "nodes/N", Level.ADMINISTRATOR, 204), reads=True)
 def forget(at: Operator, node: NodeName) -> dict[str, Any]:
-    """Take a node that is gone for good out of the nodes in sync."""
+    """Forget a node that is down: its key in etcd, and the segments that are kept for it."""
     return _desk(at).forget(node)
 
 

@@ -6,7 +6,9 @@ from ..console.cluster import ClusterFacts
 
 
 class ClusterDesk(Protocol):
-    """Each answer is for JSON. Errors are `CommandError`."""
+    """Each answer is for JSON. Errors are `CommandError`. `handover`, `drain`, `revive` and `forget` refuse or begin:
+    what becomes of them is in the next `status`.
+    """
 
     def status(self) -> dict[str, Any]:
         """Nodes with their states, term, end and lag; the in-sync set; what is agreed."""
@@ -24,4 +26,4 @@ class ClusterDesk(Protocol):
         """Let a drained node lead again."""
 
     def forget(self, node: str) -> dict[str, Any]:
-        """Take a node that is gone for good out of the in-sync set."""
+        """Forget a node that is down, and not needed."""

@@ -28,13 +28,17 @@ class LeaderDesk:
         return self._hand_over(key)
 
     def drain(self, node: str) -> dict[str, Any]:
-        if self._key_of(node).node_id == self._node.node_id:
+        key = self._key_of(node)
+        node = key.name
+        if key.node_id == self._node.node_id:
             return {"node": node, **self._hand_over(None, drains=True)}
         self._order(node, "drain")
         return {"node": node, "is-drained": True}
 
     def revive(self, node: str) -> dict[str, Any]:
-        if self._key_of(node).node_id == self._node.node_id:
+        key = self._key_of(node)
+        node = key.name
+        if key.node_id == self._node.node_id:
             raise CommandError(f"node {node} leads, so it is not drained")
         self._order(node, "revive")
         return {"node": node, "is-drained": False}

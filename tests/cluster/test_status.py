@@ -1,0 +1,119 @@
+"""What a node says of its cluster: of itself, and of nodes that it reaches or does not."""
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from agreement_stage import A, B, C, Stage, leader, registered
+
+from leveret.cluster.agreement.events import Read
+from leveret.cluster.agreement.view import NodeKey, View
+from leveret.cluster.node import HandoverAttempt, Node
+from leveret.cluster.status import cluster_status
+
+
+@dataclass
+class FakeNode:
+    """The node `a`, as the status reads it; `reached`: the nodes whose links it reaches."""
+
+    stage: Stage
+    reached: frozenset[str] = frozenset()
+    leading: Any = None
+    why: str = "the node has just started"
+    trouble: str = ""
+    link_trouble: str = ""
+    handover: HandoverAttempt | None = None
+    since_ms: int = 1
+    agreed_lsn: int = 9
+    node_id: bytes = A
+    options: Any = field(
+        default_factory=lambda: SimpleNamespace(
+            name="a", nodes={"a": "h:1", "b": "h:2", "c": "h:3"}, circle=SimpleNamespace(cluster="t")
+        )
+    )
+
+    @property
+    def agreement(self) -> Any:
+        """The real one."""
+        return self.stage.agreement
+
+    @property
+    def view(self) -> View | None:
+        """What it read."""
+        return self.stage.agreement.context.view
+
+    def key(self) -> NodeKey:
+        """Its own."""
+        return replace(registered(0)[0], end=10)
+
+
+def status(node: FakeNode) -> dict[str, Any]:
+    """Of this node."""
+    return cluster_status(cast(Node, node))
+
+
+def states(node: FakeNode) -> dict[str, str]:
+    """State of each node."""
+    return {one["name"]: one["state"] for one in status(node)["nodes"]}
+
+
+def followers(*linked: bytes) -> Any:
+    """A leader with links of these."""
+    found = [SimpleNamespace(node_id=one, acknowledged_lsn=8, status={}) for one in linked]
+    return SimpleNamespace(links=SimpleNamespace(statistics=lambda: found), journal=SimpleNamespace(next_lsn=10))
+
+
+def test_a_node_that_is_dead_is_lost_until_its_lease_is_over() -> None:
+    """Its key says that it is in sync and which nodes it reaches: both are old."""
+    reaches = frozenset({"a", "c"})
+    stage = Stage(nodes=(*registered(0), *registered(1, reaches=reaches))).lead(B, C)
+    node = FakeNode(stage, frozenset({"b"}), followers(B))
+    assert states(node) == {"a": "leading", "b": "in_sync", "c": "absent"}
+    assert status(node)["insync"] == ["a", "b"]
+    node.reached, node.leading = frozenset(), followers()
+    row = status(node)["nodes"][1]
+    assert (row["state"], row["is-linked"], row["reaches"]) == ("lost", False, [])
+    assert status(node)["insync"] == ["a"]
+
+
+def test_a_follower_shows_which_nodes_it_reaches() -> None:
+    """The leader, too: it may be dead while etcd still names it."""
+    stage = Stage(nodes=registered(0, 1, 2), leader=leader(1, 1, 4))
+    stage.read()
+    node = FakeNode(stage, frozenset({"b"}))
+    assert states(node) == {"a": "in_sync", "b": "leading", "c": "lost"}
+    assert status(node)["why"] == "follows b"
+    node.link_trouble = "h:2 refuses connections"
+    assert status(node)["why"] == "follows b, but has no link: h:2 refuses connections"
+
+
+@pytest.mark.parametrize(
+    "keys, why",
+    [
+        ({}, "no node leads"),
+        ({"insync": None}, "the journal of the cluster has no set of nodes in sync: see `leveret cluster recover`"),
+        ({"insync": None, "journal": None}, "the cluster has not begun: it needs all nodes, and waits for b, c"),
+    ],
+)
+def test_why_no_node_leads(keys: dict[str, Any], why: str) -> None:
+    """As the node knows it."""
+    stage = Stage(nodes=registered(0), **keys)
+    stage.agreement.context.abstains_until_ns = 2**62
+    stage.tell(Read(stage.etcd, stage.now_ns))
+    assert status(FakeNode(stage))["why"] == why
+
+
+def test_a_node_without_etcd_says_so() -> None:
+    """It is starting, and knows nothing else."""
+    found = status(FakeNode(Stage(), trouble="etcd is not reached: http://h:2379: Connection refused"))
+    assert (found["state"], found["leader"], found["why"]) == ("starting", None, "etcd was not read yet")
+    assert found["etcd"] == "etcd is not reached: http://h:2379: Connection refused"
+
+
+def test_the_last_handover_of_a_leader() -> None:
+    """`leveret ctl` looks at it until it is done."""
+    node = FakeNode(Stage(nodes=registered(0, 1)).lead(B), leading=followers(B))
+    assert status(node)["handover"] is None
+    node.handover = HandoverAttempt("b", "etcd did not do it")
+    assert status(node)["handover"] == {"to": "b", "refused": "etcd did not do it"}
