@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: cluster-agreement cluster cluster-node cluster-rounds test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
+.PHONY: cluster-agreement cluster cluster-node cluster-rounds test-cluster test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -69,7 +69,7 @@ cluster-node: $(VENV)/.serve
 # JOBS=0` runs one after another.
 JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 # What is left out needs minutes and finds few faults in them: `make spark test-rabbitmq test-toolchains` are the rest.
-CHOSEN := not peer and not toolchain and (not spark or sample)
+CHOSEN := not peer and not toolchain and not cluster and (not spark or sample)
 PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Types are checked beside the tests. Modules of tests are compiled once before, with what pytest puts into assertions:
 # each of its processes would do it again. So would each broker that a test starts where bytecode must not be written.
@@ -83,6 +83,10 @@ test: $(VENV)/.test lint
 # The tests that compare with a RabbitMQ, which each starts for itself; those that build programs in Go and Java.
 test-rabbitmq: $(VENV)/.dev
 	@$(PYTEST) -m peer $(ARGS)
+
+# Rare failures of a cluster's nodes: disks that hang, are full or rot, clocks, older releases, partitions (needs etcd).
+test-cluster: $(VENV)/.dev
+	@$(PYTEST) -m cluster tests/cluster $(ARGS)
 
 test-toolchains: $(VENV)/.dev
 	@$(PYTEST) -m toolchain $(ARGS)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from cluster_rounds import BLOWS, PACES, Blow, run
+from cluster_rounds import BLOWS, EXTRA, PACES, Blow, run
 
 
 def main() -> int:
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--quiet", action="store_true", help="a line for each cluster")
     parser.add_argument("--keep", action="store_true", help="keep logs and journals")
     options = parser.parse_args()
-    blows = [blow for blow in BLOWS if blow.__name__ in options.only] if options.only else BLOWS
+    blows = [blow for blow in (*BLOWS, *EXTRA) if blow.__name__ in options.only] if options.only else BLOWS
 
     def choose(chance: random.Random) -> Blow:
         return chance.choice(blows)

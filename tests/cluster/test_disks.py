@@ -21,6 +21,7 @@ from etcd_servers import ETCD, WHY_NOT
 from small_disks import LoopDisk, loop_disk, why_no_disks
 
 pytestmark = [
+    pytest.mark.cluster,
     pytest.mark.skipif(ETCD is None, reason=WHY_NOT),
     pytest.mark.skipif(bool(why_no_disks()), reason=why_no_disks()),
 ]

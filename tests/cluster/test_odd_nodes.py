@@ -10,7 +10,7 @@ import pytest
 from cluster_nodes import NAMES, ClusterNodes, Publisher, assert_each_once, cluster_nodes, drain, until
 from etcd_servers import ETCD, WHY_NOT
 
-pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(ETCD is None, reason=WHY_NOT)]
 
 ODD = str(Path(__file__).parents[1] / "support" / "odd_node.py")
 AHEAD_S = 600

@@ -5,6 +5,7 @@ from cluster_rounds import cut_leader_off, kill_all, kill_leader, run, stop_lead
 from etcd_servers import ETCD, WHY_NOT
 
 
+@pytest.mark.cluster
 @pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
 def test_books_agree_with_queues_and_journals() -> None:
     """CL07, CL13, CL14, CL16: confirmed is there, once; offsets mean one message; journals are equal up to agreed."""

@@ -16,7 +16,7 @@ from etcd_servers import ETCD, WHY_NOT, EtcdServers
 
 from leveret.__main__ import main
 
-pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(ETCD is None, reason=WHY_NOT)]
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Nodes of a cluster as real processes on loopback, with a real etcd; and publishers that keep books."""
 
+import atexit
 import os
 import re
 import signal
@@ -52,7 +53,9 @@ def until(look: Callable[[], Result | None], what: str, patience_s: float = PATI
 @cache
 def forge() -> Forge:
     """The forge of this process; it ends with it."""
-    return Forge()
+    made = Forge()
+    atexit.register(made.close)
+    return made
 
 
 class ClusterNodes:

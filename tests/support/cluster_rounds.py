@@ -145,13 +145,22 @@ def pause_member(nodes: ClusterNodes, chance: random.Random) -> None:
 
 def pause_etcd(nodes: ClusterNodes, chance: random.Random) -> None:
     """SIGSTOP of all members of etcd for a while: nothing happens but that."""
+    _pause_etcd(nodes, nodes.rest_s)
+
+
+def _pause_etcd(nodes: ClusterNodes, seconds: float) -> None:
     for member in range(nodes.etcd.count):
         nodes.etcd.signal(member, signal.SIGSTOP)
-    _rest(nodes)
+    threading.Event().wait(seconds)
     for member in range(nodes.etcd.count):
         nodes.etcd.signal(member, signal.SIGCONT)
     for member in range(nodes.etcd.count):
         nodes.etcd.await_answer(member)
+
+
+def pause_etcd_for_a_minute(nodes: ClusterNodes, chance: random.Random) -> None:
+    """CL08, by its name alone (`--only`): the longest time without a confirm must be that of any other minute."""
+    _pause_etcd(nodes, 60)
 
 
 def blink(nodes: ClusterNodes, chance: random.Random) -> None:
@@ -262,6 +271,9 @@ BLOWS: tuple[Blow, ...] = (
     cut_one_way,
 )
 
+#: Those that are done only by their names.
+EXTRA: tuple[Blow, ...] = (pause_etcd_for_a_minute,)
+
 
 def _follower(nodes: ClusterNodes, chance: random.Random) -> str:
     leader = nodes.leader()
@@ -290,17 +302,22 @@ def push_end(nodes: ClusterNodes) -> None:
 def journals_differ(nodes: ClusterNodes) -> str:
     """Where the journals of two nodes differ below what is agreed; empty: nowhere. All nodes have ended."""
     view = nodes.view()
-    ends = [node.end for node in view.nodes] if view is not None else []
-    agreed = max(view.agreed.lsn if view is not None and view.agreed is not None else 1, min(ends, default=1))
+    assert view is not None
+    agreed, ends = view.agreed.lsn if view.agreed is not None else 1, [node.end for node in view.nodes]
     paths = {name: str(nodes.data(name)) for name in NAMES}
+    for path in paths.values():
+        position_of(path, agreed, REAL)  # it is the end of a block in all journals
     places = {}
-    while not places:  # the end that a node registered may be within a block of another one
+    lsn = max(agreed, min(ends, default=1))
+    while not places:
+        # A node registers its end every 10 s: it may be that of a block that it cut later, and within one of now.
         try:
-            places = {name: position_of(path, agreed, REAL) for name, path in paths.items()}
+            places = {name: position_of(path, lsn, REAL) for name, path in paths.items()}
         except NotInJournal as error:
-            if "within the block" not in str(error):
-                return f"{agreed} was agreed: {error}"
-            agreed -= 1
+            if "within the block" not in str(error) or lsn <= agreed:
+                return f"{lsn}, {agreed} was agreed: {error}"
+            lsn -= 1
+    agreed = lsn
     first, *others = NAMES
     for name in others:
         common = sorted(set(segments_in(REAL, paths[first])) & set(segments_in(REAL, paths[name])))
