@@ -52,12 +52,12 @@ class Outlet:
             self._send()
 
     def beacon(self, octets: bytes, orders: bytes = b"") -> None:
-        """Send a beacon in place of one that still waits; or behind it, with orders."""
+        """Send a beacon in place of one that still waits, and orders behind it."""
         with self._lock:
+            self._beacon = octets
             if orders:
                 self._unsent += (octets, orders)
-            else:
-                self._beacon = octets
+                self._beacon = b""
             self._send()
 
     def skip_to(self, tail: Position) -> None:

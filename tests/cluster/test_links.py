@@ -2,6 +2,7 @@
 
 import os
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+import trustme
 from in_trio import in_trio
 from written_journal import JOURNAL_ID, WrittenJournal, segments
 
@@ -72,13 +74,15 @@ OPTIONS = LinkOptions(beacon_s=0.05, silence_s=5, retry_s=0.01)
 class World:
     """A leader with its listener; followers are made by `follower`."""
 
-    def __init__(self, path: Path, options: LinkOptions = OPTIONS) -> None:
+    client_tls: ssl.SSLContext | None = None
+
+    def __init__(self, path: Path, options: LinkOptions = OPTIONS, tls: ssl.SSLContext | None = None) -> None:
         self.path = path
         self.options = options
         self.journal = WrittenJournal(str(path / "leader"))
         self.told: list[Event] = []
         self.clients: list[tuple[socket.socket, bytes, bytes, str, str]] = []
-        self.listener = LinkListener(CIRCLE, "n1", lambda *said: self.clients.append(said), options)
+        self.listener = LinkListener(CIRCLE, "n1", lambda *said: self.clients.append(said), options, tls=tls)
         self.links: FollowerLinks | None = None
         self.address = Address("127.0.0.1", 0)
 
@@ -111,7 +115,14 @@ class Follower:
         full_copy.finish(self.path)
         self.copied = CopiedJournal.open(self.path) if damaged is None else None
         self.link = LeaderLink(
-            circle, name, self.path, self.copied, self.told.append, damaged=damaged, options=world.options
+            circle,
+            name,
+            self.path,
+            self.copied,
+            self.told.append,
+            damaged=damaged,
+            options=world.options,
+            tls=world.client_tls,
         )
         self.ending: Ending | None = None
         self.ended = trio.Event()
@@ -190,6 +201,28 @@ async def test_a_new_node_gets_everything_and_what_is_written_then(tmp_path: Pat
 
 
 @in_trio
+async def test_octets_and_acknowledgements_pass_tls(tmp_path: Path) -> None:
+    """Also those that come with the Welcome, and megabytes; the end of a link ends it on both sides."""
+    server, client = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.configure_trust(client)
+    world = World(tmp_path, tls=server)
+    world.client_tls = client
+    world.journal.block()
+    links = world.lead()
+    async with world.listening(), following(world) as follower:
+        follower.link.acknowledge(True)
+        for _ in range(20):
+            world.journal.block(1, 200_000)
+            await trio.lowlevel.checkpoint()
+        await until(lambda: Acknowledged(follower.node_id, 1, world.journal.end) in world.told)
+        assert same(world, follower)
+        links.close_all("another node leads")
+        await until(lambda: "does not lead" in follower.link.why)
+
+
+@in_trio
 async def test_acknowledgements_are_sent_only_while_they_are_allowed(tmp_path: Path) -> None:
     """What was fsynced meanwhile is acknowledged as soon as they are."""
     world = World(tmp_path)
@@ -207,6 +240,32 @@ async def test_acknowledgements_are_sent_only_while_they_are_allowed(tmp_path: P
         del world.told[:]
         await until(lambda: world.told.count(FollowerHeard(follower.node_id)) == 2)
         assert not any(isinstance(one, Acknowledged) for one in world.told)
+
+
+@in_trio
+async def test_what_was_fsynced_is_not_acknowledged_when_that_is_forbidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R6: forbidden between the fsync, in the thread that copies, and the acknowledgement, by the event loop."""
+    world = World(tmp_path)
+    world.lead()
+    sync = CopiedJournal.sync
+    async with world.listening(), following(world) as follower:
+        follower.link.acknowledge(True)
+        await until(lambda: Acknowledged(follower.node_id, 1, world.journal.end) in world.told)
+
+        def sync_and_forbid(copied: CopiedJournal) -> int:
+            lsn = sync(copied)
+            trio.from_thread.run_sync(follower.link.acknowledge, False)
+            return lsn
+
+        monkeypatch.setattr(CopiedJournal, "sync", sync_and_forbid)
+        del world.told[:]
+        world.journal.block()
+        await until(lambda: Durable(world.journal.end) in follower.told)
+        await until(lambda: world.told.count(FollowerHeard(follower.node_id)) == 2)
+        assert not any(isinstance(one, Acknowledged) for one in world.told)
+        monkeypatch.setattr(CopiedJournal, "sync", sync)
 
 
 @in_trio
