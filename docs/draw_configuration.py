@@ -16,7 +16,7 @@ from leveret.settings.declared.tables import (
     WILDCARDS,
     Table,
 )
-from leveret.settings.leases import ELEMENTS, IN_COMMON, Element
+from leveret.settings.leases.leased_settings import ELEMENTS, IN_COMMON, Element
 from leveret.settings.lifetime import (
     ARRIVAL,
     AT_BINDING,

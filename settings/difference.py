@@ -20,7 +20,7 @@ from .declared.declarations import (
     UserDeclaration,
 )
 from .declared.tables import USER, VHOST
-from .leases import ACTS, BY_ARGUMENT, ELEMENTS, read_leased
+from .leases.leased_settings import ACTS, BY_ARGUMENT, ELEMENTS, read_leased
 from .lifetime import ARRIVAL, AT_CONNECTION, LIVE, NEVER, Lifetime
 from .policies.policies import Policy
 from .rows.address_settings import SETTINGS

@@ -8,7 +8,7 @@ from .addresses.queue_arguments import NO_OWN_SETTINGS, OwnSettings, is_leased, 
 from .addresses.repository import SettingsRepository, sources_of
 from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration
-from .leases import BY_ARGUMENT, ELEMENTS, read_leased, selects
+from .leases.leased_settings import BY_ARGUMENT, ELEMENTS, read_leased, selects
 from .policies.placement import PLACEMENT
 from .policies.policies import NO_LAYER, NO_POLICIES, NO_POLICY, EffectivePolicy, Policies, PolicyLayer, policy_layer
 from .queue_types import CLASSIC

@@ -4,7 +4,7 @@ These four have their own arguments and policies. A package that adds a kind of 
 `register`) adds its type here; such queues use the arguments and policies of another type.
 """
 
-from .leases import AMPS
+from .leases.leased_settings import AMPS
 
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 

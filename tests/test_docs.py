@@ -9,7 +9,7 @@ import pytest
 from import_graph import FRONT_DOOR, ROOMS, packages
 
 from leveret.settings.declared import tables
-from leveret.settings.leases import ELEMENTS, IN_COMMON
+from leveret.settings.leases.leased_settings import ELEMENTS, IN_COMMON
 from leveret.settings.lifetime import WITHOUT_MEANING
 from leveret.settings.rows.address_settings import SETTINGS
 from leveret.settings.rows.broker_keys import KEYS

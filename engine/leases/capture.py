@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...settings.leases import LeasedFault, LeasedSettings, is_regex, selects
+from ...settings.leases.leased_settings import LeasedFault, LeasedSettings, is_regex, selects
 from ...settings.values import shown
 from ..context import HostContext
 from ..queues.queue import Queue

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heapreplace
 from math import lcm
 from typing import TYPE_CHECKING
 
-from ...settings.leases import FAST, PROPORTIONAL
+from ...settings.leases.leased_settings import FAST, PROPORTIONAL
 from ..delivery.consumer import Consumer, Holder
 from ..delivery.consumer_list import LOOKS, ConsumerList
 from ..rules.queue_rules import QueueRules

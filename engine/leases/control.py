@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ...expressions.language import AMPS, Expression, ExpressionError, compiled
-from ...settings.leases import STRICT
+from ...settings.leases.leased_settings import STRICT
 from ..clock import MS
 from ..context import HostContext
 from ..delivery.consumer import Consumer, holder_of

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 
-from ...settings.leases import STRICT, LeasedSettings
+from ...settings.leases.leased_settings import STRICT, LeasedSettings
 from ..clock import MS, due_after
 from ..delivery.consumer import holder_of
 from ..messages.content import PLAIN, ContentError, decode_properties

@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ...settings.leases import BY_QUEUE, LeasedFault, is_regex, leased_settings
+from ...settings.leases.leased_settings import BY_QUEUE, LeasedFault, is_regex, leased_settings
 from ...settings.values import shown
 from ..clock import MS, due_after
 from ..context import HostContext

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...settings.leases import BY_QUEUE, EARLIEST, LATEST, LeasedSettings, read_leased, selects
+from ...settings.leases.leased_settings import BY_QUEUE, EARLIEST, LATEST, LeasedSettings, read_leased, selects
 from ..messages.field_table import FieldTable
 from ..queues.parts import RulesRequest
 from ..rules.arguments import plain_arguments

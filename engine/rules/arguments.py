@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from ...settings.addresses.queue_arguments import selector_text
-from ...settings.leases import AMPS as LEASED
-from ...settings.leases import BY_ARGUMENT, LeasedFault, leased_settings
+from ...settings.leases.leased_settings import AMPS as LEASED
+from ...settings.leases.leased_settings import BY_ARGUMENT, LeasedFault, leased_settings
 from ...settings.queue_types import QUEUE_TYPES
 from ...settings.rows.queue_attributes import SELECTOR
 from ..errors import (
@@ -256,7 +256,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-delayed-retry-max": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-delayed-retry-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
 }
-# Arguments of leased queues, two of them shared with other types, are read by `settings/leases.py` (queues page A.3).
+# Arguments of leased queues, two of them shared with other types, are read by `settings/leases/` (queues page A.3).
 for _name in BY_ARGUMENT:
     _shared = ARGUMENTS.get(_name)
     ARGUMENTS[_name] = Argument(_L, _anything) if _shared is None else replace(_shared, types=_shared.types | _L)

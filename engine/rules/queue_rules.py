@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...settings import Layer, PolicyLayer, ResolvedSettings, settings_of_arguments
-from ...settings.leases import BY_ARGUMENT
+from ...settings.leases.leased_settings import BY_ARGUMENT
 from ...settings.rows.address_settings import NOTHING_SET
 from ...settings.rows.queue_attributes import SELECTOR
 from ..messages.deaths import EXPIRED, MAXLEN

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ..leases import AMPS, BY_ARGUMENT, LIVE_LEASED
+from ..leases.leased_settings import AMPS, BY_ARGUMENT, LIVE_LEASED
 from ..rows.address_settings import NOTHING_SET, Layer, layer_of
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import INT_MAX, shown

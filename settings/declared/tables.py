@@ -8,7 +8,7 @@ from typing import Any
 
 from ...expressions.patterns.pattern_syntax import PatternFault
 from ...expressions.patterns.patterns import permission_pattern
-from ..leases import MESSAGE_TYPES
+from ..leases.leased_settings import MESSAGE_TYPES
 from ..lifetime import AT_CONNECTION, AT_CREATION, LIVE, Lifetime
 from ..policies.policies import APPLY_TO
 from ..rows.row import Row

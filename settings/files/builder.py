@@ -34,8 +34,7 @@ from ..declared.declarations import (
 )
 from ..declared.tables import WILDCARDS
 from ..faults import Fault, Origin, nearest
-from ..leases import LeasedFault, read_leased
-from ..lint.leased_queues import (
+from ..leases.checks import (
     LOGGED_PATTERNS_MAX,
     ExpiryAction,
     TopicCheck,
@@ -43,6 +42,7 @@ from ..lint.leased_queues import (
     topic_exchanges,
     with_dead_letters,
 )
+from ..leases.leased_settings import LeasedFault, read_leased
 from ..lint.lint import lint_of
 from ..policies.policies import Policy
 from ..rows.address_settings import Setting, layer_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
 from ..declared.tables import LOGGED_TOPIC
-from ..leases import AMPS, BY_ARGUMENT, LEASED_ATTRIBUTES, duration
+from ..leases.leased_settings import AMPS, BY_ARGUMENT, LEASED_ATTRIBUTES, duration
 from ..queue_types import CLASSIC, QUEUE_TYPES
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import ROUTING_TYPE, boolean, name_text, word

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..declared.tables import REQUIRED, Table
 from ..faults import Origin
-from ..leases import LEASED_ATTRIBUTES
+from ..leases.leased_settings import LEASED_ATTRIBUTES
 from ..rows.address_settings import BY_KEY
 from ..rows.broker_keys import KEYS
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES

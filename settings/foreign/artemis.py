@@ -13,12 +13,12 @@ from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclarat
 from ..declared.tables import DIVERT_ROUTING
 from ..faults import Origin, nearest
 from ..files.builder import NO_TRANSFORMER, OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
+from ..leases.amps_xml import AMPS_ROOTS
 from ..rows.address_settings import BY_KEY, OLD_NAMES
 from ..rows.broker_keys import Key
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES, SELECTOR
 from ..values import BOOLEAN, shown
 from .activemq_names import ACTIVEMQ_ROOTS
-from .amps import AMPS_ROOTS
 from .artemis_names import GLOBALS, SETTINGS_WITHOUT_EFFECT, WITHOUT_EFFECT
 from .xml_source import XmlSource
 from .xml_tree import Element

@@ -2,9 +2,9 @@
 
 from ..faults import Origin
 from ..files.builder import ConfigurationBuilder
+from ..leases.amps_xml import AMPS_ROOTS, load_amps
 from .activemq import load_activemq
 from .activemq_names import ACTIVEMQ_ROOTS
-from .amps import AMPS_ROOTS, load_amps
 from .artemis import load_artemis
 from .artemis_names import BOOTSTRAP, BOOTSTRAP_FILE, OTHER_FILES
 from .xml_tree import Element, XmlFault, parse_xml

@@ -7,9 +7,9 @@ from ..addresses.matching import example_address
 from ..addresses.queue_arguments import settings_of_arguments
 from ..addresses.repository import SettingsRepository
 from ..declared.configuration import Configuration
+from ..leases.checks import lint_of_leases
 from ..rows.address_settings import BY_ATTRIBUTE, ResolvedSettings, sets_redelivery
 from ..values import shown
-from .leased_queues import lint_of_leases
 from .suspicious_endings import suspicious_endings
 from .suspicious_names import suspicious_names
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..addresses.queue_arguments import CONFLICTS, ArgumentFault, check_conflicts, plain_value, settings_of_arguments
 from ..faults import Origin
-from ..leases import AMPS
-from ..leases import BY_ARGUMENT as LEASED_ARGUMENTS
+from ..leases.leased_settings import AMPS
+from ..leases.leased_settings import BY_ARGUMENT as LEASED_ARGUMENTS
 from ..queue_types import QUEUE_TYPES
 from ..rows.address_settings import NOTHING_SET, Layer, with_fewer_attempts
 from ..rows.queue_attributes import QUEUE_ARGUMENTS

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ..leases import AMPS, BY_ARGUMENT, LIVE_LEASED, OF_CAPTURE, BadValue, Reader
+from ..leases.leased_settings import AMPS, BY_ARGUMENT, LIVE_LEASED, OF_CAPTURE, BadValue, Reader
 from ..queue_types import CLASSIC, QUORUM, STREAM
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import Kind

@@ -50,7 +50,7 @@ def test_a_broker_has_its_parts_from_the_start(imported: set[str]) -> None:
         ("leveret.cli.journal_commands", "`leveret journal`"),
         ("leveret.settings.files.builder", "configuration files"),
         ("leveret.journal", "brokers with a directory"),
-        ("leveret.settings.lint.leased_queues", "configuration files"),
+        ("leveret.settings.leases.checks", "configuration files"),
         ("leveret.engine.stores.topic_log", "leased queues"),
         ("leveret.engine.rules.logged_topics", "logged topics"),
         ("leveret.engine.leases.kind", "leased queues"),

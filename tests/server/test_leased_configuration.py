@@ -20,7 +20,7 @@ from leveret.operator.definitions import Definitions
 from leveret.serving.file_watch import NOTHING, FileMark, FileWatch, Finding
 from leveret.settings import load_configuration, make_policy
 from leveret.settings.difference import differences
-from leveret.settings.leases import ACTS, ELEMENTS, LIVE_LEASED, Element, leased_settings
+from leveret.settings.leases.leased_settings import ACTS, ELEMENTS, LIVE_LEASED, Element, leased_settings
 from leveret.settings.lifetime import RESTART
 
 QUEUE = '[[queue]]\nname = "q"\ntype = "amps"\n'

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
 from leveret.settings.foreign.activemq_names import ACTIVEMQ_ROOTS
-from leveret.settings.foreign.amps import AMPS_ROOTS, OTHER_SECTIONS, SECTIONS
 from leveret.settings.foreign.artemis_names import WITHOUT_EFFECT
-from leveret.settings.leases import BY_TAG, CONDITIONS, LeasedSettings, leased_settings
+from leveret.settings.leases.amps_xml import AMPS_ROOTS, OTHER_SECTIONS, SECTIONS
+from leveret.settings.leases.leased_settings import BY_TAG, CONDITIONS, LeasedSettings, leased_settings
 
 EXAMPLE = (
     "<SOW><GroupLocalQueue><Name>Jobs</Name><MessageType>json</MessageType><UnderlyingTopic>^JOB_.*</UnderlyingTopic>"

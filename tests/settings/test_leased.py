@@ -4,7 +4,7 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from leveret.settings.leases import (
+from leveret.settings.leases.leased_settings import (
     BY_ARGUMENT,
     BY_TAG,
     CONDITIONS,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
 from leveret.settings.declared.declarations import LoggedTopic
-from leveret.settings.leases import (
+from leveret.settings.leases.leased_settings import (
     BY_TAG,
     CONDITIONS,
     ELEMENTS,

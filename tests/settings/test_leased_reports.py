@@ -6,7 +6,7 @@ from leveret.settings import Configuration, load_configuration
 from leveret.settings.declared.declarations import LOGGED_ACTS
 from leveret.settings.difference import differences
 from leveret.settings.explain import explain
-from leveret.settings.leases import ELEMENTS
+from leveret.settings.leases.leased_settings import ELEMENTS
 from leveret.settings.lifetime import ARRIVAL, RESTART
 
 QUEUE = '[[queue]]\nname = "Q"\ntype = "amps"\n'

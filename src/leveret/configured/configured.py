@@ -29,7 +29,7 @@ from ..engine import (
 )
 from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, Policies, QueueDeclaration
 from ..settings.addresses.queue_arguments import is_leased, live_arguments
-from ..settings.leases import ACTS, AMPS, LeasedFault, leased_settings
+from ..settings.leases.leased_settings import ACTS, AMPS, LeasedFault, leased_settings
 from ..settings.lifetime import RESTART
 from ..settings.values import shown, value_text
 from .configured_policies import ConfiguredPolicies

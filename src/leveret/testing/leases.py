@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..engine import Queue, holder_of
-from ..settings.leases import AMPS
+from ..settings.leases.leased_settings import AMPS
 from ..settings.printable import printable
 from .assertions import _UNSAID, SHOWN_MAX
 from .history import HistoryEvent

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from ..addresses.queue_arguments import is_leased
 from ..declared.declarations import ExchangeDeclaration, LoggedTopic, QueueDeclaration
 from ..faults import Origin, nearest
-from ..leases import (
+from ..values import shown
+from .leased_settings import (
     BY_ARGUMENT,
     REASONS,
     BadValue,
@@ -21,7 +22,6 @@ from ..leases import (
     read_leased,
     selects,
 )
-from ..values import shown
 
 TOPIC_EXCHANGE = "topic"
 DEAD_LETTER_EXCHANGE, DEAD_LETTER_KEY = "x-dead-letter-exchange", "x-dead-letter-routing-key"

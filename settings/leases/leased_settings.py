@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
-from .rows.row import Row, columns_of, row
-from .values import ADDRESS, DURATION_UNITS, NO_UNITS, Kind, shown
+from ..lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
+from ..rows.row import Row, columns_of, row
+from ..values import ADDRESS, DURATION_UNITS, NO_UNITS, Kind, shown
 
 #: Code -> the condition, in the words of reports.
 CONDITIONS: dict[str, str] = {
@@ -217,7 +217,7 @@ def selects(topic: str) -> Callable[[str], bool]:
     """
     if not is_regex(topic):
         return topic.__eq__
-    from ..expressions.patterns.patterns import Pattern  # 5 ms that names save
+    from ...expressions.patterns.patterns import Pattern  # 5 ms that names save
 
     return Pattern(topic).search
 
@@ -398,7 +398,7 @@ def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSetti
 def _check_topics(name: str, given: dict[str, object], faults: list[LeasedFault]) -> None:
     topic = str(given.get("underlying_topic", name))
     target = given.get("default_publish_target")
-    from ..expressions.patterns.pattern_syntax import PatternFault  # 5 ms that most queues save
+    from ...expressions.patterns.pattern_syntax import PatternFault  # 5 ms that most queues save
 
     try:
         is_selected = selects(topic)
@@ -421,7 +421,7 @@ def _check_expressions(given: dict[str, object], faults: list[LeasedFault]) -> N
         expression = given.get(attribute)
         if expression is None:
             continue
-        from ..expressions.language import AMPS, ExpressionError, compiled  # 20 ms that most queues save
+        from ...expressions.language import AMPS, ExpressionError, compiled  # 20 ms that most queues save
 
         try:
             compiled(str(expression), AMPS)  # also refuses functions whose value changes

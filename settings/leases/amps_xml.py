@@ -14,7 +14,11 @@ from ...expressions.patterns.pattern_syntax import PatternFault
 from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
 from ..faults import Origin, nearest
 from ..files.builder import ConfigurationBuilder
-from ..leases import (
+from ..foreign.xml_source import XmlSource
+from ..foreign.xml_tree import ELLIPSIS, Element
+from ..values import LONG_MAX, shown
+from .checks import ExpiryAction
+from .leased_settings import (
     AMPS,
     BY_TAG,
     ELEMENTS,
@@ -31,10 +35,6 @@ from ..leases import (
     is_regex,
     selects,
 )
-from ..lint.leased_queues import ExpiryAction
-from ..values import LONG_MAX, shown
-from .xml_source import XmlSource
-from .xml_tree import ELLIPSIS, Element
 
 #: Sections of the whole file that are read.
 SECTIONS = ("AMPSConfig", "SOW", "TransactionLog", "Actions")
