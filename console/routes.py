@@ -1,11 +1,11 @@
 """All routes of the API, family by family: those of commands, and the others."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib import import_module
-from importlib.util import find_spec
 
 from .commands import Before, View, with_commands
 from .dispatcher import CommandRoute, Route
+from .packages import PACKAGES
 from .resources import (
     bindings,
     connections,
@@ -27,17 +27,6 @@ from .resources import (
     vhosts,
 )
 
-#: Modules of resources that a package brings; without it they are missing.
-OPTIONAL = ("leases",)
-
-
-def _optional() -> Iterator[Route]:
-    for name in OPTIONAL:
-        module = f"{__package__}.resources.{name}"
-        if find_spec(module) is not None:
-            yield from import_module(module).ROUTES
-
-
 ROUTES = [
     *overview.ROUTES,
     *queues.ROUTES,
@@ -57,7 +46,7 @@ ROUTES = [
     *login.ROUTES,
     *events.ROUTES,
     *ours.ROUTES,
-    *_optional(),
+    *(route for name in PACKAGES for route in import_module(f"{__package__}.resources.{name}").ROUTES),
 ]
 
 BEFORE: dict[str, Before] = {

@@ -86,7 +86,7 @@ from .publishing.route import Route
 from .publishing.service import ServiceExchange
 from .publishing.unroutable_letters import Unroutable
 from .queues import consumers, reconfigure, scheduled
-from .queues.kinds import REPLY_PREFIX, REPLY_TO
+from .queues.kinds import REPLY_PREFIX, REPLY_TO, kind_of_type
 from .queues.queue import Queue, QueueStatistics
 from .queues.queue_events import (
     AckedEvent,
@@ -279,6 +279,7 @@ __all__ = [
     "integer_of",
     "is_large",
     "json_of_table",
+    "kind_of_type",
     "messages_of",
     "number_of",
     "origin_of",

@@ -2,14 +2,15 @@
 
 Sub-packages; each imports only those before it: `rows` (the tables), `addresses`, `policies`, `declared`, `lint`,
 `files` (TOML), `foreign` (XML, properties). `loading` recognises a file's format. `explain` and `difference` import
-neither `files` nor `foreign`; `leases`, `queue_types`, `faults`, `lifetime`, `values`, `profiles` and `printable`
-import no sub-package.
+neither `files` nor `foreign`; `faults`, `lifetime`, `values`, `profiles` and `printable` import no sub-package.
+`queue_types` is the registry of types with arguments of their own, and `leases` such a type: only the registry, by
+name, and the engine's package of leased queues import it.
 """
 
 from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination
 from .addresses.entries import Entry, entry
 from .addresses.matching import MatchFault, Wildcards
-from .addresses.queue_arguments import ArgumentFault, OwnSettings, settings_of_arguments
+from .addresses.queue_arguments import OwnSettings, settings_of_arguments
 from .addresses.repository import NO_SETTINGS, SettingsRepository
 from .addresses.topics import strictest
 from .declared.configuration import Configuration
@@ -22,7 +23,7 @@ from .declared.declarations import (
     QueueDeclaration,
     UserDeclaration,
 )
-from .faults import Fault, Origin
+from .faults import ArgumentFault, Fault, Origin
 from .loading import load_configuration
 from .policies.policies import (
     NO_LAYER,

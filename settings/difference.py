@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .addresses.entries import Entry
-from .addresses.queue_arguments import OwnSettings, is_leased, settings_of_arguments
+from .addresses.queue_arguments import OwnSettings, settings_of_arguments
 from .declared.configuration import Configuration
 from .declared.declarations import (
     LOGGED_ACTS,
@@ -20,9 +20,9 @@ from .declared.declarations import (
     UserDeclaration,
 )
 from .declared.tables import USER, VHOST
-from .leases.leased_settings import ACTS, BY_ARGUMENT, ELEMENTS, read_leased
 from .lifetime import ARRIVAL, AT_CONNECTION, LIVE, NEVER, Lifetime
 from .policies.policies import Policy
+from .queue_types import QueueType, own_type
 from .rows.address_settings import SETTINGS
 from .rows.broker_keys import KEYS
 from .rows.queue_attributes import LIVE_ARGUMENTS
@@ -157,29 +157,31 @@ def _queue_changes(
                 acts = LIVE if given_by <= LIVE_ARGUMENTS else NEVER
             yield f"{setting.key}: {_text(one)} -> {_text(other)}", acts
     compared = _settled(own_before, own_after)
-    if is_leased(before.arguments) and is_leased(after.arguments):
-        compared |= BY_ARGUMENT.keys()
-        yield from _leased_changes(before, after)
+    own = own_type(before.arguments)
+    if own is not None and own is own_type(after.arguments):
+        compared |= own.own.keys()
+        yield from _changes_of_type(own, before, after)
     for key in sorted(before.arguments.keys() | after.arguments.keys()):
         one, other = before.arguments.get(key), after.arguments.get(key)
         if key not in compared and key != "x-address" and one != other:
             yield f"{key}: {_text(one)} -> {_text(other)}", NEVER
 
 
-def _leased_changes(before: QueueDeclaration, after: QueueDeclaration) -> Iterator[tuple[str, Lifetime]]:
-    """Changes of the settings of a leased queue, including settings that follow from others."""
-    one, other = (read_leased(queue.name, queue.arguments)[0] for queue in (before, after))
-    for element in ELEMENTS:
-        was, will = getattr(one, element.attribute), getattr(other, element.attribute)
-        if was != will:
-            acts = ACTS[element.argument]
-            if (
-                element.attribute == "fairness"
-                and one.semantics != other.semantics
-                and element.argument not in after.arguments
-            ):
-                acts = ACTS["x-semantics"]  # its effect follows from this argument's
-            yield f"{element.argument.removeprefix('x-')}: {_text(was)} -> {_text(will)}", acts
+def _changes_of_type(
+    own: QueueType, before: QueueDeclaration, after: QueueDeclaration
+) -> Iterator[tuple[str, Lifetime]]:
+    """Changes of settings that the type of a queue alone has, including settings that follow from others."""
+    one, other = (own.read(queue.name, queue.arguments)[0] for queue in (before, after))
+    changed = {
+        argument: (getattr(one, row.attribute), getattr(other, row.attribute))
+        for argument, row in own.own.items()
+        if getattr(one, row.attribute) != getattr(other, row.attribute)
+    }
+    for argument, (was, will) in changed.items():
+        cause = own.follows.get(argument)
+        is_effect = cause in changed and argument not in after.arguments
+        acts = own.own[cause if is_effect and cause is not None else argument].acts
+        yield f"{argument.removeprefix('x-')}: {_text(was)} -> {_text(will)}", acts
 
 
 def _logged_topic_changes(old: Configuration, new: Configuration) -> Iterator[Change]:

@@ -4,14 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from .addresses.entries import MATCH, Entry
-from .addresses.queue_arguments import NO_OWN_SETTINGS, OwnSettings, is_leased, plain_values, settings_of_arguments
+from .addresses.queue_arguments import NO_OWN_SETTINGS, OwnSettings, plain_values, settings_of_arguments
 from .addresses.repository import SettingsRepository, sources_of
 from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration
-from .leases.leased_settings import BY_ARGUMENT, ELEMENTS, read_leased, selects
 from .policies.placement import PLACEMENT
 from .policies.policies import NO_LAYER, NO_POLICIES, NO_POLICY, EffectivePolicy, Policies, PolicyLayer, policy_layer
-from .queue_types import CLASSIC
+from .queue_types import CLASSIC, own_type
 from .rows.address_settings import (
     BY_ATTRIBUTE,
     DERIVED,
@@ -31,13 +30,6 @@ _NO_FLOW = (
     "none: neither [system-usage] nor an entry with memory-limit, producer-flow-control, cursor, "
     "send-fail-if-no-space or BLOCK"
 )
-#: Prefixes of address settings that leased queues do not use: they have their own arguments for delivery and expiry.
-_NOT_OF_LEASED = ("default-", "redelivery-", "max-redelivery-", "max-delivery-", "pending-", "message-eviction")
-_LEASED_DEFAULTS = {
-    "underlying_topic": "default: the queue's name",
-    "default_publish_target": "default: underlying-topic",
-    "fairness": "default of the semantics",
-}
 _OF_USAGE = ("send_fail_if_no_space", "send_fail_if_no_space_after_ms")
 
 
@@ -121,14 +113,12 @@ def explain_table(configuration: Configuration, table: str) -> list[Row]:
 
 
 def _capturing(configuration: Configuration, topic: str, vhost: str) -> Iterator[Row]:
-    """The leased queues that select a topic by name, and the origin of its logging."""
+    """The queues that capture messages of a topic, and the origin of its logging."""
     for queue in configuration.queues:
-        if queue.vhost == vhost and is_leased(queue.arguments):
-            settings = read_leased(queue.name, queue.arguments)[0]
-            if selects(settings.underlying_topic)(topic):
-                beside = "" if settings.filter is None else f", if {settings.filter}"
-                rule = f"{queue.origin_of('x-underlying-topic')}: underlying-topic {shown(settings.underlying_topic)}"
-                yield Row("captured-by", queue.name, rule + beside)
+        own = own_type(queue.arguments) if queue.vhost == vhost else None
+        rule = None if own is None else own.captures(queue, topic)
+        if rule is not None:
+            yield Row("captured-by", queue.name, rule)
     for logged in configuration.logged_topics:
         if logged.vhost == vhost and logged.records()(topic):
             yield Row("logged-by", logged.name, f"{logged.origin}: {logged.title}")
@@ -161,7 +151,7 @@ def explain_queue(repository: SettingsRepository, policies: Policies, queue: Que
     rows = explain_rows(repository, queue.address, queue.vhost, own, own_rules, layer, queue.name)
     flags = {"durable": queue.durable, "enabled": queue.is_enabled, "routing-type": queue.routing_type}
     rows += [Row(key, value, f"{queue.origin}: queue {shown(queue.name)}") for key, value in flags.items()]
-    rows = with_leased_rows(rows, queue.name, queue.arguments, own_rules, layer)
+    rows = with_rows_of_type(rows, queue.name, queue.arguments, own_rules, layer)
     rows += [*argument_rows(queue.arguments, own_rules, layer), *placement_rows(policy)]
     matches = matches_of(repository, queue.address, queue.vhost)
     entries = repository.queue_entries(queue.address, queue.vhost, queue.name)
@@ -171,27 +161,29 @@ def explain_queue(repository: SettingsRepository, policies: Policies, queue: Que
     )
 
 
-def with_leased_rows(
+def with_rows_of_type(
     rows: list[Row], name: str, declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer
 ) -> list[Row]:
-    """The rows of a leased queue: its own settings, then those of its address that concern it. For another queue:
-    unchanged.
+    """The rows of a queue whose type has arguments of its own: these, then those of its address that concern it.
+
+    For another queue: unchanged.
     """
-    if not is_leased(declared):
+    own = own_type(declared)
+    if own is None:
         return rows
     arguments = {**declared, **layer.arguments}
-    settings, faults = read_leased(name, arguments)
+    settings, faults = own.read(name, arguments)
     for fault in faults:
-        arguments.pop(fault.argument, None)
-    own: list[Row] = []
-    for element in ELEMENTS:
-        rule = _LEASED_DEFAULTS.get(element.attribute, "default")
-        if element.argument in layer.arguments and element.argument in arguments:
-            rule = layer.given_by[element.argument].title
-        elif element.argument in arguments:
-            rule = f"{own_rules.get(element.argument, 'queue argument')} ({element.argument})"
-        own.append(Row(element.argument.removeprefix("x-"), getattr(settings, element.attribute), rule))
-    return [*own, *(row for row in rows if not row.name.startswith(_NOT_OF_LEASED))]
+        arguments.pop(fault.key, None)
+    found: list[Row] = []
+    for argument, row in own.own.items():
+        rule = own.default_rules.get(row.attribute, "default")
+        if argument in layer.arguments and argument in arguments:
+            rule = layer.given_by[argument].title
+        elif argument in arguments:
+            rule = f"{own_rules.get(argument, 'queue argument')} ({argument})"
+        found.append(Row(argument.removeprefix("x-"), getattr(settings, row.attribute), rule))
+    return [*found, *(one for one in rows if not one.name.startswith(own.unused))]
 
 
 def titles_of(policy: EffectivePolicy, entries: Iterable[Entry] = ()) -> tuple[str, ...]:
@@ -218,7 +210,8 @@ def flow_of(repository: SettingsRepository, entries: Iterable[Entry]) -> str:
 def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer) -> list[Row]:
     """The effective arguments that are no settings of ours: RabbitMQ's and unknown ones."""
     rows: list[Row] = []
-    shown_already = BY_ARGUMENT.keys() | QUEUE_ARGUMENTS.keys() if is_leased(declared) else QUEUE_ARGUMENTS.keys()
+    own = own_type(declared)
+    shown_already = QUEUE_ARGUMENTS.keys() | (() if own is None else own.own.keys())
     for key in dict.fromkeys([*declared, *layer.arguments]):
         if key in shown_already:
             continue

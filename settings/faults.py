@@ -18,6 +18,15 @@ class Fault:
         return f"{self.file}:{self.line}: {self.key}: {self.problem}"
 
 
+class ArgumentFault(ValueError):
+    """An argument has an impossible value, or two contradict each other."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"{key}: {problem}")
+        self.key = key
+        self.problem = problem
+
+
 @dataclass(slots=True, frozen=True, order=True)
 class Origin:
     """The position of a declaration or setting in the configuration."""

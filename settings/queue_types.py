@@ -1,12 +1,108 @@
-"""The types of queues: the values of `x-queue-type`.
+"""The types of queues: the values of `x-queue-type`, and what settings ask of a type that has arguments of its own.
 
-These four have their own arguments and policies. A package that adds a kind of queue (`engine/queues/kinds.py`,
-`register`) adds its type here; such queues use the arguments and policies of another type.
+Classic queues, quorum queues and streams share the arguments of `rows/queue_attributes.py`. A package that adds a kind
+of queue (`engine/queues/kinds.py`, `register`) adds its type to `QUEUE_TYPES`: its queues use the arguments and
+policies of another type, or those of a `QueueType`, which the package registers here.
 """
 
-from .leases.leased_settings import AMPS
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from .faults import ArgumentFault
+from .rows.row import Row
+
+if TYPE_CHECKING:
+    from .declared.configuration import Configuration
+    from .declared.declarations import QueueDeclaration
+    from .files.builder import ConfigurationBuilder
+    from .foreign.xml_tree import Element
 
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 
 #: Type -> the type whose arguments and policies its queues use.
-QUEUE_TYPES: dict[str, str] = {own: own for own in (CLASSIC, QUORUM, STREAM, AMPS)}
+QUEUE_TYPES: dict[str, str] = {own: own for own in (CLASSIC, QUORUM, STREAM)}
+
+
+#: Reads an XML file, whose name and root it is given, into a builder.
+LoadXml = Callable[["ConfigurationBuilder", str, "Element"], None]
+
+
+@dataclass(slots=True, frozen=True)
+class QueueType:
+    """A type of queues with arguments of its own.
+
+    `own`: these arguments; `shared`: arguments of other types that it has, too; `consumer_arguments`: those of its
+    consumers alone. `live`: own arguments that can change on an existing queue. `attributes`: each attribute of a
+    configured queue -> argument; `instead`: attributes of other queues -> the one that such a queue has instead.
+
+    `apply_to`: the word of policies for such queues alone. `policy_keys`: keys of policies that it shares with other
+    types; `policy_arguments`: own arguments that policies may set, too.
+
+    `read(name, arguments)`: the settings of a queue, with an attribute for each row, and the faults; an argument with a
+    fault has its default. `plain(arguments)`: arguments of a configuration in the form of a client's. `why_not(
+    argument, value)`: what a TOML file should have in place of this value; empty: it is right. `repeated(problem)`: the
+    fault of a name that two such queues have.
+
+    `default_rules`: attribute -> the rule of its default, where that depends on others. `follows`: argument -> the
+    argument that its default depends on. `unused`: beginnings of the address settings that such queues do not use.
+    `captures(queue, topic)`: the rule by which a declared queue takes messages of a topic; None: it does not.
+
+    `complete(builder)`: check and complete the queues of a configuration without faults. `lint(configuration, logs)`:
+    warnings about it; `logs`: virtual hosts whose logged topics a file lists. `xml()`: roots of XML files with such
+    queues, and what reads one: called with the builder, the file's name, and the root.
+    """
+
+    name: str
+    own: Mapping[str, Row]
+    read: Callable[[str, Mapping[str, object]], tuple[Any, Sequence[ArgumentFault]]]
+    shared: frozenset[str] = frozenset()
+    consumer_arguments: frozenset[str] = frozenset()
+    live: frozenset[str] = frozenset()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    instead: Mapping[str, str] = field(default_factory=dict)
+    apply_to: str = ""
+    policy_keys: frozenset[str] = frozenset()
+    policy_arguments: frozenset[str] = frozenset()
+    plain: Callable[[Mapping[str, object]], dict[str, object]] = dict
+    why_not: Callable[[str, object], str] = lambda argument, value: ""
+    repeated: Callable[[str], str] = str
+    default_rules: Mapping[str, str] = field(default_factory=dict)
+    follows: Mapping[str, str] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+    captures: "Callable[[QueueDeclaration, str], str | None]" = lambda queue, topic: None
+    complete: "Callable[[ConfigurationBuilder], None]" = lambda builder: None
+    lint: "Callable[[Configuration, Iterable[str]], Iterable[str]]" = lambda configuration, logs: ()
+    xml: Callable[[], tuple[Iterable[str], LoadXml]] | None = None
+
+
+#: Types with arguments of their own, by name.
+OWN_TYPES: dict[str, QueueType] = {}
+#: Type -> the package of `settings/`, and of `engine/`, that adds it. Without the package the type is unknown.
+PACKAGES = {"amps": "leases"}
+
+
+def register_type(own: QueueType) -> None:
+    """Add a type with arguments of its own."""
+    OWN_TYPES[own.name] = own
+    QUEUE_TYPES[own.name] = own.name
+
+
+def own_type(arguments: Mapping[str, object]) -> QueueType | None:
+    """The type of a queue with these plain arguments, if it has arguments of its own."""
+    name = arguments.get("x-queue-type")
+    return OWN_TYPES.get(name) if isinstance(name, str) else None
+
+
+def xml_formats() -> dict[str, LoadXml]:
+    """Root of an XML file -> what reads it, of all types."""
+    formats = [own.xml() for own in OWN_TYPES.values() if own.xml is not None]
+    return {root: load for roots, load in formats for root in roots}
+
+
+for _package in PACKAGES.values():
+    _module = f"{__package__}.{_package}"
+    if find_spec(_module) is not None:
+        import_module(f"{_module}.queue_type")

@@ -4,7 +4,6 @@ Everything is a command, as `leveret ctl` has it. Source: management page 16, 20
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -15,6 +14,7 @@ from ..dispatcher import Action, Level, Route
 from ..login import is_administrator, is_monitor, may_see
 from ..messages import Request, bad_request, not_authorised
 from ..options import Steps
+from ..packages import PACKAGES
 
 #: Maximum names of each kind in the result of a search.
 FOUND_MAX = 50
@@ -27,13 +27,9 @@ _ACTIONS = ("fire", "cancel", "reschedule")
 
 
 def _session(api: Api, request: Request) -> dict[str, Any]:
-    """The user of the session; empty without one, because the page asks before it shows a login."""
+    """The user of the session, and packages with a page; empty without one: the page asks before it shows a login."""
     user = api.sessions.find(request.headers.get("cookie"))
-    return {} if user is None else _who(api, replace(request, user=user))
-
-
-def _who(api: Api, request: Request) -> dict[str, Any]:
-    return {"name": request.user.name, "tags": list(request.user.tags)}
+    return {} if user is None else {"name": user.name, "tags": list(user.tags), "packages": list(PACKAGES)}
 
 
 def _blocked(api: Api, request: Request) -> Steps:

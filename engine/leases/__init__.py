@@ -7,7 +7,6 @@ Source: queues page A; docs/leases.md.
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ..context import HostContext
 from ..queues.queue import Queue
 from .headers import DeliveredLeases
 from .rules import LeasedRules
@@ -21,7 +20,6 @@ __all__ = [
     "built_from",
     "discarding",
     "is_leased",
-    "knows_point",
     "leases_of",
     "renew_leases",
     "rules_of",
@@ -36,13 +34,6 @@ def is_leased(queue: Queue) -> bool:
 def rules_of(queue: Queue) -> LeasedRules | None:
     """The rules of a leased queue; None: it is of another kind."""
     return queue.rules.extra if isinstance(queue.rules.extra, LeasedRules) else None
-
-
-def knows_point(context: HostContext, point: str) -> bool:
-    """Whether the log contains a recovery point (queues page C.5, E-RP-UNKNOWN)."""
-    from .kind import knows_point
-
-    return knows_point(context, point)
 
 
 def leases_of(queue: Queue, count: int) -> list[dict[str, object]]:

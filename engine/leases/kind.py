@@ -3,12 +3,12 @@
 Source: queues page A. Why it has the store of other queues: docs/decisions/0011-leases.md.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ...settings.leases.leased_settings import BY_QUEUE, LeasedFault, is_regex, leased_settings
+from ...settings.leases.leased_settings import AMPS, BY_QUEUE, LeasedFault, is_regex, leased_settings
 from ...settings.values import shown
 from ..clock import MS, due_after
 from ..context import HostContext
@@ -27,7 +27,7 @@ from ..queues.picture import picture
 from ..queues.queue import Queue
 from ..queues.reconfigure import cap_memory, recount
 from ..queues.restore import Restorer
-from ..rules.arguments import AMPS, REPLACE, Reason, plain_arguments
+from ..rules.arguments import REPLACE, Reason, plain_arguments
 from ..stores.store import Store, TakeableStore
 from ..stores.tailed_store import TailedStore
 from ..users.permissions import EXCHANGE as EXCHANGES
@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 _id_of: Callable[[Message], int] = attrgetter("id")
 
+#: Argument of a declaration: from where on a new queue is built.
+POINT = "x-recovery-point"
 #: Messages read at once when the store is rebuilt with other ranks.
 BUILD_SLICE = 500
 #: Reasons of `requeue` that count as cancels by the client.
@@ -566,7 +568,7 @@ def _check(context: HostContext, name: str, arguments: FieldTable) -> None:
         settings = leased_settings(name, plain_arguments(arguments))
         check_logged(context, settings)
         if not knows_point(context, settings.recovery_point):
-            raise LeasedFault("E-RP-UNKNOWN", "x-recovery-point", shown(settings.recovery_point))
+            raise LeasedFault("E-RP-UNKNOWN", POINT, shown(settings.recovery_point))
     except LeasedFault as fault:
         reason = Reason("text", str(fault))
         raise InvalidArgument(key=fault.argument, name=name, vhost=context.name, reason=reason) from None
@@ -576,6 +578,15 @@ def knows_point(context: HostContext, point: str) -> bool:
     """Whether the log contains a recovery point (queues page C.5, E-RP-UNKNOWN)."""
     log = context.broker.storage.log
     return "|" not in point or is_known(point, log.first_id(), log.next_id())
+
+
+def _start_fault(
+    context: HostContext, queue: Queue | None, name: str, arguments: Mapping[str, object]
+) -> LeasedFault | None:
+    """E-RP-UNKNOWN: the queue is to be built from a recovery point that the log does not have."""
+    point = leased_settings(name, arguments).recovery_point
+    is_built = queue is not None and leases_of(queue).recovered_point == point
+    return None if is_built or knows_point(context, point) else LeasedFault("E-RP-UNKNOWN", POINT, shown(point))
 
 
 def _declared(queue: Queue) -> None:
@@ -642,6 +653,7 @@ LEASED = Kind(
     why_captured=_why_captured,
     discarding=_discarding,
     started=_started,
+    start_fault=_start_fault,
     figures=lambda queue: {"deferred_acks": deferring.count_deferred(leases_of(queue))},
     faults=_faults,
     own_deadline=lambda queue: leases_of(queue).deadline,

@@ -4,10 +4,9 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 
-from ...settings.queue_types import QUEUE_TYPES
+from ...settings.queue_types import PACKAGES, QUEUE_TYPES
 from ..exchanges.exchange import Exchange
 from ..messages.content import REPLY_TO_ME
-from ..rules.arguments import AMPS
 from ..rules.arguments import CLASSIC as CLASSIC_TYPE
 from ..rules.arguments import QUORUM as QUORUM_TYPE
 from ..rules.arguments import STREAM as STREAM_TYPE
@@ -107,10 +106,11 @@ REPLY = replace(CLASSIC, name="reply", bounds=lambda queue: (), is_limited=False
 KINDS: dict[str, Kind] = {CLASSIC_TYPE: CLASSIC, QUORUM_TYPE: QUORUM, STREAM_TYPE: STREAM}
 #: x-queue-type -> the package that registers its kind, in its module `kind`, which is loaded for the first such queue:
 #: 30 ms and 2 MiB. Without the package the type is unknown.
-OPTIONAL = {AMPS: "leveret.engine.leases"}
+OPTIONAL = {queue_type: f"leveret.engine.{package}" for queue_type, package in PACKAGES.items()}
 for _type, _package in list(OPTIONAL.items()):
     if find_spec(_package) is None:
-        del OPTIONAL[_type], QUEUE_TYPES[_type]
+        del OPTIONAL[_type]
+        QUEUE_TYPES.pop(_type, None)
 
 
 def register(queue_type: str, kind: Kind) -> None:

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from ...settings.addresses.queue_arguments import selector_text
-from ...settings.leases.leased_settings import AMPS as LEASED
-from ...settings.leases.leased_settings import BY_ARGUMENT, LeasedFault, leased_settings
-from ...settings.queue_types import QUEUE_TYPES
+from ...settings.queue_types import OWN_TYPES, QUEUE_TYPES
 from ...settings.rows.queue_attributes import SELECTOR
 from ..errors import (
     InequivalentArgument,
@@ -28,10 +26,10 @@ from ..messages.field_table import INTEGER_TAGS, NUMBER_TAGS, Field, FieldTable,
 from .stream_offset import start_of
 
 TEN_YEARS_MS = 315_360_000_000
-CLASSIC, QUORUM, STREAM, AMPS = "classic", "quorum", "stream", LEASED
+CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 #: Consumer arguments that select messages (see consumer_filter.py).
 CONSUMER_FILTERS = ("x-filter", "x-selector")
-#: Consumer argument, on a leased queue: the consumer replaces the one with its tag.
+#: Consumer argument, on a queue of some kinds: the consumer replaces the one with its tag.
 REPLACE = "x-replace"
 #: The known consumer arguments; some apply only to some kinds of queues.
 CONSUMER_ARGUMENTS = frozenset(
@@ -42,14 +40,7 @@ CONSUMER_ARGUMENTS = frozenset(
         "x-priority",
         "x-consumer-timeout",
         "x-cancel-on-ha-failover",  # of RabbitMQ's mirrored queues; accepted without effect
-        "x-bookmark",
-        "x-rate",
-        "x-rate-max-gap",
-        "x-max-backlog",
-        "x-top-n",
-        "x-browse",
-        "x-lease-auto-renew",
-    }
+    }.union(*(own.consumer_arguments for own in OWN_TYPES.values()))
 )
 EXCHANGE_ARGUMENTS = frozenset({"alternate-exchange", "x-delayed-type", "hash-header", "hash-property"})
 
@@ -182,13 +173,13 @@ class Argument:
     compared: bool = True
 
 
-_C, _Q, _S, _L = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM}), frozenset({AMPS})
+_C, _Q, _S = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM})
 
 ARGUMENTS: dict[str, Argument] = {
-    "x-expires": Argument(_C | _Q | _L, _integer(1, TEN_YEARS_MS)),
+    "x-expires": Argument(_C | _Q, _integer(1, TEN_YEARS_MS)),
     "x-message-ttl": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
-    "x-dead-letter-exchange": Argument(_C | _Q | _L, _anything),
-    "x-dead-letter-routing-key": Argument(_C | _Q | _L, _string),
+    "x-dead-letter-exchange": Argument(_C | _Q, _anything),
+    "x-dead-letter-routing-key": Argument(_C | _Q, _string),
     "x-dead-letter-strategy": Argument(
         _Q, _one_of((b"at-most-once", b"at-least-once"), lambda _: Reason("atom", "invalid_dlx_strategy"))
     ),
@@ -204,7 +195,7 @@ ARGUMENTS: dict[str, Argument] = {
     ),
     "x-queue-version": Argument(_C, _version),
     "x-single-active-consumer": Argument(_C | _Q, _boolean),
-    "x-queue-type": Argument(_C | _Q | _S | _L, _type),
+    "x-queue-type": Argument(_C | _Q | _S, _type),
     "x-queue-master-locator": Argument(
         _C,
         _one_of((b"min-masters", b"client-local", b"random"), lambda _: Reason("atom", "invalid_queue_locator_arg")),
@@ -221,7 +212,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-initial-cluster-size": Argument(_S, _integer(1)),
     "x-max-in-memory-length": Argument(_Q, _integer()),
     "x-max-in-memory-bytes": Argument(_Q, _integer()),
-    "x-consumer-timeout": Argument(_C | _Q | _S | _L, _integer()),
+    "x-consumer-timeout": Argument(_C | _Q | _S, _integer()),
     "x-max-age": Argument(_S, _age),
     "x-stream-max-segment-size-bytes": Argument(_S, _integer(0, 3_000_000_000)),
     # Leveret's, for all queues but streams (address-settings page 6.6; a deviation listed in docs/DEVIATIONS.md).
@@ -232,9 +223,9 @@ ARGUMENTS: dict[str, Argument] = {
     "x-max-redelivery-delay": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-max-delivery-attempts": Argument(_C | _Q, _limit),
     "x-max-deliveries": Argument(_C | _Q, _limit),
-    "x-dead-letter-address": Argument(_C | _Q | _L, _string),
-    "x-expiry-address": Argument(_C | _Q | _L, _string),
-    "x-address": Argument(_C | _Q | _L, _string, compared=False),  # consumers of a configured queue need not know it
+    "x-dead-letter-address": Argument(_C | _Q, _string),
+    "x-expiry-address": Argument(_C | _Q, _string),
+    "x-address": Argument(_C | _Q, _string, compared=False),  # consumers of a configured queue need not know it
     "x-last-value": Argument(_C | _Q, _boolean),
     "x-last-value-key": Argument(_C | _Q, _string),
     "x-non-destructive": Argument(_C | _Q, _boolean),
@@ -256,15 +247,15 @@ ARGUMENTS: dict[str, Argument] = {
     "x-delayed-retry-max": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-delayed-retry-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
 }
-# Arguments of leased queues, two of them shared with other types, are read by `settings/leases/` (queues page A.3).
-for _name in BY_ARGUMENT:
-    _shared = ARGUMENTS.get(_name)
-    ARGUMENTS[_name] = Argument(_L, _anything) if _shared is None else replace(_shared, types=_shared.types | _L)
+# Types with arguments of their own: their readers check these, some of which other types have, too.
+for _own in OWN_TYPES.values():
+    for _name in (*_own.shared, *_own.own):
+        _argument = ARGUMENTS.get(_name) or Argument(frozenset(), _anything)
+        ARGUMENTS[_name] = replace(_argument, types=_argument.types | {_own.name})
 
 #: The order in which a redeclaration is compared, as far as it differs from the table's; other arguments follow.
 _COMPARED_FIRST: dict[str, tuple[str, ...]] = {
     CLASSIC: (),
-    AMPS: (),
     QUORUM: (
         *("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires"),
         *("x-max-length", "x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow"),
@@ -282,7 +273,7 @@ _COMPARED: dict[str, tuple[str, ...]] = {
         for key in dict.fromkeys((*first, *ARGUMENTS))
         if ARGUMENTS[key].compared and queue_type in ARGUMENTS[key].types
     )
-    for queue_type, first in _COMPARED_FIRST.items()
+    for queue_type, first in {**dict.fromkeys(OWN_TYPES, ()), **_COMPARED_FIRST}.items()
 }
 
 
@@ -321,11 +312,11 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             type=exchange.type_name, key="x-dead-letter-exchange", kind="queue", name=name, vhost=vhost
         )
     queue_type = queue_type_of(arguments)
-    takes = QUEUE_TYPES[queue_type]
+    takes, own = QUEUE_TYPES[queue_type], OWN_TYPES.get(queue_type)
     # First the type, then the arguments of this type, then those of other types in the order in which they were sent.
     for key, argument in (("x-queue-type", ARGUMENTS["x-queue-type"]), *ARGUMENTS.items()):
         field = arguments.get(key)
-        if field is None or takes not in argument.types or (queue_type == AMPS and key in BY_ARGUMENT):
+        if field is None or takes not in argument.types or (own is not None and key in own.own):
             continue
         reason = argument.check(field)
         if reason is None and key == "x-dead-letter-routing-key" and exchange is None:
@@ -335,12 +326,9 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
     for key in arguments:
         if key in ARGUMENTS and takes not in ARGUMENTS[key].types:
             raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
-    if queue_type == AMPS:
-        try:
-            leased_settings(name, plain_arguments(arguments))
-        except LeasedFault as fault:
-            reason = Reason("text", str(fault))
-            raise InvalidArgument(key=fault.argument, name=name, vhost=vhost, reason=reason) from None
+    faults = () if own is None else own.read(name, plain_arguments(arguments))[1]
+    if faults:
+        raise InvalidArgument(key=faults[0].key, name=name, vhost=vhost, reason=Reason("text", faults[0].problem))
 
 
 def unknown_arguments(names: Iterable[str], known: Collection[str] | None = None) -> dict[str, str]:
@@ -445,7 +433,8 @@ def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, qu
     if reason is not None:
         raise InvalidArgument(key="x-consumer-timeout", name=name, vhost=vhost, reason=reason)
     offset = arguments.get(OFFSET)
-    if offset is None or queue_type == AMPS:  # on leased queues it starts a replay: see replay_rules.py
+    own = OWN_TYPES.get(queue_type)
+    if offset is None or (own is not None and OFFSET in own.consumer_arguments):  # it checks them itself
         return
     if queue_type != STREAM:
         raise UnsupportedArgument(key=OFFSET, name=name, vhost=vhost, queue_type=queue_type)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...settings import Layer, PolicyLayer, ResolvedSettings, settings_of_arguments
-from ...settings.leases.leased_settings import BY_ARGUMENT
+from ...settings.queue_types import OWN_TYPES
 from ...settings.rows.address_settings import NOTHING_SET
 from ...settings.rows.queue_attributes import SELECTOR
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of
 from ..messages.levels import OF_QUORUM, Levels, up_to
-from .arguments import AMPS, QUORUM, plain_arguments, queue_type_of
+from .arguments import QUORUM, plain_arguments, queue_type_of
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from .flow_rules import FlowRules, flow_rules
 from .pending_rules import PendingRules, pending_rules
@@ -142,8 +142,9 @@ def own_settings(arguments: FieldTable) -> Layer:
     if not arguments:
         return NOTHING_SET
     plain = plain_arguments(arguments)
-    if queue_type_of(arguments) == AMPS:  # two of these arguments have another meaning in leased queues
-        plain = {key: value for key, value in plain.items() if key not in BY_ARGUMENT}
+    own = OWN_TYPES.get(queue_type_of(arguments))
+    if own is not None:  # some of its arguments have another meaning in other queues
+        plain = {key: value for key, value in plain.items() if key not in own.own}
     return settings_of_arguments(plain).settings
 
 

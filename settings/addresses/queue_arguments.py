@@ -10,20 +10,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ..leases.leased_settings import AMPS, BY_ARGUMENT, LIVE_LEASED
+from ..faults import ArgumentFault
+from ..queue_types import own_type
 from ..rows.address_settings import NOTHING_SET, Layer, layer_of
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import INT_MAX, shown
-
-
-class ArgumentFault(ValueError):
-    """An argument has an impossible value, or two contradict each other."""
-
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(f"{key}: {problem}")
-        self.key = key
-        self.problem = problem
-
 
 #: Pairs of arguments that contradict each other.
 CONFLICTS: tuple[tuple[str, str], ...] = (
@@ -52,11 +43,11 @@ NO_OWN_SETTINGS = OwnSettings()
 def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
     """The layer made of a queue's arguments. Values are plain Python: int, bool, float, str.
 
-    For a leased queue, its elements are left out: two of these have another meaning on other queues.
+    Arguments of the queue's type alone are left out: some have another meaning on other queues.
     Raises: ArgumentFault for a value out of range, or for two arguments that contradict each other.
     """
-    if is_leased(arguments):
-        arguments = {key: value for key, value in arguments.items() if key not in BY_ARGUMENT}
+    if (own := own_type(arguments)) is not None:
+        arguments = {key: value for key, value in arguments.items() if key not in own.own}
     check_conflicts(arguments)
     given: dict[str, Any] = {}
     given_by: dict[str, str] = {}
@@ -84,23 +75,20 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
     return OwnSettings(layer_of(**given), MappingProxyType(given_by)) if given else NO_OWN_SETTINGS
 
 
-def is_leased(arguments: Mapping[str, object]) -> bool:
-    """Whether a queue with these arguments is a leased one."""
-    return arguments.get("x-queue-type") == AMPS
-
-
 def live_arguments(arguments: Mapping[str, object]) -> frozenset[str]:
     """The arguments that can change on an existing queue with these arguments."""
-    return (LIVE_ARGUMENTS - BY_ARGUMENT.keys()) | LIVE_LEASED if is_leased(arguments) else LIVE_ARGUMENTS
+    own = own_type(arguments)
+    return LIVE_ARGUMENTS if own is None else (LIVE_ARGUMENTS - own.own.keys()) | own.live
 
 
 def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
-    """The values of a configured queue's arguments. Those of a leased queue's elements stay: a loader has read them.
+    """The values of a configured queue's arguments. Those of its type alone stay: a loader has read them.
 
     Raises: ValueError with what is expected.
     """
-    own = BY_ARGUMENT if is_leased(arguments) else {}
-    return {key: value if key in own else plain_value(key, value) for key, value in arguments.items()}
+    own = own_type(arguments)
+    read = () if own is None else own.own
+    return {key: value if key in read else plain_value(key, value) for key, value in arguments.items()}
 
 
 def plain_value(key: str, value: object) -> object:

@@ -8,9 +8,9 @@ from typing import Any
 
 from ...expressions.patterns.pattern_syntax import PatternFault
 from ...expressions.patterns.patterns import permission_pattern
-from ..leases.leased_settings import MESSAGE_TYPES
 from ..lifetime import AT_CONNECTION, AT_CREATION, LIVE, Lifetime
 from ..policies.policies import APPLY_TO
+from ..rows.message_types import MESSAGE_TYPES
 from ..rows.row import Row
 from ..values import (
     BOOLEAN,

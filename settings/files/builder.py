@@ -6,7 +6,7 @@ Matches are parsed at the end, because the wildcard syntax may be in a later fil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from ...expressions.patterns.pattern_syntax import PatternFault
 from ..addresses.destinations import (
@@ -19,7 +19,7 @@ from ..addresses.destinations import (
 )
 from ..addresses.entries import Entry
 from ..addresses.matching import Match, MatchFault, Wildcards, parse_artemis_match, parse_match
-from ..addresses.queue_arguments import ArgumentFault, is_leased, selector_text, settings_of_arguments
+from ..addresses.queue_arguments import selector_text, settings_of_arguments
 from ..addresses.repository import SettingsRepository
 from ..declared.cluster import cluster_problems, cluster_warnings
 from ..declared.configuration import Configuration
@@ -33,26 +33,23 @@ from ..declared.declarations import (
     UserDeclaration,
 )
 from ..declared.tables import WILDCARDS
-from ..faults import Fault, Origin, nearest
-from ..leases.checks import (
-    LOGGED_PATTERNS_MAX,
-    ExpiryAction,
-    TopicCheck,
-    plain_leased,
-    topic_exchanges,
-    with_dead_letters,
-)
-from ..leases.leased_settings import LeasedFault, read_leased
+from ..faults import ArgumentFault, Fault, Origin, nearest
 from ..lint.lint import lint_of
 from ..policies.policies import Policy
+from ..queue_types import OWN_TYPES, own_type
 from ..rows.address_settings import Setting, layer_of
 from ..rows.broker_keys import KEYS
 from ..rows.flow_control import SystemUsage, system_usage_of
 from ..rows.queue_attributes import SELECTOR
 from ..values import shown
 
+T = TypeVar("T")
+
 #: The reason why a divert's transformer is refused.
 NO_TRANSFORMER = "code that changes messages cannot run here; a divert passes them on as they are"
+BAD_PATTERN = "E-REGEX: UnderlyingTopic does not compile"
+#: Maximum patterns of logged topics: each queue is compared with every one.
+LOGGED_PATTERNS_MAX = 100
 NOT_IN_THIS_VERSION = "accepted, but without effect in this version"
 #: (file, the path that it names) -> name and text of the file there. Raises: ValueError with the fault.
 Fetch = Callable[[str, str], tuple[str, str]]
@@ -108,12 +105,16 @@ class ConfigurationBuilder:
         self.discarded: set[str] = set()  # attributes that plug-ins clear in all destination policies
         self.logs: set[str] = set()  # virtual hosts whose logged topics are listed in a file, even if empty
         self.logged_topics: dict[tuple[str, bool, str], LoggedTopic] = {}
-        self.expiry_actions: list[ExpiryAction] = []
-        self.replicated: dict[str, tuple[Origin, str]] = {}  # topics that AMPS would replicate -> where
-        self._in_file: dict[tuple[str, str], Mapping[str, str]] = {}  # of leased queues: argument -> key in the file
+        self.in_file: dict[tuple[str, str], Mapping[str, str]] = {}  # of queues of own types: argument -> key there
+        self._collected: dict[type, Any] = {}
         self._warned: set[str] = set()
 
     # -- for loaders --------------------------------------------------------------------------------------------------
+
+    def collected(self, kind: type[T]) -> T:
+        """What a type of queues collects while files are read: the one object of this class."""
+        found: T = self._collected.setdefault(kind, kind())
+        return found
 
     def fault(self, origin: Origin, key: str, problem: str) -> None:
         """Add a fault."""
@@ -214,14 +215,16 @@ class ConfigurationBuilder:
 
     def add_queue(self, queue: QueueDeclaration, in_file: Mapping[str, str]) -> None:
         """Add a queue; its arguments are checked here. `in_file`: argument -> the key in the file."""
-        if is_leased(queue.arguments):
-            self._check_leased(queue, in_file)
-            queue = replace(queue, arguments=MappingProxyType(plain_leased(queue.arguments)))
+        own = own_type(queue.arguments)
+        if own is not None:
+            self.in_file[queue.vhost, queue.name] = in_file
+            for fault in own.read(queue.name, queue.arguments)[1]:
+                self.fault(queue.origin_of(fault.key), in_file.get(fault.key, fault.key), fault.problem)
+            queue = replace(queue, arguments=MappingProxyType(own.plain(queue.arguments)))
         earlier = self.queues.setdefault((queue.vhost, queue.name), queue)
         if earlier is not queue:
             problem = f"{shown(queue.name)} stands already at {earlier.origin}"
-            is_of_both = is_leased(queue.arguments) and is_leased(earlier.arguments)
-            problem = str(LeasedFault("E-NAME", "name", problem)) if is_of_both else problem
+            problem = own.repeated(problem) if own is not None and own is own_type(earlier.arguments) else problem
             self.fault(queue.origin, in_file.get("name", "queue"), problem)
             return
         self.add_vhost(queue.vhost)
@@ -242,12 +245,6 @@ class ConfigurationBuilder:
         except ValueError as error:
             self.wrong(origin, key, value, error)
 
-    def _check_leased(self, queue: QueueDeclaration, in_file: Mapping[str, str]) -> None:
-        self._in_file[queue.vhost, queue.name] = in_file
-        for fault in read_leased(queue.name, queue.arguments)[1]:
-            key = in_file.get(fault.argument, fault.argument)
-            self.fault(queue.origin_of(fault.argument), key, str(fault))
-
     def add_logged_topic(self, topic: LoggedTopic, key: str) -> None:
         """Add a logged topic, or a pattern of several. `key`: its name in the file."""
         self.add_vhost(topic.vhost)
@@ -259,7 +256,7 @@ class ConfigurationBuilder:
         try:
             topic.records()
         except PatternFault as error:
-            self.fault(topic.origin, key, str(LeasedFault("E-REGEX", key, str(error))))
+            self.fault(topic.origin, key, f"{BAD_PATTERN}: {error}")
         count = sum(one.is_pattern for one in self.logged_topics.values()) if topic.is_pattern else 0
         if count == LOGGED_PATTERNS_MAX + 1:
             self.fault(topic.origin, key, f"more than {LOGGED_PATTERNS_MAX} patterns of logged topics")
@@ -323,8 +320,8 @@ class ConfigurationBuilder:
                 self.explicit[key], self.explicit_at[key] = value, origin
         usage = self._usage()
         repository = self._repository(usage)
-        if not self.faults:
-            self._finish_leased()
+        for own in () if self.faults else OWN_TYPES.values():
+            own.complete(self)
         configuration = Configuration(
             MappingProxyType(self.explicit),
             (),
@@ -358,27 +355,6 @@ class ConfigurationBuilder:
             self.fault(place(table, key), key, problem)
         for table, key, problem in cluster_warnings(configuration):
             self.warn(place(table, key), key, problem)
-
-    def _finish_leased(self) -> None:
-        """Complete leased queues: their dead-letter destinations, checks of logging, exchanges for publishing to
-        them.
-        """
-        queues, faults, warnings = with_dead_letters(self.queues.values(), self.expiry_actions)
-        self.queues = {(queue.vhost, queue.name): queue for queue in queues}
-        for action, problem in faults:
-            self.fault(action.origin, action.path, problem)
-        for action, problem in warnings:
-            self.warn(action.origin, action.path, problem)
-        check = TopicCheck(tuple(self.logged_topics.values()), self.logs)
-        for key, queue in self.queues.items():
-            in_file = self._in_file.get(key, {})
-            for origin, argument, fault in check.problems(queue) if is_leased(queue.arguments) else ():
-                self.fault(origin, in_file.get(argument, argument), str(fault))
-            if is_leased(queue.arguments) and "x-replication" not in queue.arguments and queue.name in self.replicated:
-                origin, path = self.replicated[queue.name]
-                self.fault(origin, path, str(LeasedFault("E-REPL-LOCAL", "name", shown(queue.name))))
-        for exchange in topic_exchanges(self.queues.values(), self.exchanges):
-            self.add_exchange(exchange)
 
     def _usage(self) -> SystemUsage | None:
         given = {key: value for (table, key), value in self.explicit.items() if table == "system-usage"}

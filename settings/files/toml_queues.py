@@ -9,8 +9,7 @@ from typing import Any
 
 from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
 from ..declared.tables import LOGGED_TOPIC
-from ..leases.leased_settings import AMPS, BY_ARGUMENT, LEASED_ATTRIBUTES, duration
-from ..queue_types import CLASSIC, QUEUE_TYPES
+from ..queue_types import CLASSIC, OWN_TYPES, QUEUE_TYPES, own_type
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import ROUTING_TYPE, boolean, name_text, word
 from .toml_source import Path, TomlSource, home_of
@@ -33,7 +32,7 @@ class QueueTables(TomlSource):
         """One queue. `address`: of the table around it; None: there is none."""
         table, others = ("[[queue]]", _ALONE) if address is None else ("[[address.queue]]", _OTHERS)
         name = self.required(path, item, "name")
-        own_type = self.optional(path, item, "routing-type", ROUTING_TYPE.read, routing_type)
+        own_routing = self.optional(path, item, "routing-type", ROUTING_TYPE.read, routing_type)
         durable = self.optional(path, item, "durable", boolean, True)
         is_enabled = self.optional(path, item, "enabled", boolean, True)
         arguments: dict[str, object] = {}
@@ -42,8 +41,8 @@ class QueueTables(TomlSource):
             arguments[QUEUE_TYPE] = self.optional(path, item, "type", word(*QUEUE_TYPES), CLASSIC)
             in_file[QUEUE_TYPE] = "type"
         given = item.get("arguments", {})
-        is_leased = AMPS in (arguments.get(QUEUE_TYPE), given.get(QUEUE_TYPE) if isinstance(given, dict) else None)
-        known = LEASED_ATTRIBUTES if is_leased else QUEUE_ATTRIBUTES
+        own = own_type(arguments) or own_type(given if isinstance(given, dict) else {})
+        known = QUEUE_ATTRIBUTES if own is None else own.attributes
         for key, value in item.items():
             origin = self.at(*path, key)
             if key in known:
@@ -52,9 +51,11 @@ class QueueTables(TomlSource):
                     self.builder.fault(origin, key, f"says {argument}, which is given as well")
                 arguments[argument] = value
                 in_file[argument] = key
-            elif key in LEASED_ATTRIBUTES or key in QUEUE_ATTRIBUTES:
-                problem = f'no queue with type = "{AMPS}" has it' if is_leased else f'only with type = "{AMPS}"'
-                self.builder.fault(origin, key, f"{problem}, but a queue-filter" if key == "filter" else problem)
+            elif own is not None and key in QUEUE_ATTRIBUTES:
+                beside = f", but a {own.instead[key]}" if key in own.instead else ""
+                self.builder.fault(origin, key, f'no queue with type = "{own.name}" has it{beside}')
+            elif types := [one.name for one in OWN_TYPES.values() if key in one.attributes]:
+                self.builder.fault(origin, key, f'only with type = "{types[0]}"')
             elif key == "user" and address is not None:
                 self.builder.no_effect(origin, key)
             elif key not in others:
@@ -66,35 +67,28 @@ class QueueTables(TomlSource):
             argument: self.at(*path, *((in_file[argument],) if argument in in_file else ("arguments", argument)))
             for argument in arguments
         }
-        if is_leased:
-            self.durations(arguments, in_file, origins)
+        if own is not None:
+            for argument, value in list(arguments.items()):
+                if expected := own.why_not(argument, value):
+                    self.builder.wrong(origins[argument], in_file.get(argument, argument), value, expected)
+                    del arguments[argument]
         if address is not None and name != address:
             arguments["x-address"] = address
         queue = QueueDeclaration(
             name,
             address or name,
             vhost,
-            own_type,
+            own_routing,
             durable,
             is_enabled,
             MappingProxyType(arguments),
             self.at(*path),
             MappingProxyType(origins),
         )
-        if is_leased:
+        if own is not None:
             unset = {argument: key for key, argument in known.items() if argument not in arguments}
             in_file = {"name": "name", **unset, **in_file}
         self.builder.add_queue(queue, in_file)
-
-    def durations(self, arguments: dict[str, object], in_file: dict[str, str], origins: dict[str, Any]) -> None:
-        """Refuse durations as text without a unit: AMPS takes them for seconds, and a number would be milliseconds."""
-        for argument, value in list(arguments.items()):
-            element = BY_ARGUMENT.get(argument)
-            is_duration = element is not None and element.read is duration
-            if is_duration and isinstance(value, str) and value.strip().replace(".", "", 1).isdigit():
-                expected = 'a duration: milliseconds, or text with its unit like "5s", "15m", "1h"'
-                self.builder.wrong(origins[argument], in_file.get(argument, argument), value, expected)
-                del arguments[argument]
 
     def raw_arguments(self, path: Path, given: object, arguments: dict[str, object]) -> None:
         """`arguments = { x-max-length = 5 }`: as a client would send them."""

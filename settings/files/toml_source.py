@@ -10,7 +10,7 @@ from typing import Any
 
 from ..declared.tables import REQUIRED, Table
 from ..faults import Origin
-from ..leases.leased_settings import LEASED_ATTRIBUTES
+from ..queue_types import OWN_TYPES
 from ..rows.address_settings import BY_KEY
 from ..rows.broker_keys import KEYS
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
@@ -164,7 +164,7 @@ def home_of(key: str) -> str:
     """The table that has this key, in a file's notation, for example "[[address-setting]]"; "" if none has it."""
     if key in BY_KEY:
         return "[[address-setting]]"
-    if key in QUEUE_ATTRIBUTES or key in LEASED_ATTRIBUTES:
+    if key in QUEUE_ATTRIBUTES or any(key in own.attributes for own in OWN_TYPES.values()):
         return "[[queue]] and [[address.queue]]"
     return " and ".join(f"[{table}]" for table, rows in KEYS.items() if key in rows)
 

@@ -13,7 +13,7 @@ from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclarat
 from ..declared.tables import DIVERT_ROUTING
 from ..faults import Origin, nearest
 from ..files.builder import NO_TRANSFORMER, OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
-from ..leases.amps_xml import AMPS_ROOTS
+from ..queue_types import xml_formats
 from ..rows.address_settings import BY_KEY, OLD_NAMES
 from ..rows.broker_keys import Key
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES, SELECTOR
@@ -124,7 +124,7 @@ class _Loader(XmlSource):
         if element.namespace.startswith("urn:hornetq"):
             self.builder.imply(self.at(element), "broker", "legacy-hornetq-headers", True)
         if not self.broker_element(element):
-            known = (*self.known(), *ACTIVEMQ_ROOTS, *AMPS_ROOTS)
+            known = (*self.known(), *ACTIVEMQ_ROOTS, *xml_formats())
             self.builder.fault(
                 self.at(element),
                 element.name,

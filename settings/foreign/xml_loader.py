@@ -2,7 +2,7 @@
 
 from ..faults import Origin
 from ..files.builder import ConfigurationBuilder
-from ..leases.amps_xml import AMPS_ROOTS, load_amps
+from ..queue_types import xml_formats
 from .activemq import load_activemq
 from .activemq_names import ACTIVEMQ_ROOTS
 from .artemis import load_artemis
@@ -26,7 +26,7 @@ def load_xml(builder: ConfigurationBuilder, file: str, content: str) -> None:
         where = _line_of_messaging(root)
         builder.fault(Origin(file, where), root.name, f"this is {what}; {INSTEAD}")
         return
-    load = load_activemq if root.name in ACTIVEMQ_ROOTS else load_amps if root.name in AMPS_ROOTS else load_artemis
+    load = load_activemq if root.name in ACTIVEMQ_ROOTS else xml_formats().get(root.name, load_artemis)
     load(builder, file, root)
 
 

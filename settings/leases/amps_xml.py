@@ -16,14 +16,14 @@ from ..faults import Origin, nearest
 from ..files.builder import ConfigurationBuilder
 from ..foreign.xml_source import XmlSource
 from ..foreign.xml_tree import ELLIPSIS, Element
+from ..rows.message_types import MESSAGE_TYPES
 from ..values import LONG_MAX, shown
-from .checks import ExpiryAction
+from .checks import Collected, ExpiryAction
 from .leased_settings import (
     AMPS,
     BY_TAG,
     ELEMENTS,
     LOCAL,
-    MESSAGE_TYPES,
     NAME,
     REASONS,
     SYNONYMS,
@@ -253,7 +253,7 @@ class Actions(AmpsSource):
             self.at(when["Topic"].element),
             when["Topic"].path,
         )
-        self.builder.expiry_actions.append(action)
+        self.builder.collected(Collected).actions.append(action)
 
     def _reasons(self, option: _Option | None) -> tuple[str, ...]:
         """The reasons for which messages are published; all if none are listed."""
@@ -368,7 +368,7 @@ class _Loader(Actions):
                 for name in topic.children if topic.name == "Topic" else ():
                     if name.name == "Name" and name.value:
                         where = f"{path}/{destination.name}/Topic/Name"
-                        self.builder.replicated.setdefault(name.value, (self.at(name), where))
+                        self.builder.collected(Collected).replicated.setdefault(name.value, (self.at(name), where))
 
     # -- the transaction log ------------------------------------------------------------------------------------------
 

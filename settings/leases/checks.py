@@ -4,17 +4,16 @@ Source: queues page A.2, A.3.1, A.3.2, H.1.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from ..addresses.queue_arguments import is_leased
 from ..declared.declarations import ExchangeDeclaration, LoggedTopic, QueueDeclaration
 from ..faults import Origin, nearest
+from ..files.builder import ConfigurationBuilder
 from ..values import shown
 from .leased_settings import (
-    BY_ARGUMENT,
+    AMPS,
     REASONS,
-    BadValue,
     LeasedFault,
     LeasedSettings,
     is_regex,
@@ -31,8 +30,6 @@ NOT_READ = "expressions cannot look into such messages: what they ask of the bod
 WHOLE_MESSAGE = "{{AMPS_DATA}}"
 #: Maximum names that are searched for a similar one.
 NAMES_MAX = 100
-#: Maximum patterns: each queue is compared with every one.
-LOGGED_PATTERNS_MAX = 100
 
 _TOPIC, _TARGET, _TYPE = "x-underlying-topic", "x-default-publish-target", "x-message-type"
 
@@ -43,21 +40,6 @@ Problem = tuple[Origin, str, LeasedFault]
 def leased_of(queue: QueueDeclaration) -> LeasedSettings:
     """The settings of a leased queue that was checked."""
     return read_leased(queue.name, queue.arguments)[0]
-
-
-def plain_leased(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Arguments with each value in AMQP's form, whatever the notation of the file; invalid ones do not change."""
-    return {argument: _plain(argument, value) for argument, value in arguments.items()}
-
-
-def _plain(argument: str, value: object) -> object:
-    element = BY_ARGUMENT.get(argument)
-    if element is None:
-        return value
-    try:
-        return element.read(value)
-    except BadValue:
-        return value
 
 
 def topic_exchanges(
@@ -136,6 +118,11 @@ def lint_of_leases(
             yield f"{queue.origin}: {where}: {warning}"
 
 
+def is_leased(arguments: Mapping[str, object]) -> bool:
+    """Whether a queue with these arguments is leased."""
+    return arguments.get("x-queue-type") == AMPS
+
+
 @dataclass(slots=True, frozen=True)
 class ExpiryAction:
     """An AMPS action that publishes expired messages of queues. `topic`: of the queues, a name or a regular expression.
@@ -150,6 +137,37 @@ class ExpiryAction:
     data: str
     origin: Origin
     path: str
+
+
+@dataclass(slots=True)
+class Collected:
+    """What AMPS' files say beside their queues. `replicated`: topics that AMPS would replicate -> where."""
+
+    actions: list[ExpiryAction] = field(default_factory=list)
+    replicated: dict[str, tuple[Origin, str]] = field(default_factory=dict)
+
+
+def complete(builder: ConfigurationBuilder) -> None:
+    """Give leased queues their dead-letter destinations and exchanges for publishing to them; check their topics."""
+    collected = builder.collected(Collected)
+    queues, faults, warnings = with_dead_letters(builder.queues.values(), collected.actions)
+    builder.queues = {(queue.vhost, queue.name): queue for queue in queues}
+    for action, problem in faults:
+        builder.fault(action.origin, action.path, problem)
+    for action, problem in warnings:
+        builder.warn(action.origin, action.path, problem)
+    check = TopicCheck(tuple(builder.logged_topics.values()), builder.logs)
+    for key, queue in builder.queues.items():
+        if not is_leased(queue.arguments):
+            continue
+        in_file = builder.in_file.get(key, {})
+        for origin, argument, fault in check.problems(queue):
+            builder.fault(origin, in_file.get(argument, argument), str(fault))
+        if "x-replication" not in queue.arguments and queue.name in collected.replicated:
+            origin, path = collected.replicated[queue.name]
+            builder.fault(origin, path, str(LeasedFault("E-REPL-LOCAL", "name", shown(queue.name))))
+    for exchange in topic_exchanges(builder.queues.values(), builder.exchanges):
+        builder.add_exchange(exchange)
 
 
 def with_dead_letters(

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..faults import ArgumentFault
 from ..lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
+from ..rows.message_types import MESSAGE_TYPES
 from ..rows.row import Row, columns_of, row
 from ..values import ADDRESS, DURATION_UNITS, NO_UNITS, Kind, shown
 
@@ -40,17 +42,20 @@ CONDITIONS: dict[str, str] = {
 }
 
 
-class LeasedFault(ValueError):
+class LeasedFault(ArgumentFault):
     """One fault. `code`: of `CONDITIONS`; `argument`: the queue argument with the fault; `detail`: more about it.
 
     Its text is the code, the condition and the detail. The detail of E-EXPR and E-REGEX names a column.
     """
 
     def __init__(self, code: str, argument: str, detail: str = "") -> None:
-        super().__init__(f"{code}: {CONDITIONS[code]}" + (f": {detail}" if detail else ""))
+        super().__init__(argument, f"{code}: {CONDITIONS[code]}" + (f": {detail}" if detail else ""))
         self.code = code
         self.argument = argument
         self.detail = detail
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 Reader = Callable[[object], Any]
@@ -231,7 +236,6 @@ BY_QUEUE, LATEST, EARLIEST, BY_DEFAULT = "queue", "latest", "earliest", "default
 EXPIRATION_MODELS = (BY_QUEUE, LATEST, EARLIEST, BY_DEFAULT)
 LOCAL, DISTRIBUTED, GROUP = "local", "distributed", "group"
 IMMEDIATE, AT_LEASE_END = "immediate", "at-lease-end"
-MESSAGE_TYPES = ("json", "binary", "xml", "fix", "nvfix", "bson", "msgpack")
 
 #: Tag of a queue -> its `x-replication`.
 TAGS = {"Queue": DISTRIBUTED, "QueueDefinition": DISTRIBUTED, "LocalQueue": LOCAL, "GroupLocalQueue": GROUP}

@@ -7,7 +7,7 @@ from ..addresses.matching import example_address
 from ..addresses.queue_arguments import settings_of_arguments
 from ..addresses.repository import SettingsRepository
 from ..declared.configuration import Configuration
-from ..leases.checks import lint_of_leases
+from ..queue_types import OWN_TYPES
 from ..rows.address_settings import BY_ATTRIBUTE, ResolvedSettings, sets_redelivery
 from ..values import shown
 from .suspicious_endings import suspicious_endings
@@ -43,7 +43,8 @@ def lint_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[str]
         has_own_target = not {"x-dead-letter-address", "x-dead-letter-exchange"}.isdisjoint(queue.arguments)
         if attempts > 0 and not has_target and not has_own_target:
             findings.append(f"{queue.origin}: queue {shown(queue.name)}: {_removed_after(attempts)}")
-    findings += lint_of_leases(configuration.queues, configuration.logged_topics, logs)
+    for own in OWN_TYPES.values():
+        findings += own.lint(configuration, logs)
     return [*findings, *suspicious_endings(configuration), *suspicious_names(configuration)]
 
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..addresses.queue_arguments import CONFLICTS, ArgumentFault, check_conflicts, plain_value, settings_of_arguments
-from ..faults import Origin
-from ..leases.leased_settings import AMPS
-from ..leases.leased_settings import BY_ARGUMENT as LEASED_ARGUMENTS
-from ..queue_types import QUEUE_TYPES
+from ..addresses.queue_arguments import CONFLICTS, check_conflicts, plain_value, settings_of_arguments
+from ..faults import ArgumentFault, Origin
+from ..queue_types import OWN_TYPES, QUEUE_TYPES
 from ..rows.address_settings import NOTHING_SET, Layer, with_fewer_attempts
 from ..rows.queue_attributes import QUEUE_ARGUMENTS
 from ..values import LONG_MAX
@@ -26,13 +24,13 @@ if TYPE_CHECKING:
 
 #: apply-to -> the kinds of objects it includes.
 APPLY_TO: dict[str, frozenset[str]] = {
-    "all": frozenset({"classic", "quorum", "stream", AMPS, EXCHANGE}),
-    "queues": frozenset({"classic", "quorum", "stream", AMPS}),
+    "all": frozenset({"classic", "quorum", "stream", *OWN_TYPES, EXCHANGE}),
+    "queues": frozenset({"classic", "quorum", "stream", *OWN_TYPES}),
     "exchanges": frozenset({EXCHANGE}),
     "classic_queues": frozenset({"classic"}),
     "quorum_queues": frozenset({"quorum"}),
     "streams": frozenset({"stream"}),
-    "leased_queues": frozenset({AMPS}),
+    **{own.apply_to: frozenset({own.name}) for own in OWN_TYPES.values()},
 }
 NAME_OCTETS_MAX = 255
 #: Different declarations for which a policy's layer is cached.
@@ -410,7 +408,7 @@ def _arguments(definition: Mapping[str, object]) -> dict[str, object]:
 
 def _plain(key: str, value: object) -> object:
     """The plain value of a key: "5s" of a redelivery delay is 5000."""
-    argument = POLICY_KEYS[key].argument
-    if POLICY_KEYS[key].on == {AMPS}:
-        return LEASED_ARGUMENTS[argument].read(value)
+    argument, read = POLICY_KEYS[key].argument, POLICY_KEYS[key].read
+    if read is not None:
+        return read(value)
     return plain_value(argument, value) if argument in QUEUE_ARGUMENTS and argument != "x-delivery-limit" else value

@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ..leases.leased_settings import AMPS, BY_ARGUMENT, LIVE_LEASED, OF_CAPTURE, BadValue, Reader
-from ..queue_types import CLASSIC, QUORUM, STREAM
+from ..queue_types import CLASSIC, OWN_TYPES, QUORUM, STREAM
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
-from ..values import Kind
+from ..values import Reader
 
 #: Policies apply to exchanges, beside the three types of queues.
 EXCHANGE = "exchange"
@@ -23,6 +22,7 @@ class PolicyKey:
 
     `refusal`: RabbitMQ's text after an invalid value. `argument`: the queue argument that it sets; empty for keys
     without an effect here. `by_minimum`: if declaration and policies differ, the smaller value applies.
+    `read`: the reader of an argument that one type of queues alone has.
     """
 
     on: frozenset[str]
@@ -31,6 +31,7 @@ class PolicyKey:
     argument: str = ""
     by_minimum: bool = False
     is_for_operators: bool = False
+    read: Reader | None = None
 
 
 def _integer(low: int, high: int | None = None) -> Callable[[object], bool]:
@@ -56,10 +57,10 @@ def _age(value: object) -> bool:
     return isinstance(value, str) and _AGE.fullmatch(value) is not None
 
 
-def _of_kind(kind: Kind) -> Callable[[object], bool]:
+def _of_reader(read: Reader) -> Callable[[object], bool]:
     def is_right(value: object) -> bool:
         try:
-            kind.read(value)
+            read(value)
         except ValueError:
             return False
         return True
@@ -67,18 +68,7 @@ def _of_kind(kind: Kind) -> Callable[[object], bool]:
     return is_right
 
 
-def _of_reader(read: Reader) -> Callable[[object], bool]:
-    def is_right(value: object) -> bool:
-        try:
-            read(value)
-        except BadValue:
-            return False
-        return True
-
-    return is_right
-
-
-_C, _Q, _S, _A = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM}), frozenset({AMPS})
+_C, _Q, _S = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM})
 _LONGEST = 2**63 - 1
 _COUNT = _integer(0, _LONGEST)
 
@@ -90,16 +80,16 @@ def _cap(on: frozenset[str], is_right: Callable[[object], bool], refusal: str, a
 POLICY_KEYS: dict[str, PolicyKey] = {
     "alternate-exchange": PolicyKey(frozenset({EXCHANGE}), _text, "is not a valid alternate exchange name"),
     "dead-letter-exchange": PolicyKey(
-        _C | _Q | _A, _text, "is not a valid dead letter exchange name", "x-dead-letter-exchange"
+        _C | _Q, _text, "is not a valid dead letter exchange name", "x-dead-letter-exchange"
     ),
     "dead-letter-routing-key": PolicyKey(
-        _C | _Q | _A, _text, "is not a valid dead letter routing key", "x-dead-letter-routing-key"
+        _C | _Q, _text, "is not a valid dead letter routing key", "x-dead-letter-routing-key"
     ),
     "dead-letter-strategy": PolicyKey(
         _Q, _word("at-most-once", "at-least-once"), "is not a valid dead letter strategy", "x-dead-letter-strategy"
     ),
-    "message-ttl": _cap(_C | _Q | _A, _COUNT, "is not a valid message TTL", "x-message-ttl"),
-    "expires": _cap(_C | _Q | _A, _integer(1, _LONGEST), "is not a valid queue expiry", "x-expires"),
+    "message-ttl": _cap(_C | _Q, _COUNT, "is not a valid message TTL", "x-message-ttl"),
+    "expires": _cap(_C | _Q, _integer(1, _LONGEST), "is not a valid queue expiry", "x-expires"),
     "max-length": _cap(_C | _Q, _COUNT, "is not a valid maximum length", "x-max-length"),
     "max-length-bytes": _cap(_C | _Q | _S, _COUNT, "is not a valid maximum length in bytes", "x-max-length-bytes"),
     "max-in-memory-length": _cap(_C | _Q, _COUNT, "is not a valid maximum memory in bytes", ""),
@@ -113,7 +103,7 @@ POLICY_KEYS: dict[str, PolicyKey] = {
         is_for_operators=True,  # since 3.13
     ),
     "consumer-timeout": PolicyKey(
-        _C | _Q | _S | _A, _COUNT, "is not a valid consumer timeout", "x-consumer-timeout"
+        _C | _Q | _S, _COUNT, "is not a valid consumer timeout", "x-consumer-timeout"
     ),  # since 3.12
     "max-age": PolicyKey(_S, _age, "is not a valid max age", "x-max-age"),
     "stream-max-segment-size-bytes": PolicyKey(
@@ -194,21 +184,25 @@ POLICY_KEYS: dict[str, PolicyKey] = {
 # Leveret's: queue arguments for settings that can change on an existing queue.
 POLICY_KEYS |= {
     argument.removeprefix("x-"): PolicyKey(
-        _C | _Q, _of_kind(QUEUE_ARGUMENTS[argument].kind), f"is not a valid {argument.removeprefix('x-')}", argument
+        _C | _Q,
+        _of_reader(QUEUE_ARGUMENTS[argument].read),
+        f"is not a valid {argument.removeprefix('x-')}",
+        argument,
     )
     for argument in sorted(LIVE_ARGUMENTS & QUEUE_ARGUMENTS.keys())
     if argument.removeprefix("x-") not in POLICY_KEYS
 }
-# Those that also concern leased queues, and arguments of such a queue that can change.
-for _key in ("dead-letter-address", "expiry-address", "max-deliveries"):
-    POLICY_KEYS[_key] = replace(POLICY_KEYS[_key], on=POLICY_KEYS[_key].on | _A)
-POLICY_KEYS |= {
-    argument.removeprefix("x-"): PolicyKey(
-        _A, _of_reader(BY_ARGUMENT[argument].read), f"is not a valid {argument.removeprefix('x-')}", argument
-    )
-    for argument in sorted(LIVE_LEASED - OF_CAPTURE)
-    if argument.removeprefix("x-") not in POLICY_KEYS
-}
+# Those of types with arguments of their own.
+for _own in OWN_TYPES.values():
+    for _key in _own.policy_keys:
+        POLICY_KEYS[_key] = replace(POLICY_KEYS[_key], on=POLICY_KEYS[_key].on | {_own.name})
+    for _argument in sorted(_own.policy_arguments):
+        _key = _argument.removeprefix("x-")
+        _read = _own.own[_argument].read
+        if _key not in POLICY_KEYS:
+            POLICY_KEYS[_key] = PolicyKey(
+                frozenset({_own.name}), _of_reader(_read), f"is not a valid {_key}", _argument, read=_read
+            )
 
 _HA = ("ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure", "ha-sync-batch-size")
 

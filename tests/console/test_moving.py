@@ -236,7 +236,7 @@ def test_a_queue_that_is_not_durable(broker: RunningBroker, api: ApiClient) -> N
         ("discard", {"limit": 1, "count": 1}, "count and limit are the same"),
         ("discard", {"rate": -1}, "discard: rate must be a number"),
         ("discard", {"dry": "perhaps"}, "discard: dry-run must be true or false"),
-        ("discard", {"bookmark": "1|1|"}, "queue 'orders' is no leased queue"),
+        ("discard", {"bookmark": "1|1|"}, "queue 'orders' takes no bookmark, no option"),
         ("replay", {"to": "moon"}, "replay: to must be exchange or queue, not 'moon'"),
     ],
 )

@@ -28,7 +28,11 @@ def test_a_session(api: ApiClient) -> None:
     """It stands for a login, says whose it is, and ends by a logout."""
     cookie = logged_in(api)
     assert as_page(api, "GET", "whoami", cookie).json["name"] == "guest"
-    assert as_page(api, "GET", "leveret/session", cookie).json == {"name": "guest", "tags": ["administrator"]}
+    assert as_page(api, "GET", "leveret/session", cookie).json == {
+        "name": "guest",
+        "tags": ["administrator"],
+        "packages": ["leases"],
+    }
     left = as_page(api, "POST", "leveret/logout", cookie)
     assert left.status == 204 and "Max-Age=0" in left.headers["set-cookie"]
     assert as_page(api, "GET", "whoami", cookie).status == 401

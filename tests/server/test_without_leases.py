@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-#: The package: its engine, its renderer, its resources of the API, its commands.
+#: The package: its engine, its settings and files, its renderer, its resources and page, its commands.
 PACKAGE = (
     "engine/leases",
+    "settings/leases",
     "amqp_frontend/peer/leases.py",
     "console/resources/leases.py",
+    "console/page/js/pages/leases.js",
     "src/leveret/operator/leases.py",
 )
 #: Tests of the rest, of each room; the last file starts `leveret serve`.
@@ -27,6 +29,9 @@ TESTS = (
     "tests/spec/test_transactions.py",
     "tests/journal/test_logged_topics.py::test_a_run_of_many_keys_is_logged",
     "tests/console/test_queues.py",
+    "tests/settings/test_queue_arguments.py",
+    "tests/settings/test_toml.py",
+    "tests/settings/test_xml.py",
     "tests/server/test_unix_sockets.py",
 )
 #: What a client is told who declares a leased queue.

@@ -19,12 +19,12 @@ from leveret.settings.leases.leased_settings import (
     EXPIRATION_MODELS,
     GROUP,
     LEASED_ATTRIBUTES,
-    MESSAGE_TYPES,
     TAGS,
     LeasedSettings,
     leased_settings,
     read_leased,
 )
+from leveret.settings.rows.message_types import MESSAGE_TYPES
 
 
 def read(text: str) -> tuple[Configuration, list[str]]:

@@ -1,12 +1,12 @@
 // What is around every page: where one can go, who one is, how often it is looked.
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { ask, exchangeSegment, usePoll } from "./api.js";
-import { isAdministrator, isMonitor, set, useShared } from "./state.js";
+import { brings, isAdministrator, isMonitor, set, useShared } from "./state.js";
 import { to, useRoute } from "./route.js";
 
 const GROUPS = [
   ["", [["", "Overview"], ["connections", "Connections"], ["channels", "Channels"], ["exchanges", "Exchanges"], ["queues", "Queues"], ["find", "Find a message"], ["events", "Events", isMonitor]]],
-  ["In trouble", [["blocked", "Blocked", isMonitor], ["scheduled", "Scheduled", isMonitor], ["leases", "Leases", isMonitor], ["unacknowledged", "Unacknowledged", isMonitor], ["dead-letters", "Dead letters", isMonitor], ["jobs", "Jobs"]]],
+  ["In trouble", [["blocked", "Blocked", isMonitor], ["scheduled", "Scheduled", isMonitor], ["leases", "Leases", () => isMonitor() && brings("leases")], ["unacknowledged", "Unacknowledged", isMonitor], ["dead-letters", "Dead letters", isMonitor], ["jobs", "Jobs"]]],
   ["Administration", [["policies", "Policies"], ["users", "Users", isAdministrator], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", isAdministrator], ["node", "Node", isMonitor]]],
 ];
 const EVERY = [[1, "1 s"], [5, "5 s"], [30, "30 s"], [0, "off"]];

@@ -16,7 +16,7 @@ const PAGES = {
   queues: ["queues", "Queues", "Queue"],
   blocked: ["trouble", "Blocked"],
   scheduled: ["trouble", "Scheduled"],
-  leases: ["trouble", "Leases"],
+  leases: ["leases", "Leases"],
   unacknowledged: ["unacked", "Unacknowledged"],
   "dead-letters": ["jobs", "DeadLetters"],
   jobs: ["jobs", "Jobs"],

@@ -62,6 +62,8 @@ export function forget(id) {
 }
 
 export const has = (...tags) => Boolean(state.user) && tags.some((tag) => state.user.tags.includes(tag));
+/** Whether the broker has a package, whose page is shown then. */
+export const brings = (name) => Boolean(state.user) && state.user.packages.includes(name);
 export const isAdministrator = () => has("administrator");
 export const isMonitor = () => has("administrator", "monitoring");
 export const isPolicymaker = () => has("administrator", "policymaker");

@@ -23,14 +23,15 @@ from ..engine import (
     ManualClock,
     Queue,
     VirtualHost,
+    kind_of_type,
     own_settings,
     reconfigure,
     unknown_arguments,
 )
 from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, Policies, QueueDeclaration
-from ..settings.addresses.queue_arguments import is_leased, live_arguments
-from ..settings.leases.leased_settings import ACTS, AMPS, LeasedFault, leased_settings
+from ..settings.addresses.queue_arguments import live_arguments
 from ..settings.lifetime import RESTART
+from ..settings.queue_types import CLASSIC, OWN_TYPES, own_type
 from ..settings.values import shown, value_text
 from .configured_policies import ConfiguredPolicies
 from .configured_users import ConfiguredUsers, faults_of_users
@@ -39,9 +40,8 @@ from .typed_arguments import fields_of, plain_of
 
 RING = "x-ring-size"
 LATER = "takes effect when the queue is created anew"
-#: Arguments of leased queues that take effect at a start, and the remark about them while the broker runs.
-AT_START = frozenset(argument for argument, acts in ACTS.items() if acts is RESTART)
-POINT = "x-recovery-point"
+#: Arguments that take effect at a start, and the remark about them while the broker runs.
+AT_START = frozenset(argument for own in OWN_TYPES.values() for argument, row in own.own.items() if row.acts is RESTART)
 AFTER_RESTART = "takes effect when the broker starts anew"
 
 #: Virtual host and name.
@@ -241,12 +241,12 @@ class ConfiguredObjects:
         while True:
             try:
                 own = own_settings(arguments)
-                if is_leased(declared.arguments):
-                    leased_settings(queue.name, plain_of(arguments))
+                if (type_ := own_type(declared.arguments)) is not None:
+                    for fault in type_.read(queue.name, plain_of(arguments))[1]:
+                        raise fault
                 break
-            except (ArgumentFault, LeasedFault) as fault:  # with another argument, which cannot be changed
-                at_fault = fault.argument if isinstance(fault, LeasedFault) else fault.key
-                key = at_fault if at_fault in changed else changed[-1]
+            except ArgumentFault as fault:  # with another argument, which cannot be changed
+                key = fault.key if fault.key in changed else changed[-1]
                 self._remark(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {fault} stays; {key} {LATER}")
                 changed.remove(key)
                 if not changed:
@@ -324,18 +324,17 @@ class ConfiguredObjects:
 
 
 def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
-    """E-RP-UNKNOWN: recovery points of queues to be built that the log does not have, one line each."""
+    """Why configured queues cannot be built, such as a recovery point that the log does not have; one line each."""
     found: list[str] = []
     for declared in configuration.queues:
-        if is_leased(declared.arguments) and AMPS in QUEUE_TYPES:
-            from ..engine.leases import built_from, knows_point
-
-            point = leased_settings(declared.name, declared.arguments).recovery_point
+        queue_type = str(declared.arguments.get("x-queue-type", CLASSIC))
+        start_fault = kind_of_type(queue_type).start_fault if queue_type in QUEUE_TYPES else None
+        if start_fault is not None:
             vhost = broker.virtual_hosts.create(declared.vhost)
             queue = vhost.queues.get(declared.name)
-            if (queue is None or built_from(queue) != point) and not knows_point(vhost.context, point):
-                fault = LeasedFault("E-RP-UNKNOWN", POINT, shown(point))
-                found.append(f"{declared.origin_of(POINT)}: {POINT.removeprefix('x-')}: {fault}")
+            fault = start_fault(vhost.context, queue, declared.name, declared.arguments)
+            if fault is not None:
+                found.append(f"{declared.origin_of(fault.key)}: {fault.key.removeprefix('x-')}: {fault.problem}")
     return found
 
 

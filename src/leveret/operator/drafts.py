@@ -28,7 +28,7 @@ from ..settings.explain import (
     matches_of,
     rule_of,
     titles_of,
-    with_leased_rows,
+    with_rows_of_type,
 )
 from ..settings.rows.address_settings import BY_KEY, SETTINGS
 from ..settings.values import value_text
@@ -182,7 +182,7 @@ def _as_drafted(objects: ConfiguredObjects, now: Explanation, new: Configuration
     layer = effective.layer(arguments)
     own = settings_of_arguments(arguments)
     rows = explain_rows(new.repository, queue.address, queue.vhost_name, own, None, layer, queue.name)
-    rows = with_leased_rows(rows, queue.name, arguments, {}, layer) + argument_rows(arguments, {}, layer)
+    rows = with_rows_of_type(rows, queue.name, arguments, {}, layer) + argument_rows(arguments, {}, layer)
     entries = new.repository.queue_entries(queue.address, queue.vhost_name, queue.name)
     matches = matches_of(new.repository, queue.address, queue.vhost_name)
     return replace(now, rows=tuple(rows), matches=matches, policies=titles_of(effective, entries))

@@ -127,10 +127,11 @@ def discard(
         found = host.queues.get(queue)
         if found is None or found.kind.discarding is None:
             if found is not None and (bookmark is not None or option is not None):
-                raise CommandError(f"queue {queue!r} is no leased queue: discard by filter, header, text, positions")
+                why = "takes no bookmark, no option: discard by filter, header, text, positions"
+                raise CommandError(f"queue {queue!r} {why}")
             return (yield from _begin(at, "discard", client, queue, request, None, DISCARDED, "discarded"))
         if replace(request, filter=None) != JobRequest(vhost=request.vhost, as_user=request.as_user):
-            raise CommandError("discard: of a leased queue by bookmark or filter alone, and without a rate")
+            raise CommandError(f"discard: of a {found.kind.name} queue by bookmark or filter alone, and without a rate")
         client.user.require("read", "queue", queue, request.vhost)
         try:  # as a request to amps.control (queues page A.6)
             done = yield from found.kind.discarding(found, bookmark, request.filter, option or "")

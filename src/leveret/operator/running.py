@@ -24,7 +24,7 @@ from ..settings.explain import (
     rules_of_declaration,
     titles_of,
     vhosts_to_explain,
-    with_leased_rows,
+    with_rows_of_type,
 )
 from ..settings.values import value_text
 
@@ -111,7 +111,7 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     rows += [Row(key, value, by) for key, value in flags.items()]
     if not queue.enabled:
         rows.append(Row("enabled", False, by))
-    rows = with_leased_rows(rows, queue.name, arguments, own_rules, layer)
+    rows = with_rows_of_type(rows, queue.name, arguments, own_rules, layer)
     rows += [*argument_rows(arguments, own_rules, layer), *placement_rows(queue.policy)]
     rows += _rows_of_kind(broker, queue)
     declared_at = str(declared.origin) if declared is not None else ""

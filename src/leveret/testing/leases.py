@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..engine import Queue, holder_of
-from ..settings.leases.leased_settings import AMPS
 from ..settings.printable import printable
 from .assertions import _UNSAID, SHOWN_MAX
 from .history import HistoryEvent
@@ -19,6 +18,8 @@ from .snapshots import MessageSnapshot, message_of
 if TYPE_CHECKING:
     from .edge import Edge
 
+#: The type of leased queues.
+AMPS = "amps"
 MS = 1_000_000
 #: Maximum leases of one queue that a snapshot shows: all.
 COUNT_MAX = 1 << 31

@@ -1,4 +1,4 @@
-// What waits, and for what: publishers for room, messages for their time, leases for their holders.
+// What waits, and for what: publishers for room, messages for their time.
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { bytes, count, duration, moment, several } from "../format.js";
@@ -109,37 +109,4 @@ export function ScheduledRows({ vhost, queue }) {
       <span class="dim">${count(after + 1)} to ${count(after + found.length)} of ${count(view.data.total)}</span>
       <button type="button" disabled=${after === 0} onClick=${() => setAfter(Math.max(0, after - 100))}>Sooner</button>
       <button type="button" disabled=${view.data.next === null} onClick=${() => setAfter(view.data.next)}>Later</button></div>`}`;
-}
-
-export function Leases() {
-  const view = usePoll("leveret/leases");
-  const queues = (view.data && view.data.items) || [];
-  const breakLease = async (queue, lease) => {
-    const text = `The message with bookmark ${lease.bookmark} of ${queue.queue} is taken from ${lease.consumer || "its holder"} and delivered again, perhaps to another.`;
-    if (!(await confirm({ title: "Break this lease", text, verb: "Break" }))) return;
-    const body = { bookmark: lease.bookmark, option: "cancel" };
-    if (await act("The lease is broken.", "POST", path("leveret", "leases", queue.vhost, queue.queue, "discard"), { body })) view.reload();
-  };
-  return html`
-    <h1>Leases</h1>
-    <p class="dim">Leased queues: who has which message, and until when. What runs out comes back by itself.</p>
-    <${Waiting} view=${view} what="leases" />
-    ${view.data && !queues.length && html`<p class="empty">This broker has no leased queue.</p>`}
-    ${queues.map((queue) => {
-      const names = queue.leases.length ? Object.keys(queue.leases[0]) : [];
-      const columns = [
-        ...names.map((name) => ({ title: name.replace(/_ms$/, "").replaceAll("_", " "), isNumber: typeof queue.leases[0][name] === "number", cell: (one) => cell(name, one[name]) })),
-        ...(names.includes("bookmark") ? [{ title: "", cell: (one) => html`<${Danger} label="Break …" onClick=${() => breakLease(queue, one)} />` }] : []),
-      ];
-      return html`<${Panel} key=${`${queue.vhost}\n${queue.queue}`} id=${`leases-of-${queue.vhost}-${queue.queue}`}
-        title=${html`<${QueueLink} vhost=${queue.vhost} name=${queue.queue} />`} aside=${html`<span>${several(queue.leased, "lease")}, ${count(queue.ready)} ready</span>`}>
-        ${queue.leases.length ? html`<${Rows} rows=${queue.leases} columns=${columns} caption=${`Leases of ${queue.queue}`} keyOf=${(one) => JSON.stringify(one)} />`
-          : html`<p class="empty">Nobody holds a lease.</p>`}
-      <//>`;
-    })}`;
-}
-
-function cell(name, value) {
-  if (name.endsWith("_ms") && typeof value === "number") return value > 1e12 ? html`<time>${moment(value)}</time>` : duration(value);
-  return html`<span class="name">${typeof value === "string" ? value : JSON.stringify(value)}</span>`;
 }
