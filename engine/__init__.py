@@ -86,7 +86,7 @@ from .publishing.route import Route
 from .publishing.service import ServiceExchange
 from .publishing.unroutable_letters import Unroutable
 from .queues import consumers, reconfigure, scheduled
-from .queues.kinds import REPLY_PREFIX, REPLY_TO, kind_of_type
+from .queues.kinds import OPTIONAL_KINDS, REPLY_PREFIX, REPLY_TO, kind_of_type
 from .queues.queue import Queue, QueueStatistics
 from .queues.queue_events import (
     AckedEvent,
@@ -214,6 +214,7 @@ __all__ = [
     "PropertySummary",
     "PropertyValue",
     "PublishedEvent",
+    "OPTIONAL_KINDS",
     "QUEUE_TYPES",
     "Queue",
     "QueueEvent",

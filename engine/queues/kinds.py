@@ -106,10 +106,10 @@ REPLY = replace(CLASSIC, name="reply", bounds=lambda queue: (), is_limited=False
 KINDS: dict[str, Kind] = {CLASSIC_TYPE: CLASSIC, QUORUM_TYPE: QUORUM, STREAM_TYPE: STREAM}
 #: x-queue-type -> the package that registers its kind, in its module `kind`, which is loaded for the first such queue:
 #: 30 ms and 2 MiB. Without the package the type is unknown.
-OPTIONAL = {queue_type: f"leveret.engine.{package}" for queue_type, package in PACKAGES.items()}
-for _type, _package in list(OPTIONAL.items()):
+OPTIONAL_KINDS = {queue_type: f"leveret.engine.{package}" for queue_type, package in PACKAGES.items()}
+for _type, _package in list(OPTIONAL_KINDS.items()):
     if find_spec(_package) is None:
-        del OPTIONAL[_type]
+        del OPTIONAL_KINDS[_type]
         QUEUE_TYPES.pop(_type, None)
 
 
@@ -125,7 +125,7 @@ def register(queue_type: str, kind: Kind) -> None:
 def kind_of_type(queue_type: str) -> Kind:
     """The kind of queues of this type, without regard to their rules."""
     if queue_type not in KINDS:
-        import_module(f"{OPTIONAL[queue_type]}.kind")
+        import_module(f"{OPTIONAL_KINDS[queue_type]}.kind")
     return KINDS[queue_type]
 
 

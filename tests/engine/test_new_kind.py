@@ -35,7 +35,7 @@ from leveret.engine import (
 from leveret.engine.errors import InequivalentArgument, InvalidArgument, UnsupportedArgument
 from leveret.engine.invariants import check_broker
 from leveret.engine.queues.classic import ClassicDispatch
-from leveret.engine.queues.kinds import CLASSIC, KINDS, OPTIONAL, register
+from leveret.engine.queues.kinds import CLASSIC, KINDS, OPTIONAL_KINDS, register
 from leveret.engine.queues.parts import Parts
 from leveret.engine.stores.tailed_store import TailedStore
 from leveret.journal import JournalError
@@ -174,7 +174,7 @@ def test_the_type_is_refused_where_no_package_registers_it() -> None:
 
 def test_types_are_those_of_the_registry() -> None:
     """What may be declared has a kind, or a package that registers one."""
-    assert QUEUE_TYPES.keys() == KINDS.keys() | OPTIONAL.keys()
+    assert QUEUE_TYPES.keys() == KINDS.keys() | OPTIONAL_KINDS.keys()
 
 
 # -- through the rest of the broker -----------------------------------------------------------------------------------

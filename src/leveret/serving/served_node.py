@@ -30,7 +30,7 @@ from ..cluster.node import DirectoryRefused, Node
 from ..cluster.options import NodeOptions
 from ..configured.configured import Report
 from ..console.options import Certificate
-from ..engine import ClusterEvent, EventKind
+from ..engine import OPTIONAL_KINDS, ClusterEvent, EventKind
 from ..journal import ClusterJournal, Journal
 from ..settings import Configuration
 from ..settings.declared.cluster import cluster_name_of, nodes_of, own_place, shown_node
@@ -63,7 +63,7 @@ LEADING_MODULES = (
     "leveret.console.sampler",
     "leveret.console.metrics.requests",
     "leveret.journal.recording.temp_store",
-    "leveret.engine.leases.kind",
+    *(f"{package}.kind" for package in OPTIONAL_KINDS.values()),
     "leveret.operator.command_table",
     "leveret.operator.definitions",
 )
