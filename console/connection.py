@@ -304,7 +304,7 @@ class Connection:
                 await server.wait_for_leadership()
             answer = await in_turns(call.steps(body), server.turn, server.runtime.end_turn)
             if call.work is Work.REQUEST:
-                await server.wait_for_leadership()  # what it did may not be recorded
+                await server.wait_for_leadership()  # its changes may not be recorded
             return answer
         except Refusal as refusal:
             return refusal.answer()

@@ -170,7 +170,7 @@ class Sampler:
             series = Series(self._now_ms(), values, levels)
         self._fresh[one] = series
 
-    # -- what is shown ------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------------------
 
     def queue(self, queue: Queue, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
         """Rates of a queue, its `message_stats` and `idle_since`, if they are known."""

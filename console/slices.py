@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Seconds of a step. Work that takes the second is a step of its own, even at the end.
+#: Seconds of a step. Work that takes the second number is its own step, even at the end.
 STEP_S, PART_S = 0.003, 0.001
 #: Objects that are sorted in one go, and maximum objects of two sorted runs that are merged in one go: one or two
 #: milliseconds if keys are tuples of texts. Longer runs are merged object by object, which costs four times as much.

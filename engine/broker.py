@@ -116,7 +116,7 @@ class Broker:
         other connections.
         """
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
-        self.context.turn.effort_max = sys.maxsize  # of what follows each part has a limit of its own
+        self.context.turn.effort_max = sys.maxsize  # each of the following parts has its own limit
         if marked or touched or letters.waiting or letters.late or letters.were_waiting:
             self._hand_out(SHORT_SPREAD if is_short else TURN_SPREAD)
         if is_short:

@@ -46,7 +46,7 @@ class DeadLetters:
 
     @property
     def is_congested(self) -> bool:
-        """Whether there are so many that publishing must cause no deaths until all are published."""
+        """Whether there are too many: publishes then cause no more deaths until all are published."""
         return self.published >= LETTERS_MAX or len(self.waiting) >= LETTERS_MAX
 
     def add(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:

@@ -1,4 +1,4 @@
-"""A turn: what it may spend, and what it has done so far. The one that is on is `BrokerContext.turn`."""
+"""A turn: its budget, and its results so far. `BrokerContext.turn` is the present one."""
 
 import sys
 from typing import TYPE_CHECKING

@@ -226,7 +226,7 @@ def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], 
 
 
 def placement_rows(policy: EffectivePolicy) -> list[Row]:
-    """Keys of its policies that ask where a queue is, each with what it means here."""
+    """Keys of its policies that choose the node of a queue, each with its effect here."""
     return [
         Row(key, value if isinstance(value, str | int | float) else repr(value), f"{policy.giver(key).title}: {means}")
         for key, value in policy.definition.items()

@@ -1,4 +1,4 @@
-"""Values in operators' notation: durations, sizes, words. Each reader raises ValueError with what it expected."""
+"""Values in operators' notation: durations, sizes, words. Each reader raises ValueError with the expected form."""
 
 import math
 import re
@@ -37,7 +37,7 @@ class Kind:
     units: Mapping[str, int] = field(default_factory=lambda: NO_UNITS, compare=False)
 
     def read_text(self, content: str) -> Any:
-        """The value of some text. Raises: ValueError with what was expected."""
+        """The value of some text. Raises: ValueError with the expected form."""
         return self.read(self.parse(content))
 
     def rendered(self, value: object) -> object:

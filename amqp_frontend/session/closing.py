@@ -167,7 +167,7 @@ class Closing:
         self._set_timer(self._disconnect_ms(), self._hang_up)
 
     def resign(self) -> None:
-        """This node does not lead any more: as `stop`, without a deadline, because the broker that has them ended."""
+        """This node leads no longer: as `stop`, without a deadline, because the broker that had them has ended."""
         self.stop(NotLeading())
         self._cancel_timers()
 

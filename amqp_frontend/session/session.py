@@ -131,7 +131,7 @@ class AmqpSession:
                 client.drained(held)
 
     def resign(self) -> None:
-        """This node does not lead any more: drop all output, and send connection.close."""
+        """This node leads no longer: drop all output, and send connection.close."""
         self.detach()
         self.closing.resign()
 

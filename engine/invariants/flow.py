@@ -1,4 +1,4 @@
-"""Meters against what is in their queues, and nodes of the usage tree against their meters."""
+"""Compare meters with the contents of their queues, and nodes of the usage tree with their meters."""
 
 from collections import Counter
 from collections.abc import Iterator

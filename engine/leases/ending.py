@@ -204,7 +204,7 @@ def arm(leases: Leases) -> None:
 
 
 def end_due(leases: Leases) -> None:
-    """End a slice of what is due: lifetimes first, then leases, as one by one on time (queues page A.5)."""
+    """End a slice of due lifetimes, then of due leases, with the result of ending each on time (queues page A.5)."""
     queue = leases.queue
     if queue.deleted:
         return

@@ -132,7 +132,7 @@ class Restorer:
                 bound.returned(queue, queue.store.in_memory)
             queue.intake.restored(queue)
 
-    # -- called by intakes; `notes` are those of the queue that is restored -------------------------------------------
+    # -- called by intakes; `notes`: of the queue that is restored -------------------------------------------
 
     @property
     def newest_id(self) -> int:

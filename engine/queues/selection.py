@@ -2,7 +2,7 @@
 
 Only such a queue has a `Selection`; others pay nothing. Each consumer gets the oldest message that its filter takes. Of
 the consumers that take a message, those of the highest priority come first, then the longest wait since a delivery.
-"Oldest" is the order of scans: a message that stands elsewhere than its id says counts as at its id.
+"Oldest" is the order of scans: a message that is not at the place of its id counts as if it were.
 Source: queues page A.4, F.1, F.2, F.6.
 """
 

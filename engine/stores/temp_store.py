@@ -28,7 +28,7 @@ class TempStore(Protocol):
         """Store contents consecutively. None: the limit is reached, or the disk is full."""
 
     def unspool(self, location: Location, size: int) -> bytes:
-        """Read `size` octets from a place on, all or a part of what was spooled there. Raises: Unreadable."""
+        """Read `size` octets from a position in the spool. Raises: Unreadable."""
 
     def release(self, location: Location, size: int) -> None:
         """Free octets that are no longer needed. Each is released once, in any parts."""

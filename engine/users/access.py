@@ -133,7 +133,7 @@ class Users:
         self._by_name.pop(name, None)
 
     def current(self, user: User, vhost: str) -> User:
-        """The current state of a user who logged in earlier. If there never were any users, `user` itself.
+        """The present state of a user that logged in earlier; `user` itself if the broker never had users.
 
         Raises: VirtualHostRefused, if the user was removed after the login.
         """

@@ -239,7 +239,7 @@ def footer_of(files: ReadableFiles, handle: int, base_lsn: int) -> Segment | Non
 def agreed_lsn(files: ReadableFiles, directory: str) -> int:
     """The highest LSN below which any whole block calls the records durable; of a cluster: agreed. 0: there is none.
 
-    The newest segment tells: its head says what was known when it was begun. O(segment).
+    Read it from the newest segment, whose head has the value of its beginning. O(segment).
     """
     for base_lsn in reversed(segments_in(files, directory)):
         with opened(files, directory, base_lsn) as handle:

@@ -43,7 +43,7 @@ def repair(directory: str, out: str, files: Files = REAL) -> Repaired:
 
 
 class _Repair:
-    """What is carried from segment to segment: names, the last checkpoint, the result."""
+    """State that is carried from segment to segment: names, the last checkpoint, the result."""
 
     def __init__(self, files: Files, directory: str, out: str, journal_id: bytes) -> None:
         self.files = files

@@ -84,7 +84,7 @@ def live_arguments(arguments: Mapping[str, object]) -> frozenset[str]:
 def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
     """The values of a configured queue's arguments. Those of its type alone stay: a loader has read them.
 
-    Raises: ValueError with what is expected.
+    Raises: ValueError with the expected form.
     """
     own = own_type(arguments)
     read = () if own is None else own.own
@@ -95,7 +95,7 @@ def plain_value(key: str, value: object) -> object:
     """The value of an argument in a configuration: for a delay, "5s" is 5000.
 
     Arguments that are not in the table do not change, nor do integers where any number is allowed.
-    Raises: ValueError with what is expected.
+    Raises: ValueError with the expected form.
     """
     argument = QUEUE_ARGUMENTS.get(key)
     if argument is None:

@@ -7,7 +7,7 @@ _EVERYWHERE = "a durable queue is on every node of a cluster, whatever is asked 
 _LED = "the node that leads the cluster leads all queues, whatever is asked for"
 _CONFIRMED = "a durable queue is on every node of a cluster, and confirms wait for min-in-sync of them"
 
-#: Name -> what it means here, in one sentence.
+#: Name -> its effect here, in one sentence.
 PLACEMENT: dict[str, str] = {
     "x-quorum-initial-group-size": _EVERYWHERE,
     "x-initial-cluster-size": _EVERYWHERE,

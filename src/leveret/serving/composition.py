@@ -59,7 +59,7 @@ class BuiltBroker:
             self.broker.context.storage.close()
 
     def abandon(self) -> None:
-        """Close the files of a broker that does not lead any more: nothing is written."""
+        """Close the files of a broker that leads no longer: nothing is written."""
         assert self.supervisor is not None, "a node of a cluster has a journal"
         self.supervisor.abandon()
 

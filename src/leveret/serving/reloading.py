@@ -121,7 +121,7 @@ def run_reload(control: ControlTable | None, reload_files: Callable[[], Report],
 
 
 def log_report(report: Report) -> None:
-    """Log what was done, and what could not be done as configured."""
+    """Log changes, and differences from the configuration."""
     for line in report.done:
         logger.info("%s", line)
     for line in report.warnings:

@@ -26,7 +26,7 @@ class SystemClock:
 
 
 class Alarm:
-    """Wakes up for the first of a heap of deadlines, and runs what is due. `done`: called after each check."""
+    """Wakes up for the first of a heap of deadlines, and runs due work. `done`: called after each check."""
 
     def __init__(self, clock: Clock, deadlines: Deadlines | None, done: Callable[[], object]) -> None:
         self._done = done

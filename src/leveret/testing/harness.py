@@ -96,7 +96,7 @@ def arguments_of(values: Mapping[str, Any]) -> FieldTable:
 
 
 def messages(bodies: Iterable[bytes | str], properties: Mapping[str, Any]) -> tuple[PropertySummary, list[bytes]]:
-    """What is known of messages with the same properties, and their contents. Values are Python's or `Field`s."""
+    """The summary of messages with the same properties, and their contents. Values are Python's or `Field`s."""
     values = {name: wire_property(value) for name, value in properties.items()}
     if "headers" in values:
         values["headers"] = wire_table(properties["headers"])
@@ -119,7 +119,7 @@ class Harness:
     `deliveries`: what clients got; `effects`: what else they were told; `stalled`: clients that do not read.
     """
 
-    #: Whether it begins with a client of its own.
+    #: Whether it begins with a client.
     has_client = True
     #: Whether verbs end the turn.
     ends_turns = True
@@ -252,14 +252,14 @@ class Harness:
         return is_more
 
     def end_turn(self) -> None:
-        """End turns until nothing is left to do now, what is due included."""
+        """End turns, and run due work, until nothing is left to do now."""
         self.finish_turns()
         while (due_ns := self.broker.next_deadline_ns()) is not None and due_ns <= self.clock.monotonic_ns():
             self.broker.advance()
             self.finish_turns()
 
     def finish_turns(self) -> None:
-        """End turns until the broker wants no other. What is due stays due."""
+        """End turns until the broker wants no other. Due work is not run."""
         while self.turn():
             pass
         if self.journal is not None and self.writes:
@@ -290,7 +290,7 @@ class Harness:
             self.end_turn()
 
     def advance(self, ms: float) -> None:
-        """Time passes; what is due happens, deadline by deadline."""
+        """Time passes; due work runs, deadline by deadline."""
         until_ns = self.clock.monotonic_ns() + int(ms * 1e6)
         while (due_ns := self.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
             self.clock.advance_ns(max(0, due_ns - self.clock.monotonic_ns()))
