@@ -245,12 +245,14 @@ class Reach(Enum):
 
 
 async def reach(address: Address, circle: Circle, tls: ssl.SSLContext | None, options: LinkOptions) -> Reach:
-    """Try to reach a node."""
-    try:
-        link = await connect(address, circle, tls, options)
-    except Refused:
-        return Reach.REFUSED
-    except (LinkFault, FrameFault, ChallengeFault):
-        return Reach.UNREACHED
-    await link.close()
-    return Reach.REACHED
+    """Try to reach a node, for `connect_s`: a leader that is cut off resigns when it hears that others miss it."""
+    with trio.move_on_after(options.connect_s):
+        try:
+            link = await connect(address, circle, tls, options)
+        except Refused:
+            return Reach.REFUSED
+        except (LinkFault, FrameFault, ChallengeFault):
+            return Reach.UNREACHED
+        await link.close()
+        return Reach.REACHED
+    return Reach.UNREACHED

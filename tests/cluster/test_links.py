@@ -903,7 +903,7 @@ async def test_nodes_find_out_whom_they_reach(tmp_path: Path) -> None:
         assert await reach(world.address, other, None, OPTIONS) is Reach.UNREACHED
     with socket.create_server(("127.0.0.1", 0)) as unused:
         nobody = Address(*unused.getsockname()[:2])
-        hasty = LinkOptions(introduction_s=0.1)
+        hasty = LinkOptions(connect_s=0.1, introduction_s=60)
         assert await reach(nobody, CIRCLE, None, hasty) is Reach.UNREACHED  # it does not answer
     assert await reach(nobody, CIRCLE, None, OPTIONS) is Reach.REFUSED
     assert await reach(Address("no such host.invalid", 1), CIRCLE, None, OPTIONS) is Reach.UNREACHED
