@@ -165,7 +165,10 @@ async def until(fact: Callable[[], object]) -> None:
 
 def same(world: World, follower: Follower) -> bool:
     """Whether the follower has the leader's octets."""
-    return segments(follower.path) == world.journal.segments()
+    try:
+        return segments(follower.path) == world.journal.segments()
+    except FileNotFoundError:  # one was deleted just now
+        return False
 
 
 @in_trio
