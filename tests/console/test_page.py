@@ -34,6 +34,7 @@ PAGES = [
     (["vhosts", "/"], "/"),
     (["definitions"], "Definitions"),
     (["node"], "Node"),
+    (["nodes"], "Nodes"),
 ]
 
 

@@ -27,6 +27,7 @@ const PAGES = {
   vhosts: ["vhosts", "VirtualHosts", "VirtualHost"],
   definitions: ["definitions", "Definitions"],
   node: ["node", "Node"],
+  nodes: ["nodes", "Nodes"],
 };
 
 function Page() {

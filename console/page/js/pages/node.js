@@ -16,12 +16,13 @@ function shown(name, value) {
 
 export function Node() {
   const nodes = usePoll("nodes");
+  const about = usePoll("overview?disable_stats=true&columns=node"); // of several nodes, the one that answers
   const view = usePoll("leveret/status");
   const turns = usePoll("leveret/turns");
   const [level, setLevel] = useState("info");
   const log = usePoll(isAdministrator() ? `leveret/log?level=${level}` : null);
   const lines = Array.isArray(log.data) ? log.data : [];
-  const node = Array.isArray(nodes.data) ? nodes.data[0] : null;
+  const node = about.data && Array.isArray(nodes.data) ? nodes.data.find((one) => one.name === about.data.node) : null;
   const status = view.data;
   const { counters = {}, usage, blocked, held, slow_consumers, ...rest } = status || {};
   return html`

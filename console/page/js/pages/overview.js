@@ -32,7 +32,7 @@ export function Overview() {
       ${isMonitor() && html`<${Trouble} />`}
       <${Tiles} data=${data} />
       <${Charts} view=${view} range=${range} setRange=${setRange} />
-      ${isMonitor() && html`<${NodeNow} />`}
+      ${isMonitor() && html`<${NodeNow} name=${data.node} />`}
       ${data.listeners && html`<${Listeners} data=${data} />`}
     `}`;
 }
@@ -113,9 +113,9 @@ function Trouble() {
   <//>`;
 }
 
-function NodeNow() {
+function NodeNow({ name }) {
   const view = usePoll("nodes");
-  const node = Array.isArray(view.data) && view.data[0];
+  const node = Array.isArray(view.data) && view.data.find((one) => one.name === name);
   if (!node) return null;
   const share = (used, limit, shown) => (limit > 0 ? `${shown(used)} of ${shown(limit)}` : shown(used));
   return html`<${Panel} title="Node" aside=${html`<a href=${to(["node"])}>more</a>`}>

@@ -1,0 +1,78 @@
+// The nodes of a cluster: who leads, whose copies are behind, and what an operator does before a machine is switched off.
+import { html } from "../lib.js";
+import { act, usePoll } from "../api.js";
+import { bytes, count, duration } from "../format.js";
+import { Rows } from "../list.js";
+import { Ago, Badge, confirm, Danger, Facts, Panel, Tile, Waiting } from "../parts.js";
+import { isAdministrator } from "../state.js";
+
+const STATES = {
+  leading: "serves clients; its journal is copied",
+  held: "leads, but publishers are held: too few nodes are in sync",
+  suspended: "leads perhaps: nothing is read from clients until that is known",
+  in_sync: "has on disk what is confirmed: it may lead",
+  following: "copies, and is not waited for",
+  drained: "copies, and does not lead until it is revived",
+  absent: "is not there",
+  lost: "does not answer",
+};
+
+/** Ask, do it, and look again: what becomes of it, the rows say. */
+async function change(question, done, verb, node, reload) {
+  if ((await confirm(question)) && (await act(done, "POST", `leveret/cluster/${verb}`, { body: { node } }))) reload();
+}
+
+function Acts({ node, leader, reload }) {
+  const { name } = node;
+  const close = "Its clients are disconnected and connect again, to any node: some seconds.";
+  const handOver = () => change({ title: `Let ${name} lead`, text: `${leader} hands over to ${name}. ${close}`, verb: "Hand over" }, `${leader} was asked to hand over to ${name}.`, "handover", name, reload);
+  const drain = () => change({ title: `Drain ${name}`, text: `It copies and does not lead until it is revived.${name === leader ? ` It leads now, and hands over first. ${close}` : ""}`, verb: "Drain" }, `${name} was asked to drain.`, "drain", name, reload);
+  const revive = () => change({ title: `Revive ${name}`, text: "It may lead again.", verb: "Revive" }, `${name} was asked to revive.`, "revive", name, reload);
+  if (node["is-drained"]) return html`<${Danger} label="Revive …" onClick=${revive} />`;
+  if (name === leader) return html`<${Danger} label="Drain …" onClick=${drain} />`;
+  return node["is-linked"] && html`${node["is-in-sync"] && html`<${Danger} label="Hand over …" onClick=${handOver} /> `}<${Danger} label="Drain …" onClick=${drain} />`;
+}
+
+export function Nodes() {
+  const nodes = usePoll("nodes");
+  const isAlone = Array.isArray(nodes.data) && nodes.data.length === 1;
+  const view = usePoll(nodes.data && !isAlone ? "leveret/cluster" : null);
+  const cluster = view.data;
+  const figures = Object.fromEntries((nodes.data || []).map((one) => [one.name, one]));
+  const of = (node) => figures[node.name.includes("@") ? node.name : `rabbit@${node.name}`] || {};
+  const columns = cluster && [
+    { title: "Node", cell: (node) => html`<span class="name">${node.name}</span> ${node.name === cluster.leader && html`<${Badge} text="leads" kind="good" />`}` },
+    { title: "State", cell: (node) => html`${node.state.replace("_", " ")} <small>${STATES[node.state] || ""}</small>` },
+    { title: "Behind", isNumber: true, cell: (node) => (node.lag === undefined ? "" : count(node.lag)) },
+    { title: "Memory", isNumber: true, isWide: true, cell: (node) => (of(node).mem_used === undefined ? "" : bytes(of(node).mem_used)) },
+    { title: "Disk free", isNumber: true, isWide: true, cell: (node) => (of(node).disk_free === undefined ? "" : bytes(of(node).disk_free)) },
+    { title: "Up for", isNumber: true, isWide: true, cell: (node) => (of(node).uptime === undefined ? "" : duration(of(node).uptime)) },
+    { title: "Version", isWide: true, cell: (node) => node.version || "" },
+    { title: "Reaches", isWide: true, cell: (node) => (node.reaches || []).join(", ") },
+    { title: "", cell: (node) => isAdministrator() && html`<${Acts} node=${node} leader=${cluster.leader} reload=${view.reload} />` },
+  ];
+  return html`
+    <h1>Nodes</h1>
+    <${Waiting} view=${nodes} what="nodes" />
+    ${isAlone && html`<p class="empty">This broker is alone: its configuration has no [cluster].</p>`}
+    ${!isAlone && nodes.data && html`<${Waiting} view=${view} what="the cluster" />`}
+    ${cluster && html`
+      <div class="tiles">
+        <${Tile} label="Leads" value=${cluster.leader || "nobody"} kind="strong" />
+        <${Tile} label="In sync" value=${`${cluster.insync.length} of ${cluster.nodes.length}`} />
+        <${Tile} label="Term" value=${count(cluster.term)} />
+        <${Tile} label="Agreed, not yet" value=${count(Math.max(0, cluster.end - cluster.agreed))} />
+      </div>
+      <${Rows} rows=${cluster.nodes} columns=${columns} caption="Nodes" keyOf=${(node) => node.name} />
+      <${Panel} title="The node that answers"><${Facts} rows=${[
+        ["Cluster", cluster.cluster],
+        ["Node", cluster.node],
+        ["State", cluster.state.replace("_", " ")],
+        ["Since", html`<${Ago} ms=${cluster["since-ms"]} />`],
+        ["Because", cluster.why],
+        ["In sync", cluster.insync.join(", ")],
+      ]} /><//>
+      <p class="dim">Behind: records that a node does not have on disk yet. What happened to the set, and when: the events
+        led, followed, in_sync_changed, held and suspended of <code>leveret journal</code>.</p>
+    `}`;
+}
