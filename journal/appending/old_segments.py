@@ -1,6 +1,7 @@
 """Old segments: deleted when no longer needed; the last live contents of a segment can be moved out of it."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 
 from ...engine import Clock
 from ..disk.directory import Directory, reader_offsets
@@ -33,6 +34,7 @@ class OldSegments:
         self._reserve = reserve
         self._contents = contents
         self.log_ms = 0  # minimum age of logged messages before their segment is deleted
+        self._empty_at: dict[int, int] = {}  # segment that is not needed -> LSN behind all records so far
 
     def reclaim(self) -> list[int]:
         """Between turns: delete segments that are not needed (in the writer's thread). Returns their base LSNs.
@@ -44,13 +46,23 @@ class OldSegments:
         if not begin or turns.writer.file.trusted_lsn < end:
             return []
         keep, keep_us = self._kept()
-        gone = turns.ledger.removable(begin, keep, keep_us)
+        gone = self._trusted(turns.ledger.removable(begin, keep, keep_us))
         if gone:
             turns.ledger.remove(gone)
             for base_lsn in gone:
                 self._contents.forget(base_lsn)
             turns.writer.add(Unlink(gone))
         return gone
+
+    def _trusted(self, base_lsns: list[int]) -> list[int]:
+        """Those of these segments that no power cut and no other leader can make needed again.
+
+        They are not needed because of records (acknowledgements, for example) that may be lost yet.
+        """
+        turns, before = self._turns, self._empty_at
+        self._empty_at = {base_lsn: before.get(base_lsn, turns.next_lsn) for base_lsn in base_lsns}
+        trusted_lsn = turns.writer.file.trusted_lsn
+        return list(takewhile(lambda base_lsn: self._empty_at[base_lsn] <= trusted_lsn, base_lsns))
 
     def move_forward(
         self,

@@ -100,6 +100,26 @@ def test_no_segment_goes_before_its_checkpoint_is_agreed() -> None:
     assert set(gone).isdisjoint(segments_in(leader.files, PATH))
 
 
+def test_no_segment_goes_before_what_emptied_it_is_agreed() -> None:
+    """Else another leader cuts the acknowledgements, and has messages without contents."""
+    leader = led()
+    messages = []
+    for _ in range(4):
+        messages.append(leader.driver.publish([b"x" * 1600], "a"))
+        leader.turn()
+    leader.driver.checkpoint()
+    leader.journal.agree(leader.commit())
+    assert leader.journal.old_segments.reclaim() == []
+    for ids in messages:
+        leader.driver.settle("a", ids)
+    lsn = leader.commit()
+    assert leader.journal.old_segments.reclaim() == []
+    leader.journal.agree(lsn - 1)
+    assert leader.journal.old_segments.reclaim() == []
+    leader.journal.agree(lsn)
+    assert leader.journal.old_segments.reclaim()
+
+
 def test_needs_are_reported_before_their_records() -> None:
     leader = led()
     leader.reports.clear()
