@@ -273,6 +273,7 @@ def state(nodes: ClusterNodes, name: str) -> dict[str, Any]:
             return {}
 
 
+@pytest.mark.cluster
 def test_an_operator_is_told_when_a_command_is_done(nodes: ClusterNodes, capsys: pytest.CaptureFixture[str]) -> None:
     """Through any node: `handover` and `drain` of the leader end its connections, and are done when another leads."""
     leader = nodes.leader()
@@ -299,6 +300,7 @@ def test_an_operator_is_told_when_a_command_is_done(nodes: ClusterNodes, capsys:
     until(lambda: ctl(nodes, leader, "forget", second, capsys=capsys) == done, "the end of the dead node's key")
 
 
+@pytest.mark.cluster
 def test_two_of_three_nodes_are_killed_at_once(nodes: ClusterNodes, capsys: pytest.CaptureFixture[str]) -> None:
     """CL03: the leader serves consumers and leads on; when etcd is gone, too, it still says how it is."""
     leader = nodes.leader()
