@@ -71,6 +71,12 @@ class Calls:
             self._thread.join(POLL_SECONDS)
         return len(self.answers)
 
+    def reach(self, count: int, seconds: float = CALL_SECONDS) -> None:
+        """Until so many returned, or the time is over."""
+        deadline = time.monotonic() + seconds
+        while len(self.answers) < count and not self.are_done and time.monotonic() < deadline:
+            self._thread.join(POLL_SECONDS)
+
     def end(self, seconds: float = CALL_SECONDS) -> None:
         """Wait until all are done. Raises: Differs: they are not; Refused: one was."""
         self._thread.join(seconds)
@@ -209,8 +215,13 @@ class Hand:
         self.do(place, "confirm.select")
         self._confirms[place] = []
 
-    def confirmed_at_rest(self, calls: Calls, place: str) -> int:
-        """How many of these publishes are confirmed when no more come."""
+    def confirmed_at_rest(self, calls: Calls, place: str, least: int = 0) -> int:
+        """How many of these publishes are confirmed when no more come. So many as `least` are waited for longer: a busy
+        machine rests, too."""
+        if self.waits_for_confirms:
+            calls.reach(least)
+        else:
+            self.confirmed(place, least)
         returned = calls.come_to_rest()
         return returned if self.waits_for_confirms else len(self.confirmed(place))
 

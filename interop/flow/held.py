@@ -19,10 +19,10 @@ def confirms_stop(scene: Scene) -> str:
     operator.declare(queue)
     hand.select_confirms("a/1")
     calls = hand.publish("a/1", queue, bodies(2000))
-    before = hand.confirmed_at_rest(calls, "a/1")
+    before = hand.confirmed_at_rest(calls, "a/1", 900)
     expect(900 <= before <= 1024, f"{before} confirms")
     taken = operator.take(queue, 100)
-    more = hand.confirmed_at_rest(calls, "a/1") - before
+    more = hand.confirmed_at_rest(calls, "a/1", before + 50) - before
     expect(more >= 50, f"{more} more confirms")
     taken += operator.take_all(queue, 1900)
     calls.end()
@@ -160,7 +160,7 @@ def size_in_messages(scene: Scene) -> str:
     operator.declare(queue)
     hand.select_confirms("a/1")
     calls = hand.publish("a/1", queue, bodies(100, 10))
-    held_at = hand.confirmed_at_rest(calls, "a/1")
+    held_at = hand.confirmed_at_rest(calls, "a/1", 40)
     expect(held_at == operator.count(queue) == 40, f"{held_at} confirms, {operator.count(queue)} in the queue")
     expect(len(operator.take_all(queue, 100)) == 100, "some are missing")
     calls.end()

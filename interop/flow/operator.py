@@ -99,7 +99,7 @@ class Operator:
         while (left := deadline - time.monotonic()) > 0:
             self._connection.process_data_events(min(left, POLL_SECONDS))
 
-    def until(self, fact: Any, seconds: float = 15.0) -> bool:
+    def until(self, fact: Any, seconds: float = 60.0) -> bool:
         """Whether `fact()` became true in time."""
         deadline = time.monotonic() + seconds
         while not fact():

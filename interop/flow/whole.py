@@ -118,6 +118,7 @@ def _waits_at(scene: Scene, name: str, limit: str, mode: int, octets: int, size:
     operator.declare(queue, durable=mode == 2)
     hand.select_confirms("a/1")
     calls = hand.publish("a/1", queue, bodies(count, size), properties={"delivery_mode": mode})
+    expect(operator.until(lambda: bool(operator.status()["blocked"])), "nothing was held")
     before = hand.confirmed_at_rest(calls, "a/1")
     used = operator.used(limit)
     expect(octets <= used < octets + octets // 4, f"{used} octets used")
