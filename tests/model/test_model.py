@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from pathlib import Path
 
 import pytest
-from effort import examples
+from effort import IS_CI, examples
 
 sys.path.insert(0, str(Path(__file__).parent))
 from differential import KINDS, saved, search
@@ -19,7 +18,7 @@ REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 
 
 #: A find of chance is no fault of the change that CI tests.
-SEEDS = {"fixed": 1} if os.environ.get("CI") else {"fixed": 1, "fresh": random.SystemRandom().randrange(10, 10**9)}
+SEEDS = {"fixed": 1} if IS_CI else {"fixed": 1, "fresh": random.SystemRandom().randrange(10, 10**9)}
 #: Of each kind, how many operations are compared, and how many sorts of them there are.
 AMOUNTS = {"model": (6_000, 13), "leases": (4_000, 15), "flow": (2_000, 7)}
 
