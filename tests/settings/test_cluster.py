@@ -131,6 +131,7 @@ def test_a_secret_or_tls_lets_nodes_be_elsewhere() -> None:
         ("min-in-sync = 1", "min-in-sync: with 1, what is confirmed may be on one disk alone, and is lost with it"),
         ("min-in-sync = 3", "with 3 nodes, publishers are held while one of them is away"),
         ('suspend-after = "6s"', "suspend-after: is not below lease"),
+        ('[management]\nnode = "rabbit@x"', "node: does nothing on a node of a cluster"),
     ],
 )
 def test_what_is_probably_a_mistake(line: str, warning: str) -> None:
