@@ -1,12 +1,13 @@
 """TLS, users of etcd, secrets, and what strangers send: two clusters of real nodes, in one etcd."""
 
+import http.client
 import io
 import json
 import random
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import redirect_stdout, suppress
+from contextlib import closing, redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,21 @@ def test_two_clusters_in_one_etcd(first: ClusterNodes, second: ClusterNodes) -> 
     assert second.leader() == leaders[1] and "in term 2" not in second.log(leaders[1])
     assert_each_once(publisher, drain(first, leaders[0]))
     assert_each_once(other, drain(second, leaders[1]))
+
+
+def test_http_through_a_follower(first: ClusterNodes) -> None:
+    """The leader's end of such a client is no TCP socket, as TLS of the link ends there."""
+    name = next(one for one in NAMES if one != first.leader())
+    first.kill(name)
+    first.start(name)
+    output = first.processes[name].stdout
+    assert output is not None
+    port = int(output.readline().rpartition(":")[2].strip("/\n"))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with closing(connection):
+        connection.request("GET", "/api/overview", headers={"authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="})
+        assert connection.getresponse().status == 200
+    first.await_in_sync()
 
 
 def test_a_wrong_secret(second: ClusterNodes, directory: Path) -> None:
