@@ -245,9 +245,10 @@ class ModelQueue:
             self.give_back(session, group, counted=counted, delayed=True)
 
     def give_back(self, session: ModelSession, tags: list[int], *, counted: bool, delayed: bool) -> None:
-        """5.2, 4.5.4 to 4.5.6: attempts, then ring, then delay; the newest comes first to the ring."""
+        """5.2, 4.5.4 to 4.5.6: attempts, then ring, then delay; the newest comes first to the ring. Those that die
+        together die in their order in the queue."""
         back = []
-        for message in self.settle(session, tags):
+        for message in sorted(self.settle(session, tags), key=lambda one: one.place):
             message.failed += counted
             if message.failed and (
                 self.rules["attempts"] > 0 or self.rules["delay"] > 0
