@@ -166,6 +166,20 @@ def test_confirms_do_not_pass_answers_of_their_channel() -> None:
     assert bench.heard() == ["1 Queue.DeclareOk", "1 Confirm.SelectOk", "1 Basic.Ack"]
 
 
+def test_confirms_do_not_pass_answers_that_stand_before_deliveries() -> None:
+    """Deliveries behind an answer do not open the way."""
+    bench = Bench()
+    bench.peer.send(method(1, C.Confirm.Select))
+    bench.consume(1, "q")
+    bench.heard()
+    bench.peer.send(method(1, C.Queue.Declare, queue="new", durable=True))
+    bench.publish("a")
+    bench.peer.send(publish(1, "c", b"transient"))
+    assert bench.heard() == []
+    bench.pair.agree()
+    assert bench.heard() == ["1 Queue.DeclareOk", "1 a", "1 Basic.Ack"]
+
+
 @pytest.mark.parametrize("arguments", HELD, ids=str)
 def test_gets_wait_as_deliveries_do(arguments: dict[str, Any]) -> None:
     """Those from a classic queue do not."""
@@ -188,6 +202,27 @@ def test_what_is_agreed_does_not_wait_when_it_comes_back() -> None:
     bench.publish("b", queue="other")
     bench.peer.send(method(1, C.Basic.Reject, delivery_tag=1, requeue=True))
     assert bench.heard() == ["1 a"]
+
+
+def test_what_comes_back_before_it_is_agreed_waits_for_itself() -> None:
+    """Not for what is older alone; nor do old messages take new ones along."""
+    bench = Bench()
+    bench.consume(1, "q")
+    bench.publish("a")
+    lsn = bench.pair.journal.next_lsn
+    bench.publish("b")
+    bench.peer.send(method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
+    bench.consume(2, "q")
+    assert [one for one in bench.heard() if one.startswith("2 ")] == ["2 Basic.ConsumeOk"]
+    bench.pair.agree(lsn)
+    assert "2 b" not in bench.heard()
+    bench.pair.agree()
+    bench.peer.send(method(2, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
+    bench.publish("c")
+    bench.consume(3, "q")
+    assert "3 c" not in bench.heard()
+    bench.pair.agree()
+    assert "3 c" in bench.heard()
 
 
 def test_a_no_ack_consumer_waits_too() -> None:
@@ -273,6 +308,23 @@ def test_a_client_that_waits_is_alive_and_gets_no_more_than_it_may() -> None:
     for _ in range(10):
         bench.pair.agree()
     assert len(bench.heard()) == 50
+
+
+def test_a_paused_client_gets_more_when_what_waited_is_sent() -> None:
+    """Though no other turn comes."""
+    bench = Bench(unsent_max=10_000)
+    bench.consume(1, "q")
+    bench.heard()
+    for _ in range(50):
+        bench.publish("x" * 1000)
+    pair = bench.pair
+    before = pair.named("q").unacked
+    pair.recorder.agreed_lsn = pair.journal.next_lsn
+    pair.broker.more_is_safe()
+    bench.peer.take()
+    assert pair.broker.context.deadlines.next_ns() == pair.clock.monotonic_ns()
+    pair.advance(0)
+    assert pair.named("q").unacked > before
 
 
 def test_a_commit_is_answered_when_it_is_agreed() -> None:

@@ -167,9 +167,13 @@ def test_an_address_may_refuse_after_a_time() -> None:
     assert bench.heard() == ["Basic.Nack"]
 
 
-def test_a_reload_may_refuse_what_it_holds() -> None:
+@pytest.mark.parametrize("is_replication", [False, True])
+def test_a_reload_may_refuse_what_it_holds(is_replication: bool) -> None:
     bench = Bench(mode=C.Confirm.Select, memory_limit=1_000_000)
-    bench.raise_alarm()
+    if is_replication:
+        bench.pair.broker.flow.raise_replication("replication: 1 of 2 nodes in sync")
+    else:
+        bench.raise_alarm()
     bench.peer.send(publish(1, "q", b"x"))
     settings = SettingsRepository([entry("q", memory_limit=1_000_000, send_fail_if_no_space=True)])
     bench.pair.broker.reloading.replace_settings(settings, bench.pair.broker.context.options)

@@ -184,3 +184,21 @@ def test_what_was_written_before_the_feed_is_not_sent_again() -> None:
     feed.written(*first)
     assert feed.to_read == (Position(1, 0), Position(1, 5))
     assert feed.queued_octets == 0
+
+
+def test_octets_that_were_not_told_are_read_from_the_files() -> None:
+    """Those behind them do not come first."""
+    feed = Feed(Position(1, 0), Position(1, 0), 10_000)
+    feed.written(1, 0, b"a" * 100)
+    feed.written(1, 200, b"c" * 100)
+    assert feed.to_read == (Position(1, 0), Position(1, 300)) and feed.take() == []
+
+
+def test_octets_that_are_told_twice_are_sent_once() -> None:
+    """The writer may tell what a thread has found in the files already."""
+    feed = Feed(Position(1, 100), Position(1, 100), 10_000)
+    feed.written(1, 0, b"a" * 50)
+    feed.written(1, 50, b"b" * 50)
+    assert feed.tail == Position(1, 100) and feed.to_read is None and feed.take() == []
+    feed.written(1, 100, b"c" * 10)
+    assert bytes(feed.take()[1]) == b"c" * 10

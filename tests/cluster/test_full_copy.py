@@ -100,6 +100,19 @@ def test_killed_while_it_is_being_copied(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["journal", "leader1", "leader2"]
 
 
+def test_a_copy_that_was_interrupted_is_begun_anew(tmp_path: Path) -> None:
+    """Its link was lost: the next one begins with the leader's oldest segment."""
+    path, _, new = old_and_new(tmp_path)
+    copied = full_copy.begin(path)
+    copied.begin(JOURNAL_ID)
+    copied.append(1, 0, new.segments()[1])
+    copied.sync()
+    copied.close()
+    copied = full_copy.begin(path)
+    assert (copied.journal_id, copied.end, copied.position) == (None, 1, (1, 0))
+    copied.close()
+
+
 def test_killed_while_an_older_journal_is_deleted(tmp_path: Path) -> None:
     """Half of `NAME.old` of the last time is there: it goes, and the swap goes on."""
     path, _, new = old_and_new(tmp_path)

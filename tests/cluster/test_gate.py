@@ -222,3 +222,56 @@ def test_the_frontend_serves_what_it_is_handed() -> None:
             stopping.set()
 
     run(script)
+
+
+def test_a_client_whose_leader_never_takes_it_is_told_when_patience_is_over() -> None:
+    """Patience begins once, not with each attempt."""
+
+    async def script(world: World) -> None:
+        async def refuse(guest: Guest) -> Passing:
+            return Passing.REFUSED
+
+        world.gate.pass_on(refuse)
+        client = await world.client(world.listeners.amqp)
+        await client.send_all(b"AMQP\0\0\x09\x01")
+        with trio.fail_after(2 * PATIENCE_S):
+            assert await everything(client) == GOODBYE
+
+    run(script)
+
+
+def test_clients_that_were_passed_on_end_with_their_leader() -> None:
+    """Soon after there is another, or none: the octets of one that is lost without a word never end."""
+
+    async def script(world: World) -> None:
+        async def stay(guest: Guest) -> Passing:
+            guest.socket.recv(1000)
+            await trio.sleep_forever()
+            return Passing.SERVED
+
+        for change in (world.gate.hold, lambda: world.gate.pass_on(stay)):
+            world.gate.pass_on(stay)
+            client = await world.client(world.listeners.amqp)
+            await client.send_all(b"AMQP\0\0\x09\x01")
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            change()
+            with trio.fail_after(2):
+                assert await everything(client) == b""
+
+    run(script)
+
+
+def test_a_node_that_cannot_be_one_of_the_cluster_holds_nobody() -> None:
+    """Neither those who wait already."""
+
+    async def script(world: World) -> None:
+        early = await world.client(world.listeners.amqp)
+        await early.send_all(b"AMQP\0\0\x09\x01")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        world.gate.close()
+        late = await world.client(world.listeners.amqp)
+        await late.send_all(b"AMQP\0\0\x09\x01")
+        with trio.fail_after(2):
+            assert await everything(early) == await everything(late) == GOODBYE
+
+    run(script)

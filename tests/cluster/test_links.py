@@ -272,6 +272,20 @@ async def test_what_was_fsynced_is_not_acknowledged_when_that_is_forbidden(
 
 
 @in_trio
+async def test_acknowledgements_that_were_allowed_before_the_link_are_sent(tmp_path: Path) -> None:
+    """The agreement says so once, when it names the leader."""
+    world = World(tmp_path)
+    world.lead()
+    follower = Follower(world)
+    follower.link.acknowledge(True)
+    async with world.listening(), trio.open_nursery() as nursery:
+        nursery.start_soon(follower.run)
+        world.journal.block()
+        await until(lambda: Acknowledged(follower.node_id, 1, world.journal.end) in world.told)
+        await follower.stop()
+
+
+@in_trio
 async def test_a_node_goes_on_where_it_ended(tmp_path: Path) -> None:
     """Whether nothing, a block, a segment, or half a block is missing; ticks at its end come again."""
     world = World(tmp_path)
@@ -409,7 +423,7 @@ async def test_another_journal_is_refused_and_untouched(tmp_path: Path) -> None:
         )
         before = segments(follower.path)
         async with following(world) as follower:
-            await follower.ended.wait()
+            await until(follower.ended.is_set)
         assert follower.ending is Ending.DECLINED
         why = f"this directory belongs to another journal ({'ab' * 16}): move it away to join"
         assert follower.told == [JoinRefused(why)]

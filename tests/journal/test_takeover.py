@@ -11,6 +11,7 @@ from leveret.journal import JournalOptions
 from leveret.journal.format.record import REDELIVERED
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.recorder import Recorder
+from leveret.settings import SettingsRepository, entry
 from leveret.testing.harness import Delivery, Harness
 
 
@@ -107,14 +108,45 @@ def test_the_counters_say_the_same() -> None:
     assert node.named().counters.redelivered == session.redelivered == 3
 
 
+@pytest.mark.parametrize("arguments", KINDS, ids=str)
+def test_limits_that_come_after_a_takeover_change_no_flag(arguments: dict[str, Any]) -> None:
+    """A reload that limits the queue, and one that does not any more."""
+    node = Node()
+    node.queue(**arguments)
+    node.publish("A", headers={"key": "a"})
+    node.take_over()
+    node.reload(SettingsRepository([entry("q", memory_limit=1_000_000, cursor="vm")]))
+    node.reload(SettingsRepository())
+    consume(node, arguments)
+    node.settle()
+    assert node.seen() == [("A", True)]
+
+
+def test_leased_messages_of_several_kinds_are_told_apart() -> None:
+    """Each with headers of its own: old ones are redelivered, new ones are not."""
+    node = Node(kind="amps")
+    node.queue(x_max_backlog_per_consumer=100)
+    node.publish("A", headers={"k": 1})
+    node.publish("B", headers={"k": 2}, priority=3)
+    node.take_over()
+    node.publish("C", headers={"k": 3}, priority=4)
+    node.publish("D", headers={"k": 4})
+    consume(node, {})
+    node.settle()
+    assert sorted(node.seen()) == [("A", True), ("B", True), ("C", False), ("D", False)]
+
+
 def test_barriers_are_redelivered_too() -> None:
     """A barrier goes to each consumer; perhaps it did before."""
     node = Node(kind="amps")
-    node.queue(x_barrier="stop")
-    node.publish("A", headers={"stop": True})
+    node.queue(x_barrier_expr="/stop = 1")
+    node.publish('{"stop": 1, "n": "A"}')
     node.take_over()
+    node.publish('{"stop": 1, "n": "B"}')
     consume(node, {})
-    assert node.seen() == [("A", True)]
+    node.settle()
+    assert all("x-barrier" in one.headers for one in node.deliveries)
+    assert [is_redelivered for _, is_redelivered in node.seen()] == [True, False]
 
 
 def test_no_attempt_is_counted() -> None:

@@ -9,8 +9,8 @@ from time import monotonic
 from agreement_explorer import Explorer, Scope
 from agreement_walk import walk
 
-#: The last one: three nodes in sync, two terms, four records in two blocks, two crashes, one partition. The others have
-#: smaller numbers, and what that leaves out. `make cluster-agreement ARGS="--scopes 7"` runs the first seven.
+#: The last one is not known to end: three nodes in sync, two terms, four records, two crashes, a partition. The others
+#: have smaller numbers, and what that leaves out.
 SCOPES = (
     Scope(writes=1, crashes=2, breaks=0, changes=1),
     Scope(writes=1, crashes=0, breaks=1, changes=2),
@@ -28,7 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=10**7, help="random steps")
     parser.add_argument("--seed", type=int, default=1, help="of the first storm")
-    parser.add_argument("--scopes", type=int, default=len(SCOPES), help="how many of the scopes are explored")
+    parser.add_argument("--scopes", type=int, default=len(SCOPES) - 1, help="how many of the scopes, all but the last")
     parser.add_argument("--seconds", type=float, default=1e9, help="for each scope at most")
     chosen = parser.parse_args()
     for scope in SCOPES[: chosen.scopes]:

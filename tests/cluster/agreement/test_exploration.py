@@ -1,7 +1,6 @@
 """All interleavings of a small cluster, and each rule switched off in turn: it must be found.
 
-`make cluster-agreement` explores three nodes, two terms, four records, two crashes and a partition to the end, and
-walks at random for 10^7 steps; here are smaller worlds.
+`make cluster-agreement` explores larger worlds to the end, and walks at random for 10^7 steps; here are smaller ones.
 """
 
 import os

@@ -543,6 +543,24 @@ def test_a_disk_that_fails(operation: str) -> None:
     assert octets_in(again, copy) == octets_of(files, written(driver.journal))
 
 
+def test_a_failed_fsync_leaves_the_end_where_it_was() -> None:
+    """Nothing of it may be acknowledged."""
+    files, driver = leader()
+    copy = SimulatedFiles()
+    copied = new_copy(copy, ID)
+    copied.append(1, 0, octets_of(files, written(driver.journal))[1])
+    before = copied.end
+
+    def fail(asked: str, path: str) -> None:
+        if asked == "sync":
+            raise OSError(errno.EIO, "broken")
+
+    copy.fault = fail
+    with pytest.raises(JournalFailed):
+        copied.sync()
+    assert copied.end == before
+
+
 def test_it_hands_its_directory_over() -> None:
     files, driver = leader()
     copy, copied = copy_of(files, driver)

@@ -1,0 +1,82 @@
+"""What an operator's commands do at the node that leads: a, with the follower b; c is not there."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leveret.cluster.agreement.view import NodeKey, View
+from leveret.operator.command_error import CommandError
+from leveret.serving.cluster_desk import LeaderDesk
+
+A, B = b"a" * 16, b"b" * 16
+
+
+class Bench:
+    """`orders`: what followers with a link were told. `asked`: whom the node was to hand over to, and by a drain?"""
+
+    def __init__(self, *linked: bytes, refusal: str = "") -> None:
+        self.asked: list[tuple[str | None, bool]] = []
+        self.orders: list[tuple[bytes, str]] = []
+        self.linked = linked
+        self.refusal = refusal
+        node: Any = SimpleNamespace(
+            node_id=A,
+            view=View(7, nodes=(NodeKey("a", A, "a:1"), NodeKey("b", B, "b:1"))),
+            options=SimpleNamespace(name="a", nodes={"a": None, "b": None, "c": None}),
+            leading=SimpleNamespace(links=SimpleNamespace(order=self._order)),
+            hand_over=self._hand_over,
+            handover=None,
+        )
+        self.desk = LeaderDesk(node, lambda: None)  # type: ignore[arg-type, return-value]
+
+    def _order(self, node_id: bytes, verb: str) -> bool:
+        if node_id in self.linked:
+            self.orders.append((node_id, verb))
+        return node_id in self.linked
+
+    def _hand_over(self, to: NodeKey | None, *, drains: bool = False) -> str:
+        self.asked.append((None if to is None else to.name, drains))
+        return self.refusal
+
+
+def test_the_lead_is_handed_over_to_another_node() -> None:
+    """To one that is named, or to whichever has the most; clients are not stopped for the node itself."""
+    bench = Bench(B)
+    for name in ("b", "rabbit@b", None):
+        bench.desk.handover(name)
+    assert bench.asked == [("b", False), ("b", False), (None, False)]
+    with pytest.raises(CommandError, match="node a leads already"):
+        bench.desk.handover("a")
+    with pytest.raises(CommandError, match="node c is not there"):
+        bench.desk.handover("c")
+    assert len(bench.asked) == 3
+
+
+def test_a_handover_that_cannot_be_is_not_said_to_be_done() -> None:
+    """Nor a drain of the leader."""
+    bench = Bench(B, refusal="b is drained")
+    with pytest.raises(CommandError, match="not handed over: b is drained"):
+        bench.desk.handover("b")
+    with pytest.raises(CommandError, match="not drained: b is drained"):
+        bench.desk.drain("a")
+
+
+def test_a_node_is_drained_where_it_is() -> None:
+    """A follower is told by its link; the leader hands over."""
+    bench = Bench(B)
+    bench.desk.drain("b")
+    bench.desk.revive("b")
+    assert bench.orders == [(B, "drain"), (B, "revive")] and bench.asked == []
+    bench.desk.drain("a")
+    assert bench.asked == [(None, True)]
+    with pytest.raises(CommandError, match="not drained"):
+        bench.desk.revive("a")
+
+
+@pytest.mark.parametrize("verb", ["drain", "revive"])
+def test_a_follower_without_a_link_is_not_said_to_have_done_it(verb: str) -> None:
+    """It would lead next."""
+    bench = Bench()
+    with pytest.raises(CommandError, match="node b is not connected to the leader"):
+        getattr(bench.desk, verb)("b")

@@ -1,0 +1,53 @@
+"""Clients that other nodes pass to the listener of a node: taken while its broker serves them, else told why not."""
+
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from in_trio import in_trio
+
+from leveret.cluster.link.challenge import Circle
+from leveret.cluster.link.frames import VERSION, Accept, Client
+from leveret.cluster.link.introduction import Address, Declined, LinkOptions, connect
+from leveret.cluster.link.listener import LinkListener
+
+CIRCLE = Circle("orders")
+
+
+@pytest.mark.parametrize(
+    "links, serves, words",
+    [
+        (SimpleNamespace(is_closed=False), True, ""),
+        (SimpleNamespace(is_closed=False), False, "does not serve clients yet"),
+        (SimpleNamespace(is_closed=True), True, "does not lead"),
+        (None, True, "does not lead"),
+    ],
+    ids=["leads", "takes over", "has resigned", "follows"],
+)
+@in_trio
+async def test_a_client_is_taken_while_the_leader_serves(links: Any, serves: bool, words: str) -> None:
+    """One that is told so is held by its own node, and passed on again."""
+    taken: list[Any] = []
+
+    def take(sock: socket.socket, *said: object) -> None:
+        taken.append(said)
+        sock.close()
+
+    listener = LinkListener(CIRCLE, "n1", take, takes_clients=lambda: serves)
+    listener.links = links
+    listening = socket.create_server(("127.0.0.1", 0))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(listener.serve, [listening])
+        link = await connect(Address(*listening.getsockname()[:2]), CIRCLE, None, LinkOptions())
+        await link.send(Client(VERSION, "orders", 0, "n2", "amqp", b"header"))
+        if words:
+            with pytest.raises(Declined, match=words) as declined:
+                await link.receive(Accept, timeout_s=5)
+            assert taken == [] and not declined.value.is_final
+        else:
+            assert await link.receive(Accept, timeout_s=5) == Accept()
+            assert await link.stream.receive_some(1) == b"" and taken == [(b"", b"header", "amqp", "n2")]
+        await link.close()
+        nursery.cancel_scope.cancel()

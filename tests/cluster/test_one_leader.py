@@ -1,0 +1,128 @@
+"""What a follower does with what its leader sends, and when it acknowledges it; step by step, without a leader."""
+
+import select
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from in_trio import in_trio
+from written_journal import JOURNAL_ID, WrittenJournal, segments
+
+from leveret.cluster.link.challenge import Circle
+from leveret.cluster.link.frames import VERSION, Ack, Copy, Decoder, Octets, Unlink, Welcome, encode
+from leveret.cluster.link.introduction import LinkFault, LinkStream
+from leveret.cluster.link.leader_link import LeaderLink, _Following
+from leveret.journal.copying.copied_journal import CopiedJournal
+
+
+class Bench:
+    """A leader's journal of two segments, and a follower with an empty directory, or one of another leader's."""
+
+    def __init__(self, path: Path, *, has: bytes | None = None, copy: Copy | None = None) -> None:
+        self.journal = WrittenJournal(str(path / "leader"))
+        self.journal.block()
+        self.journal.roll()
+        self.journal.block()
+        self.path = str(path / "n2")
+        self.copied = CopiedJournal.open(self.path)
+        if has is not None:
+            self.copied.begin(has)
+        ours, self.leader = socket.socketpair()
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
+        outer = LeaderLink(Circle("orders"), "n2", self.path, self.copied, lambda event: None)
+        self.following = _Following(outer, LinkStream(stream, "leader"), 1, copy)
+
+    def join(self) -> None:
+        """The leader's Welcome."""
+        terms = self.journal.terms
+        self.following.join(Welcome(VERSION, 0, JOURNAL_ID, terms, 1, 0, 1, 1, frozenset()), None)
+
+    def octets(self) -> list[Octets]:
+        """All that the leader has, a frame for each segment."""
+        return [Octets(base_lsn, 0, octets) for base_lsn, octets in self.journal.segments().items()]
+
+    def take(self, messages: Sequence[Any]) -> None:
+        """They come together."""
+        self.following._take(b"".join(map(encode, messages)))
+
+    @property
+    def heard(self) -> list[Any]:
+        """What the leader has heard."""
+        decoder = Decoder(Ack)
+        while select.select([self.leader], [], [], 0)[0]:
+            decoder.receive(self.leader.recv(10_000))
+        return list(decoder.messages())
+
+
+@in_trio
+async def test_nothing_is_acknowledged_that_is_not_fsynced(tmp_path: Path) -> None:
+    """Nor more than is whole."""
+    bench = Bench(tmp_path)
+    bench.join()
+    bench.following.acknowledge(True)
+    assert bench.heard == [Ack(1, 1)]
+    *some, last = bench.octets()
+    bench.take([*some, Octets(last.base_lsn, 0, last.octets[:-1])])
+    assert bench.heard == []
+    bench.following._fsync()
+    assert bench.heard == [Ack(1, bench.copied.end)] and bench.copied.end < bench.journal.end
+    bench.take([Octets(last.base_lsn, len(last.octets) - 1, last.octets[-1:])])
+    bench.following._fsync()
+    assert bench.heard == [Ack(1, bench.journal.end)] and bench.copied.end == bench.journal.end
+
+
+@in_trio
+async def test_what_was_fsynced_while_nothing_was_acknowledged_is_when_that_is_allowed(tmp_path: Path) -> None:
+    """Rule R6: a candidate acknowledges nothing; one that lost goes on."""
+    bench = Bench(tmp_path)
+    bench.join()
+    bench.take(bench.octets())
+    bench.following._fsync()
+    assert bench.heard == []
+    bench.following.acknowledge(True)
+    assert bench.heard == [Ack(1, bench.journal.end)]
+
+
+@in_trio
+async def test_segments_go_when_the_checkpoint_that_frees_them_is_on_the_disk(tmp_path: Path) -> None:
+    """A power cut would leave neither."""
+    bench = Bench(tmp_path)
+    bench.join()
+    unlink, ends = bench.copied.unlink, []
+
+    def look(base_lsns: Sequence[int]) -> list[int]:
+        ends.append(bench.copied.end)
+        return unlink(base_lsns)
+
+    bench.copied.unlink = look  # type: ignore[method-assign]
+    bench.take([*bench.octets(), Unlink((1,))])
+    assert ends == [bench.journal.end] and min(segments(bench.path)) > 1
+
+
+@in_trio
+async def test_a_leader_of_another_journal_is_not_copied(tmp_path: Path) -> None:
+    """Nothing of this one changes."""
+    bench = Bench(tmp_path, has=b"K" * 16)
+    with pytest.raises(LinkFault, match="another journal"):
+        bench.join()
+    assert bench.copied.journal_id == b"K" * 16 and bench.copied.terms.starts == ()
+
+
+@in_trio
+async def test_a_copy_beside_takes_the_journals_place_when_it_is_whole(tmp_path: Path) -> None:
+    """Not with its first octets: the node would have less than it acknowledged before."""
+    bench = Bench(tmp_path, has=b"K" * 16, copy=Copy(8, 1000, True))
+    assert bench.journal.end == 8
+    bench.join()
+    bench.following.acknowledge(True)
+    first, second = bench.octets()
+    bench.take([first])
+    bench.following._fsync()
+    assert not bench.following._is_whole and segments(bench.path) == {}
+    bench.take([second])
+    bench.following._fsync()
+    assert bench.following._is_whole and segments(bench.path) == bench.journal.segments()
+    assert bench.heard == []

@@ -1,0 +1,334 @@
+"""What a node does between its agreement, its journal and etcd, each part by itself."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from leveret.cluster.agreement import decisions as do
+from leveret.cluster.agreement.events import (
+    Answered,
+    DiskRecovered,
+    DiskStalled,
+    Durable,
+    Event,
+    FollowerRefused,
+    HandOver,
+    InDoubt,
+)
+from leveret.cluster.agreement.states import State
+from leveret.cluster.agreement.transactions import progress
+from leveret.cluster.agreement.view import Leader, NodeKey, View
+from leveret.cluster.coordinator import errors
+from leveret.cluster.coordinator.coordinator import Lease
+from leveret.cluster.leading import Leading
+from leveret.cluster.link.challenge import Circle
+from leveret.cluster.link.introduction import Address
+from leveret.cluster.node import Node
+from leveret.cluster.options import NodeOptions
+from leveret.journal import ClusterJournal
+from leveret.journal.copying.copied_journal import CopiedJournal
+from leveret.journal.disk.directory import read_terms
+from leveret.journal.disk.files import REAL
+from leveret.journal.disk.writer import WriterState
+
+SECOND = 1_000_000_000
+PROGRESS = progress(Leader(1, b"a" * 16, "a", "a:1", 3), 10)
+
+
+async def later(seconds: float) -> None:
+    """Virtual time goes by."""
+    with trio.move_on_after(seconds):
+        await trio.sleep_forever()
+
+
+class Journal:
+    """A journal whose disk hangs for as long as a test says."""
+
+    state = WriterState.RUNNING
+    hangs_s = 0.0
+    probes = 0
+    agreed: list[int]
+
+    def stalled_s(self) -> float:
+        return self.hangs_s
+
+    def probe(self) -> None:
+        self.probes += 1
+
+
+class Broker:
+    """A `Leadership`: it serves until it resigns, and takes a while to close."""
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self.resigned = trio.Event()
+        self.is_closed = False
+
+    async def serve(self) -> None:
+        await self.resigned.wait()
+        await later(5)
+        self.is_closed = True
+
+    def resign(self) -> None:
+        self.resigned.set()
+
+    async def close_unserved(self) -> None:
+        self.is_closed = True
+
+
+class Links:
+    """Of the followers."""
+
+    def __init__(self) -> None:
+        self.closed = ""
+
+    def close_all(self, why: str) -> None:
+        self.closed = self.closed or why
+
+
+def leading(told: list[Event], path: str = "", build: Any = None) -> Leading:
+    """In term 2, of a node `a`."""
+    options = NodeOptions("a", path, Circle("orders"), {"a": Address("127.0.0.1", 1)})
+    front = SimpleNamespace(build=build)
+    made = Leading(options, 2, front, SimpleNamespace(links=None), told.append, dict, lambda: 0)  # type: ignore[arg-type]
+    made.leadership = Broker()  # type: ignore[assignment]
+    return made
+
+
+def in_virtual_time(test: Any) -> None:
+    trio.run(test, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+# -- a leadership ------------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_hangs_is_found_under_an_idle_leader_and_reported_both_ways() -> None:
+    """An idle journal is probed; while it hangs, the leader's lease is not renewed."""
+    told: list[Event] = []
+
+    async def look() -> None:
+        led = leading(told)
+        journal = led.leadership.journal  # type: ignore[union-attr]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(led.watch_disk)
+            await later(2)
+            assert journal.probes > 1 and told == [] and not led.is_stalled  # type: ignore[attr-defined]
+            journal.hangs_s = 5.1  # type: ignore[attr-defined]
+            await later(1)
+            assert told == [DiskStalled()] and led.is_stalled
+            journal.hangs_s = 0  # type: ignore[attr-defined]
+            await later(1)
+            assert told == [DiskStalled(), DiskRecovered()]
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(look)
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_leadership_is_over_when_its_broker_is_closed_and_reports_nothing_any_more(is_served: bool) -> None:
+    """Only then may the directory be opened again. Followers are told at once, to be there for the next leader."""
+    told: list[Event] = []
+
+    async def resign() -> None:
+        led = leading(told)
+        broker, links = led.leadership, Links()
+        led.links = led._listener.links = links  # type: ignore[assignment]
+        async with trio.open_nursery() as nursery:
+            if is_served:
+                nursery.start_soon(led.serve)
+                await later(1)
+            await led.resign("b leads term 3")
+            assert broker.is_closed  # type: ignore[union-attr]
+        assert links.closed == "b leads term 3" and led._listener.links is None
+        led._tell(Durable(7))
+        assert told == []
+
+    in_virtual_time(resign)
+
+
+def test_the_term_is_on_the_disk_before_the_journal_is_opened_to_lead(tmp_path: Path) -> None:
+    """Rule R7: the footer that seals the open segment is the first record of it."""
+    path = str(tmp_path / "data")
+    seen: list[Any] = []
+
+    def build(cluster: ClusterJournal) -> Broker:
+        seen.append(read_terms(path, REAL))
+        cluster.directory.close()
+        return Broker()
+
+    async def open_() -> None:
+        led = leading([], path, build)
+        await led.open(CopiedJournal.open(path), b"J" * 16, 1)
+        assert led.terms == seen[0] and seen[0].starts == ((2, 1),)
+
+    in_virtual_time(open_)
+
+
+def test_a_takeover_that_fails_unlocks_the_directory(tmp_path: Path) -> None:
+    """The node follows again."""
+    path = str(tmp_path / "data")
+
+    async def fail() -> None:
+        copied = CopiedJournal.open(path)
+        copied.begin(b"J" * 16)
+        copied.set_terms(copied.terms.with_term(2, 1))
+        with pytest.raises(ValueError, match="term 2 cannot follow"):
+            await leading([], path).open(copied, b"J" * 16, 1)
+
+    in_virtual_time(fail)
+    CopiedJournal.open(path).close()
+
+
+# -- a node and etcd ---------------------------------------------------------------------------------------------------
+
+
+def test_leases_are_renewed_by_a_node_that_lives_and_a_leader_whose_disk_works() -> None:
+    """A leader whose disk hangs keeps its own name, and not the lead; one whose event loop hangs keeps neither."""
+    node: Any = SimpleNamespace(_now_ns=lambda: 100 * SECOND, _beat_ns=95 * SECOND, leading=None)
+    assert Node._may_renew(node, Lease.LEADER) and Node._may_renew(node, Lease.NODE)
+    node.leading = SimpleNamespace(is_stalled=True)
+    assert not Node._may_renew(node, Lease.LEADER) and Node._may_renew(node, Lease.NODE)
+    node.leading = SimpleNamespace(is_stalled=False)
+    assert Node._may_renew(node, Lease.LEADER)
+    node._beat_ns = 80 * SECOND
+    assert not Node._may_renew(node, Lease.LEADER) and not Node._may_renew(node, Lease.NODE)
+
+
+@pytest.mark.parametrize(
+    "answer, event",
+    [
+        (errors.InDoubt("no answer"), InDoubt(PROGRESS)),
+        (errors.Unreachable("no member"), Answered(PROGRESS, False)),
+        ((True, View(7)), Answered(PROGRESS, True, View(7), 5)),
+    ],
+    ids=str,
+)
+def test_a_transaction_ends_in_one_of_three_ways(answer: Any, event: Event) -> None:
+    """Without an answer it may be done: that is not the same as not done (rule R3)."""
+    told: list[Event] = []
+
+    async def transact(transaction: object) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    node: Any = SimpleNamespace(
+        _coordinator=SimpleNamespace(transact=transact), _now_ns=lambda: 5, _see=lambda view: None, handle=told.append
+    )
+    trio.run(Node._send, node, do.Transact(PROGRESS))
+    assert told == [event]
+
+
+def test_an_answer_of_etcd_counts_from_when_it_was_asked_for() -> None:
+    """Not from when it came: that proves nothing of the time between."""
+    heard: list[tuple[View, int]] = []
+    now = [3]
+
+    async def read() -> View:
+        now[0] = 9
+        return View(7)
+
+    node: Any = SimpleNamespace(
+        _coordinator=SimpleNamespace(read=read),
+        _now_ns=lambda: now[0],
+        _heard=lambda view, asked_ns: heard.append((view, asked_ns)),
+    )
+    trio.run(Node._read, node)
+    assert heard == [(View(7), 3)]
+
+
+def test_a_leader_is_told_at_once_that_a_followers_process_is_gone() -> None:
+    """Confirms do not wait for `join-patience`."""
+    told: list[Event] = []
+    key = NodeKey("b", b"b" * 16, "b:1")
+    node: Any = SimpleNamespace(view=View(7, nodes=(key,)), leading=object(), handle=told.append)
+    Node._refused(node, "b")
+    Node._refused(node, "c")
+    assert told == [FollowerRefused(b"b" * 16)]
+
+
+def test_a_leader_that_stops_hands_over_and_gives_its_leases_back() -> None:
+    """Nobody waits for their end."""
+    told: list[Event] = []
+    ended: list[Lease] = []
+
+    async def end_lease(lease: Lease) -> None:
+        ended.append(lease)
+
+    async def leave() -> None:
+        node: Any = SimpleNamespace(
+            leading=object(), agreement=SimpleNamespace(state=State.LEADING), _coordinator=SimpleNamespace()
+        )
+        node._coordinator.end_lease = end_lease
+
+        def handle(event: Event) -> None:
+            told.append(event)
+            node.leading = None  # its broker was closed
+            node._reopened.set()
+
+        node.handle = handle
+        await Node._leave(node)
+
+    in_virtual_time(leave)
+    assert told == [HandOver(is_leaving=True)] and set(ended) == {Lease.LEADER, Lease.NODE}
+
+
+def test_clients_are_held_from_the_moment_in_which_a_leader_resigns() -> None:
+    """None is handed to the broker that is closed."""
+    done: list[str] = []
+    node: Any = SimpleNamespace(
+        options=SimpleNamespace(name="a"),
+        leading=None,
+        _front=SimpleNamespace(hold_clients=lambda: done.append("held")),
+        _nursery=SimpleNamespace(start_soon=lambda *how: done.append("closing")),
+        _close_broker=None,
+    )
+    Node._resign(node, do.Resign("b leads term 3"))
+    assert done == ["held", "closing"]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_link_acknowledges_while_the_agreement_says_so(is_on: bool) -> None:
+    """Rule R6: a candidate does not."""
+    said: list[bool] = []
+    node: Any = SimpleNamespace(
+        _link=SimpleNamespace(acknowledge=said.append), agreement=SimpleNamespace(state=State.FOLLOWING)
+    )
+    Node._acknowledge(node, do.Acknowledge(is_on))
+    assert said == [is_on]
+
+
+def test_a_takeover_waits_until_no_thread_copies_any_more() -> None:
+    """Else two would write the journal."""
+    steps: list[str] = []
+
+    async def take_over() -> None:
+        idle = trio.Event()
+
+        class Led:
+            terms = None
+            journal = None
+
+            async def open(self, *how: object) -> None:
+                steps.append("opened")
+                raise OSError("no further")
+
+        node: Any = SimpleNamespace(
+            _link_scope=trio.CancelScope(),
+            _link_idle=idle,
+            _copied=SimpleNamespace(terms=None, end=1),
+            agreed_lsn=1,
+            handle=lambda event: steps.append("failed"),
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Node._open_broker, node, Led(), do.TakeOver(2, b"J" * 16))
+            await later(1)
+            assert steps == [] and node._link_scope.cancel_called
+            idle.set()
+        assert steps == ["opened", "failed"]
+
+    in_virtual_time(take_over)

@@ -1,0 +1,161 @@
+"""A broker of this process that leads: held, silent, quiet and ended; and the clients that other nodes pass to it."""
+
+import math
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from leveret.amqp_frontend.edge.arrival import Arrival
+from leveret.cluster.agreement.view import Leader
+from leveret.cluster.link.clients import client_header
+from leveret.serving.gate import Frontends
+from leveret.serving.runtime import Runtime
+from leveret.serving.served_node import ServedLeadership, ServedNode
+from leveret.testing.harness import Harness
+
+REASON = "replication: 1 of 2 nodes in sync"
+
+
+class Bench:
+    """A leadership around a broker that is there, in a process that is not."""
+
+    def __init__(self) -> None:
+        self.broker = Harness().broker
+        self.runtime = Runtime(self.broker, sleeps=False)
+        self.abandoned = 0
+        served: Any = SimpleNamespace(
+            runtime=self.runtime, built=SimpleNamespace(broker=self.broker), abandon=self._abandon
+        )
+        self.leadership = ServedLeadership(served, None)  # type: ignore[arg-type]
+
+    def _abandon(self) -> None:
+        self.abandoned += 1
+
+    @property
+    def is_held(self) -> bool:
+        return self.broker.flow.replication.is_full
+
+
+def test_publishers_are_held_and_released() -> None:
+    """A new reason replaces the one before."""
+    bench = Bench()
+    bench.leadership.hold(REASON)
+    bench.leadership.hold(f"{REASON}!")
+    assert bench.is_held and bench.broker.flow.replication.reason == f"{REASON}!"
+    bench.leadership.go_on()
+    assert not bench.is_held
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_broker_that_was_silent_reads_and_sends_again(goes_on: bool) -> None:
+    """Also while publishers are held: consumers are served."""
+    bench = Bench()
+    bench.leadership.suspend()
+    assert bench.runtime.suspended is not None and bench.runtime.is_silent
+    if goes_on:
+        bench.leadership.go_on()
+    else:
+        bench.leadership.hold(REASON)
+    assert bench.runtime.suspended is None and not bench.runtime.is_silent and bench.is_held is not goes_on
+
+
+def test_the_lead_is_handed_over_behind_the_last_turn() -> None:
+    """What long turns still write is before the LSN that the next leader must have."""
+
+    class Turns:
+        is_quiet = has_resigned = False
+        ended = 0
+
+        def quiesce(self) -> None:
+            self.is_quiet = True
+
+        def end_turn(self) -> None:
+            assert self.is_quiet
+            self.ended += 1
+
+    turns = Turns()
+
+    class Broker:
+        @property
+        def is_unfinished(self) -> bool:
+            return turns.ended < 3
+
+    class Journal:
+        @property
+        def next_lsn(self) -> int:
+            return 10 + turns.ended
+
+    built = SimpleNamespace(broker=Broker(), supervisor=SimpleNamespace(journal=Journal()))
+    leadership = ServedLeadership(SimpleNamespace(runtime=turns, built=built), None)  # type: ignore[arg-type]
+    assert trio.run(leadership.quiesce) == 13
+
+
+def test_a_broker_that_resigned_has_no_turns_and_no_connections() -> None:
+    """Its frontends close their clients at once."""
+    bench = Bench()
+    closed: list[bool] = []
+    bench.runtime.on_resign.append(lambda: closed.append(True))
+    bench.leadership.resign()
+    assert bench.runtime.has_resigned and closed == [True] and bench.abandoned == 1
+
+
+# -- clients of other nodes --------------------------------------------------------------------------------------------
+
+
+class Passed:
+    """A node whose broker leads, or does not."""
+
+    def __init__(self, *, leads: bool = True) -> None:
+        amqp_out, self.amqp = trio.open_memory_channel[Arrival](math.inf)
+        console_out, self.console = trio.open_memory_channel[Arrival](math.inf)
+        self.node: Any = SimpleNamespace(
+            gate=SimpleNamespace(frontends=Frontends(amqp_out, console_out) if leads else None)
+        )
+
+    def serve(self, header: bytes, *, rest: bytes = b"", service: str = "amqp") -> socket.socket:
+        """A client that node b passes on. Returns its socket."""
+        client, other = socket.socketpair()
+        other.close()
+        ServedNode._serve_client(self.node, client, rest, header, service, "b")
+        return client
+
+
+HEADER = client_header(("10.1.2.3", 5000), ("10.0.0.1", 5672))
+
+
+@pytest.mark.parametrize("service", ["amqp", "console"])
+def test_a_client_of_another_node_has_its_own_address_and_the_frontend_that_it_wants(service: str) -> None:
+    """So `guest`, who may log in from loopback alone, may not from elsewhere."""
+    passed = Passed()
+    client = passed.serve(HEADER, service=service)
+    arrival = (passed.amqp if service == "amqp" else passed.console).receive_nowait()
+    assert arrival.socket is client and arrival.address == ("10.1.2.3", 5000) and arrival.local == ("10.0.0.1", 5672)
+    assert arrival.node == "rabbit@b" and not arrival.is_tls
+    client.close()
+
+
+@pytest.mark.parametrize("how", ["no leader", "octets before it was taken", "no header"])
+def test_a_client_that_cannot_be_served_is_closed(how: str) -> None:
+    """In no other way would it learn that."""
+    passed = Passed(leads=how != "no leader")
+    rest = b"AMQP" if how == "octets before it was taken" else b""
+    client = passed.serve(b"AMQP\x00\x00\x09\x01" if how == "no header" else HEADER, rest=rest)
+    assert client.fileno() == -1
+    for channel in (passed.amqp, passed.console):
+        with pytest.raises(trio.WouldBlock):
+            channel.receive_nowait()
+
+
+def test_clients_are_passed_on_to_each_new_leader() -> None:
+    """Once for each: the same one again does not end its clients."""
+    passed: list[object] = []
+    node: Any = SimpleNamespace(
+        _passed_to=None, gate=SimpleNamespace(pass_on=passed.append), _address_of=lambda leader: leader.address
+    )
+    first, second = Leader(1, b"a" * 16, "a", "a:1", 3), Leader(2, b"b" * 16, "b", "b:1", 5)
+    for leader in (first, first, second, second):
+        ServedNode.pass_clients_on(node, leader)
+    assert len(passed) == 2
