@@ -71,7 +71,7 @@ class Leading:
                 copied.begin(journal_id)
             copied.upgrade()
             copied.set_terms(copied.terms.with_term(self.term, copied.end))
-            forget_readers(copied.path)
+            forget_readers(copied.path, self._options.files)
         except BaseException:
             copied.close()  # else nothing could open the directory again
             raise
@@ -106,6 +106,7 @@ class Leading:
             end=end,
             needs=needs | self._needs,
             options=self._options.link,
+            files=self._options.files,
             wall_ms=self._wall_ms,
             status=self._status,
         )

@@ -210,16 +210,16 @@ class Node:
 
     def _open(self) -> Held:
         """Open the directory for copying; in a thread. Raises: DirectoryRefused."""
-        path = self.options.path
+        path, files = self.options.path, self.options.files
         try:
-            full_copy.finish(path)
+            full_copy.finish(path, files)
             if self._rot is not None:
                 raise self._rot
-            self._copied = copied = CopiedJournal.open(path)
+            self._copied = copied = CopiedJournal.open(path, files=files)
         except (Damaged, Unreadable) as error:
             logger.error("%s; this node needs a full copy", error)
             self._copied = None
-            return Held(read_identity(path), TermTable(os.urandom(16)), FIRST_LSN)
+            return Held(read_identity(path, files), TermTable(os.urandom(16)), FIRST_LSN)
         except (JournalError, OSError) as error:
             raise DirectoryRefused(f"data directory {path}: {str(error).removeprefix(f'{path}: ')}") from error
         return Held(copied.journal_id, copied.terms, copied.end)
@@ -252,6 +252,7 @@ class Node:
             level=options.level,
             options=options.link,
             tls=options.client_tls,
+            files=options.files,
             wall_ms=self._wall_ms,
             status=self._status,
         )

@@ -3,6 +3,7 @@
 import ssl
 from dataclasses import dataclass, field
 
+from ..journal import REAL, Files
 from .agreement.timers import Timers
 from .link.challenge import Circle
 from .link.introduction import Address, LinkOptions
@@ -29,6 +30,7 @@ class NodeOptions:
     version: str = ""
     fingerprint: str = ""
     addresses: tuple[tuple[str, str], ...] = ()
+    files: Files = REAL
 
     @property
     def address(self) -> Address:

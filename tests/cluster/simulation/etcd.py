@@ -45,6 +45,13 @@ class Etcd:
         self._lease_count = 0
         self.revision = 1
 
+    def delete_all(self) -> None:
+        """All data are gone: an operator began with an empty etcd."""
+        self._pairs.clear()
+        self._leases.clear()
+        self.revision = 1
+        self._on_change()
+
     def view(self) -> View:
         """All keys."""
         self.expire()

@@ -16,7 +16,7 @@ from leveret.cluster.agreement.timers import Timers
 from leveret.cluster.agreement.view import Node as Identity
 from leveret.cluster.agreement.view import NodeKey
 from leveret.cluster.copying.joining import CutTo, FullCopy, Held, Refuse, join
-from leveret.journal import ClusterJournal, Journal, JournalOptions, NotInJournal, TermTable
+from leveret.journal import ClusterJournal, Journal, JournalFull, JournalOptions, NotInJournal, TermTable
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.copying.octet_reader import OctetReader, position_of
 from leveret.journal.disk.segment import path_of, segments_in
@@ -40,7 +40,7 @@ class NodeBroker(Harness):
     def __init__(self, node: Node, cluster: ClusterJournal) -> None:
         self.node, self.cluster, self.term = node, cluster, node.term
         self.is_served = self.is_suspended = self.is_held = self.is_closed = False
-        super().__init__(journal=node.files, journal_options=SMALL, clock=node.world.clock)
+        super().__init__(journal=node.files, journal_options=SMALL, clock=node.clock)
 
     def _open_journal(self) -> None:
         self.journal = Journal.open(DATA, self.clock, SMALL, files=self.files, threaded=False, cluster=self.cluster)
@@ -66,6 +66,19 @@ class NodeBroker(Harness):
     def answers(self) -> bool:
         """Whether it reads from clients and sends to them."""
         return self.is_served and not self.is_suspended and not self.is_closed
+
+
+class NodeClock:
+    """A machine's clock: what is monotonic is the world's time, its wall clock differs."""
+
+    def __init__(self, world: World, difference_ms: int) -> None:
+        self._clock, self.difference_ms = world.clock, difference_ms
+
+    def monotonic_ns(self) -> int:
+        return self._clock.monotonic_ns()
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms() + self.difference_ms
 
 
 class Link:
@@ -112,6 +125,10 @@ class Node:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.files = SimulatedFiles()
+        self.clock: Any = NodeClock(world, 0)
+        self.backup: tuple[SimulatedFiles, int] | None = None  # an old copy of the directory, and where that ends
+        self.is_put_back = False  # the directory is an old copy, until the leader has sent what it lacks
+        self.hangs_since_ns = self.hangs_until_ns = 0  # its disk
         self.is_alive = False
         self.generation = 0
         self.paused_until_ns = 0
@@ -139,6 +156,7 @@ class Node:
         self._connecting_ns = 0
         self.acknowledges = False
         self.leases: dict[str, int] = {}
+        self._was_stalled = False
         self._may_register = self._is_reading = self._is_syncing = self._is_writing = self._is_handling = False
         self._events: deque[ev.Event] = deque()
         self._tick_ns: int | None = None
@@ -151,6 +169,7 @@ class Node:
         self.handle(ev.Tick())
         for task, seconds in (
             (self._beat, 0.5), (self._renew, 2), (self.register, 2), (self._connect, 0.1), (self._checkpoint, 0.7),
+            (self._look_at_disk, 0.5),
         ):  # fmt: skip
             self._repeat(task, seconds)
 
@@ -188,6 +207,37 @@ class Node:
         for link in (*self.followers.values(), *([self.link] if self.link else [])):
             link.close(5 * MS)
 
+    def back_up(self) -> None:
+        """Keep a copy of the directory."""
+        if self.is_alive:
+            self.backup = self.files.crash(), self.durable_lsn
+
+    def put_back(self) -> None:
+        """The directory of this node, which is dead, is an old copy."""
+        assert self.backup is not None
+        self.world.note(f"{self.name} has an old copy of its directory, which ends at {self.backup[1]}")
+        self.files, self.promised_lsn, self.is_put_back = self.backup[0].crash(), 0, True
+
+    def hang(self, length_ns: float) -> None:
+        """Nothing is written or fsynced for a while."""
+        self.world.note(f"the disk of {self.name} hangs for {length_ns / SECOND} s")
+        self.hangs_since_ns = self.world.now_ns
+        self.hangs_until_ns = self.world.now_ns + int(length_ns)
+
+    @property
+    def _hang_ns(self) -> int:
+        """How long the disk hangs yet."""
+        return max(self.hangs_until_ns - self.world.now_ns, 0)
+
+    @property
+    def _is_stalled(self) -> bool:
+        return bool(self._hang_ns) and self.world.now_ns >= self.hangs_since_ns + 5 * SECOND
+
+    def _look_at_disk(self) -> None:
+        if self._is_stalled != self._was_stalled and (self.broker is not None or self._was_stalled):
+            self._was_stalled = self._is_stalled
+            self.handle(ev.DiskStalled() if self._is_stalled else ev.DiskRecovered())
+
     def pause(self, length_ns: float) -> None:
         """The process stands still."""
         if self.is_alive:
@@ -209,6 +259,11 @@ class Node:
     @property
     def state(self) -> State:
         return self.agreement.state
+
+    @property
+    def directory(self) -> CopiedJournal | None:
+        """Its journal, while it does not lead."""
+        return self.copied
 
     @property
     def durable_lsn(self) -> int:
@@ -316,6 +371,8 @@ class Node:
 
     def _renew(self) -> None:
         for name, lease in list(self.leases.items()):
+            if name == "leader" and self.broker is not None and self._is_stalled:
+                continue
 
             def renewed(is_kept: bool, asked_ns: int, name: str = name, lease: int = lease) -> None:
                 if is_kept and name == "leader":
@@ -381,7 +438,7 @@ class Node:
         event = ev.Acknowledged(self.node_id, link.term, lsn)
         link.send(self, lambda: link.leader.handle(event))
         if self.loses_power_next:
-            self.soon(self.world.chance.uniform(0, 2) * MS, lambda: self.world.kill(self, power=True))
+            self.world.at(self.world.chance.uniform(0, 2) * MS, lambda: self.world.kill(self, power=True))
 
     def _promise(self, lsn: int) -> None:
         self.promised_lsn = max(self.promised_lsn, lsn)
@@ -410,6 +467,17 @@ class Node:
 
     def joined(self, link: Link, terms: TermTable, cut_lsn: int | None, oldest: int) -> None:
         """The leader's welcome."""
+        try:
+            self._join(link, terms, cut_lsn)
+        except JournalFull as error:
+            self.lack_room(link, error)
+
+    def lack_room(self, link: Link, error: JournalFull) -> None:
+        """The disk is full: the link is tried again later."""
+        self.world.note(f"{self.name}: {error}")
+        link.close()
+
+    def _join(self, link: Link, terms: TermTable, cut_lsn: int | None) -> None:
         copied, world = self.copied, self.world
         if copied is None or self.link is not None or self.target is None or self.target.term != link.term:
             link.close()
@@ -425,32 +493,49 @@ class Node:
             copied.cut(cut_lsn)
         copied.set_terms(copied.terms.with_starts_of(terms))
         self.link = link
+        self.is_put_back = False
         self.handle(ev.Joined(copied.terms, copied.end))
         self.tell_fsynced()
 
     def take(self, link: Link, base_lsn: int, offset: int, octets: bytes) -> None:
         """Octets of the leader."""
         if link is self.link and self.copied is not None:
-            self.copied.append(base_lsn, offset, octets)
+            try:
+                self.copied.append(base_lsn, offset, octets)
+            except JournalFull as error:
+                self.lack_room(link, error)
+                return
             self.sync_soon()
 
     def sync_soon(self) -> None:
         """Fsync what came, when the disk has time."""
         if not self._is_syncing:
             self._is_syncing = True
-            self.soon(self.world.chance.uniform(1, 4) * MS, self._sync)
+            self.soon(self.world.chance.uniform(1, 4) * MS + self._hang_ns, self._sync)
 
     def _sync(self) -> None:
+        if self._hang_ns:
+            self.soon(self._hang_ns, self._sync)
+            return
         self._is_syncing = False
         if self.copied is not None:
-            self.handle(ev.Durable(self.copied.sync()))
+            try:
+                end = self.copied.sync()
+            except JournalFull as error:
+                if self.link is not None:
+                    self.lack_room(self.link, error)
+                return
+            self.handle(ev.Durable(end))
             self.tell_fsynced()
 
     def drop(self, link: Link, base_lsns: list[int]) -> None:
         """The leader deleted segments."""
         if link is self.link and self.copied is not None:
-            self.copied.sync()
-            self.copied.unlink(base_lsns)
+            try:
+                self.copied.sync()
+                self.copied.unlink(base_lsns)
+            except JournalFull as error:
+                self.lack_room(link, error)
 
     def link_lost(self, link: Link) -> None:
         """The follower's end of a link."""
@@ -463,7 +548,8 @@ class Node:
         if self.link is not None:
             self.link.close()
             self.link = None
-        self.soon(self.world.chance.uniform(5, 40) * MS, lambda: self._open_broker(decision))
+        self.files.capacity = None  # an operator made room
+        self.soon(self.world.chance.uniform(5, 40) * MS + self._hang_ns, lambda: self._open_broker(decision))
 
     def _open_broker(self, decision: do.TakeOver) -> None:
         copied = self.copied
@@ -485,9 +571,12 @@ class Node:
         """The journal's thread writes, when the disk has time."""
         if not self._is_writing:
             self._is_writing = True
-            self.soon(self.world.chance.uniform(1, 4) * MS, self._write)
+            self.soon(self.world.chance.uniform(1, 4) * MS + self._hang_ns, self._write)
 
     def _write(self) -> None:
+        if self._hang_ns:
+            self.soon(self._hang_ns, self._write)
+            return
         self._is_writing = False
         if self.broker is not None and not self.broker.is_closed:
             while self.broker.journal.writer.run_once():
@@ -548,7 +637,7 @@ class Node:
             self.world.note(f"{self.name} gets a full copy")
             self.kill(power=False)
             self.files = SimulatedFiles()
-            self.promised_lsn = 0
+            self.promised_lsn, self.backup = 0, None
             self.world.at(8 * SECOND, self.start)
 
     def _pump(self) -> None:
@@ -579,19 +668,19 @@ class Node:
 
     def _beat(self) -> None:
         if self.broker is not None and not self.broker.is_closed:
-            event = ev.LeaderHeard(self.term, self.agreed)
+            wall_ms, term, agreed = self.clock.wall_ms(), self.term, self.agreed
             for link in list(self.followers.values()):
-                link.send(self, lambda link=link: link.follower.hear(link, event))  # type: ignore[misc]
+                link.send(self, lambda link=link: link.follower.hear(link, term, agreed, wall_ms))  # type: ignore[misc]
         link = self.link
         if link is not None:
             heard = ev.FollowerHeard(self.node_id)
             link.send(self, lambda: link.leader.handle(heard))
 
-    def hear(self, link: Link, event: ev.LeaderHeard) -> None:
+    def hear(self, link: Link, term: int, agreed: int, wall_ms: int) -> None:
         """A beacon of the leader."""
         if link is self.link:
-            self.agreed = max(self.agreed, event.agreed)
-            self.handle(event)
+            self.agreed = max(self.agreed, agreed)
+            self.handle(ev.LeaderHeard(term, agreed, (wall_ms - self.clock.wall_ms()) * MS))
 
     def _agree(self, decision: do.Agree) -> None:
         self.agreed = max(self.agreed, decision.lsn)
@@ -638,7 +727,7 @@ class Node:
         for link in list(self.followers.values()):
             link.close()
         self.followers.clear()
-        self.soon(self.world.chance.uniform(1, 50) * MS, self._reopen)
+        self.soon(self.world.chance.uniform(1, 50) * MS + self._hang_ns, self._reopen)
 
     def _reopen(self) -> None:
         if self.broker is not None:

@@ -5,10 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import trio
 
 from leveret.cluster.agreement import candidate, leadership
 from leveret.cluster.agreement.context import NodeContext
 from leveret.cluster.agreement.follower import Follower
+from leveret.cluster.leading import Leading
 from leveret.journal.appending.journal import Journal
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.segment_file import SegmentFile
@@ -26,7 +28,7 @@ FOUND_BY = {
     "campaigns_from_outside_the_set": r"leads, and is not in the set",
     "acknowledges_while_it_campaigns": r"acknowledges in term \d+, and was elected for term \d+",
     "acknowledges_before_the_fsync": r"had acknowledged \d+, and ends at \d+ after its start",
-    "an_old_leader_still_sends": r"resigned, and still serves",
+    "an_old_leader_still_sends": r"resigned, and still serves|still serves term",
     "ids_of_lost_leaders_are_used_again": r"ids mean two messages|the id \d+ means",
     "deletes_before_the_checkpoint_is_agreed": r"frees segments, and \d+ is agreed",
     "nothing_is_written_when_it_leads": r"goes on at \d+|ids mean two messages",
@@ -127,6 +129,12 @@ def an_old_leader_still_sends(patch: pytest.MonkeyPatch) -> None:
     """It is not suspended, and does not end when another leads."""
     patch.setattr(NodeBroker, "answers", property(lambda self: self.is_served))
     patch.setattr(NodeBroker, "is_connected", property(lambda self: self.node.broker is self))
+    patch.setattr(Leading, "resign", _keep_the_broker)
+
+
+async def _keep_the_broker(self: Leading, why: str) -> None:
+    self._close(why)
+    await trio.sleep_forever()
 
 
 @planted

@@ -4,6 +4,7 @@ simulate.py [SEED [COUNT [SECONDS]]]          # SECONDS: of each storm
 simulate.py --planted [NAME ...]              # each fault has to be found within 60 CPU seconds, by its own book
 """
 
+import logging
 import re
 import sys
 import traceback
@@ -27,16 +28,19 @@ def main() -> int:
 
 def storms(first: int, count: int, seconds: float) -> int:
     """Worlds of consecutive seeds; goes on behind one that fails."""
+    from simulation.real_node import RealNode, real_nodes
     from simulation.world import World
 
+    logging.getLogger("leveret").setLevel(logging.CRITICAL + 1)
     takeovers, failed = 0, []
     for seed in range(first, first + count):
         world: World | None = None
         try:
-            world = World(seed)
-            world.run(3)
-            world.storm(seconds)
-            world.calm()
+            with real_nodes(seed):
+                world = World(seed, RealNode)
+                world.run(3)
+                world.storm(seconds)
+                world.calm()
         except Exception:
             traceback.print_exc()
             print("\n".join(world.log[-60:] if world is not None else []))
@@ -55,7 +59,10 @@ def find_planted(names: list[str]) -> int:
     import pytest
 
     from simulation.planted import FOUND_BY, PLANTED
+    from simulation.real_node import RealNode, real_nodes
     from simulation.world import World
+
+    logging.getLogger("leveret").setLevel(logging.CRITICAL + 1)
 
     missed = []
     for name in names or PLANTED:
@@ -64,10 +71,11 @@ def find_planted(names: list[str]) -> int:
             PLANTED[name](patch)
             while (spent := process_time() - start) < LIMIT:
                 try:
-                    world = World(seed)
-                    world.run(3)
-                    world.storm(40)
-                    world.calm()
+                    with real_nodes(seed):
+                        world = World(seed, RealNode)
+                        world.run(3)
+                        world.storm(40)
+                        world.calm()
                 except Exception as error:
                     if re.search(FOUND_BY[name], str(error)):
                         print(f"{name}: {process_time() - start:.1f} s, seed {seed}: {error}", flush=True)

@@ -2,7 +2,9 @@
 
 import pytest
 
+from .node import Node
 from .planted import FOUND_BY, PLANTED
+from .real_node import RealNode, real_nodes
 from .world import World
 
 #: Faults that the first worlds find within a second. `simulate.py --planted` looks for all.
@@ -11,23 +13,23 @@ QUICK = (
     "deliveries_do_not_wait",
     "a_takeover_counts_as_a_start",
     "an_old_leader_still_sends",
-    "deletes_before_the_checkpoint_is_agreed",
 )
 
 
-def stormy(seed: int, seconds: float = 40) -> World:
+def stormy(seed: int, seconds: float = 40, node_type: type[Node] = RealNode) -> World:
     """A world after its storm."""
-    world = World(seed)
-    world.run(3)
-    world.storm(seconds)
-    world.calm()
-    return world
+    with real_nodes(seed):
+        world = World(seed, node_type)
+        world.run(3)
+        world.storm(seconds)
+        world.calm()
+        return world
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_after_the_storm(seed: int) -> None:
+@pytest.mark.parametrize("node_type", [Node, RealNode])
+def test_after_the_storm(node_type: type[Node]) -> None:
     """The books are asked while it lasts, and at its end."""
-    world = stormy(seed)
+    world = stormy(1, node_type=node_type)
     assert world.takeovers > 2 and len(world.books.confirmed) > 100
 
 

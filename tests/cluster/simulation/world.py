@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from random import Random
 
 from leveret.cluster.agreement.states import State
+from leveret.cluster.agreement.transactions import recover
 from leveret.cluster.agreement.view import InSync, Leader
 from leveret.engine import ManualClock
 
@@ -28,7 +29,7 @@ NAMES = ("a", "b", "c")
 class World:
     """`storm` makes trouble, `calm` ends it; `check` is asked at the end. `log`: what happened, for people."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, node_type: type[Node] = Node) -> None:
         self.chance = Random(seed)
         self.now_ns = 0
         self.clock = ManualClock()
@@ -46,13 +47,53 @@ class World:
         self.etcd = Etcd(lambda: self.now_ns, self._etcd_changed, self._check_campaign)
         self.agreed_octets: dict[int, bytes] = {}  # of each segment, what was ever agreed
         self.confirmed_term = 0
-        self.nodes = {name: Node(self, name) for name in NAMES}
+        self.nodes = {name: node_type(self, name) for name in NAMES}
         self.books = Books()
         self._populate()
+        self._set_clocks()
+        self._restarted_ns = 0  # when all nodes were restarted, as etcd had lost its data
         for node in self.nodes.values():
             node.start()
         for client in self.clients:
             client.begin()
+        for name in NAMES:
+            self._back_up(self.nodes[name])
+        self._operate()
+
+    def _set_clocks(self) -> None:
+        """In a third of the worlds the wall clock of one node is wrong."""
+        if self.chance.random() < 1 / 3:
+            most_s = 8 if "later" in self.queues else 600
+            node = self.nodes[self.chance.choice(NAMES)]
+            node.clock.difference_ms = round(self.chance.uniform(-most_s, most_s) * 1000)
+            self.note(f"the clock of {node.name} differs by {node.clock.difference_ms} ms")
+
+    def _back_up(self, node: Node) -> None:
+        node.back_up()
+        self.at(self.chance.uniform(6, 12) * SECOND, lambda: self._back_up(node))
+
+    def _operate(self) -> None:
+        """An operator begins anew with the node that has the most, when etcd has lost its data (CL09)."""
+        self.at(2 * SECOND, self._operate)
+        view, nodes = self.etcd.view(), list(self.nodes.values())
+        if view.insync is not None or self.now_ns < 3 * SECOND:
+            return
+        if not self._restarted_ns:
+            self.note("all nodes are restarted")
+            self._restarted_ns = self.now_ns
+            for node in nodes:
+                if node.is_alive:
+                    node.kill(power=False)
+                    self.at(SECOND, node.start)
+        elif self.now_ns > self._restarted_ns + 3 * SECOND and all(
+            node.is_alive and node.directory is not None and not node.is_paused for node in nodes
+        ):
+            best = max(nodes, key=lambda node: (node.directory.terms.last_term, node.directory.end))  # type: ignore[union-attr]
+            copied = best.directory
+            assert copied is not None and copied.journal_id is not None
+            self.note(f"recover with {best.name}")
+            self.etcd.transact(recover(view, best.node_id, copied.terms.last_term, copied.journal_id))
+            self._restarted_ns = 0
 
     def _populate(self) -> None:
         """Some kinds of queues, and their clients."""
@@ -161,9 +202,10 @@ class World:
         assert node.term >= self.confirmed_term, f"{node.name} confirms in term {node.term} after {self.confirmed_term}"
         self.confirmed_term = node.term
         insync = self.etcd.view().insync
-        assert insync is not None
+        if insync is None:
+            return  # etcd has lost its data, and the leader goes on
         for other in self.nodes.values():
-            if other.node_id in insync.nodes and other.is_alive:
+            if other.node_id in insync.nodes and other.is_alive and not other.is_put_back:
                 assert other.durable_lsn >= lsn, f"{other.name} ends at {other.durable_lsn}; {lsn} is confirmed"
 
     def check_acknowledgement(self, node: Node, term: int) -> None:
@@ -180,7 +222,7 @@ class World:
         troubles = [
             self._kill, self._kill, self._power, self._pause, self._part, self._part, self._no_etcd, self._lose_answers,
             self._slow_down, self._all_power, self._one_way, self._hand_over, self._leader_without_etcd,
-            self._power_after_an_acknowledgement,
+            self._power_after_an_acknowledgement, self._put_back, self._hang_disk, self._fill_disk, self._lose_etcd,
         ]  # fmt: skip
         self.is_stormy = True
         while self.now_ns < end_ns:
@@ -209,6 +251,30 @@ class World:
     def _power_after_an_acknowledgement(self) -> None:
         node = self.nodes[self.chance.choice(NAMES)]
         node.loses_power_next = node.is_alive
+
+    def _put_back(self) -> None:
+        """An old copy of a directory (CL11): etcd knows of more than that has."""
+        node, agreed = self.nodes[self.chance.choice(NAMES)], self.etcd.view().agreed
+        if node.is_alive and node.backup is not None and agreed is not None and agreed.lsn > node.backup[1]:
+            node.kill(power=False)
+            node.put_back()
+            self.at(self.chance.choice([0.05, 4]) * SECOND, node.start)
+
+    def _hang_disk(self) -> None:
+        self._any().hang(self.chance.choice([0.5, 3, 12]) * SECOND)
+
+    def _fill_disk(self) -> None:
+        """Of a follower (CL21)."""
+        node = self.nodes[self.chance.choice(NAMES)]
+        if node.is_alive and node.broker is None:
+            node.files.capacity = node.files.used + self.chance.choice([0, 500, 5000])
+            self.note(f"the disk of {node.name} is full")
+            self.at(self.chance.choice([1, 6]) * SECOND, lambda: setattr(node.files, "capacity", None))
+
+    def _lose_etcd(self) -> None:
+        if self.chance.random() < 0.25:
+            self.note("etcd has lost its data")
+            self.etcd.delete_all()
 
     def campaigns(self, node: Node) -> None:
         """A node sends its campaign: now and then it stops, or ends, before it reads the answer."""
@@ -288,9 +354,10 @@ class World:
         for consumer in self.consumers:
             consumer.is_ending = True
         for node in self.nodes.values():
+            node.files.capacity, node.hangs_until_ns = None, 0
             if not node.is_alive:
                 self.at(0, node.start)
-        self.run(35)
+        self.run(40)
         self.note("calm")
         leaders = [node for node in self.nodes.values() if node.state is State.LEADING]
         assert len(leaders) == 1, {node.name: node.state for node in self.nodes.values()}

@@ -1,0 +1,465 @@
+"""A node of a simulated world with the product's `cluster/node.py` and `leading.py`, in a process of its own.
+
+The links, the coordinator and the front are models: links copy by threads of their own, which virtual time cannot step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import outcome
+import trio
+
+from leveret.cluster import leading, node, reaching
+from leveret.cluster.agreement import events as ev
+from leveret.cluster.agreement.states import State
+from leveret.cluster.agreement.view import Leader, NodeKey, Transaction, View
+from leveret.cluster.coordinator import errors
+from leveret.cluster.coordinator.coordinator import Lease
+from leveret.cluster.link.challenge import Circle
+from leveret.cluster.link.introduction import Address, Reach
+from leveret.cluster.options import NodeOptions
+from leveret.journal import ClusterJournal, Journal
+from leveret.testing.harness import DATA
+
+from .etcd import SECOND
+from .node import Node, NodeBroker
+from .process import Process, pass_time, processes
+from .queues import KINDS
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class Coordinator:
+    """The five verbs on the world's etcd, by the requests of the modelled node."""
+
+    def __init__(self, owner: RealNode) -> None:
+        self._owner = owner
+        self._changed = trio.Event()
+        self.last_answer_ns = 0
+
+    async def _ask(self, work: Callable[[], Any]) -> tuple[Any, int]:
+        task = trio.lowlevel.current_task()
+        waits = [task]
+
+        def end(result: Any) -> None:
+            if waits:
+                trio.lowlevel.reschedule(waits.pop(), result)
+
+        def abort(_: Any) -> trio.lowlevel.Abort:
+            waits.clear()
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._owner._ask(
+            work,
+            lambda answer, asked_ns: end(outcome.Value((answer, asked_ns))),
+            lambda is_in_doubt: end(
+                outcome.Error((errors.InDoubt if is_in_doubt else errors.Unreachable)("no answer"))
+            ),
+        )
+        answer, asked_ns = await trio.lowlevel.wait_task_rescheduled(abort)
+        self.last_answer_ns = asked_ns
+        return answer, asked_ns
+
+    async def read(self) -> View:
+        return (await self._read())[0]
+
+    async def _read(self) -> tuple[View, int]:
+        try:
+            return await self._ask(self._owner.world.etcd.view)
+        except errors.InDoubt as error:
+            raise errors.Unreachable("no answer") from error
+
+    async def transact(self, transaction: Transaction) -> tuple[bool, View]:
+        (is_done, lease, view), _ = await self._ask(lambda: self._owner.world.etcd.transact(transaction))
+        if lease:
+            self._owner.leases["leader"] = lease
+        return is_done, view
+
+    async def register(self, key: NodeKey) -> bool:
+        owner, etcd = self._owner, self._owner.world.etcd
+
+        def work() -> tuple[bool, int]:
+            lease = owner.leases.get("node", 0)
+            if not etcd.renew(lease):
+                lease = etcd.grant(6 * SECOND)
+            return etcd.register(key, lease), lease
+
+        (is_done, lease), _ = await self._ask(work)
+        if is_done:
+            owner.leases["node"] = lease
+        return is_done
+
+    async def keep_leases(self, may_renew: Callable[[Lease], bool], renewed: Callable[[Lease, int], None]) -> None:
+        owner = self._owner
+        while True:
+            for lease in Lease:
+                id_ = owner.leases.get(lease.value)
+                if id_ is None or not may_renew(lease):
+                    continue
+                try:
+                    is_kept, asked_ns = await self._ask(lambda id_=id_: owner.world.etcd.renew(id_))  # type: ignore[misc]
+                except errors.CoordinatorError:
+                    continue
+                if is_kept:
+                    renewed(lease, asked_ns)
+                elif owner.leases.get(lease.value) == id_:
+                    del owner.leases[lease.value]
+            await pass_time(2)
+
+    async def end_lease(self, lease: Lease) -> None:
+        id_ = self._owner.leases.pop(lease.value, None)
+        if id_ is not None:
+            await self._ask(lambda: self._owner.world.etcd.revoke(id_))
+
+    async def watch(self, heard: Callable[[View, int], None]) -> None:
+        while True:
+            self._changed = trio.Event()
+            try:
+                heard(*await self._read())
+            except errors.CoordinatorError:
+                await pass_time(0.5)
+                continue
+            await self._changed.wait()
+
+    def tell(self) -> None:
+        """A key has changed."""
+        self._changed.set()
+
+
+class Front:
+    """Builds brokers of the world."""
+
+    def __init__(self, owner: RealNode) -> None:
+        self._owner = owner
+
+    def preload(self) -> None:
+        pass
+
+    def build(self, cluster: ClusterJournal) -> Leadership:
+        return Leadership(self._owner, cluster)
+
+    def hold_clients(self) -> None:
+        pass
+
+    def pass_clients_on(self, leader: Leader) -> None:
+        pass
+
+    def refuse_clients(self) -> None:
+        raise AssertionError(f"{self._owner.name} refuses clients")
+
+
+class Leadership:
+    """A broker of the world, as a node's front has it."""
+
+    def __init__(self, owner: RealNode, cluster: ClusterJournal) -> None:
+        self._owner = owner
+        assert owner.real is not None and owner.real.leading is not None
+        term = owner.real.leading.term
+        assert owner.real.leading.terms is not None
+        owner.term, owner.terms = term, owner.real.leading.terms
+        owner.journal_id = cluster.directory.journal_id
+        owner.broker = self._broker = NodeBroker(owner, cluster)
+        self._ended = trio.Event()
+        owner.world.leads(owner)
+
+    @property
+    def journal(self) -> Journal:
+        return self._broker.journal  # type: ignore[no-any-return]
+
+    async def serve(self) -> None:
+        broker, world = self._broker, self._owner.world
+        if not broker.is_closed:
+            broker.is_served = True
+            world.served_term, world.served_ns = broker.term, world.now_ns
+            for name in world.queues:
+                broker.queue(name, **KINDS[name].arguments)
+            broker.end_turn()
+        await self._ended.wait()
+        await self.close_unserved()
+
+    def hold(self, reason: str) -> None:
+        self._broker.is_held, self._broker.is_suspended = True, False
+
+    def go_on(self) -> None:
+        self._broker.is_held = self._broker.is_suspended = False
+
+    def suspend(self) -> None:
+        self._broker.is_suspended = True
+
+    async def quiesce(self) -> int:
+        self._broker.is_suspended = True
+        await pass_time(0.001)
+        return int(self._broker.journal.next_lsn)
+
+    async def close_unserved(self) -> None:
+        while self._owner._hang_ns:
+            await pass_time(self._owner._hang_ns / SECOND)
+        if self._owner.broker is self._broker:
+            self._owner.broker = None
+        await trio.to_thread.run_sync(self._broker.close_as_follower)
+
+    def resign(self) -> None:
+        self._broker.is_closed = True
+        self._ended.set()
+
+    def agree(self, lsn: int, *, at_once: bool) -> None:
+        self._broker.journal.agree(lsn)
+
+    def note(self, kind: object, node: str, term: int, why: str) -> None:
+        pass
+
+
+class Listener:
+    """Links come by the world."""
+
+    links: Any = None
+
+    async def serve(self, listeners: object, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        task_status.started()
+        await trio.sleep_forever()
+
+
+class LeaderLink:
+    """As the product's, on the world's links."""
+
+    def __init__(self, circle: object, name: str, path: str, copied: Any, report: object, **options: Any) -> None:
+        process = Process.current
+        assert process is not None
+        self._owner: RealNode = process.owner
+        self.copied = copied
+        self.is_open, self.received, self.progress, self.leader_status, self.why = False, 0, None, {}, ""
+
+    def acknowledge(self, is_on: bool) -> None:
+        self._owner.acknowledges = is_on
+        self._owner.tell_fsynced()
+
+    async def run(self, address: Address, term: int) -> Any:
+        owner = self._owner
+        if self.copied is None:
+            owner.world.at(0, lambda generation=owner.generation: owner.wipe(generation))
+            await trio.sleep_forever()
+        await trio.to_thread.run_sync(self.copied.sync)
+        owner.followed, owner.target = self.copied, Target(address.host, term)
+        try:
+            while True:
+                owner._connect()
+                await pass_time(0.1)
+        finally:
+            owner.target = owner.followed = None
+            if owner.link is not None:
+                owner.link.close()
+                owner.link = None
+
+
+class Target:
+    """The leader that a node follows."""
+
+    def __init__(self, name: str, term: int) -> None:
+        self.name, self.term = name, term
+
+
+class FollowerLinks:
+    """As the product's, on the world's links."""
+
+    def __init__(self, led: Any, report: object, *, position: object, end: int, **options: Any) -> None:
+        process = Process.current
+        assert process is not None
+        self._owner: RealNode = process.owner
+        self.led, self.end, self.is_closed = led, end, False
+
+    def written(self, base_lsn: int, offset: int, octets: bytes, end_lsn: int) -> None:
+        self._owner._written(base_lsn, offset, bytearray(octets), end_lsn)
+
+    def needed(self, needs: frozenset[str]) -> None:
+        pass
+
+    def unlinked(self, base_lsns: Any) -> None:
+        self._owner._unlinked(base_lsns)
+
+    def say(self, agreed: int) -> None:
+        self._owner.agrees(agreed)
+
+    def order(self, node_id: bytes, verb: str) -> bool:
+        return False
+
+    def close_all(self, why: str) -> None:
+        self.is_closed = True
+        for link in list(self._owner.followers.values()):
+            link.close()
+        self._owner.followers.clear()
+
+    def statistics(self) -> list[Any]:
+        return []
+
+
+async def _reach(address: Address, *more: object) -> Reach:
+    process = Process.current
+    assert process is not None
+    world, name = process.world, process.owner.name
+    await pass_time(2 * world.latency_ns() / SECOND)
+    other = world.nodes[address.host]
+    if not world.reaches(name, other.name) or (other.is_alive and other.is_paused):
+        await pass_time(2)
+        return Reach.UNREACHED
+    return Reach.REACHED if other.is_alive else Reach.REFUSED
+
+
+class RealNode(Node):
+    """See the module."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self.real: node.Node | None = None
+        self.process: Process | None = None
+        self.followed: Any = None  # the journal, while a link may use it
+        self.broker = None
+        self._end = 1  # of the journal, when the process was killed
+
+    # -- its process ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self.is_alive:
+            return
+        self.is_alive, self.files.keeps_log = True, False
+        self.broker = self.link = self.target = self.followed = None
+        self.followers, self.leases = {}, {}
+        self.agreed = self._connecting_ns = 0
+        self.acknowledges = self._is_syncing = self._is_writing = self._was_stalled = False
+        self.world.note(f"{self.name} starts")
+        self.process = Process(self.world, self, self._main)
+        self.soon(0, lambda: None)
+        for task, seconds in ((self._beat, 0.5), (self._checkpoint, 0.7)):
+            self._repeat(task, seconds)
+
+    async def _main(self) -> None:
+        self.coordinator, self.listener = Coordinator(self), Listener()
+        options = NodeOptions(
+            self.name, DATA, Circle("t", 0, b"secret of this world"), {one: Address(one, 1) for one in "abc"},
+            files=self.files,
+        )  # fmt: skip
+        self.real = node.Node(
+            options,
+            self.coordinator,
+            self.listener,  # type: ignore[arg-type]
+            Front(self),
+            now_ns=lambda: self.world.now_ns,
+            wall_ms=self.clock.wall_ms,
+        )
+        await self.real.run([])
+
+    def soon(self, delay_ns: float, action: Callable[[], object]) -> None:
+        generation = self.generation
+
+        def act() -> None:
+            if generation != self.generation or not self.is_alive or self.process is None:
+                return
+            if self.world.now_ns < self.paused_until_ns:
+                self.world.at(self.paused_until_ns - self.world.now_ns, act)
+                return
+            before = self.state
+            self.process.call(action)
+            if self.state is not before:
+                self.world.note(f"{self.name}: {before.name} -> {self.state.name}")
+                if self.state is State.CAMPAIGNING:
+                    self.world.campaigns(self)
+            if self.real is not None and self.real._copied is not None and not self.node_id:
+                self._check_promise()
+
+        self.world.at(delay_ns, act)
+
+    def _check_promise(self) -> None:
+        """The directory is open."""
+        assert self.real is not None and self.real._copied is not None
+        self.node_id = self.real._copied.terms.node_id
+        end, promised = self.real._copied.end, self.promised_lsn
+        assert end >= promised, f"{self.name} had acknowledged {promised}, and ends at {end} after its start"
+
+    def kill(self, *, power: bool) -> None:
+        process, self.process, self._end = self.process, None, self.durable_lsn
+        super().kill(power=power)
+        self.node_id = b""
+        self.real = None
+        if process is not None:
+            process.kill()
+
+    # -- what the model asks ----------------------------------------------------------------------------------------
+
+    @property
+    def copied(self) -> Any:
+        return self.followed
+
+    @copied.setter
+    def copied(self, value: Any) -> None:
+        pass
+
+    @property
+    def directory(self) -> Any:
+        return None if self.real is None else self.real._copied
+
+    @property
+    def state(self) -> State:
+        return State.STARTING if self.real is None or not hasattr(self.real, "agreement") else self.real.agreement.state
+
+    @property
+    def durable_lsn(self) -> int:
+        if self.broker is not None:
+            return int(self.broker.journal.durable_lsn)
+        if self.real is None:
+            return self._end
+        copied = self.real._copied
+        return copied.end if copied is not None else self.real._held.end if hasattr(self.real, "_held") else 1
+
+    def handle(self, event: ev.Event) -> None:
+        assert self.real is not None
+        if isinstance(event, ev.Acknowledged | ev.FollowerHeard | ev.LinkOpened | ev.LinkClosed | ev.FollowerRefused):
+            if self.real.leading is not None:
+                self.real.leading._tell(event)
+        elif not isinstance(event, ev.Tick):
+            self.real._link_said(event)
+
+    def answer(self, follower: Node, generation: int, held: Any, term: int) -> None:
+        links = None if self.real is None else self.listener.links
+        if links is not None and not links.is_closed:
+            super().answer(follower, generation, held, term)
+
+    def look(self) -> None:
+        if self.is_alive and self.real is not None:
+            self.soon(0, self.coordinator.tell)
+
+    def agrees(self, lsn: int) -> None:
+        """Everything below `lsn` is agreed."""
+        self.agreed = max(self.agreed, lsn)
+        broker, world = self.broker, self.world
+        if broker is None or broker.is_closed:
+            return
+        world.agreed_lsn = max(world.agreed_lsn, lsn)
+        if world.chance.random() < 0.05:
+            self.keep_agreed()
+        self.soon(0, lambda: world.more_is_safe(broker))
+
+    def _look_closely(self, link: Any) -> None:
+        pass
+
+    def hand_over(self) -> None:
+        self.soon(0, lambda: self.real is None or self.real.handle(ev.HandOver()))
+
+    def back_up(self) -> None:
+        if self.is_alive and self.real is not None:
+            self.backup = self.files.crash(), self.durable_lsn
+
+
+@contextmanager
+def real_nodes(seed: int) -> Iterator[None]:
+    """Nodes of the product can run."""
+    with (
+        processes(seed),
+        patch.object(node, "LeaderLink", LeaderLink),
+        patch.object(leading, "FollowerLinks", FollowerLinks),
+        patch.object(reaching, "reach", _reach),
+    ):
+        yield
