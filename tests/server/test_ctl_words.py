@@ -56,7 +56,7 @@ def test_what_has_no_glyph_is_written_out(text: str, shown: str) -> None:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """With a queue of an evil name."""
     with leveret_serve(tmp_path_factory.mktemp("words")) as process:
-        connection = pika.BlockingConnection(pika.URLParameters(process.url))
+        connection = pika.BlockingConnection(pika.URLParameters(f"{process.url}?heartbeat=0"))
         channel = connection.channel()
         channel.queue_declare(EVIL.rstrip("\r\n"))
         channel.queue_declare("jobs")
