@@ -439,7 +439,11 @@ class _Following:
         outer = self._leader_link
         while True:
             await trio.sleep(outer._options.beacon_s)
-            status = Status(outer._wall_ms(), outer._status())
+            try:
+                status = Status(outer._wall_ms(), outer._status())
+            except OSError as error:  # a link can be opened again; an error here would end the process
+                self.end(f"the status of this node cannot be told: {error}")
+                return
             with self._sending:
                 self._send(status)
             self._tell_durable()

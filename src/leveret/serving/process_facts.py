@@ -5,6 +5,7 @@ import os
 import platform
 import shutil
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from tempfile import gettempdir
 
@@ -27,12 +28,20 @@ def host_facts_of(data: str | None) -> HostFacts:
         descriptor_limits().process or 0,
         _memory(),
         _memory_max(),
-        shutil.disk_usage(data or gettempdir()).free,
+        _disk_free(os.path.abspath(data or gettempdir())),
         os.cpu_count() or 1,
         loop.tasks_living,
         loop.tasks_runnable,
         _context_switches(),
     )
+
+
+def _disk_free(directory: str) -> int:
+    """Free octets; of the directory above while this one does not exist: a full copy takes its place in two steps."""
+    for place in (directory, os.path.dirname(directory)):
+        with suppress(OSError):
+            return shutil.disk_usage(place).free
+    return 0
 
 
 def _context_switches() -> int:
