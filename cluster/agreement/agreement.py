@@ -10,11 +10,11 @@ from typing import Any
 
 from ...journal.format.terms import TermTable
 from . import events as e
+from . import handover
 from .candidate import Candidate, obstacle
 from .context import NodeContext
 from .decisions import Decision, HandoverRefused, TakeOver
 from .follower import Follower
-from .handover import begin
 from .leadership import Leadership
 from .states import BROKER_RUNS, State, Step
 from .timers import Timers
@@ -235,9 +235,11 @@ class Agreement:
         self.context.is_stalled = False
 
     def _disk_full(self, event: e.DiskFull) -> None:
-        leadership = self.leadership
-        if leadership is not None and self.context.state in BROKER_RUNS and event.roomy & leadership.insync.nodes:
-            leadership.resign("its disk is full, and another node in sync has room")
+        leadership, view = self.leadership, self.context.view
+        if leadership is None or self.context.state not in BROKER_RUNS:
+            return
+        if any(handover.obstacle(leadership, view, one) is None for one in event.roomy):
+            leadership.resign("its disk is full, and another node that can lead has room")
 
     def _disk_failed(self, event: e.DiskFailed) -> None:
         if self.leadership is not None and self.context.state in BROKER_RUNS:
@@ -297,7 +299,7 @@ class Agreement:
         elif self.context.state is State.TAKING_OVER:
             self.context.decide(HandoverRefused("this node is just taking over"))
         else:
-            begin(leadership, to, is_leaving=is_leaving, drains=drains)
+            handover.begin(leadership, to, is_leaving=is_leaving, drains=drains)
 
     def _quiesced(self, event: e.Quiesced) -> None:
         if self.leadership is not None and self.leadership.handover is not None:

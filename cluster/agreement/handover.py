@@ -17,16 +17,16 @@ def successor(leadership: Leadership, to: bytes | None) -> bytes | str:
     """The node that is to lead, or why there is none, in words: it must be in the set, answer, and be able to lead."""
     view = leadership.context.view
     if to is not None:
-        return _obstacle(leadership, view, to) or to
+        return obstacle(leadership, view, to) or to
     others = leadership.insync.nodes & leadership.waited
-    reasons = {one: _obstacle(leadership, view, one) for one in others}
+    reasons = {one: obstacle(leadership, view, one) for one in others}
     able = [one for one in others if reasons[one] is None]
     if not able:
         return "; ".join(sorted(filter(None, reasons.values()))) or "no other node is in sync"
     return max(able, key=lambda one: (leadership.member(one).acked, one))
 
 
-def _obstacle(leadership: Leadership, view: View | None, node_id: bytes) -> str | None:
+def obstacle(leadership: Leadership, view: View | None, node_id: bytes) -> str | None:
     """Why a node cannot be handed the lead, in words."""
     key = None if view is None else view.node_of(node_id)
     name = f"node {key.name}" if key is not None else "another node in sync"

@@ -1,5 +1,7 @@
 """What a leader agrees to, whom it waits for, and when it stops to serve."""
 
+from typing import Any
+
 import pytest
 from agreement_stage import A, B, C, Stage, beat, leader, registered
 from agreement_world import carry_out, name_of
@@ -387,10 +389,28 @@ def test_a_leader_whose_disk_is_full_resigns_if_a_node_in_sync_has_room() -> Non
     stage = Stage().lead(B)
     assert stage.tell(e.DiskFull(frozenset())) == stage.tell(e.DiskFull(frozenset({bytes(16)}))) == []
     assert stage.tell(e.DiskFull(frozenset({B}))) == [
-        d.Resign("its disk is full, and another node in sync has room"),
+        d.Resign("its disk is full, and another node that can lead has room"),
         d.EndLease(),
     ]
     assert stage.tell(e.DiskFull(frozenset({B})), e.DiskFailed()) == []
+
+
+@pytest.mark.parametrize("obstacle", [{"is_drained": True}, {"level": -1}], ids=["drained", "older"])
+def test_a_leader_with_a_full_disk_does_not_resign_for_a_node_that_cannot_lead(obstacle: dict[str, Any]) -> None:
+    """It would lead again itself, after all its clients were thrown off."""
+    stage = Stage().lead(B)
+    stage.read(nodes=(*registered(0), *registered(1, **obstacle)))
+    assert stage.tell(e.DiskFull(frozenset({B}))) == []
+    stage.read(nodes=registered(0, 1))
+    assert d.EndLease() in stage.tell(e.DiskFull(frozenset({B})))
+
+
+def test_a_leader_with_a_full_disk_does_not_resign_for_a_silent_node() -> None:
+    """It is in the set for as long as etcd has not taken it out."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    assert C in stage.etcd.insync.nodes
+    assert stage.tell(e.DiskFull(frozenset({C}))) == []
 
 
 def test_a_leader_whose_journal_has_failed_resigns() -> None:
