@@ -22,7 +22,15 @@ def as_socket(stream: trio.abc.Stream) -> tuple[socket.socket, Callable[[], Awai
         return own, None
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    return ours, partial(relay, stream, trio.SocketStream(trio.socket.from_stdlib_socket(theirs)))
+    return ours, partial(_relay_and_close, stream, trio.SocketStream(trio.socket.from_stdlib_socket(theirs)))
+
+
+async def _relay_and_close(stream: trio.abc.Stream, theirs: trio.SocketStream) -> None:
+    """Relay; then the user of the other socket of the pair reads the end, also when the stream broke."""
+    try:
+        await relay(stream, theirs)
+    finally:
+        theirs.socket.close()
 
 
 async def relay(one: trio.abc.Stream, other: trio.abc.Stream, *, first: bytes = b"", early: bytes = b"") -> None:

@@ -20,6 +20,7 @@ from leveret.cluster.link.follower_links import FollowerLinks, LedJournal
 from leveret.cluster.link.frames import Accept, Client, encode
 from leveret.cluster.link.introduction import Address, LinkOptions, accept, connect
 from leveret.cluster.link.listener import LinkListener
+from leveret.cluster.link.relay import as_socket
 from leveret.journal import TermTable
 
 CIRCLE = Circle("orders", 0, b"a secret of the cluster")
@@ -337,3 +338,19 @@ async def test_relaying_ends_with_a_broken_stream() -> None:
         assert await far_other.receive_some(100) == b"more"
         far_other.receive_stream.close()  # and it takes no more
         await far_one.send_all(b"lost")
+
+
+@in_trio
+async def test_a_socket_in_the_place_of_a_stream_ends_when_the_stream_breaks() -> None:
+    """A link with TLS that is reset is noticed at once, not after the time of silence."""
+    stream, far = trio.testing.memory_stream_pair()
+    ours, relaying = as_socket(stream)
+    assert relaying is not None
+    with ours:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(relaying)
+            await far.send_all(b"octets")
+            await trio.lowlevel.wait_readable(ours)
+            assert ours.recv(100) == b"octets"
+            stream.receive_stream.close()
+        assert ours.recv(100) == b""
