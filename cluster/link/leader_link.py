@@ -248,6 +248,8 @@ class _Following:
         self.received = 0
         self._fsynced = 0
         self._acknowledged = 0
+        self._unsent = b""  # of the message that was sent last: the connection took only its beginning
+        self._full_beacons = 0  # since the connection took a message
         self._reported = 0
         self._is_whole = False  # the copy is in the journal's place
         self._why = ""  # this node ended the link
@@ -377,18 +379,25 @@ class _Following:
         with self._sending:
             lsn = self._fsynced
             if self._may_acknowledge and lsn > self._acknowledged and not self.is_beside:
-                self._acknowledged = lsn
-                self._send(Ack(self._term, lsn))
+                is_taken = self._send(Ack(self._term, lsn))
+                self._acknowledged = lsn if is_taken else self._acknowledged  # else the next one says it
 
-    def _send(self, message: Message) -> None:
-        """Send a small message. A leader that does not read for so long that there is no room for it is left."""
-        octets = encode(message)
+    def _send(self, message: Message) -> bool:
+        """Send a small message, for whoever has `_sending`. False: there is no room for it now."""
         try:
-            is_sent = self._socket.send(octets) == len(octets)
+            if self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            if self._unsent:
+                return False
+            octets = encode(message)
+            self._unsent = octets[self._socket.send(octets) :]
+        except BlockingIOError:
+            return False
         except OSError:
-            is_sent = False
-        if not is_sent:
-            self.end("the leader takes no messages")
+            self.end("the connection was lost")
+            return False
+        self._full_beacons = 0
+        return True
 
     def end(self, why: str) -> None:
         """End the link: the thread ends as soon as it has done what it is doing."""
@@ -444,11 +453,20 @@ class _Following:
             except OSError as error:  # a link can be opened again; an error here would end the process
                 self.end(f"the status of this node cannot be told: {error}")
                 return
-            with self._sending:
-                self._send(status)
+            self._tell_status(status)
+            self._acknowledge()
             self._tell_durable()
             if self._copy is not None:
                 outer.progress = CopyProgress(self.received, self._copy.size)
+
+    def _tell_status(self, status: Status) -> None:
+        """A leader that has taken nothing for some beacons is left; beacons, not time: this process may have slept."""
+        options = self._leader_link._options
+        with self._sending:
+            self._full_beacons += 1
+            self._send(status)
+            if self._full_beacons * options.beacon_s > options.silence_s:
+                self.end("the leader takes no messages")
 
     def _tell_durable(self) -> None:
         """Not for each block: that would wake the event loop as often."""

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import trio
 import trio.testing
 
 from leveret.cluster.link import leader_link
+from leveret.cluster.link.frames import Ack, Decoder, Status
 from leveret.cluster.link.introduction import LinkOptions
 from leveret.cluster.link.leader_link import _Following
 
@@ -29,6 +31,15 @@ class Bench:
         )
         link: Any = SimpleNamespace(take_rest=lambda: b"", stream=None)
         self.following = _Following(outer, link, TERM, None)
+
+    def sent(self) -> bytes:
+        """What has come at the leader's end."""
+        self.theirs.setblocking(False)
+        octets = b""
+        with suppress(BlockingIOError):
+            while data := self.theirs.recv(1_000_000):
+                octets += data
+        return octets
 
     def close(self) -> None:
         self.ours.close()
@@ -60,6 +71,86 @@ def test_a_status_that_cannot_be_told_ends_the_link_and_not_the_process(monkeypa
         assert bench.following._why == "the status of this node cannot be told: no directory"
 
     run(monkeypatch, script, status=status)
+
+
+def test_acknowledgements_without_room_are_made_up_for_by_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop of one of the two nodes hangs for a moment: no reason to end the link."""
+
+    async def script(bench: Bench) -> None:
+        following = bench.following
+        following.acknowledge(True)
+        for lsn in range(1, 5001):
+            following._fsynced = lsn
+            following._acknowledge()
+        decoder = Decoder(Ack, Status)
+        decoder.receive(bench.sent())
+        *_, last = decoder.messages()
+        assert last != Ack(TERM, 5000)
+        await later(OPTIONS.beacon_s + 0.1)
+        decoder.receive(bench.sent())
+        assert Ack(TERM, 5000) in list(decoder.messages()) and following._why == ""
+
+    run(monkeypatch, script)
+
+
+def test_a_leader_that_takes_nothing_for_as_long_as_silence_may_last_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one that takes a message now and then."""
+
+    async def script(bench: Bench) -> None:
+        following = bench.following
+        following._socket = narrow = Narrow()  # type: ignore[assignment]
+        for _ in range(3):
+            await later(OPTIONS.silence_s - 0.1)
+            narrow.room = 1000
+            await later(OPTIONS.beacon_s)
+            narrow.room = 0
+        await later(OPTIONS.silence_s - 0.5)
+        assert following._why == "" and len(narrow.taken) > 0
+        await later(1.5)
+        assert following._why == "the leader takes no messages"
+
+    run(monkeypatch, script)
+
+
+def test_the_rest_of_a_message_comes_before_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection may take only the beginning."""
+
+    async def script(bench: Bench) -> None:
+        following = bench.following
+        following._socket = narrow = Narrow()  # type: ignore[assignment]
+        following.acknowledge(True)
+        for lsn in range(1, 30):
+            narrow.room = 5
+            following._fsynced = lsn
+            following._acknowledge()
+        narrow.room = 1000
+        following._acknowledge()
+        decoder = Decoder(Ack)
+        decoder.receive(bytes(narrow.taken))
+        acknowledged = [message.lsn for message in decoder.messages()]  # type: ignore[union-attr]
+        decoder.end()
+        assert 2 < len(acknowledged) < 29 and acknowledged == sorted(set(acknowledged)) and acknowledged[-1] == 29
+
+    run(monkeypatch, script)
+
+
+class Narrow:
+    """A connection that takes `room` octets."""
+
+    def __init__(self) -> None:
+        self.room = 0
+        self.taken = bytearray()
+
+    def send(self, octets: bytes) -> int:
+        taken = octets[: self.room]
+        if not taken:
+            raise BlockingIOError
+        self.taken += taken
+        self.room -= len(taken)
+        return len(taken)
+
+    def shutdown(self, how: int) -> None:
+        pass
 
 
 async def later(seconds: float) -> None:
