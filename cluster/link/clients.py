@@ -38,9 +38,12 @@ class ClientTls:
 def client_header(
     source: tuple[str, int] | None, destination: tuple[str, int] | None, tls: ClientTls | None = None
 ) -> bytes:
-    """The PROXY header of a client. `source`, `destination`: (host, port); None: it came by a Unix socket."""
+    """The PROXY header of a client. `source`: (host, port); None: it came by a Unix socket. `destination`: None: it is
+    not known, which does not make a client of another machine a local one.
+    """
     family, addresses = _UNSPECIFIED, b""
-    if source is not None and destination is not None:
+    if source is not None:
+        destination = destination or (_anywhere(source[0]), 0)
         hosts = [_address(host) for host, _ in (source, destination)]
         if all(host.version == 4 for host in hosts):
             family, packed = _STREAM4, [host.packed for host in hosts]
@@ -49,6 +52,11 @@ def client_header(
         addresses = b"".join(packed) + struct.pack(">HH", source[1], destination[1])
     content = addresses + (_tls_field(tls) if tls is not None else b"")
     return _SIGNATURE + struct.pack(">BBH", _PROXY, family, len(content)) + content
+
+
+def _anywhere(host: str) -> str:
+    """No particular address, of the family of `host`."""
+    return "0.0.0.0" if _address(host).version == 4 else "::"
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

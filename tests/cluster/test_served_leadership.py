@@ -10,8 +10,9 @@ import trio
 
 from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.cluster.agreement.view import Leader
+from leveret.cluster.link.clients import Passed as Outcome
 from leveret.cluster.link.clients import client_header
-from leveret.serving.gate import Frontends
+from leveret.serving.gate import Frontends, Guest, Service
 from leveret.serving.runtime import Runtime
 from leveret.serving.served_node import ServedLeadership, ServedNode
 from leveret.testing.harness import Harness
@@ -159,3 +160,25 @@ def test_clients_are_passed_on_to_each_new_leader() -> None:
     for leader in (first, first, second, second):
         ServedNode.pass_clients_on(node, leader)
     assert len(passed) == 2
+
+
+def test_a_client_that_is_passed_on_twice_has_its_own_addresses() -> None:
+    """Its socket is one of the link that it came by: with that socket's address, or none, it would count as local."""
+    headers: list[bytes] = []
+
+    async def pass_on(sock: object, first: bytes, to: object, header: bytes, service: str) -> Outcome:
+        headers.append(header)
+        return Outcome.SERVED
+
+    handed: list[Any] = []
+    node: Any = SimpleNamespace(
+        _passed_to=None,
+        gate=SimpleNamespace(pass_on=handed.append),
+        _address_of=lambda leader: leader.address,
+        _passer=SimpleNamespace(pass_on=pass_on),
+    )
+    ServedNode.pass_clients_on(node, Leader(1, b"a" * 16, "a", "a:1", 3))
+    link, other = socket.socketpair()
+    with link, other:
+        trio.run(handed[0], Guest(link, ("10.1.2.3", 5000), Service.AMQP, False, "rabbit@b", local=("10.0.0.1", 5672)))
+    assert headers == [HEADER]

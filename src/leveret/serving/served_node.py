@@ -234,7 +234,7 @@ class ServedNode:
         address = self._address_of(leader)
 
         async def pass_on(guest: Guest) -> Passing:
-            ends = _host_and_port(guest.address), _host_and_port(_local_of(guest.socket))
+            ends = _host_and_port(guest.address), _host_and_port(guest.local or _local_of(guest.socket))
             service = guest.service.value
             if not guest.is_tls:
                 passed = await self._passer.pass_on(guest.socket, b"", address, client_header(*ends), service)
