@@ -40,8 +40,7 @@ def node_state(url: str, timeout_s: float) -> Status | None:
             found = answer.read(_STATE_SIZE_MAX)
         if answer.status == http.client.UNAUTHORIZED:
             raise ControlFailed(
-                f"{where} keeps its clients waiting: no node leads. It says more to a client on its own machine, "
-                "or with metrics-open in [management] to all"
+                f"{where} keeps its clients waiting: no node leads. It says more to a client on its own machine"
             )
         return dict(json.loads(found)) if answer.status == http.client.OK else None
     except (OSError, ValueError, http.client.HTTPException):

@@ -25,8 +25,10 @@ class NodeChecks:
         self._dispatcher = Dispatcher()
         self._dispatcher.add([Route(path, {}) for path in self._checks])
 
-    def answer(self, path: str) -> tuple[int, bytes]:
-        """Status and JSON of a check. `path`: percent-encoded, from the root on."""
+    def answer(self, path: str, *, is_detailed: bool) -> tuple[int, bytes]:
+        """Status and JSON of a check. `path`: percent-encoded, from the root on. Without details whether it failed is
+        all that is told: details have ports, paths and names of nodes.
+        """
         found = self._dispatcher.find(path.removeprefix(PREFIX))
         facts = self._report.facts()
         if found is None or found[1].get("N", facts.own) not in facts.by_name:
@@ -44,4 +46,7 @@ class NodeChecks:
             facts,
         )
         told = answer(self._checks[route.pattern], subject, names)
-        return told.status, encoded(told.value)
+        value = told.value
+        if not is_detailed and "status" in value:
+            value = {"status": value["status"]}
+        return told.status, encoded(value)

@@ -25,7 +25,9 @@ _READY_STATES = frozenset({State.FOLLOWING, State.IN_SYNC, State.DRAINED})
 
 
 class NodePages:
-    """Answers one request a connection. Metrics have no names of objects, so they may be read from anywhere."""
+    """Answers one request a connection. Outside loopback that is what probes and load balancers need: health without
+    details; and metrics, which have no names of objects.
+    """
 
     def __init__(
         self, node: Node, report: NodeReport, checks: NodeChecks, configuration: Callable[[], Configuration]
@@ -61,7 +63,7 @@ class NodePages:
         if method not in ("GET", "HEAD"):
             return "405 Method Not Allowed", b""
         if path.startswith(PREFIX):
-            status, body = self._checks.answer(path)
+            status, body = self._checks.answer(path, is_detailed=is_loopback)
             return f"{status} {HTTPStatus(status).phrase}", body
         if path == _LIVE:
             return "200 OK", b"alive\n"
@@ -69,7 +71,7 @@ class NodePages:
             is_ready = self._node.agreement.state in _READY_STATES
             return ("200 OK", b"ready\n") if is_ready else ("503 Service Unavailable", b"no node leads\n")
         if path == _CLUSTER:
-            if not is_loopback and not self._configuration().management.metrics_open:
+            if not is_loopback:
                 return "401 Unauthorized", b""
             return "200 OK", json.dumps(cluster_status(self._node)).encode()
         if path.rstrip("/") not in ENDPOINTS:

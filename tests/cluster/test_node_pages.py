@@ -1,0 +1,65 @@
+"""What a node that does not lead answers without a login, on its own machine and elsewhere."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leveret.cluster.agreement.states import State
+from leveret.console.cluster import ClusterFacts, NodeFacts
+from leveret.console.options import Certificate, Listening
+from leveret.serving import node_pages
+from leveret.serving.node_checks import NodeChecks
+from leveret.serving.node_pages import NodePages
+from leveret.settings import load_configuration
+
+TLS = Listening("amqp/ssl", "10.0.0.1", 5671, True)
+FACTS = ClusterFacts(
+    "rabbit@a", None, (NodeFacts("rabbit@a", is_running=True, listeners=(TLS,)), NodeFacts("rabbit@b")), 2
+)
+#: Path of a check that fails -> what of its details another machine is not told.
+FAILING = {
+    "alarms": "rabbit@a",
+    "certificate-expiration/1/days": "/etc/leveret/own.pem",
+    "port-listener/1": "5671",
+    "protocol-listener/mqtt": "amqp/ssl",
+    "ready-to-serve-clients": "no node of this cluster leads",
+    "reached-target-cluster-size": "target",
+}
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> NodePages:
+    """Of the node `a`, whose leader is lost; `b` is down."""
+    monkeypatch.setattr(node_pages, "cluster_status", lambda node: {"address": "10.0.0.1:5671"})
+    report: Any = SimpleNamespace(facts=lambda: FACTS, alarms=lambda: [("rabbit@a", "disk")])
+    checks = NodeChecks(report, "/nowhere", lambda: [Certificate(TLS, "/etc/leveret/own.pem", (1,))])
+    node: Any = SimpleNamespace(agreement=SimpleNamespace(state=State.CAMPAIGNING))
+    configuration, _ = load_configuration([("a.toml", "[management]\nmetrics-open = true\n")])
+    return NodePages(node, report, checks, lambda: configuration)
+
+
+@pytest.mark.parametrize("path, detail", FAILING.items())
+def test_health_checks_have_details_on_loopback_alone(pages: NodePages, path: str, detail: str) -> None:
+    """Their status is what probes and load balancers need."""
+    answers = {
+        is_loopback: pages.page("GET", f"/api/health/checks/{path}", is_loopback=is_loopback)
+        for is_loopback in (True, False)
+    }
+    assert answers[False] == ("503 Service Unavailable", b'{"status":"failed"}')
+    status, body = answers[True]
+    assert status == "503 Service Unavailable" and detail in str(json.loads(body))
+
+
+def test_probes_are_answered_everywhere(pages: NodePages) -> None:
+    """Those of an orchestrator come from another machine."""
+    assert pages.page("GET", "/health/live", is_loopback=False)[0] == "200 OK"
+    assert pages.page("GET", "/health/ready", is_loopback=False)[0] == "503 Service Unavailable"
+    assert pages.page("GET", "/api/health/checks/is-in-service", is_loopback=False) == ("200 OK", b'{"status":"ok"}')
+
+
+def test_the_state_of_the_cluster_is_for_the_node_s_own_machine(pages: NodePages) -> None:
+    """It has addresses, paths and process ids; `metrics-open` is about names in metrics."""
+    assert pages.page("GET", "/cluster", is_loopback=False) == ("401 Unauthorized", b"")
+    assert b"10.0.0.1:5671" in pages.page("GET", "/cluster", is_loopback=True)[1]
