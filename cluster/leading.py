@@ -45,6 +45,7 @@ class Leading:
         self.links: FollowerLinks | None = None
         self.is_served = False
         self.ended = trio.Event()  # nothing of the broker is left
+        self._opened = trio.Event()  # `open` has ended: it has the directory no more, or there is a broker
         self.has_closed = False  # nothing is reported any more
         self._options = options
         self._front = front
@@ -61,9 +62,18 @@ class Leading:
     # -- taking over ------------------------------------------------------------------------------------------------
 
     async def open(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> None:
-        """Write the term table, recover the journal, restore the broker. Raises: JournalError, OSError and the like."""
+        """Write the term table, recover the journal, restore the broker. Raises: JournalError, OSError and the like.
+
+        If this node has resigned meanwhile, `resign` closes what was opened.
+        """
         self._agreed = agreed_lsn
-        self.leadership = await trio.to_thread.run_sync(self._build, copied, journal_id, agreed_lsn)
+        try:
+            if self.has_closed:
+                await trio.to_thread.run_sync(copied.close)
+            else:
+                self.leadership = await trio.to_thread.run_sync(self._build, copied, journal_id, agreed_lsn)
+        finally:
+            self._opened.set()
 
     def _build(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> Leadership:
         try:
@@ -72,6 +82,7 @@ class Leading:
             copied.upgrade()
             copied.set_terms(copied.terms.with_term(self.term, copied.end))
             forget_readers(copied.path, self._options.files)
+            directory = copied.hand_over()
         except BaseException:
             copied.close()  # else nothing could open the directory again
             raise
@@ -86,7 +97,7 @@ class Leading:
 
         return self._front.build(
             ClusterJournal(
-                copied.hand_over(),
+                directory,
                 agreed_lsn,
                 written,
                 lambda lsn: self._soon(self._tell, Durable(lsn)),
@@ -204,8 +215,10 @@ class Leading:
     # -- its end ----------------------------------------------------------------------------------------------------
 
     async def resign(self, why: str) -> None:
-        """Close the broker and the links; returns when nothing of it is left."""
+        """Close the broker and the links; returns when nothing of it is left. Waits for the end of `open`."""
         self._close(why)
+        await self._opened.wait()
+        self._close(why)  # the links that `open` began meanwhile
         if self.leadership is None:
             return
         self.leadership.resign()

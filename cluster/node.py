@@ -642,6 +642,8 @@ class Node:
             self._rot = next((one for one in (error, error.__cause__) if isinstance(one, Damaged)), None)
             self.handle(TakeoverFailed(str(error)))
             return
+        if leading.has_closed:
+            return  # it resigned while it took over, and is closed by that
         assert leading.terms is not None and leading.journal is not None
         self._nursery.start_soon(leading.watch_disk)
         self.handle(TookOver(leading.terms, leading.journal.next_lsn))

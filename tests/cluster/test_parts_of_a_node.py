@@ -67,6 +67,7 @@ class Broker:
         self.journal = Journal()
         self.resigned = trio.Event()
         self.is_closed = False
+        self.close_directory: Any = lambda: None
 
     async def serve(self) -> None:
         await self.resigned.wait()
@@ -77,6 +78,7 @@ class Broker:
         self.resigned.set()
 
     async def close_unserved(self) -> None:
+        self.close_directory()
         self.is_closed = True
 
 
@@ -96,6 +98,14 @@ def leading(told: list[Event], path: str = "", build: Any = None) -> Leading:
     front = SimpleNamespace(build=build)
     made = Leading(options, 2, front, SimpleNamespace(links=None), told.append, dict, lambda: 0)  # type: ignore[arg-type]
     made.leadership = Broker()  # type: ignore[assignment]
+    made._opened.set()
+    return made
+
+
+def taking_over(path: str, build: Any) -> Leading:
+    """As `leading`, before its broker is built."""
+    made = leading([], path, build)
+    made.leadership, made._opened = None, trio.Event()
     return made
 
 
@@ -180,6 +190,48 @@ def test_a_takeover_that_fails_unlocks_the_directory(tmp_path: Path) -> None:
             await leading([], path).open(copied, b"J" * 16, 1)
 
     in_virtual_time(fail)
+    CopiedJournal.open(path).close()
+
+
+def test_a_leader_that_resigns_while_it_takes_over_waits_for_its_broker_and_closes_it(tmp_path: Path) -> None:
+    """Else the broker's journal would keep the directory locked for as long as the process lives."""
+    path = str(tmp_path / "data")
+    begun, goes_on = trio.Event(), trio.Event()
+    broker = Broker()
+
+    def build(cluster: ClusterJournal) -> Broker:
+        trio.from_thread.run_sync(begun.set)
+        trio.from_thread.run(goes_on.wait)
+        broker.close_directory = cluster.directory.close
+        return broker
+
+    async def resign() -> None:
+        led = taking_over(path, build)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(led.open, CopiedJournal.open(path), b"J" * 16, 1)
+            await begun.wait()
+            nursery.start_soon(led.resign, "b leads term 3")
+            await trio.testing.wait_all_tasks_blocked()
+            assert led.has_closed and not broker.is_closed
+            goes_on.set()
+
+    in_virtual_time(resign)
+    assert broker.is_closed
+    CopiedJournal.open(path).close()
+
+
+def test_a_leader_that_resigned_before_its_broker_was_built_builds_none(tmp_path: Path) -> None:
+    """It waited for the thread of the link. The directory can be opened again."""
+    path = str(tmp_path / "data")
+
+    async def resign() -> None:
+        led = taking_over(path, None)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(led.resign, "b leads term 3")
+            await trio.testing.wait_all_tasks_blocked()
+            await led.open(CopiedJournal.open(path), b"J" * 16, 1)
+
+    in_virtual_time(resign)
     CopiedJournal.open(path).close()
 
 
@@ -332,3 +384,30 @@ def test_a_takeover_waits_until_no_thread_copies_any_more() -> None:
         assert steps == ["opened", "failed"]
 
     in_virtual_time(take_over)
+
+
+def test_a_takeover_that_ended_behind_the_resignation_is_reported_to_nobody() -> None:
+    """The node follows another leader by then."""
+    told: list[Event] = []
+
+    async def take_over() -> None:
+        idle = trio.Event()
+        idle.set()
+
+        class Led:
+            has_closed = True
+
+            async def open(self, *how: object) -> None:
+                pass
+
+        node: Any = SimpleNamespace(
+            _link_scope=None,
+            _link_idle=idle,
+            _copied=SimpleNamespace(terms=None, end=1),
+            agreed_lsn=1,
+            handle=told.append,
+        )
+        await Node._open_broker(node, Led(), do.TakeOver(2, b"J" * 16))  # type: ignore[arg-type]
+
+    in_virtual_time(take_over)
+    assert told == []
