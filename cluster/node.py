@@ -22,8 +22,8 @@ from typing import Any
 import trio
 
 from ..engine import EventKind, Unreadable
-from ..journal import Damaged, JournalError
-from ..journal.copying.copied_journal import CopiedJournal
+from ..journal import Damaged, JournalError, NotInJournal, WriterState
+from ..journal.copying.copied_journal import CopiedJournal, has_disk_failed
 from ..journal.disk.directory import read_identity
 from ..journal.format.terms import FIRST_LSN, TermTable
 from .agreement import decisions as do
@@ -146,6 +146,8 @@ class Node:
         self._is_reading = False
         self._copied: CopiedJournal | None = None
         self._rot: Damaged | Unreadable | None = None  # what a broker of this node could not read, until the next copy
+        self._fsynced_lsn: int | None = None  # in the directory, when it was closed last; None: all of it
+        self._is_suspect = False  # a write or fsync has failed there since, and a second fsync would prove nothing
         self._link: LeaderLink | None = None
         self._leader = do.Follow(None)
         self._followed = trio.Event()  # `_leader` has changed
@@ -215,12 +217,15 @@ class Node:
             full_copy.finish(path, files)
             if self._rot is not None:
                 raise self._rot
-            self._copied = copied = CopiedJournal.open(path, files=files)
-        except (Damaged, Unreadable) as error:
+            suspect_lsn = self._fsynced_lsn if self._is_suspect else None
+            self._copied = copied = CopiedJournal.open(path, files=files, suspect_lsn=suspect_lsn)
+            self._is_suspect = False
+        except (Damaged, Unreadable, NotInJournal) as error:
             logger.error("%s; this node needs a full copy", error)
             self._copied = None
             return Held(read_identity(path, files), TermTable(os.urandom(16)), FIRST_LSN)
         except (JournalError, OSError) as error:
+            self._is_suspect = self._is_suspect or has_disk_failed(error)
             raise DirectoryRefused(f"data directory {path}: {str(error).removeprefix(f'{path}: ')}") from error
         return Held(copied.journal_id, copied.terms, copied.end)
 
@@ -584,10 +589,12 @@ class Node:
 
     async def _reopen(self, *, is_copy: bool) -> None:
         """Open the directory again: it has another journal, or the one that it had could not be written."""
-        if self._copied is not None:
-            await trio.to_thread.run_sync(self._copied.close)
+        copied = self._copied
+        if copied is not None:
+            self._fsynced_lsn, self._is_suspect = copied.end, copied.has_failed
+            await trio.to_thread.run_sync(copied.close)
         if is_copy:
-            self._rot = None
+            self._rot, self._fsynced_lsn, self._is_suspect = None, None, False
         held = await self._open_until_done()
         if held.terms.node_id == self.node_id:
             self._held = held
@@ -635,10 +642,12 @@ class Node:
         assert copied is not None
         self._copied = self._link = None
         self._held = Held(decision.journal_id, copied.terms, copied.end)
+        self._fsynced_lsn = copied.end
         try:
             await leading.open(copied, decision.journal_id, min(self.agreed_lsn, copied.end))
         except Exception as error:
             logger.exception("this node cannot take over")
+            self._is_suspect = has_disk_failed(error) or has_disk_failed(error.__cause__)
             self._rot = next((one for one in (error, error.__cause__) if isinstance(one, Damaged)), None)
             self.handle(TakeoverFailed(str(error)))
             return
@@ -712,6 +721,8 @@ class Node:
     async def _close_broker(self, leading: Leading | None, why: str) -> None:
         if leading is not None:
             await leading.resign(why)
+            if (journal := leading.journal) is not None:
+                self._fsynced_lsn, self._is_suspect = journal.durable_lsn, journal.state is WriterState.FAILED
         self.leading = None
         if self._reopened is not None:  # this node stops
             self._reopened.set()

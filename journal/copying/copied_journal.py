@@ -54,7 +54,8 @@ PREALLOCATED = 4 * 1024 * 1024
 class CopiedJournal:
     """A journal that is copied, locked for this process until `close` or `hand_over`. Made by `open`.
 
-    After JournalFailed it takes nothing until its directory is opened again. `terms`: see `set_terms`.
+    After JournalFailed it takes nothing until its directory is opened again, with its `end` as `suspect_lsn`.
+    `has_failed`: that came. `terms`: see `set_terms`.
     """
 
     def __init__(self, files: Files, path: str, lock: int, format_: Format | None, terms: TermTable) -> None:
@@ -64,6 +65,7 @@ class CopiedJournal:
         self._lock = lock
         self._format = format_
         self._is_usable = True
+        self.has_failed = False
         self._handle = -1  # of the open segment, once something is appended to it
         self._base_lsn = 0  # of the newest segment; 0: there is none
         self._blocks = BlockChecker(FIRST_LSN)
@@ -75,14 +77,20 @@ class CopiedJournal:
         self._stray: list[int] = []  # segments without a whole block, behind the newest
 
     @classmethod
-    def open(cls, path: str, *, files: Files = REAL, node_id: bytes | None = None) -> "CopiedJournal":
+    def open(
+        cls, path: str, *, files: Files = REAL, node_id: bytes | None = None, suspect_lsn: int | None = None
+    ) -> "CopiedJournal":
         """Lock the directory and find where its journal ends. Changes nothing in a journal's directory.
+
+        suspect_lsn: a write or an fsync of this process failed, and what was fsynced before ends here. The rest is cut
+        off, and kept as by `cut`: it can be read, but the system may have forgotten that it is not on the disk, and a
+        second fsync would prove nothing. None: none failed.
 
         An absent or empty directory becomes that of a node without a journal. A plain journal is opened, too, see
         `upgrade`. What stands behind the last whole block is cut off when something is appended: only on a leader
         could it prove that records were durable. `node_id`: of a new node; random unless given.
         Raises: DirectoryLocked, ForeignDirectory, NewerJournal, Damaged (it needs a full copy), JournalError (its term
-        table cannot be understood), OSError.
+        table cannot be understood), OSError; with `suspect_lsn` as `cut`, too.
         """
         format_at(path, files, of_node=True)
         files.make_directory(path)
@@ -98,6 +106,8 @@ class CopiedJournal:
                     replace_file(files, path, TERMS, terms.octets)
             copied = cls(files, path, lock, format_, terms)
             copied._find_end()
+            if suspect_lsn is not None:
+                copied.cut(suspect_lsn)
             return copied
         except BaseException:
             files.close(lock)
@@ -420,12 +430,12 @@ class CopiedJournal:
             text = f"{self.path}: {error}"
             if not isinstance(error, SyncError) and error.errno in (*NO_ROOM, *LATER):
                 raise JournalFull(text) from error
-            self._is_usable = False
+            self._is_usable, self.has_failed = False, True
             if not isinstance(error, SyncError) and error.errno in LOST:
                 raise DirectoryLost(text) from error
             raise JournalFailed(text) from error
         except DirectoryLost:
-            self._is_usable = False
+            self._is_usable, self.has_failed = False, True
             raise
 
     def _close_file(self) -> None:
@@ -456,6 +466,13 @@ class CopiedJournal:
                 raise Damaged(segment_name(base_lsn), 0, f"it does not end with a footer before record {following}")
         self._synced_lsn = self._blocks.lsn
         self._is_dirty, self._is_named = False, True
+
+
+def has_disk_failed(error: BaseException | None) -> bool:
+    """Whether, after this error, the system may have forgotten octets that are not on the disk: see `open`."""
+    if isinstance(error, OSError):
+        return isinstance(error, SyncError) or error.errno not in (*NO_ROOM, *LATER)
+    return isinstance(error, JournalFailed)
 
 
 def _blocks_of(files: Files, handle: int, base_lsn: int) -> BlockChecker:

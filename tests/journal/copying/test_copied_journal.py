@@ -23,9 +23,10 @@ from leveret.journal import (
     TermTable,
     register_reader,
 )
-from leveret.journal.copying.copied_journal import PREALLOCATED, CopiedJournal
+from leveret.journal.copying.copied_journal import PREALLOCATED, CopiedJournal, has_disk_failed
 from leveret.journal.copying.octet_reader import OctetReader, position_of
 from leveret.journal.disk.directory import Directory, read_format
+from leveret.journal.disk.files import SyncError
 from leveret.journal.disk.segment import path_of, segments_in
 
 TINY = JournalOptions(segment_size=1500, preallocate_size=4096)
@@ -559,6 +560,50 @@ def test_a_failed_fsync_leaves_the_end_where_it_was() -> None:
     with pytest.raises(JournalFailed):
         copied.sync()
     assert copied.end == before
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_what_an_fsync_failed_to_write_is_copied_again(number: int) -> None:
+    """Systems take pages for written after an fsync that failed: the next one succeeds, and proves nothing."""
+    files, driver = leader()
+    copy = SimulatedFiles()
+    copied = new_copy(copy, ID)
+    syncs = 0
+
+    def forget(asked: str, path: str) -> None:
+        nonlocal syncs
+        if asked == "sync" and path.endswith(".log"):
+            syncs += 1
+            if syncs == number + 1:
+                copy.names_now[path].unsynced.clear()
+                raise OSError(errno.EIO, "broken")
+
+    copy.fault = forget
+    with pytest.raises(JournalFailed):
+        follow(copied, files, written(driver.journal), Random(1))
+    copied.close()
+    assert copied.has_failed
+    again = CopiedJournal.open(PATH, files=copy, suspect_lsn=copied.end)
+    assert (again.end, again.written_lsn) == (copied.end, copied.end)
+    follow(again, files, written(driver.journal), Random(2))
+    again.close()
+    copy = copy.power_cut()
+    assert CopiedJournal.open(PATH, files=copy).end == driver.journal.next_lsn
+    assert octets_of(copy, written(driver.journal)) == octets_of(files, written(driver.journal))
+
+
+def test_without_a_fault_nothing_is_suspect() -> None:
+    """A full disk forgets nothing, nor does a lack of descriptors."""
+    files, driver = leader()
+    copy = SimulatedFiles()
+    copied = new_copy(copy, ID)
+    copy.capacity = copy.used + 700
+    with pytest.raises(JournalFull):
+        follow(copied, files, written(driver.journal), Random(1))
+    assert not copied.has_failed
+    errors = [OSError(errno.ENOSPC, "no room"), OSError(errno.EMFILE, "no descriptors"), ValueError(), None]
+    assert not any(map(has_disk_failed, errors))
+    assert all(map(has_disk_failed, [SyncError(errno.ENOSPC, "fsync"), OSError(errno.EIO, ""), JournalFailed("")]))
 
 
 def test_it_hands_its_directory_over() -> None:

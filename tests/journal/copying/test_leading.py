@@ -1,5 +1,6 @@
 """The journal of a node that leads a cluster: it goes by what is agreed where a plain one goes by its own disk."""
 
+import errno
 import threading
 from random import Random
 
@@ -8,7 +9,7 @@ from copying_nodes import Leader, boundaries, follow, led, octets_in, octets_of,
 from journal_workload import ID, PATH, Driver, opened, run_workload
 from simulated_files import SimulatedFiles
 
-from leveret.journal import DirectoryLocked, JournalClosed, JournalReader
+from leveret.journal import DirectoryLocked, JournalClosed, JournalReader, WriterState
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import read_format
 from leveret.journal.disk.segment import agreed_lsn, path_of, segments_in
@@ -284,3 +285,27 @@ def test_a_plain_journal_costs_nothing() -> None:
     assert driver.journal.committed_lsn == driver.journal.trusted_lsn == driver.journal.durable_lsn
     assert not read_format(PATH, files).is_cluster
     assert files.names(PATH).count("terms") == 0
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_leader_whose_fsync_failed_vouches_for_what_was_fsynced_before(number: int) -> None:
+    """Its broker is closed, and its directory opened again; the octets behind may be on no disk."""
+    leader = led()
+    syncs = 0
+
+    def forget(operation: str, path: str) -> None:
+        nonlocal syncs
+        if operation == "sync" and path.endswith(".log"):
+            syncs += 1
+            if syncs == number + 1:
+                leader.files.names_now[path].unsynced.clear()
+                raise OSError(errno.EIO, "broken")
+
+    leader.files.fault = forget
+    while leader.journal.state is not WriterState.FAILED:
+        leader.driver.publish([b"x" * 400] * 2, "a")
+        leader.commit()
+    leader.journal.abandon()
+    lsn = leader.journal.durable_lsn
+    assert CopiedJournal.open(PATH, files=leader.files, suspect_lsn=lsn).end == lsn
+    assert CopiedJournal.open(PATH, files=leader.files.power_cut()).end == lsn
