@@ -390,6 +390,7 @@ class Leadership:
         context.step(Step.RESIGN)
         context.settle()
         context.abstains_until_ns = context.now_ns + context.timers.lease_ns
+        self.calm_until_ns = 0  # nothing is agreed any more
         context.decide(Resign(why), EndLease())
 
     def times_ns(self) -> tuple[float, ...]:

@@ -395,6 +395,16 @@ def test_a_leader_whose_disk_is_full_resigns_if_a_node_in_sync_has_room() -> Non
     assert stage.tell(e.DiskFull(frozenset({B})), e.DiskFailed()) == []
 
 
+def test_a_leader_that_has_just_resigned_agrees_to_nothing() -> None:
+    """Although nothing was due or under way: acknowledgements that were under way come after its resignation."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12), stage.acknowledged(C, 11))
+    assert stage.agreement.is_calm
+    stage.tell(e.DiskFailed())
+    assert stage.state is State.RESIGNING and not stage.agreement.is_calm
+    assert stage.tell(stage.acknowledged(C, 12)) == [] and stage.agreement.next_ns() is None
+
+
 @pytest.mark.parametrize("obstacle", [{"is_drained": True}, {"level": -1}], ids=["drained", "older"])
 def test_a_leader_with_a_full_disk_does_not_resign_for_a_node_that_cannot_lead(obstacle: dict[str, Any]) -> None:
     """It would lead again itself, after all its clients were thrown off."""
