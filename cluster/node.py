@@ -346,10 +346,14 @@ class Node:
         await self._coordinator.watch(self._heard)
 
     def _heard(self, view: View, asked_ns: int) -> None:
-        if self._copied is not None:
-            self.handle(Durable(self._copied.end))  # the link tells it with its beacons only
+        self._tell_durable()
         self._see(view)
         self.handle(Read(view, asked_ns))
+
+    def _tell_durable(self) -> None:
+        """What is fsynced by now: the link tells it with its beacons only."""
+        if self._copied is not None:
+            self.handle(Durable(self._copied.end))
 
     def _see(self, view: View) -> None:
         before, self.view = self.view, view
@@ -564,6 +568,8 @@ class Node:
     def _acknowledge(self, decision: do.Acknowledge) -> None:
         if self._link is not None:
             self._link.acknowledge(decision.is_on)
+        if not decision.is_on:
+            self._tell_durable()  # all that this node has acknowledged, before it can win
         if decision.is_on and self.agreement.state is State.IN_SYNC:
             self._nursery.start_soon(trio.to_thread.run_sync, full_copy.drop_old, self.options.path)
 

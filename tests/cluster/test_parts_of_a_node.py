@@ -426,13 +426,23 @@ def test_clients_are_held_from_the_moment_in_which_a_leader_resigns() -> None:
 
 @pytest.mark.parametrize("is_on", [True, False])
 def test_the_link_acknowledges_while_the_agreement_says_so(is_on: bool) -> None:
-    """Rule R6: a candidate does not."""
-    said: list[bool] = []
+    """Rule R6: a candidate does not; and of all that it has acknowledged its agreement knows."""
+    done: list[object] = []
+    copied = SimpleNamespace(end=7)
+
+    def acknowledge(is_on: bool) -> None:
+        done.append(is_on)
+        copied.end = 8  # an fsync ended just before
+
     node: Any = SimpleNamespace(
-        _link=SimpleNamespace(acknowledge=said.append), agreement=SimpleNamespace(state=State.FOLLOWING)
+        _link=SimpleNamespace(acknowledge=acknowledge),
+        agreement=SimpleNamespace(state=State.FOLLOWING),
+        _copied=copied,
+        handle=done.append,
     )
+    node._tell_durable = lambda: Node._tell_durable(node)
     Node._acknowledge(node, do.Acknowledge(is_on))
-    assert said == [is_on]
+    assert done == ([True] if is_on else [False, Durable(8)])
 
 
 def test_a_takeover_waits_until_no_thread_copies_any_more() -> None:
