@@ -14,7 +14,7 @@ from ..journal import ClusterJournal, Journal, TermTable, WriterState
 from ..journal.copying.copied_journal import CopiedJournal
 from .agreement.events import DiskFailed, DiskFull, DiskRecovered, DiskStalled, Durable, Event
 from .front import Front, Leadership
-from .link.follower_links import FollowerLinks, LedJournal, forget_readers
+from .link.follower_links import FollowerLinks, LedJournal, forget_readers, readers_of
 from .link.listener import LinkListener
 from .options import NodeOptions
 
@@ -81,7 +81,8 @@ class Leading:
                 copied.begin(journal_id)
             copied.upgrade()
             copied.set_terms(copied.terms.with_term(self.term, copied.end))
-            forget_readers(copied.path, self._options.files)
+            files = self._options.files
+            forget_readers(copied.path, readers_of(copied.path, files), files)  # of earlier leaderships
             directory = copied.hand_over()
         except BaseException:
             copied.close()  # else nothing could open the directory again

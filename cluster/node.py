@@ -59,7 +59,7 @@ from .copying import full_copy
 from .copying.joining import Held
 from .front import Front
 from .leading import Leading
-from .link.follower_links import forget_readers
+from .link.follower_links import forget_readers, readers_of
 from .link.introduction import Address
 from .link.leader_link import Ending, LeaderLink
 from .link.listener import LinkListener
@@ -542,15 +542,18 @@ class Node:
 
     def forget(self, name: str) -> None:
         """Delete the key of a node whose process is gone, and keep no segments for it. For the node that leads."""
-        view = self.view
-        if view is not None and view.leader is not None and view.node(name) is not None:
-            self._nursery.start_soon(self._send, do.Transact(forget(view.leader, name)))
-        self._nursery.start_soon(self._forget_readers, name)
+        self._nursery.start_soon(self._forget, name)
 
-    async def _forget_readers(self, name: str) -> None:
+    async def _forget(self, name: str) -> None:
+        path, files = self.options.path, self.options.files
         try:
-            await trio.to_thread.run_sync(partial(forget_readers, self.options.path, node=name))
-        except OSError as error:
+            # Before its key goes: of a node that has come back by then, the reader stays.
+            readers = await trio.to_thread.run_sync(readers_of, path, files, name)
+            view = self.view
+            if view is not None and view.leader is not None and view.node(name) is not None:
+                await self._send(do.Transact(forget(view.leader, name)))
+            await trio.to_thread.run_sync(forget_readers, path, readers, files)
+        except (OSError, JournalError) as error:
             logger.warning("node %s is forgotten, but segments may stay for it: %s", name, error)
 
     # -- following --------------------------------------------------------------------------------------------------

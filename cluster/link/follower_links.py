@@ -8,7 +8,7 @@ import logging
 import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -219,15 +219,20 @@ class FollowerLinks:
             self._outlets = tuple(one for one in self._outlets if one is not follower.outlet)
 
 
-def forget_readers(path: str, files: Files = REAL, node: str | None = None) -> None:
-    """Keep no segments for followers of an earlier leadership of this directory, or for one node; for a thread.
+def readers_of(path: str, files: Files = REAL, node: str | None = None) -> list[str]:
+    """The readers in a leader's directory that keep segments for followers, or for one node. Each link has another.
 
-    Raises: OSError.
+    Raises: OSError, JournalError.
     """
     wanted = None if node is None else _reader_prefix(node)
-    for name in reader_offsets(path, files):
-        if name.startswith(READER_PREFIX) and wanted in (None, name.rpartition("-")[0]):
-            forget_reader(path, name, files)
+    names = [name for name in reader_offsets(path, files) if name.startswith(READER_PREFIX)]
+    return [name for name in names if wanted in (None, name.rpartition("-")[0])]
+
+
+def forget_readers(path: str, names: Iterable[str], files: Files = REAL) -> None:
+    """Keep no segments for these readers. For a thread. Raises: OSError."""
+    for name in names:
+        forget_reader(path, name, files)
 
 
 def _reader_prefix(node: str) -> str:

@@ -33,7 +33,7 @@ from leveret.cluster.copying import full_copy
 from leveret.cluster.copying.joining import Held
 from leveret.cluster.link import feed as feed_module
 from leveret.cluster.link.challenge import Circle
-from leveret.cluster.link.follower_links import FollowerLinks, forget_readers
+from leveret.cluster.link.follower_links import FollowerLinks, forget_readers, readers_of
 from leveret.cluster.link.frames import (
     Ack,
     Beacon,
@@ -473,7 +473,7 @@ def test_segments_are_kept_for_no_follower_of_an_earlier_leadership(tmp_path: Pa
     journal = WrittenJournal(str(tmp_path / "leader"))
     for name in ("node-b-1", "node-c-7", "spark"):
         register_reader(journal.path, name, 1)
-    forget_readers(journal.path)
+    forget_readers(journal.path, readers_of(journal.path))
     assert reader_offsets(journal.path) == {"spark": 1}
 
 
@@ -482,7 +482,7 @@ def test_segments_are_kept_no_more_for_a_node_that_is_forgotten(tmp_path: Path) 
     journal = WrittenJournal(str(tmp_path / "leader"))
     for name in ("node-b-1", "node-b-7", "node-b-x-2", "node-c-7"):
         register_reader(journal.path, name, 1)
-    forget_readers(journal.path, node="b")
+    forget_readers(journal.path, readers_of(journal.path, node="b"))
     assert set(reader_offsets(journal.path)) == {"node-b-x-2", "node-c-7"}
 
 

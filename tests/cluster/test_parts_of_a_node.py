@@ -30,7 +30,7 @@ from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.introduction import Address
 from leveret.cluster.node import Node
 from leveret.cluster.options import NodeOptions
-from leveret.journal import ClusterJournal, DirectoryLocked, NotInJournal
+from leveret.journal import ClusterJournal, DirectoryLocked, NotInJournal, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import read_terms
 from leveret.journal.disk.files import REAL, SyncError
@@ -408,6 +408,23 @@ def test_a_leader_that_stops_hands_over_and_gives_its_leases_back() -> None:
 
     in_virtual_time(leave)
     assert told == [HandOver(is_leaving=True)] and set(ended) == {Lease.LEADER, Lease.NODE}
+
+
+def test_a_node_that_comes_back_while_it_is_forgotten_keeps_its_segments(tmp_path: Path) -> None:
+    """Its new link has another reader than those before, which go."""
+    path = str(tmp_path)
+    register_reader(path, "node-b-1", 5)
+    register_reader(path, "node-c-2", 5)
+
+    async def send(decision: do.Transact) -> None:
+        register_reader(path, "node-b-3", 5)
+
+    leader, key = Leader(1, b"a" * 16, "a", "a:1", 3), NodeKey("b", b"b" * 16, "b:1")
+    node: Any = SimpleNamespace(
+        options=SimpleNamespace(path=path, files=REAL), view=View(7, leader=leader, nodes=(key,)), _send=send
+    )
+    trio.run(Node._forget, node, "b")
+    assert set(reader_offsets(path)) == {"node-b-3", "node-c-2"}
 
 
 def test_clients_are_held_from_the_moment_in_which_a_leader_resigns() -> None:
