@@ -10,7 +10,7 @@ from api_client import ApiClient
 from cluster_nodes import NAMES, ClusterNodes, cluster_nodes, until
 from etcd_servers import ETCD, WHY_NOT
 
-pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(ETCD is None, reason=WHY_NOT)]
 
 TRACE = "amq.rabbitmq.trace"
 
@@ -154,6 +154,8 @@ def metrics(nodes: ClusterNodes, name: str, path: str = "/metrics") -> dict[str,
 def test_each_node_is_an_instance_for_prometheus(nodes: ClusterNodes) -> None:
     """With its own identity in one cluster, and its own process; queues are at the leader, which knows all copies."""
     leader, follower, third = roles(nodes)
+    for name in NAMES:
+        until(lambda name=name: metrics(nodes, name)["leveret_cluster_nodes_in_sync"][0][1] == 3, "a set of three")
     pages = {name: metrics(nodes, name) for name in NAMES}
     identities = [labels for name in NAMES for labels, _ in pages[name]["rabbitmq_identity_info"]]
     assert [one["rabbitmq_node"] for one in identities] == [shown(name) for name in NAMES]
@@ -164,7 +166,6 @@ def test_each_node_is_an_instance_for_prometheus(nodes: ClusterNodes) -> None:
     for name in NAMES:
         for family in ("rabbitmq_process_resident_memory_bytes", "process_open_fds", "leveret_cluster_term"):
             assert pages[name][family][0][1] > 0
-        assert pages[name]["leveret_cluster_nodes_in_sync"][0][1] == 3
     found = {labels["follower"]: value for labels, value in pages[leader]["leveret_cluster_link_sent_bytes_total"]}
     assert found.keys() == {shown(follower), shown(third)} and min(found.values()) > 0
     assert "leveret_cluster_follower_lag_records" not in pages[follower]

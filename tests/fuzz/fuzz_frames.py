@@ -61,9 +61,11 @@ def one_input(data: bytes) -> Peer | None:
     errors = _Errors()
     logger = logging.getLogger("leveret.amqp")
     logger.addHandler(errors)
+    filters, logger.filters = logger.filters, []  # a broker that was served in this process limits its lines
     try:
         peer = _converse(data[0] % PRELUDES, data[1], data[2], data[3 : 3 + INPUT_MAX])
     finally:
+        logger.filters = filters
         logger.removeHandler(errors)
     if errors.seen:
         record = errors.seen[0]
