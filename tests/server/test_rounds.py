@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 
 import pytest
 import trio
@@ -53,8 +54,13 @@ def busy(octets: bytes) -> Iterator[Rounds]:
         clients = [Client.open("127.0.0.1", port) for _ in range(CLIENTS)]
         rounds = Rounds(broker.broker)
         broker.do(lambda: trio.lowlevel.add_instrument(rounds))
+        are_sent = Event()
+        loop = Thread(target=broker.do, args=(are_sent.wait,))  # stands still: else the first are served meanwhile
+        loop.start()
         for client in clients:
             client.send_octets(octets)
+        are_sent.set()
+        loop.join()
         for client in clients:
             client.call("basic.qos", prefetch_count=1)
         yield rounds
