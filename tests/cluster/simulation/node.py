@@ -487,7 +487,8 @@ class Node:
         copied.upgrade()
         if cut_lsn is not None:
             insync = world.etcd.view().insync
-            assert insync is None or self.node_id not in insync.nodes or cut_lsn >= world.agreed_lsn, "agreed is cut"
+            is_whole = insync is not None and self.node_id in insync.nodes and not self.is_put_back
+            assert not is_whole or cut_lsn >= world.agreed_lsn, "agreed is cut"
             world.note(f"{self.name} cuts from {cut_lsn}, its end was {copied.end}")
             self.promised_lsn = min(self.promised_lsn, cut_lsn)
             copied.cut(cut_lsn)
