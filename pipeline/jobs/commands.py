@@ -34,7 +34,7 @@ from .waiting import UNTOLD, is_told
 #: Messages sent between two entries in the log: a replay that is killed may send this many again.
 REPLAY_BATCH = 1000
 #: Jobs that fold the lives of messages.
-FOLDED = ("audit", "latency", "depth", "loss")
+FOLDED = ("audit", "latency", "depth")
 #: The columns of the table that a job prints.
 COLUMNS: dict[str, Columns] = {
     "audit": outputs.FAULTS,

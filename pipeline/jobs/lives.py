@@ -1,4 +1,4 @@
-"""One row per (message, queue): its events, folded. Audit, latency, depth and loss share this one shuffle.
+"""One row per (message, queue): its events, folded. Audit, latency and depth share this one shuffle.
 
 All aggregates are numbers of fixed width, so Spark folds them in place (hash aggregation) and nothing is collected;
 names are packed with their LSN in one long: `lsn * 64 + code`, whose minimum is the earliest.
