@@ -33,6 +33,7 @@ class Leading:
         self,
         options: NodeOptions,
         term: int,
+        level: int,
         front: Front,
         listener: LinkListener,
         report: Callable[[Event], object],
@@ -40,6 +41,7 @@ class Leading:
         wall_ms: Callable[[], int],
     ) -> None:
         self.term = term
+        self.level = level  # of the journal: what may be written
         self.terms: TermTable | None = None
         self.leadership: Leadership | None = None
         self.links: FollowerLinks | None = None
@@ -88,7 +90,7 @@ class Leading:
             copied.close()  # else nothing could open the directory again
             raise
         self.terms = copied.terms
-        led, needs = LedJournal(copied.path, journal_id, copied.terms, self._options.level), copied.needs
+        led, needs = LedJournal(copied.path, journal_id, copied.terms), copied.needs
 
         def written(base_lsn: int, offset: int, octets: bytearray, end_lsn: int) -> None:
             if self.links is None:
@@ -104,6 +106,7 @@ class Leading:
                 lambda lsn: self._soon(self._tell, Durable(lsn)),
                 self._unlinked,
                 self._needed,
+                self.level,
             )
         )
 
@@ -121,6 +124,7 @@ class Leading:
             files=self._options.files,
             wall_ms=self._wall_ms,
             status=self._status,
+            level=lambda: self.level,
         )
         self._soon(self._take_links)
 
@@ -163,6 +167,12 @@ class Leading:
             self.leadership.agree(lsn, at_once=at_once)
         if self.links is not None:
             self.links.say(lsn)
+
+    def raise_level(self, level: int) -> None:
+        """Records of this level may be written."""
+        self.level = level
+        if self.leadership is not None:
+            self.leadership.journal.raise_level(level)
 
     def note(self, kind: EventKind, why: str, name: str | None = None) -> None:
         """Record an event of the cluster; `name`: of the node that it is about, if that is not this one."""

@@ -25,6 +25,7 @@ from ..engine import EventKind, Unreadable
 from ..journal import Damaged, JournalError, NotInJournal, WriterState
 from ..journal.copying.copied_journal import CopiedJournal, has_disk_failed
 from ..journal.disk.directory import read_identity
+from ..journal.format.needs import level_of
 from ..journal.format.terms import FIRST_LSN, TermTable
 from .agreement import decisions as do
 from .agreement.agreement import Agreement
@@ -43,6 +44,7 @@ from .agreement.events import (
     LinkClosed,
     LinkOpened,
     Quiesced,
+    RaiseLevel,
     Read,
     Reopened,
     TakeoverFailed,
@@ -223,10 +225,13 @@ class Node:
         except (Damaged, Unreadable, NotInJournal) as error:
             logger.error("%s; this node needs a full copy", error)
             self._copied = None
-            return Held(read_identity(path, files), TermTable(os.urandom(16)), FIRST_LSN)
+            return Held(read_identity(path, files, copies=True), TermTable(os.urandom(16)), FIRST_LSN)
         except (JournalError, OSError) as error:
             self._is_suspect = self._is_suspect or has_disk_failed(error)
             raise DirectoryRefused(f"data directory {path}: {str(error).removeprefix(f'{path}: ')}") from error
+        if copied.unknown:
+            text = "the journal holds %s, of which this release does not know: this node copies it, and does not lead"
+            logger.warning(text, copied.unknown)
         return Held(copied.journal_id, copied.terms, copied.end)
 
     def _agree_anew(self, held: Held) -> None:
@@ -240,6 +245,7 @@ class Node:
             options.min_in_sync,
             frozenset(options.nodes),
             os.urandom(16),
+            "" if self._copied is None else self._copied.unknown,
         )
         self.agreement = Agreement(identity, options.timers, held.terms, held.end, held.journal_id, self._now_ns())
         self._held = held
@@ -540,6 +546,10 @@ class Node:
         if self.handover is not None:
             self.handover.refusal = decision.why
 
+    def raise_level(self, level: int) -> None:
+        """Let records of this level be written, when etcd says so. For the node that leads."""
+        self.handle(RaiseLevel(level))
+
     def forget(self, name: str) -> None:
         """Delete the key of a node whose process is gone, and keep no segments for it. For the node that leads."""
         self._nursery.start_soon(self._forget, name)
@@ -639,7 +649,14 @@ class Node:
     def _take_over(self, decision: do.TakeOver) -> None:
         self._front.hold_clients()
         self.leading = Leading(
-            self.options, decision.term, self._front, self._listener, self._link_said, self._status, self._wall_ms
+            self.options,
+            decision.term,
+            decision.level,
+            self._front,
+            self._listener,
+            self._link_said,
+            self._status,
+            self._wall_ms,
         )
         self._nursery.start_soon(self._open_broker, self.leading, decision)
 
@@ -664,13 +681,18 @@ class Node:
             return  # it resigned while it took over, and is closed by that
         assert leading.terms is not None and leading.journal is not None
         self._nursery.start_soon(leading.watch_disk)
-        self.handle(TookOver(leading.terms, leading.journal.next_lsn))
+        self.handle(TookOver(leading.terms, leading.journal.next_lsn, level_of(leading.journal.needs)))
 
     def _agree(self, decision: do.Agree) -> None:
         self.agreed_lsn = decision.lsn
         if self.leading is not None:
             # Calm: an acknowledgement came, or an fsync ended; a round of the event loop earlier than from its queue.
             self.leading.agree(decision.lsn, at_once=self.agreement.is_calm)
+
+    def _level_raised(self, decision: do.LevelRaised) -> None:
+        logger.info("the journal is of level %d", decision.level)
+        if self.leading is not None:
+            self.leading.raise_level(decision.level)
 
     def _hold(self, decision: do.Hold) -> None:
         self.why = decision.reason
@@ -776,6 +798,7 @@ _PERFORM: dict[type[Any], Callable[[Node, Any], Awaitable[None] | None]] = {
     do.Acknowledge: Node._acknowledge,
     do.TakeOver: Node._take_over,
     do.Agree: Node._agree,
+    do.LevelRaised: Node._level_raised,
     do.Hold: Node._hold,
     do.GoOn: Node._go_on,
     do.Suspend: Node._suspend,

@@ -4,6 +4,7 @@ import ssl
 from dataclasses import dataclass, field
 
 from ..journal import REAL, Files
+from ..journal.format.needs import LEVEL
 from .agreement.timers import Timers
 from .link.challenge import Circle
 from .link.introduction import Address, LinkOptions
@@ -13,7 +14,7 @@ from .link.introduction import Address, LinkOptions
 class NodeOptions:
     """Of one node. `nodes`: the links of all nodes by name, this one's as others reach it.
 
-    level: of what this program can read. addresses: where clients connect, (kind, `HOST:PORT`).
+    level: what this program can read. addresses: where clients connect, (kind, `HOST:PORT`).
     """
 
     name: str
@@ -24,7 +25,7 @@ class NodeOptions:
     link: LinkOptions = field(default_factory=LinkOptions)
     server_tls: ssl.SSLContext | None = None
     client_tls: ssl.SSLContext | None = None
-    level: int = 1
+    level: int = LEVEL
     min_in_sync: int = 2
     disk_stall_s: float = 5.0
     version: str = ""

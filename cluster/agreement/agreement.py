@@ -174,7 +174,7 @@ class Agreement:
         context.journal_id = view.journal
         asked_ns = context.now_ns if event.asked_ns is None else event.asked_ns
         self.leadership = Leadership(context, view.leader, view.insync, asked_ns, self.resign_wait_ns)
-        context.decide(TakeOver(view.leader.term, view.journal))
+        context.decide(TakeOver(view.leader.term, view.journal, view.insync.level))
 
     def _in_doubt(self, event: e.InDoubt) -> None:
         context = self.context
@@ -211,7 +211,7 @@ class Agreement:
     def _took_over(self, event: e.TookOver) -> None:
         self.context.note_terms(event.terms, self.context.end)
         if self.leadership is not None and self.context.state is State.TAKING_OVER:
-            self.leadership.begin()
+            self.leadership.begin(event.level)
 
     def _takeover_failed(self, event: e.TakeoverFailed) -> None:
         if self.leadership is not None and self.context.state is State.TAKING_OVER:
@@ -317,6 +317,10 @@ class Agreement:
         if self.context.state is State.DRAINED:
             self.context.step(Step.REVIVE)
 
+    def _raise_level(self, event: e.RaiseLevel) -> None:
+        if self.leadership is not None:
+            self.leadership.raise_level(event.level)
+
 
 Handler = Callable[[Agreement, Any], None]
 
@@ -347,4 +351,5 @@ HANDLERS: dict[type, Handler] = {
     e.Quiesced: Agreement._quiesced,
     e.Drain: Agreement._drain,
     e.Revive: Agreement._revive,
+    e.RaiseLevel: Agreement._raise_level,
 }

@@ -33,5 +33,6 @@ def begin(context: NodeContext, view: View) -> str | None:
         return f"the cluster has not begun: node {found.name} will begin it"
     if context.sent is None:
         journal_id = context.journal_id or context.node.new_journal_id
-        context.transact(bootstrap(context.node, journal_id, context.terms.last_term))
+        level = min(one.level for one in view.nodes)
+        context.transact(bootstrap(context.node, journal_id, context.terms.last_term, level))
     return None

@@ -18,8 +18,11 @@ def obstacle(context: NodeContext, view: View) -> str | None:
     agreed = max(insync.agreed, view.agreed.lsn if view.agreed else 0)
     if context.end < agreed:
         return f"its journal ends at {context.end}, and {agreed} was agreed: its disk was put back"
+    if context.node.unknown:
+        return f"its journal holds {context.node.unknown}, of which this release does not know: install a newer one"
     if insync.level > context.node.level:
-        return f"the journal is of level {insync.level}, and this node reads level {context.node.level}"
+        what = f"the journal is of level {insync.level}, and this node reads level {context.node.level}"
+        return f"{what}: install the release of the other nodes"
     if context.is_drained:
         return "it is drained"
     if context.is_stalled:

@@ -51,6 +51,7 @@ class TakeOver:
 
     term: int
     journal_id: bytes
+    level: int = 0  # of the journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,13 @@ class Agree:
     """Everything below `lsn` is agreed: answers that wait for it may leave, and what it frees may be deleted."""
 
     lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRaised:
+    """The journal is of this level, in etcd: records that older programs cannot read may be written."""
+
+    level: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,7 @@ Decision = (
     | Acknowledge
     | TakeOver
     | Agree
+    | LevelRaised
     | Hold
     | GoOn
     | Suspend

@@ -130,6 +130,7 @@ class TookOver:
 
     terms: TermTable
     first_lsn: int
+    level: int = 0  # of what is in the journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,13 @@ class Revive:
     """An operator allows this node to lead again."""
 
 
+@dataclass(frozen=True, slots=True)
+class RaiseLevel:
+    """At the leader: an operator allows records that programs below this level cannot read."""
+
+    level: int
+
+
 Event = (
     Read
     | Answered
@@ -224,4 +232,5 @@ Event = (
     | Quiesced
     | Drain
     | Revive
+    | RaiseLevel
 )

@@ -6,7 +6,7 @@ is what all of them have acknowledged (rules R3, R4).
 """
 
 from .context import NodeContext
-from .decisions import Agree, EndLease, GoOn, Hold, Resign, Suspend
+from .decisions import Agree, EndLease, GoOn, Hold, LevelRaised, Resign, Suspend
 from .handover import Handover
 from .members import Member
 from .states import BROKER_RUNS, State, Step
@@ -37,6 +37,7 @@ class Leadership:
         "resign_wait_ns",
         "told",
         "unreached_since_ns",
+        "wanted_level",
         "woke_ns",
     )
 
@@ -54,12 +55,17 @@ class Leadership:
         self.resign_wait_ns = resign_wait_ns
         self.woke_ns = 0  # this process stood still until then: what it hears may have lain there for as long
         self.unreached_since_ns: int | None = None  # since when a member that this node does not reach, reaches another
+        self.wanted_level = insync.level  # to which the journal's is to be raised
         self.calm_until_ns = 0  # until then an acknowledgement moves what is agreed, and nothing else
 
     # -- what it is told ----------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """The broker runs: serve, or hold publishers. Members have `join-patience` to open their links."""
+    def begin(self, level: int) -> None:
+        """The broker runs: serve, or hold publishers. Members have `join-patience` to open their links.
+
+        `level`: of what is in the journal.
+        """
+        self.raise_level(level)
         for node_id in self.waited:
             self.member(node_id)
         for member in self.members.values():
@@ -120,11 +126,18 @@ class Leadership:
 
     def _take_set(self, insync: InSync) -> None:
         """The set has changed, and this leader alone changes it: nothing that was in doubt can be done any more."""
+        if insync.level > self.insync.level:
+            self.context.decide(LevelRaised(insync.level))
         self.insync, self.possible = insync, frozenset()
         self.entering -= insync.nodes
         sent = self.context.sent
         if self.context.is_in_doubt and sent is not None and sent.purpose in _CHANGES:
             self.context.settle()
+
+    def raise_level(self, level: int) -> None:
+        """Raise the level of the journal, as soon as no other transaction is under way."""
+        self.wanted_level = max(self.wanted_level, level)
+        self.calm_until_ns = 0
 
     def fail(self, sent: Transaction) -> None:
         """A transaction was surely not done, or its answer will never come: a change of the set stays possible."""
@@ -322,7 +335,7 @@ class Leadership:
     # -- the set ------------------------------------------------------------------------------------------------------
 
     def _change_set(self) -> None:
-        """Shrink first, grow last; one transaction at a time."""
+        """Shrink first, grow last; one transaction at a time. With it goes a level that is to be raised."""
         context, me = self.context, self.context.node.node_id
         overdue = self.overdue
         self.entering -= overdue - self.possible
@@ -332,7 +345,7 @@ class Leadership:
         staying = self.insync.nodes - overdue
         nodes = staying if len(staying) >= context.node.min_in_sync else self.insync.nodes
         nodes |= {one for one in self.entering if self._has_everything(one)}
-        if nodes != self.insync.nodes:
+        if nodes != self.insync.nodes or self.wanted_level > self.insync.level:
             assert me in nodes
             self._send_change(nodes)
 
@@ -342,7 +355,7 @@ class Leadership:
 
     def _send_change(self, nodes: frozenset[bytes]) -> None:
         self.possible |= nodes
-        self.context.transact(change(self.key, self.insync, nodes, self.agreed))
+        self.context.transact(change(self.key, self.insync, nodes, self.agreed, self.wanted_level))
 
     def _let_enter(self) -> None:
         """Followers that are close behind are waited for from now on, so that they catch up with what is agreed."""

@@ -21,9 +21,12 @@ from .view import (
 )
 
 
-def bootstrap(node: Node, journal_id: bytes, term: int) -> Transaction:
-    """Begin a cluster, with this node alone in sync. `term`: the last one of its term table."""
-    first = InSync(term, frozenset({node.node_id}), agreed=0, level=node.level)
+def bootstrap(node: Node, journal_id: bytes, term: int, level: int) -> Transaction:
+    """Begin a cluster, with this node alone in sync.
+
+    `term`: the last one of its term table. `level`: what all nodes that are there can read.
+    """
+    first = InSync(term, frozenset({node.node_id}), agreed=0, level=level)
     return Transaction(Purpose.BOOTSTRAP, ((JOURNAL, 0), (INSYNC, 0)), ((JOURNAL, journal_id), (INSYNC, first)))
 
 
@@ -34,18 +37,17 @@ def campaign(node: Node, insync: InSync, replaced: Leader | None) -> Transaction
     """
     term = insync.term + 1
     leader = Leader(term, node.node_id, node.name, node.link)
-    same_set = InSync(term, insync.nodes, insync.agreed, max(insync.level, node.level))
+    same_set = InSync(term, insync.nodes, insync.agreed, insync.level)
     guards = ((LEADER, replaced.revision if replaced else 0), (INSYNC, insync.revision))
     return Transaction(Purpose.CAMPAIGN, guards, ((LEADER, leader), (INSYNC, same_set)))
 
 
-def change(leader: Leader, insync: InSync, nodes: frozenset[bytes], agreed: int) -> Transaction:
-    """Shrink or grow the set, by its leader."""
+def change(leader: Leader, insync: InSync, nodes: frozenset[bytes], agreed: int, level: int) -> Transaction:
+    """Shrink or grow the set, or raise the level of the journal, by its leader."""
     purpose = Purpose.SHRINK if insync.nodes - nodes else Purpose.GROW
     guards = ((LEADER, leader.revision), (INSYNC, insync.revision))
-    return Transaction(
-        purpose, guards, ((INSYNC, InSync(insync.term, nodes, max(agreed, insync.agreed), insync.level)),)
-    )
+    changed = InSync(insync.term, nodes, max(agreed, insync.agreed), max(level, insync.level))
+    return Transaction(purpose, guards, ((INSYNC, changed),))
 
 
 def progress(leader: Leader, agreed: int) -> Transaction:

@@ -21,7 +21,7 @@ class InSync:
     term: int
     nodes: frozenset[bytes]  # their ids
     agreed: int  # agreed LSN when the set was last changed
-    level: int = 0  # the highest level of all nodes that have led: a node below it cannot read the journal
+    level: int = 0  # of the journal: leaders write what programs of this level read; a node below it does not lead
     revision: int = 0  # mod_revision of the key; 0 in a value that is to be written
 
 
@@ -135,3 +135,4 @@ class Node:
     min_in_sync: int = 2  # nodes that must have what is confirmed
     names: frozenset[str] = frozenset()  # all nodes that the configuration names
     new_journal_id: bytes = b""  # random: the journal's id if this node begins the cluster with an empty directory
+    unknown: str = ""  # features in its journal that its program does not know, in words

@@ -66,12 +66,11 @@ _NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 @dataclass(slots=True, frozen=True)
 class LedJournal:
-    """The journal of a leader, as it was opened. level: what a program must be able to read to lead it later."""
+    """The journal of a leader, as it was opened."""
 
     path: str
     journal_id: bytes
     terms: TermTable
-    level: int = 0
 
     @property
     def term(self) -> int:
@@ -99,6 +98,7 @@ class FollowerLinks:
     """The links of one leadership. `report` gets LinkOpened, FollowerHeard, Acknowledged and LinkClosed.
 
     position, end: where the journal ends when this is made, and its LSN; `written` goes on there. needs: see `Needs`.
+    level: of the journal, as etcd says.
     `written`, `needed` and `unlinked` are for the journal's thread, all other methods for the event loop.
     """
 
@@ -114,8 +114,10 @@ class FollowerLinks:
         files: Files = REAL,
         wall_ms: Callable[[], int] = lambda: 0,
         status: Callable[[], Mapping[str, object]] = dict,
+        level: Callable[[], int] = lambda: 0,
     ) -> None:
         self.led = led
+        self.level = level
         self.report = report
         self.options = options or LinkOptions()
         self.files = files
@@ -302,7 +304,7 @@ class _Follower:
         self.told_needs = links.needs
         told.append(
             Welcome(
-                VERSION, led.level, led.journal_id, led.terms,
+                VERSION, links.level(), led.journal_id, led.terms,
                 position.base_lsn, position.offset, lsn, oldest, self.told_needs,
             )
         )  # fmt: skip

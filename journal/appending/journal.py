@@ -209,6 +209,16 @@ class Journal:
         assert segment is not None
         return segment.base_lsn, segment.size
 
+    def may_write(self, *features: str) -> bool:
+        """Whether records of these features may be written, as all nodes of the cluster can read them."""
+        return self.turns.may_write(frozenset(features))
+
+    def raise_level(self, level: int) -> None:
+        """Features of this level may be written: all nodes of the cluster read it, and etcd says so."""
+        cluster = self.writer.file.cluster
+        assert cluster is not None
+        cluster.level = level
+
     @property
     def needs(self) -> frozenset[str]:
         """Features that a program must know to open its directory."""

@@ -11,7 +11,7 @@ from ..disk.writer import Writer
 from ..format.block import BlockBuilder
 from ..format.heap import Head, encode_head
 from ..format.names import Names
-from ..format.needs import DUPLICATE_IDS, needs_of
+from ..format.needs import DUPLICATE_IDS, level_of, needs_of
 from ..format.record import CHECKPOINT, HEAD, RESTATED, Record
 from ..recovery.recovered import RecoveredMessage
 from ..recovery.replay import Recovered
@@ -108,9 +108,19 @@ class Turns:
         """Append a record as it is; returns its LSN. It keeps no segment alive."""
         return (self.block or self.begin()).add(record)
 
+    def may_write(self, needs: frozenset[str]) -> bool:
+        """Whether records of these features may be written: in a cluster, whether its level has them."""
+        cluster = self.writer.file.cluster
+        return needs <= self._needs or cluster is None or level_of(needs) <= cluster.level
+
     def need(self, needs: frozenset[str]) -> None:
-        """Add features that a program must know to read the following records."""
+        """Add features that a program must know to read the following records.
+
+        Raises: ValueError, unless `may_write`.
+        """
         if not needs <= self._needs:
+            if not self.may_write(needs):
+                raise ValueError(f"a record of {sorted(needs)}, which nodes of the cluster's level cannot read")
             block = self.block or self.begin()
             block.needs |= needs
             self._needs |= needs

@@ -42,6 +42,7 @@ from ..format.errors import (
     JournalError,
     JournalFailed,
     JournalFull,
+    NewerJournal,
 )
 from ..format.terms import FIRST_LSN, NODE_ID_SIZE, TermTable
 from .block_checker import BlockChecker
@@ -129,6 +130,11 @@ class CopiedJournal:
     def needs(self) -> frozenset[str]:
         """Features that a program must know to open it."""
         return frozenset() if self._format is None else self._format.needs
+
+    @property
+    def unknown(self) -> str:
+        """Features in it that this program does not know, in words: it may be copied, not led. "": it knows all."""
+        return "" if self._format is None else self._format.unknown
 
     @property
     def end(self) -> int:
@@ -412,6 +418,8 @@ class CopiedJournal:
         """
         if self._format is None or not self._format.is_cluster:
             raise ValueError(f"{self.path}: not the directory of a node")
+        if self.unknown:
+            raise NewerJournal(f"{self.path}: the journal holds {self.unknown}, of which this program does not know")
         self.sync()
         self._close_file()
         lock, self._lock, self._is_usable = self._lock, -1, False

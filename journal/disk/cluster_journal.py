@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..format.needs import LEVEL
 from .directory import Directory
 
 
@@ -22,6 +23,7 @@ class ClusterJournal:
     `on_unlinked(base LSNs)`: segments were deleted.
     `on_needs(names)`: the features that a program must know to open the directory became more; records that need them
     follow.
+    `level`: of the cluster; records of features of a higher one are not written. Raised by `Journal.raise_level`.
     """
 
     directory: Directory
@@ -30,4 +32,5 @@ class ClusterJournal:
     on_synced: Callable[[int], object] = _nothing
     on_unlinked: Callable[[Sequence[int]], object] = _nothing
     on_needs: Callable[[frozenset[str]], object] = _nothing
+    level: int = LEVEL
     busy_since_s: float | None = None  # of the writer's clock: since when it works on one commit

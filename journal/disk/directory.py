@@ -44,6 +44,11 @@ class Format:
     is_cluster: bool = False
 
     @property
+    def unknown(self) -> str:
+        """Features that this program does not know, in words; "": it knows all."""
+        return " and ".join(sorted(self.needs - KNOWN))
+
+    @property
     def octets(self) -> bytes:
         """Content of the file."""
         version = OF_CLUSTER if self.is_cluster else WITH_NEEDS if self.needs else PLAIN
@@ -129,11 +134,12 @@ def begin_directory(path: str, format_: Format, files: Files) -> None:
 def format_at(path: str, files: ReadableFiles, *, of_node: bool = False) -> Format | None:
     """The journal at `path`; None: the directory is absent or empty, or (`of_node`) that of a node without a journal.
 
+    `of_node`: to copy a leader's octets into it, also those that this program does not know.
     Changes nothing. Raises: ForeignDirectory (neither of them), NewerJournal, OSError.
     """
     names = files.names(path)
     if FORMAT in names:
-        return read_format(path, files)
+        return read_format(path, files, copies=of_node)
     if any(map(NAME.fullmatch, names)):
         raise ForeignDirectory(f"{path}: there are segments but no file {FORMAT!r}: not a whole journal")
     known = _NOT_FOREIGN | _OF_EMPTY_NODE if of_node else _NOT_FOREIGN
@@ -153,14 +159,15 @@ def _refuse_cluster(path: str, format_: Format | None) -> None:
         )
 
 
-def read_identity(path: str, files: ReadableFiles = REAL) -> bytes:
-    """The id of the journal at `path`; nothing is locked or changed. Raises: as `read_format`."""
-    return read_format(path, files).journal_id
+def read_identity(path: str, files: ReadableFiles = REAL, *, copies: bool = False) -> bytes:
+    """The id of the journal at `path`; nothing is locked or changed. `copies`, raises: as `read_format`."""
+    return read_format(path, files, copies=copies).journal_id
 
 
-def read_format(path: str, files: ReadableFiles = REAL) -> Format:
+def read_format(path: str, files: ReadableFiles = REAL, *, copies: bool = False) -> Format:
     """The file `format` of the journal at `path`; nothing is locked or changed.
 
+    `copies`: features that this program does not know are no error in the directory of a node.
     Raises: ForeignDirectory, NewerJournal (it needs a feature that this program does not know), OSError.
     """
     if FORMAT not in files.names(path):
@@ -175,10 +182,12 @@ def read_format(path: str, files: ReadableFiles = REAL) -> Format:
         raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's")
     if version not in (PLAIN, OF_CLUSTER, WITH_NEEDS):
         raise NewerJournal(f"{path}: journal format {version}, this program reads {PLAIN} to {WITH_NEEDS}")
-    if unknown := needs - KNOWN:
-        what = " and ".join(sorted(unknown))
-        raise NewerJournal(f"{path}: the journal holds {what}, of which this program does not know: start a newer one")
-    return Format(journal_id, needs, version == OF_CLUSTER)
+    found = Format(journal_id, needs, version == OF_CLUSTER)
+    if found.unknown and not (copies and found.is_cluster):
+        raise NewerJournal(
+            f"{path}: the journal holds {found.unknown}, of which this program does not know: start a newer one"
+        )
+    return found
 
 
 def read_terms(path: str, files: ReadableFiles = REAL) -> TermTable | None:

@@ -4,6 +4,8 @@ A program that does not know one of them refuses the directory instead of losing
 first record that requires it. Source: docs/journal-format.md, "The directory".
 """
 
+from collections.abc import Set
+
 from ...engine import Field, encode_table
 from .heap import Declared
 from .record import PARAMETER, QUEUE
@@ -13,11 +15,22 @@ LOGGED_TOPICS = "logged topics"
 DUPLICATE_IDS = "duplicate ids"
 PARAMETERS = "parameters"
 
+#: Level of a release -> the features that it brought. Nodes of a cluster tell each other their level: a leader writes
+#: nothing of a level above the cluster's, which is raised when all nodes read more. A feature that comes later makes a
+#: new level; `Journal.may_write` says whether it may be used yet.
+LEVELS = {1: frozenset({LEASED_QUEUES, LOGGED_TOPICS, DUPLICATE_IDS, PARAMETERS})}
+#: What this program reads: all levels up to this one.
+LEVEL = max(LEVELS)
 #: Needs that this program knows.
-KNOWN = frozenset({LEASED_QUEUES, LOGGED_TOPICS, DUPLICATE_IDS, PARAMETERS})
+KNOWN = frozenset().union(*LEVELS.values())
 
 #: Octets in the arguments of a leased queue (its queue type), without the length of their table.
 _LEASED = encode_table({"x-queue-type": Field("S", b"amps")})[4:]
+
+
+def level_of(needs: Set[str]) -> int:
+    """The lowest level of a program that knows all of them. `needs`: none that this program does not know."""
+    return max((level for level, features in LEVELS.items() if features & needs), default=min(LEVELS))
 
 
 def needs_of(declared: Declared) -> frozenset[str]:

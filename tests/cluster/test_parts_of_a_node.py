@@ -97,7 +97,7 @@ def leading(told: list[Event], path: str = "", build: Any = None) -> Leading:
     """In term 2, of a node `a`."""
     options = NodeOptions("a", path, Circle("orders"), {"a": Address("127.0.0.1", 1)})
     front = SimpleNamespace(build=build)
-    made = Leading(options, 2, front, SimpleNamespace(links=None), told.append, dict, lambda: 0)  # type: ignore[arg-type]
+    made = Leading(options, 2, 1, front, SimpleNamespace(links=None), told.append, dict, lambda: 0)  # type: ignore[arg-type]
     made.leadership = Broker()  # type: ignore[assignment]
     made._opened.set()
     return made
@@ -247,7 +247,7 @@ class Reopening:
         self.faults = list(faults)
         monkeypatch.setattr("leveret.cluster.node.CopiedJournal", SimpleNamespace(open=self._open))
         monkeypatch.setattr("leveret.cluster.node.full_copy.finish", lambda path, files: None)
-        monkeypatch.setattr("leveret.cluster.node.read_identity", lambda path, files: b"J" * 16)
+        monkeypatch.setattr("leveret.cluster.node.read_identity", lambda *_, **__: b"J" * 16)
         self.node: Any = SimpleNamespace(
             options=SimpleNamespace(path="data", files=None), _rot=None, _copied=None, _reopened=None, node_id=b"a" * 16
         )
@@ -260,8 +260,8 @@ class Reopening:
         self.suspected.append(suspect_lsn)
         if self.faults:
             raise self.faults.pop(0)
-        terms = SimpleNamespace(node_id=b"a" * 16)
-        return SimpleNamespace(journal_id=b"J" * 16, terms=terms, end=suspect_lsn or 9, has_failed=False)
+        terms, held = SimpleNamespace(node_id=b"a" * 16), {"journal_id": b"J" * 16, "unknown": ""}
+        return SimpleNamespace(**held, terms=terms, end=suspect_lsn or 9, has_failed=False)
 
 
 @pytest.mark.parametrize("has_failed", [True, False])

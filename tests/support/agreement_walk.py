@@ -19,6 +19,13 @@ from leveret.cluster.agreement.timers import MS, SECOND, Timers
 from leveret.cluster.agreement.view import InSync, NodeKey, Transaction, View
 
 ACKNOWLEDGES = {State.STARTING, State.FOLLOWING, State.IN_SYNC, State.DRAINED, State.REFUSED}
+#: What all nodes read.
+LEVEL = 9
+
+
+def level_of(view: View) -> int:
+    """Of the journal, as etcd says; 0: of none."""
+    return 0 if view.insync is None else view.insync.level
 
 
 class Walk:
@@ -27,7 +34,7 @@ class Walk:
     def __init__(self, seed: int, nodes: int = 5) -> None:
         self.chance = Random(seed)
         self.seed, self.count = seed, nodes
-        self.machines = Live([named(index, nodes) for index in range(nodes)], Timers())
+        self.machines = Live([replace(named(index, nodes), level=LEVEL) for index in range(nodes)], Timers())
         self.model = Model(self.machines)
         first = Place(has_journal=False)
         self.world = World((first,) * nodes, View(1), writes=10**9, crashes=10**9, breaks=10**9, losses=10**9)
@@ -65,6 +72,8 @@ class Walk:
         if after is not None:
             self.world = after
             if after.etcd is not before.etcd:
+                if level_of(after.etcd) < level_of(before.etcd):
+                    raise Broken(f"the level of the journal fell from {before.etcd.insync} to {after.etcd.insync}")
                 self.views = [*self.views[-5:], after.etcd]
 
     def place(self, index: int) -> Place:
@@ -132,6 +141,7 @@ class Walk:
             node_id(index),
             f"{name_of(index)}:1",
             JOURNAL_ID if place.has_journal else None,
+            level=LEVEL,
             is_drained=machine.context.is_drained,
             reaches=reached,
         )
@@ -363,6 +373,11 @@ class Walk:
         if self.is_awake(index):
             self._tell(index, e.Drain() if self.chance.random() < 0.3 else e.Revive())
 
+    def raise_level(self, index: int) -> None:
+        """An operator."""
+        if self.is_awake(index):
+            self._tell(index, e.RaiseLevel(self.chance.randrange(LEVEL + 1)))
+
     # -- the calm --
 
     def calm(self, seconds: int = 90) -> None:
@@ -447,6 +462,7 @@ FAULTS: list[tuple[float, Act]] = [
     (0.4, Walk.go_on),
     (0.1, Walk.hand_over),
     (0.1, Walk.drain),
+    (0.1, Walk.raise_level),
 ]
 
 CALM: list[Act] = [

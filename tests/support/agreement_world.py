@@ -363,6 +363,12 @@ class Model:
     def _take_over(self, world: World, index: int, decision: d.TakeOver) -> World:
         return put(world, index, wins=decision.term)
 
+    def _level_raised(self, world: World, index: int, decision: d.LevelRaised) -> World:
+        insync = world.etcd.insync
+        if insync is None or insync.level < decision.level:
+            raise Broken(f"{name_of(index)} writes what needs level {decision.level}, and etcd has {insync}")
+        return world
+
     def _agree(self, world: World, index: int, decision: d.Agree) -> World:
         place = world.places[index]
         count = decision.lsn - 1
@@ -708,6 +714,7 @@ CARRY_OUT: dict[type, Callable[[Model, World, int, Any], World]] = {
     d.Acknowledge: Model._acknowledge,
     d.TakeOver: Model._take_over,
     d.Agree: Model._agree,
+    d.LevelRaised: Model._level_raised,
     d.Resign: Model._resign,
     d.Hold: Model._hold,
     d.GoOn: Model._go_on,

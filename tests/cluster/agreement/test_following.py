@@ -1,5 +1,7 @@
 """Whom a node follows, when it campaigns, and when it must not."""
 
+from dataclasses import replace
+
 import pytest
 from agreement_stage import A, B, C, Stage, leader, registered
 from agreement_world import JOURNAL_ID, carry_out, named, node_id
@@ -154,7 +156,7 @@ def test_a_campaign_that_cannot_be_sent_is_tried_again_after_a_while() -> None:
         (
             {"insync": InSync(1, frozenset({A, B}), 0, level=1, revision=3)},
             {},
-            "the journal is of level 1, and this node reads level 0",
+            "the journal is of level 1, and this node reads level 0: install the release of the other nodes",
         ),
     ],
 )
@@ -364,3 +366,23 @@ def test_recovering_forgets_what_etcd_remembers_to_be_agreed() -> None:
     stage.etcd = etcd
     stage.read()
     assert stage.sent.put(LEADER).term == 7
+
+
+def test_a_node_whose_journal_has_what_it_does_not_know_copies_and_does_not_lead() -> None:
+    """CL18: it is of an older release than the one that wrote it, and was restarted."""
+    stage = Stage()
+    stage.agreement.context.node = replace(stage.agreement.context.node, unknown="owners of messages")
+    stage.read()
+    stage.advance(60)
+    why = "its journal holds owners of messages, of which this release does not know: install a newer one"
+    assert stage.sent is None and stage.agreement.obstacle == why and stage.state is State.IN_SYNC
+
+
+def test_a_cluster_begins_with_what_its_oldest_node_reads() -> None:
+    """Which need not be the one that begins."""
+    stage = Stage(starts=(), journal_id=None, end=1, journal=None, insync=None)
+    stage.agreement.context.node = replace(stage.agreement.context.node, level=3)
+    nodes = (*registered(0, 2, journal=None, level=3), *registered(1, journal=None, level=2))
+    stage.read(nodes=tuple(sorted(nodes, key=lambda one: one.name)))
+    sent = stage.sent
+    assert sent is not None and isinstance(insync := sent.put("insync"), InSync) and insync.level == 2

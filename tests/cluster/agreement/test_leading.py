@@ -1,5 +1,6 @@
 """What a leader agrees to, whom it waits for, and when it stops to serve."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -683,3 +684,53 @@ def test_a_handover_that_arrives_late_leaves_the_next_leader_alone() -> None:
     assert sent is not None and sent.purpose is Purpose.HAND_OVER
     stage.change(leader=leader(2, 3, stage.etcd.revision + 1))
     assert carry_out(stage.etcd, sent)[0] is False
+
+
+def test_the_level_of_the_journal_is_raised_in_etcd_first() -> None:
+    """Records that older nodes cannot read may be written when no older node can take the lead any more."""
+    stage = Stage(insync=InSync(1, frozenset({A, B}), 0, level=1, revision=3))
+    stage.agreement.context.node = replace(stage.agreement.context.node, level=2)
+    stage.lead(B)
+    assert stage.agreement.leadership.insync.level == 1, "whoever leads, the level stays"
+    assert stage.tell(e.RaiseLevel(2)) == [d.Transact(stage.sent)]
+    assert stage.sent.put("insync").level == 2 and stage.sent.put("insync").nodes == {A, B}
+    assert d.LevelRaised(2) in stage.answer() and stage.sent is None
+    assert stage.tell(e.RaiseLevel(1)) == [], "it never falls"
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_level_that_may_have_been_raised_is_raised(is_done: bool) -> None:
+    """The answer was lost: the keys are read, and what was not done is sent again."""
+    stage = Stage(insync=InSync(1, frozenset({A, B}), 0, level=1, revision=3))
+    stage.agreement.context.node = replace(stage.agreement.context.node, level=2)
+    stage.lead(B)
+    stage.tell(e.RaiseLevel(2))
+    stage.doubt(is_done=is_done)
+    decided = stage.read()
+    decided += stage.answer() if not is_done else []
+    assert d.LevelRaised(2) in decided and stage.etcd.insync.level == 2 and stage.sent is None
+
+
+def test_a_level_waits_for_the_set_and_a_node_that_follows_raises_none() -> None:
+    """One transaction at a time; one that leads no more is asked in vain."""
+    stage = Stage(insync=InSync(1, frozenset({A, B, C}), 0, level=1, revision=3))
+    stage.agreement.context.node = replace(stage.agreement.context.node, level=2)
+    stage.lead(B, C)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    shrink = stage.sent
+    assert stage.tell(e.RaiseLevel(2)) == [] and stage.sent is shrink
+    stage.answer()
+    assert stage.sent.put("insync") == InSync(2, frozenset({A, B}), 10, level=2)
+    follower = Stage()
+    follower.read(leader=leader(1, 2, 6))
+    assert follower.tell(e.RaiseLevel(2)) == [] and follower.sent is None
+
+
+def test_what_is_in_the_journal_raises_the_level() -> None:
+    """The journal of a broker that was alone, or etcd lost its data."""
+    stage = Stage(insync=InSync(1, frozenset({A}), 0, level=1, revision=3))
+    stage.agreement.context.node = replace(stage.agreement.context.node, level=2)
+    stage.read()
+    stage.answer()
+    stage.tell(e.TookOver(stage.terms.with_term(2, 10), 10, 2))
+    assert stage.sent.put("insync").level == 2

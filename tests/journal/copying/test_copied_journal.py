@@ -25,9 +25,10 @@ from leveret.journal import (
 )
 from leveret.journal.copying.copied_journal import PREALLOCATED, CopiedJournal, has_disk_failed
 from leveret.journal.copying.octet_reader import OctetReader, position_of
-from leveret.journal.disk.directory import Directory, read_format
+from leveret.journal.disk.directory import Directory, read_format, read_identity
 from leveret.journal.disk.files import SyncError
 from leveret.journal.disk.segment import path_of, segments_in
+from leveret.journal.format.errors import NewerJournal
 
 TINY = JournalOptions(segment_size=1500, preallocate_size=4096)
 
@@ -476,6 +477,24 @@ def test_needs_are_there_before_their_records() -> None:
     assert copied.needs == {"leased queues"} == read_format(PATH, files.power_cut()).needs
     copied.close()
     assert CopiedJournal.open(PATH, files=files).needs == {"leased queues"}
+
+
+def test_a_journal_with_what_this_program_does_not_know_is_copied_and_not_led() -> None:
+    """Also when the node is restarted. A plain one is refused: nobody else has it."""
+    files = SimulatedFiles()
+    copied = new_copy(files, ID)
+    copied.add_needs({"leased queues", "owners", "time travel"})
+    copied.close()
+    again = CopiedJournal.open(PATH, files=files)
+    assert again.unknown == "owners and time travel" and again.journal_id == ID
+    with pytest.raises(NewerJournal, match="holds owners and time travel, of which this program does not know"):
+        again.hand_over()
+    again.close()
+    assert read_identity(PATH, files, copies=True) == ID
+    plain = files.content(f"{PATH}/format").replace(b'"version": 2', b'"version": 3')
+    files.put(f"{PATH}/format", plain)
+    with pytest.raises(NewerJournal, match="start a newer one"):
+        CopiedJournal.open(PATH, files=files)
 
 
 # -- what others need, and faults -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from leveret.journal import DirectoryLocked, JournalClosed, JournalReader, Write
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import read_format
 from leveret.journal.disk.segment import agreed_lsn, path_of, segments_in
+from leveret.journal.format import needs
 
 
 def test_nothing_is_safe_before_it_is_agreed() -> None:
@@ -128,6 +129,23 @@ def test_needs_are_reported_before_their_records() -> None:
     lsn = leader.publish()
     assert leader.reports == ["needs ['leased queues']", f"written {lsn}", f"synced {lsn}"]
     assert leader.journal.needs == {"leased queues"} == read_format(PATH, leader.files.power_cut()).needs
+
+
+def test_a_leader_writes_nothing_that_nodes_of_the_clusters_level_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever adds a feature asks before, until the level is raised; what is in the journal already may be written."""
+    monkeypatch.setitem(needs.LEVELS, 2, frozenset({"owners"}))
+    leader = led()
+    assert leader.journal.may_write("leased queues") and not leader.journal.may_write("leased queues", "owners")
+    with pytest.raises(ValueError, match="a record of \\['owners'\\], which nodes of the cluster's level cannot read"):
+        leader.journal.turns.need(frozenset({"owners"}))
+    leader.commit()
+    leader.journal.raise_level(2)
+    assert leader.journal.may_write("owners")
+    leader.journal.turns.need(frozenset({"owners"}))
+    leader.publish()
+    assert leader.journal.needs == {"owners"} and needs.level_of(leader.journal.needs) == 2
+    monkeypatch.setattr(needs, "LEVELS", {1: needs.LEVELS[1]})
+    assert needs.level_of(frozenset()) == needs.level_of(frozenset({"leased queues"})) == 1
 
 
 def test_it_waits_for_nobody_when_it_opens() -> None:
