@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from leveret.cli.ctl_command import as_text
+from leveret.cli.ctl_command import _read, as_text
 from leveret.operator.command_error import CommandError
 from leveret.operator.command_table import find
 from leveret.operator.operator import Operator
@@ -44,6 +44,9 @@ class Desk:
 
     def revive(self, node: str) -> dict[str, Any]:
         return self._note("revive", node)
+
+    def raise_level(self) -> dict[str, Any]:
+        return self._note("raise-level", None)
 
     def forget(self, node: str) -> dict[str, Any]:
         return self._note("forget", node)
@@ -84,6 +87,38 @@ def test_the_node_of_a_command(word: str, given: dict[str, str], asked: str | No
     desk = Desk(node("a"), node("b", **{"is-drained": True}), {"name": "c", "state": "absent"})
     call(desk, word, **given)
     assert desk.asked == [(word, asked)]
+
+
+def ready(*reasons: str) -> dict[str, Any]:
+    """The answer to a command that waits."""
+    return {"is-ready": not reasons, "reasons": list(reasons)}
+
+
+@pytest.mark.parametrize(
+    "line, command, asked, result",
+    [
+        (["cluster", "raise-level"], "cluster raise-level", [("raise-level", None)], {}),
+        (["cluster", "wait-in-sync"], "cluster wait-in-sync", [], ready("node c is absent")),
+        (["cluster", "wait-in-sync", "b"], "cluster wait-in-sync", [], ready()),
+        (["cluster", "wait-safe-to-stop", "node=c"], "cluster wait-safe-to-stop", [], ready()),
+    ],
+)
+def test_what_follows_the_word_cluster(line: list[str], command: str, asked: list[Any], result: Any) -> None:
+    """A script that asks a broker without `leveret ctl` gets the reasons at once."""
+    name, given = _read(line[0], line[1:], None)
+    found = find(name, given)
+    member = {"is-in-sync": True}
+    desk = Desk(node("a", state="leading", **member), node("b", **member), {"name": "c", "state": "absent"})
+    operator = Operator()
+    operator.cluster = desk
+    assert (found.words, found.call(operator, given), desk.asked) == (command, result, asked)
+
+
+def test_a_word_behind_cluster_that_is_none() -> None:
+    """The others are named."""
+    expected = "cluster: unknown action 'rase-level', did you mean 'raise-level'.*expected one of wait-in-sync, "
+    with pytest.raises(CommandError, match=expected):
+        _read("cluster", ["rase-level"], None)
 
 
 def test_which_drained_node_is_meant() -> None:

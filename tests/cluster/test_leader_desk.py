@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from leveret.cluster.agreement.view import NodeKey, View
+from leveret.cluster.agreement.view import InSync, NodeKey, View
 from leveret.operator.command_error import CommandError
 from leveret.serving.cluster_desk import LeaderDesk
 
-A, B = b"a" * 16, b"b" * 16
+A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
 
 
 class Bench:
@@ -18,6 +18,7 @@ class Bench:
     def __init__(self, *linked: bytes, refusal: str = "") -> None:
         self.asked: list[tuple[str | None, bool]] = []
         self.orders: list[tuple[bytes, str]] = []
+        self.raised: list[int] = []
         self.linked = linked
         self.refusal = refusal
         node: Any = SimpleNamespace(
@@ -27,6 +28,7 @@ class Bench:
             leading=SimpleNamespace(links=SimpleNamespace(order=self._order)),
             hand_over=self._hand_over,
             handover=None,
+            raise_level=lambda level: self.raised.append(level),
         )
         self.desk = LeaderDesk(node, lambda: None)  # type: ignore[arg-type, return-value]
 
@@ -72,6 +74,35 @@ def test_a_node_is_drained_where_it_is() -> None:
     assert bench.asked == [(None, True)]
     with pytest.raises(CommandError, match="not drained"):
         bench.desk.revive("a")
+
+
+def levels(bench: Bench, level: int, members: frozenset[bytes] = frozenset({A, B}), **read: int) -> None:
+    """The level of the journal, and what nodes read."""
+    nodes = tuple(NodeKey(name, name.encode() * 16, "h:1", level=one, version=f"0.{one}") for name, one in read.items())
+    bench.desk._node.view = View(7, insync=InSync(1, members, 0, level), nodes=nodes)
+
+
+def test_the_level_is_raised_when_all_nodes_read_it() -> None:
+    """Of the set, and others that are there: they could not lead any more."""
+    bench = Bench(B)
+    levels(bench, 1, a=2, b=2)
+    assert bench.desk.raise_level() == {"level": 2, "before": 1} and bench.raised == [2]
+    levels(bench, 2, a=2, b=2)
+    assert bench.desk.raise_level() == {"level": 2, "before": 2} and bench.raised == [2]
+    levels(bench, 3, a=2, b=2)
+    assert bench.desk.raise_level()["level"] == 3
+    for read in ({"a": 2, "b": 1}, {"a": 2, "b": 2, "c": 1}, {"a": 1, "b": 2}):
+        levels(bench, 1, **read)
+        older = next(name for name, level in read.items() if level == 1)
+        with pytest.raises(CommandError, match=f"not raised to level 2: node {older} .0.1. reads level 1: upgrade it"):
+            bench.desk.raise_level()
+    levels(bench, 1, frozenset({A, B, C}), a=2, b=2)
+    with pytest.raises(CommandError, match="not raised: a node in sync is not registered"):
+        bench.desk.raise_level()
+    bench.desk._node.view = None
+    with pytest.raises(CommandError, match="not raised: etcd was not read yet"):
+        bench.desk.raise_level()
+    assert bench.raised == [2]
 
 
 @pytest.mark.parametrize("verb", ["drain", "revive"])

@@ -115,3 +115,81 @@ def test_a_broker_that_is_slow_is_waited_for() -> None:
     assert Cluster(WAITING, status("a")).run("cluster")["leader"] == "a"
     with pytest.raises(ControlFailed, match="no node of this cluster leads"):
         Cluster(NotServed("CONNECTION_FORCED - no node of this cluster leads", is_over=True)).run("cluster")
+
+
+IN_SYNC = {"is-in-sync": True, "is-linked": True}
+AWAY = {"state": "following", "is-in-sync": False, "is-linked": True, "lag": 7}
+
+
+def in_sync(leader: str | None = "a", node: str | None = None, level: int = 1, **nodes: dict[str, Any]) -> Any:
+    """All in sync but for what is said."""
+    found = status(leader, node, **{name: IN_SYNC | nodes.get(name, {}) for name in "abc"})
+    rows = found["nodes"]
+    rows[0]["state"] = "leading" if rows[0]["state"] == "in_sync" else rows[0]["state"]
+    return found | {"min-in-sync": 2, "level": level, "insync": [row["name"] for row in rows if row["is-in-sync"]]}
+
+
+def test_a_script_waits_until_all_nodes_are_in_sync() -> None:
+    """Through any node, whoever leads; a node that has just begun to lead has no links yet."""
+    lost = ControlFailed("cannot reach h:1: Connection refused")
+    unlinked = in_sync(c={"is-linked": False, "state": "lost"})
+    cluster = Cluster(lost, WAITING, in_sync(None, "c"), unlinked, in_sync(c=AWAY), in_sync(), state=in_sync(None, "c"))
+    assert cluster.run("cluster wait-in-sync") == {"is-ready": True, "leader": "a", "insync": ["a", "b", "c"]}
+    assert Cluster(in_sync(c=AWAY)).run("cluster wait-in-sync", node="b")["is-ready"]
+
+
+@pytest.mark.parametrize(
+    "answer, node, why",
+    [
+        (in_sync(c=AWAY), None, "node c is following, 7 records behind"),
+        (in_sync(b={"state": "lost", "is-linked": False}, c=AWAY), None, "node b is lost; node c is following, 7 rec"),
+        (in_sync(None, "c"), None, "no node leads"),
+        (in_sync("a", "c"), None, "node a leads, and does not answer yet"),
+        (in_sync(a={"state": "held"}), "b", "node a is held: no node leads"),
+        (ControlFailed("cannot reach h:1: Connection refused"), "b", "cannot reach h:1: Connection refused"),
+    ],
+)
+def test_a_script_that_waits_in_vain_is_told_why(answer: Any, node: str | None, why: str) -> None:
+    """And the exit code is 1: ControlFailed."""
+    with pytest.raises(ControlFailed, match=f"not so within 30 s: {why}"):
+        Cluster(answer).run("cluster wait-in-sync", **({} if node is None else {"node": node}))
+
+
+@pytest.mark.parametrize(
+    "facts, node, why",
+    [
+        ({}, None, ""),
+        ({"c": AWAY}, "c", ""),
+        ({"c": AWAY}, "b", r"without node b 1 of 2 nodes would be in sync \(node c is following, 7 records behind\)"),
+        ({"c": AWAY}, None, "without node a 1 of 2 .*; without node b 1 of 2"),
+        ({"b": {"is-drained": True, "state": "drained"}}, "a", ""),
+        ({"b": {"is-drained": True}, "c": {"is-drained": True}}, "a", "node a leads, and no other node in sync can"),
+        ({"b": {"level": 1}, "c": {"level": 1}, "level": 2}, "a", "node a leads, and no other node in sync can"),
+        ({"b": {"level": 1}, "c": {"level": 2}, "level": 2}, None, ""),
+    ],
+)
+def test_whether_a_node_can_be_stopped(facts: dict[str, Any], node: str | None, why: str) -> None:
+    """Publishers must not be held without it, and another node must be able to lead."""
+    cluster, given = Cluster(in_sync(**facts)), {} if node is None else {"node": node}
+    if not why:
+        assert cluster.run("cluster wait-safe-to-stop", **given)["is-ready"]
+        return
+    with pytest.raises(ControlFailed, match=f"not so within 30 s: {why}"):
+        cluster.run("cluster wait-safe-to-stop", **given)
+
+
+def test_a_node_that_there_is_not_is_not_waited_for() -> None:
+    """A slip of the pen is told at once."""
+    cluster = Cluster(in_sync())
+    with pytest.raises(ControlFailed, match="there is no node d; nodes are a, b, c"):
+        cluster.run("cluster wait-safe-to-stop", node="d")
+    assert cluster.now_s == 0 and cluster.run("cluster wait-in-sync", node="rabbit@b")["is-ready"]
+
+
+def test_the_level_is_raised_when_the_leader_says_so() -> None:
+    """It is in etcd then. No node leads: refused."""
+    cluster = Cluster({"level": 2, "before": 1}, in_sync(), in_sync(level=2))
+    assert cluster.run("cluster raise-level", action="raise-level") == {"level": 2, "before": 1}
+    assert cluster.asked == ["cluster"] * 3
+    with pytest.raises(ControlFailed, match="no node leads, and only the one that does can do this"):
+        Cluster(WAITING, state=status(None, "c")).run("cluster raise-level", action="raise-level")

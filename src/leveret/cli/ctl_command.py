@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         context = tls_context(*files) if any(files) else None
         url = options.url or DEFAULT_URL
         if name in NODE_COMMANDS:
-            result = NodeCommands(url, context, options.timeout).run(name, arguments)
+            result = NodeCommands(url, context, options.timeout).run(find(name, dict(arguments)).words, arguments)
         else:
             result = request(url, name, arguments, timeout_s=options.timeout, context=context)
         try:
@@ -159,7 +159,7 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
     name, *action = RABBITMQCTL.get(word, (word,))
     words = [*action, *items]
     given: dict[str, Any] = {}
-    if name in COMMANDS and "" not in COMMANDS[name] and words and not words[0].startswith("action="):
+    if name in COMMANDS and COMMANDS[name].keys() != {""} and words and not words[0].startswith("action="):
         is_named = "=" in words[0] and ARGUMENT_NAME.fullmatch(words[0].partition("=")[0])
         if not is_named:
             given["action"] = words.pop(0)
@@ -228,7 +228,7 @@ def as_text(result: Any, command: str) -> str:
         return "\n\n".join(explanation_text(explanation_of(one)) for one in result)
     if isinstance(result, list):
         return _as_table(result)
-    if command == "cluster":
+    if command == "cluster" and "nodes" in result:
         result = _cluster_of(result)
     if command == "status" and isinstance(result, dict) and isinstance(result.get("trouble"), list):
         wrong = "; ".join(map(str, result["trouble"]))
@@ -240,8 +240,8 @@ def as_text(result: Any, command: str) -> str:
 
 
 #: What is shown of a node; `--json` has more.
-NODE_COLUMNS = ("name", "state", "is-linked", "term", "end", "lag", "reaches", "version", "addresses")
-_NOT_SHOWN = ("node", "state", "since-ms", "why", "handover", "nodes")
+NODE_COLUMNS = ("name", "state", "is-linked", "term", "end", "lag", "reaches", "version", "level", "addresses")
+_NOT_SHOWN = ("node", "state", "since-ms", "why", "handover", "min-in-sync", "nodes")
 
 
 def _cluster_of(status: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`leveret ctl cluster`, `handover`, `drain`, `revive` and `forget`: commands about the nodes of a cluster.
+"""`leveret ctl cluster` and what begins with it, `handover`, `drain`, `revive`, `forget`: commands about nodes.
 
 The node that leads refuses them at once, or begins. Then it is asked for the cluster's state until it is done: a node
 that hands over closes the connection of whoever asked for it. A node that keeps a client waiting, because no node
@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+from ..operator.cluster_waits import in_sync_reasons, stop_reasons
+from ..operator.command_error import CommandError
 from .control_client import TIMEOUT_S, ControlFailed, NotServed, request, target_of
 
 NODE_COMMANDS = frozenset({"cluster", "handover", "drain", "revive", "forget"})
@@ -21,6 +23,8 @@ HELD_S = 2.0
 #: Seconds between two looks at a cluster.
 LOOK_S = 0.2
 _STATE_SIZE_MAX = 1 << 20
+#: Why a cluster is not yet as a command waits for it.
+_WAITS = {"cluster wait-in-sync": in_sync_reasons, "cluster wait-safe-to-stop": stop_reasons}
 
 Status = dict[str, Any]
 
@@ -67,10 +71,14 @@ class NodeCommands:
         self._deadline = clock() + self._timeout_s
 
     def run(self, command: str, arguments: dict[str, Any]) -> Any:
-        """The result of a command, when it is done. Raises: ControlFailed: it is not."""
-        begun = self._ask(command, arguments)
+        """The result of a command, when it is done. `command`: its words. Raises: ControlFailed: it is not."""
+        if (reasons_of := _WAITS.get(command)) is not None:
+            return self._wait(reasons_of, arguments.get("node"))
+        begun = self._ask(command.partition(" ")[0], arguments)
         if command == "cluster":
             return begun
+        if command == "cluster raise-level":
+            return self._follow(begun, lambda status: status["level"] >= begun["level"])
         if command == "forget":
             return self._follow(begun, lambda status: _row(status, begun["node"])["state"] == "absent")
         if command == "revive":
@@ -94,10 +102,25 @@ class NodeCommands:
             if found is not None:
                 break
             start_s *= 2  # a broker that is slow
-        if command == "cluster":
+        if command == "cluster" and "action" not in arguments:
             return found
         who = f"node {found['node']} is {found['state']}: {found['why']}"
         raise ControlFailed(f"no node leads, and only the one that does can do this; {who}")
+
+    def _wait(self, reasons_of: Callable[[Status, str | None], list[str]], node: str | None) -> Status:
+        """Raises: ControlFailed."""
+        reasons: list[str] = []
+
+        def is_done(status: Status) -> object:
+            nonlocal reasons
+            try:
+                reasons = reasons_of(status, node)
+            except CommandError as error:
+                raise ControlFailed(str(error)) from None
+            return not reasons
+
+        status = self._until(is_done, "not so", lambda: "; ".join(reasons))
+        return {"is-ready": True, "leader": status["leader"], "insync": status["insync"]}
 
     def _follow(self, begun: Status, is_done: Callable[[Status], object]) -> Status:
         """Look until it is done, or the time is over. Raises: ControlFailed."""
@@ -122,9 +145,14 @@ class NodeCommands:
         found = {"from": before, "to": status["leader"], "term": status["term"]}
         return found if drained is None else {"node": drained, "is-drained": True, **found}
 
-    def _until(self, is_done: Callable[[Status], object]) -> Status:
-        """Raises: ControlFailed."""
-        last = "the cluster is as it was"
+    def _until(
+        self,
+        is_done: Callable[[Status], object],
+        late: str = "it has begun, but is not done",
+        why: Callable[[], str] = lambda: "the cluster is as it was",
+    ) -> Status:
+        """Raises: ControlFailed: `late`, when the time is over, with `why` the last status was not it."""
+        last = ""
         while True:
             try:
                 status: Status = self._ask("cluster", {})
@@ -133,8 +161,9 @@ class NodeCommands:
             else:
                 if is_done(status):
                     return status
+                last = why()
             if self._clock() + LOOK_S >= self._deadline:
-                raise ControlFailed(f"it has begun, but is not done within {self._timeout_s:g} s: {last}")
+                raise ControlFailed(f"{late} within {self._timeout_s:g} s: {last}")
             self._pause(LOOK_S)
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from ..console.dispatcher import Http, Level
 from .cluster_desk import ClusterDesk
+from .cluster_waits import in_sync_reasons, stop_reasons
 from .command import command
 from .command_error import CommandError
 from .kinds import NAME
@@ -18,7 +19,36 @@ def cluster(at: Operator) -> dict[str, Any]:
     return _desk(at).status()
 
 
+@command("cluster wait-in-sync", reads=True)
+def wait_in_sync(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
+    """Wait until all nodes are in sync; exit code 1 and the reasons if they are not in time (--timeout).
+
+    node: until this one is
+    """
+    return _ready(in_sync_reasons(_desk(at).status(), node))
+
+
+@command("cluster wait-safe-to-stop", reads=True)
+def wait_safe_to_stop(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
+    """Wait until a node can be stopped: publishers are not held then, and another node leads; as wait-in-sync.
+
+    node: the one that is to be stopped; without it: until any one can be
+    """
+    return _ready(stop_reasons(_desk(at).status(), node))
+
+
+def _ready(reasons: list[str]) -> dict[str, Any]:
+    """What a broker says: that is now. `leveret ctl` asks again."""
+    return {"is-ready": not reasons, "reasons": reasons}
+
+
 # These change etcd and no record: their answers wait for nothing in the journal.
+
+
+@command("cluster raise-level", http=Http("POST", "leveret/cluster/raise-level", Level.ADMINISTRATOR), reads=True)
+def raise_level(at: Operator) -> dict[str, Any]:
+    """Let the leader write what all nodes can read, after an upgrade; a node of the release before cannot lead then."""
+    return _desk(at).raise_level()
 
 
 @command("handover", http=Http("POST", "leveret/cluster/handover", Level.ADMINISTRATOR), reads=True)

@@ -6,8 +6,8 @@ from ..console.cluster import ClusterFacts
 
 
 class ClusterDesk(Protocol):
-    """Each answer is for JSON. Errors are `CommandError`. `handover`, `drain`, `revive` and `forget` refuse or begin:
-    what becomes of them is in the next `status`.
+    """Each answer is for JSON. Errors are `CommandError`. `handover`, `drain`, `revive`, `forget` and `raise_level`
+    refuse or begin: what becomes of them is in the next `status`.
     """
 
     def status(self) -> dict[str, Any]:
@@ -24,6 +24,9 @@ class ClusterDesk(Protocol):
 
     def revive(self, node: str) -> dict[str, Any]:
         """Let a drained node lead again."""
+
+    def raise_level(self) -> dict[str, Any]:
+        """Raise the level of the journal to what the newest node reads."""
 
     def forget(self, node: str) -> dict[str, Any]:
         """Forget a node that is down, and not needed."""

@@ -99,7 +99,7 @@ class Command:
         return CommandError(f"{self.words}: {text}" + (f"\nusage: {self.usage}" if with_usage else ""))
 
 
-#: Command -> action ("" if it has none) -> Command. The first action is the default.
+#: Command -> action ("": without one) -> Command. The default is "", or else the first action.
 COMMANDS: dict[str, dict[str, Command]] = {}
 
 
@@ -129,14 +129,15 @@ def find(name: object, arguments: dict[str, Any]) -> Command:
     if actions is None:
         near = nearest(name, COMMANDS) if isinstance(name, str) else ""
         raise CommandError(f"unknown command {shown(name)}{near}, expected one of {', '.join(COMMANDS)}")
-    if "" in actions:
+    if actions.keys() == {""}:
         return actions[""]
     wanted = arguments.pop("action", None)
     if wanted is None:
-        return next(iter(actions.values()))
-    if not isinstance(wanted, str) or wanted not in actions:
+        return actions.get("") or next(iter(actions.values()))
+    if not isinstance(wanted, str) or not wanted or wanted not in actions:
         near = nearest(wanted, actions) if isinstance(wanted, str) else ""
-        raise CommandError(f"{name}: unknown action {shown(wanted)}{near}, expected one of {', '.join(actions)}")
+        expected = ", ".join(filter(None, actions))
+        raise CommandError(f"{name}: unknown action {shown(wanted)}{near}, expected one of {expected}")
     return actions[wanted]
 
 

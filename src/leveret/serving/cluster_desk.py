@@ -43,6 +43,22 @@ class LeaderDesk:
         self._order(node, "revive")
         return {"node": node, "is-drained": False}
 
+    def raise_level(self) -> dict[str, Any]:
+        view = self._node.view
+        if view is None or view.insync is None:
+            raise CommandError("not raised: etcd was not read yet")
+        unknown = view.insync.nodes - {one.node_id for one in view.nodes}
+        if unknown:
+            raise CommandError("not raised: a node in sync is not registered in etcd, so nobody knows what it reads")
+        level = max(one.level for one in view.nodes)
+        if older := [one for one in view.nodes if one.level < level]:
+            which = ", ".join(f"{one.name} ({one.version}) reads level {one.level}" for one in older)
+            raise CommandError(f"not raised to level {level}: node {which}: upgrade it first")
+        before = view.insync.level
+        if level > before:
+            self._node.raise_level(level)
+        return {"level": max(level, before), "before": before}
+
     def forget(self, node: str) -> dict[str, Any]:
         node = self._name_of(node)
         rows = {one["name"]: one for one in self.status()["nodes"]}

@@ -1,0 +1,77 @@
+"""Whether a cluster is as a script of an operator wants it, by the state that `ctl cluster` shows.
+
+`leveret ctl` decides it, not the leader: while a cluster is upgraded, the leader may be of the release before.
+"""
+
+from typing import Any
+
+from .command_error import CommandError
+
+Status = dict[str, Any]
+Row = dict[str, Any]
+
+
+def in_sync_reasons(status: Status, node: str | None = None) -> list[str]:
+    """Why a node, or any of all, is not in sync; empty: it is. Raises: CommandError: there is no such node."""
+    if (reason := _without_leader(status)) is not None:
+        return [reason]
+    rows = status["nodes"] if node is None else [_row(status, node)]
+    return [_where(row) for row in rows if not _is_in_sync(row)]
+
+
+def stop_reasons(status: Status, node: str | None = None) -> list[str]:
+    """Why a node, or any one that may be next, must not be stopped now; empty: it may.
+
+    It may when enough others are in sync, so that publishers are not held, and another can lead.
+    Raises: CommandError: there is no such node.
+    """
+    if (reason := _without_leader(status)) is not None:
+        return [reason]
+    rows = [one for one in status["nodes"] if _is_in_sync(one)] if node is None else [_row(status, node)]
+    found = dict.fromkeys(reason for row in rows for reason in _reasons_to_keep(status, row))
+    return list(found) or ([] if rows else ["no node is in sync"])
+
+
+def _reasons_to_keep(status: Status, row: Row) -> list[str]:
+    name, least = row["name"], status.get("min-in-sync", 2)
+    others = [one for one in status["nodes"] if one["name"] != name and _is_in_sync(one)]
+    reasons = []
+    if len(others) < least:
+        away = [_where(one) for one in status["nodes"] if one["name"] != name and not _is_in_sync(one)]
+        why = f" ({'; '.join(away)})" if away else ""
+        reasons.append(f"without node {name} {len(others)} of {least} nodes would be in sync{why}")
+    if name == status["leader"] and not any(_can_lead(status, one) for one in others):
+        reasons.append(f"node {name} leads, and no other node in sync can")
+    return reasons
+
+
+def _without_leader(status: Status) -> str | None:
+    """Why no node serves all clients now."""
+    leader = next((one for one in status["nodes"] if one["name"] == status["leader"]), None)
+    if leader is None:
+        return "no node leads"
+    if leader["state"] not in ("leading", "lost") and status["node"] == leader["name"]:
+        return f"node {leader['name']} is {leader['state']}: {status['why']}"
+    return None if status["node"] == leader["name"] else f"node {leader['name']} leads, and does not answer yet"
+
+
+def _is_in_sync(row: Row) -> bool:
+    return bool(row.get("is-in-sync") and row.get("is-linked"))
+
+
+def _can_lead(status: Status, row: Row) -> bool:
+    level = status.get("level", 0)
+    return not row.get("is-drained") and bool(row.get("level", level) >= level)
+
+
+def _where(row: Row) -> str:
+    behind = f", {row['lag']} records behind" if row.get("lag") else ""
+    return f"node {row['name']} is {row['state']}{behind}"
+
+
+def _row(status: Status, node: str) -> Row:
+    """Raises: CommandError."""
+    for row in status["nodes"]:
+        if node in (row["name"], f"rabbit@{row['name']}"):
+            return dict(row)
+    raise CommandError(f"there is no node {node}; nodes are {', '.join(one['name'] for one in status['nodes'])}")
