@@ -49,7 +49,9 @@ class Bindings:
         host = self._context
         self._check(client, kind, destination, source, routing_key)
         exchange = host.exchanges.named(source)
-        target: Destination = host.queues.named(destination) if kind == QUEUE else host.exchanges.named(destination)
+        target: Destination = (
+            host.queues.named(destination, client) if kind == QUEUE else host.exchanges.named(destination)
+        )
         exchange.check(routing_key, arguments)  # before the check of the queue's owner, as in RabbitMQ
         if kind == QUEUE:
             self.accessible(destination, client)
@@ -82,7 +84,7 @@ class Bindings:
         host = self._context
         self._check(client, kind, destination, source, routing_key)
         exchange = host.exchanges.get(source)
-        target = host.queues.get(destination) if kind == QUEUE else host.exchanges.get(destination)
+        target = host.queues.seen(destination, client) if kind == QUEUE else host.exchanges.get(destination)
         if exchange is None or target is None:
             return
         binding = Binding(exchange, target, routing_key, arguments)
@@ -108,7 +110,7 @@ class Bindings:
 
     def accessible(self, name: str, client: Client | None) -> Queue:
         """The queue `name`, unless it is exclusive to another client. Raises: QueueNotFound, ResourceLocked."""
-        queue = self._context.queues.named(name)
+        queue = self._context.queues.named(name, client)
         if queue.owner is not None and client is not None and queue.owner is not client:
             raise ResourceLocked(name=name, vhost=self._context.name)
         return queue

@@ -6,7 +6,8 @@ Source: docs/architecture.md; rulings 3 to 6.
 """
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from types import MappingProxyType
 
 from ..settings import NO_SETTINGS, SettingsRepository
 from .background import Background
@@ -41,6 +42,7 @@ TURN_SPREAD = 4_000
 SHORT_SPREAD = 500
 
 UNSENT_MAX_DEFAULT = 1024 * 1024
+NO_GROUPS: Mapping[str, str] = MappingProxyType({})
 
 
 class Broker:
@@ -59,9 +61,15 @@ class Broker:
         options: BrokerOptions = DEFAULT_OPTIONS,
         chance: Callable[[], float] = lambda: 0.5,
         unsent_max: int = UNSENT_MAX_DEFAULT,
+        site: str = "",
+        groups: Mapping[str, str] = NO_GROUPS,
     ) -> None:
+        """`site`: its own site, `groups`: the group of each site that is there; see `Sites`."""
         self.users = users or Users()
         context = self.context = BrokerContext(clock, self.users, chance, settings, options, unsent_max, services or {})
+        self.sites = context.sites
+        if site:
+            self.sites.begin(site, groups)
         context.past_sessions = PastSessions()
         context.unroutable_letters = UnroutableLetters()
         self.parameters = Parameters(context)

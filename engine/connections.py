@@ -23,11 +23,19 @@ class Connections(dict[Client, None]):
         self._context = context
 
     def open(
-        self, vhost: str, user: User, *, name: str, flush: Callable[[], object], properties: FieldTable | None = None
+        self,
+        vhost: str,
+        user: User,
+        *,
+        name: str,
+        flush: Callable[[], object],
+        properties: FieldTable | None = None,
+        site: str | None = None,
     ) -> Client:
         """Open a client in a virtual host. `flush` is called when a turn left effects in its outbox.
 
-        `properties`: the client's properties from the handshake.
+        `properties`: the client's properties from the handshake. `site`: the site that it is connected to; None: this
+        broker's own.
 
         Raises: VirtualHostNotFound, VirtualHostRefused, ConnectionsMaxReached, UserConnectionsMaxReached.
         """
@@ -38,7 +46,7 @@ class Connections(dict[Client, None]):
         user = context.users.current(user, vhost)
         self._check_max(found, user)
         user.check_vhost(vhost)
-        client = Client(found, user, name, flush, properties or {})
+        client = Client(found, user, name, flush, properties or {}, context.sites.own if site is None else site)
         self[client] = None
         context.activity.connections_opened += 1
         if context.listeners:

@@ -16,6 +16,7 @@ from .clock import Clock
 from .deadlines import Deadlines
 from .events import Activity, Counters
 from .options import DEFAULT_OPTIONS, NO_LIMITS, BrokerOptions, VirtualHostLimits
+from .sites import Sites
 from .stores.storage import Storage
 from .turn import Turn
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from .reloading import Reloading
     from .reply_queues import ReplyQueues
     from .scheduler import Scheduler
+    from .scopes import Scopes
     from .users.access import Users
     from .virtual_host import Service
     from .virtual_hosts import VirtualHosts
@@ -89,6 +91,7 @@ class BrokerContext:
     bulk_deletes: "set[BulkDelete]" = field(default_factory=set)
     on_unlogged: "Callable[[Queue, str], object]" = lambda queue, topic: None
     on_unknown_arguments: Callable[[str, str, str, dict[str, str]], object] = lambda *of: None
+    sites: Sites = field(init=False)
 
     # Parts. `Broker` sets each of them once, at construction.
     virtual_hosts: "VirtualHosts" = field(init=False)
@@ -105,6 +108,9 @@ class BrokerContext:
     slow_consumers: "SlowConsumers" = field(init=False)
     acknowledgements: "AcknowledgementWatch" = field(init=False)
     past_sessions: "PastSessions" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sites = Sites(self.deadlines)
 
     @contextmanager
     def aside(self, turn: Turn | None = None) -> Iterator[None]:
@@ -137,6 +143,7 @@ class HostContext:
 
     `id_caches`: the duplicate ids of each address. `retained`: the messages that each address retains for new queues.
     `is_being_deleted`: it was deleted, and its objects are being removed. `firehose`: set while it is traced.
+    `scopes`: set when the first queue came that not every site sees.
     """
 
     broker: BrokerContext
@@ -146,6 +153,7 @@ class HostContext:
     retained: "dict[str, deque[tuple[Envelope, bytes]]]" = field(default_factory=dict)
     is_being_deleted: bool = False
     firehose: "Firehose | None" = None
+    scopes: "Scopes | None" = None
 
     # Parts. `VirtualHost` sets each of them once, at construction.
     exchanges: "DeclaredExchanges" = field(init=False)
@@ -156,5 +164,11 @@ class HostContext:
     past_sessions: "PastSessions" = field(init=False)
 
     def queue_named(self, name: str) -> "Queue | None":
-        """The queue to which the default exchange routes this key, reply queues included."""
+        """The queue of this name in lists, reply queues included."""
         return self.queues.get(name) or self.reply_queues.get(name)
+
+    def queue_behind(self, routing_key: str) -> "Queue | None":
+        """The queue to which the default exchange routes this key for the present site, reply queues included."""
+        if self.scopes is None:
+            return self.queues.get(routing_key) or self.reply_queues.get(routing_key)
+        return self.scopes.seen(routing_key, self.broker.sites.now) or self.reply_queues.get(routing_key)

@@ -105,7 +105,8 @@ class DeadLetters:
                 continues_deaths=options.continues_deaths,
                 tells_last_death=options.tells_last_death,
             )
-            reached = publish_dead(host, letter)
+            with broker.sites.at(queue.kind.site_of(queue, message) or broker.sites.own):
+                reached = publish_dead(host, letter)
             broker.turn.effort += reached * LETTER_QUEUE_COST
             if not reached:
                 broker.unroutable_letters.note(host.name, queue.name, target)

@@ -16,6 +16,7 @@ from .errors import (
     InvalidArgument,
     NotEmpty,
     QueueNotFound,
+    QueueNotHosted,
     QueuesMaxReached,
     ReservedName,
     ResourceLocked,
@@ -63,12 +64,23 @@ class DeclaredQueues(dict[str, Queue]):
         super().__init__()
         self._context = context
 
-    def named(self, name: str) -> Queue:
-        """The queue `name`. Raises: QueueNotFound."""
-        try:
-            return self[name]
-        except KeyError:
-            raise QueueNotFound(name=name, vhost=self._context.name) from None
+    def seen(self, name: str, client: Client | None) -> Queue | None:
+        """The queue that a client calls so; None: there is none at its site. Without a client names are full names."""
+        scopes = self._context.scopes
+        if scopes is None:
+            return self.get(name)
+        return scopes.seen(name, None if client is None else client.site)
+
+    def named(self, name: str, client: Client | None = None) -> Queue:
+        """The queue that a client calls so (see `seen`). Raises: QueueNotFound, QueueNotHosted."""
+        queue = self.seen(name, client)
+        if queue is None:
+            scopes, site = self._context.scopes, None if client is None else client.site
+            why = "" if scopes is None else scopes.refusal(name, site)
+            if why:
+                raise QueueNotHosted(name=name, vhost=self._context.name, why=why)
+            raise QueueNotFound(name=name, vhost=self._context.name)
+        return queue
 
     # -- declaring ----------------------------------------------------------------------------------------------------
 
@@ -83,12 +95,14 @@ class DeclaredQueues(dict[str, Queue]):
         arguments: FieldTable | None = None,
         passive: bool = False,
         server_named: bool = False,
+        site: str | None = None,
     ) -> Queue:
         """Create a queue, or check that the existing one is equivalent (`passive`: only that it exists and is
         accessible).
 
         `client` None: the broker itself declares the queue, which is not exclusive.
-        `server_named`: the frontend generated the name, so a reserved prefix is allowed.
+        `server_named`: the frontend generated the name, so a reserved prefix is allowed. `site`: the site that declares
+        it, if no client does: then the queue may be one for some sites alone (`Kind.scoped`).
         Raises: QueueNotFound, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
             InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange,
             PermissionRefused, QueuesMaxReached, AllQueuesMaxReached, TransientQueueRefused.
@@ -109,12 +123,23 @@ class DeclaredQueues(dict[str, Queue]):
                 auto_delete=auto_delete,
             )
         durable = durable and not exclusive  # an exclusive queue does not survive its connection
-        current = self.get(name)
+        if client is not None:
+            site = client.site
+        kind = kind_of_type(queue_type_of(arguments)) if site and arguments else None
+        called, current = name, self.seen(name, client)
+        if kind is not None:
+            name, arguments = kind.scoped(host, name, arguments, site or "")
+            if name != called:
+                current = self.get(name)
         if name.startswith("amq.") and not server_named and (current is None or client is not None):
             raise ReservedName(kind="queue", name=name)  # an existing one may only be declared passively
-        require(client, CONFIGURE, QUEUE, name)
+        require(client, CONFIGURE, QUEUE, called)
         if current is not None:
+            if kind is not None and client is None:  # a difference is the site's
+                kind.host(current, site or "", arguments)
             self._check_same(current, client, durable, exclusive, auto_delete, arguments)
+            if kind is not None and client is not None:
+                kind.host(current, site or "", arguments)
             current.note_use()
             host.broker.activity.queues_declared += 1
             return current
@@ -124,7 +149,7 @@ class DeclaredQueues(dict[str, Queue]):
         if server_named and queue_type != CLASSIC:
             raise ServerNamedRefused(queue_type=queue_type)
         if arguments:
-            self._check_arguments(name, client, arguments)
+            self._check_arguments(called, name, client, arguments)
         if client is not None:
             kind_of_type(queue_type).check(host, name, arguments)
         if queue_type != CLASSIC:
@@ -140,6 +165,8 @@ class DeclaredQueues(dict[str, Queue]):
         owner = client if exclusive else None
         may_make_queues = may_make_targets(client, arguments)
         queue = self._make(name, durable, owner, auto_delete, arguments, may_make_queues=may_make_queues)
+        if kind is not None:
+            kind.host(queue, site or "", arguments)
         if host.broker.settings.deletes_declared_queues:
             host.broker.reaper.watch()
         if queue.owner is not None:
@@ -212,18 +239,18 @@ class DeclaredQueues(dict[str, Queue]):
         Raises: QueueNotFound, PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
         """
         require(client, READ, QUEUE, name)
-        is_missing = name not in self and bool(name)
+        is_missing = bool(name) and self.seen(name, client) is None
         if is_missing and self._context.router.auto_creates(name) and may(client, CONFIGURE, QUEUE, name):
             if client is not None:
                 self._check_max(name)
             return self.create(name, is_auto_created=True)
-        return self.named(name)
+        return self.named(name, client)
 
-    def _check_arguments(self, name: str, client: Client | None, arguments: FieldTable) -> None:
+    def _check_arguments(self, called: str, name: str, client: Client | None, arguments: FieldTable) -> None:
         vhost = self._context.name
         require_for_arguments(client, name, arguments)
         if client is not None:
-            kind_of_type(queue_type_of(arguments)).require(client, name, arguments)
+            kind_of_type(queue_type_of(arguments)).require(client, called, arguments)
         check_queue_arguments(arguments, name=name, vhost=vhost)
         try:
             own_settings(arguments)
@@ -350,7 +377,7 @@ class DeclaredQueues(dict[str, Queue]):
         Raises: PermissionRefused, ResourceLocked, NotEmpty, InUse, ConditionalDeleteNotSupported.
         """
         require(client, CONFIGURE, QUEUE, name)
-        if name not in self:
+        if self.seen(name, client) is None:
             return 0
         return self.remove(self._deletable(name, client, if_unused, if_empty))
 

@@ -28,6 +28,10 @@ class QueueNotFound(NotFound):
     """Fields: name, vhost."""
 
 
+class QueueNotHosted(NotFound):
+    """The site of the client declares the queue otherwise than the sites that host it. Fields: name, vhost, why."""
+
+
 class ExchangeNotFound(NotFound):
     """Fields: name, vhost."""
 

@@ -93,13 +93,15 @@ ARROWS = {
     "engine/exchanges": WORDS | {"messages"},
     "engine/stores": WORDS | {"messages"},
     "engine/delivery": WORDS | {"messages", "rules"},
-    "engine/context": WORDS | {"stores"},
+    "engine/sites": {"clock", "deadlines"},
+    "engine/context": WORDS | {"stores", "sites"},
+    "engine/scopes": WORDS,
     "engine/flow": WORDS | {"messages", "rules", "context"},
     "engine/queues": WORDS | {"context", "messages", "rules", "exchanges", "stores", "delivery", "flow"},
     "engine/publishing": WORDS
-    | {"context", "messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues"},
+    | {"context", "scopes", "messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues"},
     "engine/leases": WORDS
-    | {"context", "messages", "rules", "users", "stores", "delivery", "queues", "publishing", "invariants"},
+    | {"context", "sites", "messages", "rules", "users", "stores", "delivery", "queues", "publishing", "invariants"},
     "engine/clients": WORDS
     | {"context", "messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues", "publishing"},
     "engine/invariants": WORDS

@@ -158,7 +158,7 @@ def _finish_bulk_delete(session: AmqpSession, channel: Channel) -> int | None:
 def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.Purge) -> ChannelMethod | None:
     name = session.queue_name(channel, method.queue)
     vhost, client = _vhost(session), _client(session)
-    queue = vhost.queues.get(name)
+    queue = vhost.queues.seen(name, client)
     if _must_wait(channel, queue):
         return ChannelMethod(channel.number, channel, method)
     before = _finish_bulk_delete(session, channel)
@@ -174,7 +174,7 @@ def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.
 def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue.Delete) -> ChannelMethod | None:
     name = _queue_name(session, channel, method.queue)
     vhost, client = _vhost(session), _client(session)
-    queue = vhost.queues.get(name)
+    queue = vhost.queues.seen(name, client)
     if _must_wait(channel, queue):
         return ChannelMethod(channel.number, channel, method)
     before = _finish_bulk_delete(session, channel)

@@ -239,6 +239,7 @@ REPLY: dict[type[Exception], Row] = {
         "{action} access to topic '{topic}' in exchange '{name}' in vhost '{vhost}' refused for user '{user}'",
     ),
     engine.QueueNotFound: Row(404, CHANNEL, "no queue '{name}' in vhost '{vhost}'"),
+    engine.QueueNotHosted: Row(404, CHANNEL, "no queue '{name}' in vhost '{vhost}' at this node: {why}"),
     engine.ExchangeNotFound: Row(404, CHANNEL, "no exchange '{name}' in vhost '{vhost}'"),
     engine.ReservedName: Row(403, CHANNEL, "{kind} name '{name}' contains reserved prefix 'amq.*'"),
     engine.DefaultExchangeRefused: Row(403, CHANNEL, "operation not permitted on the default exchange"),

@@ -25,6 +25,7 @@ class Client:
     """Made by `Connections.open`. `flush` is called at the end of each turn that put effects into the outbox.
 
     `host`, `broker`: the contexts of its virtual host and of the broker, as attributes because each run needs them.
+    `site`: the site that it is connected to; None: an operator, who sees the queues of all sites by their full names.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class Client:
         "properties",
         "sessions",
         "since_ms",
+        "site",
         "unsent",
         "unsent_max",
         "user",
@@ -58,12 +60,14 @@ class Client:
         name: str,
         flush: Callable[[], object],
         properties: FieldTable,
+        site: str | None = None,
     ) -> None:
         self.vhost = vhost
         self.host = vhost.context
         self.broker = self.host.broker
         self.user = user
         self.name = name
+        self.site = site
         self.flush = flush
         self.unsent_max = self.broker.unsent_max
         self.properties = properties  # client properties of connection.start-ok

@@ -127,5 +127,5 @@ class Commit:
             elif unroutable:
                 activity.dropped += len(unroutable)
                 session.dropped += len(unroutable)
-                publish_unroutable(host, envelope, unroutable)
+                publish_unroutable(host, envelope, unroutable, session.client.site)
         return RUN_COST + len(contents) * width

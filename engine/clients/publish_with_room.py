@@ -41,7 +41,12 @@ def route_with_room(
     host = client.host
     queues = route.queues
     if queues is None or envelope.copies:
-        queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, contents[0], host.broker.chance))
+        message = Routed(envelope.keys, envelope, contents[0], host.broker.chance)
+        if host.scopes is None:
+            queues = host.router.reach(route.exchange, message)
+        else:
+            with host.broker.sites.at(client.site or host.broker.sites.own):
+                queues = host.router.reach(route.exchange, message)
         route, contents = ChosenRoute(route, queues), contents[:1]
     count, full = host.broker.flow.room_for(queues, envelope, contents, client)
     return route, count, full

@@ -133,7 +133,7 @@ class Session(Delivering):
                 return [(envelope, unroutable)]
             activity.dropped += len(unroutable)
             self.dropped += len(unroutable)
-            publish_unroutable(host, envelope, unroutable)
+            publish_unroutable(host, envelope, unroutable, self.client.site)
         return []
 
     def offer(

@@ -32,7 +32,9 @@ class Registration(ref[RememberedRoute]):
 
 
 class RouteMemory:
-    """The routes of one exchange: those that begin there, one for each routing key, and those that pass through."""
+    """The routes of one exchange: those that begin there, one for each routing key, and those that pass through. Routes
+    that are not shared by all publishers are among the latter.
+    """
 
     __slots__ = ("_beginning", "_passing")
 
@@ -49,12 +51,13 @@ class RouteMemory:
         route = None if found is None else found()
         return None if route is None or route.is_stale else route
 
-    def register(self, route: RememberedRoute, others: "Iterable[RouteMemory]") -> None:
-        """Remember a route that begins here and leads through others."""
+    def register(self, route: RememberedRoute, others: "Iterable[RouteMemory]", *, is_shared: bool = True) -> None:
+        """Remember a route that begins here and leads through others. `is_shared`: `find` returns it."""
         registration = Registration(route, (self, *others))
-        self._beginning[route.routing_key] = registration
-        self._note(route.routing_key)
-        for memory in registration.through[1:]:
+        if is_shared:
+            self._beginning[route.routing_key] = registration
+            self._note(route.routing_key)
+        for memory in registration.through[is_shared:]:
             memory._passing.setdefault(route.routing_key, {})[registration] = None
             memory._note(route.routing_key)
 

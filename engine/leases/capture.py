@@ -8,7 +8,7 @@ from ...settings.values import shown
 from ..context import HostContext
 from ..queues.queue import Queue
 from .rules import LeasedRules
-from .state import rules_of
+from .state import leases_of, rules_of
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
@@ -103,13 +103,23 @@ class TopicCapture:
         captured = [name for name in queues if not name or self._since.get(name, id_ + 1) <= id_]
         if not captured or queue.name in captured:
             return bool(captured)
+        if not self._is_of_all(queue):
+            return False  # the record does not say at which site it was published
         return any(map(rules_of(queue).selects, self._captures.topics_of(exchange, (routing_key,))))
+
+    @staticmethod
+    def _is_of_all(queue: Queue) -> bool:
+        """Whether the queue captures the messages of all sites."""
+        hosts = leases_of(queue).hosts
+        return hosts is None or not hosts.scope
 
     def logged_since(self, queue: Queue) -> int | None:
         """The lowest id of a logged message that a queue may want though it did not capture it; None: none.
 
         A listed topic may have been logged always, another one since the first queue that selected it.
         """
+        if not self._is_of_all(queue):
+            return None
         if self._captures.logged is not None:
             return 0
         topic = rules_of(queue).settings.underlying_topic

@@ -102,7 +102,7 @@ class LeaseControl:
         name = headers.get("queue", "")
         if not sender.user.may(CONFIGURE, QUEUE, name, self._context.name):
             raise BadRequest("you may not configure this queue")
-        queue = self._context.queues.get(name)
+        queue = self._context.queues.seen(name, sender.client)
         if queue is None or state_of(queue) is None:
             raise BadRequest(f"no leased queue {name[:255]!r}")
         own = headers.get("x-client")

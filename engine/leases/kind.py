@@ -50,11 +50,12 @@ from .ending import (
     returned,
 )
 from .granting import begin, presented
+from .hosts import Hosts, host, scoped
 from .ranked_store import RANK_MAX, RankedStore, is_barrier, position_at, rank_of, ranked
 from .replay_rules import REPLAY_ARGUMENTS, is_known
 from .replaying import read_on, replay_for, take_turn
 from .rules import make_rules
-from .state import ActiveSet, Browse, Leases, Policy, leases_of, rules_of
+from .state import ActiveSet, Browse, Leases, Policy, leases_of, rules_of, state_of
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
@@ -71,6 +72,7 @@ BUILD_SLICE = 500
 CANCELS = frozenset({"nacked", "rejected", "recovered"})
 #: Keys of what the journal keeps beside a queue's declaration. Source: docs/journal-format.md.
 RECOVERY, LAST_ID, DEFERRED = "leveret recovery", "leveret last-id", "leveret notes"
+HOSTS = "leveret hosts"
 #: The settings that decide which messages a queue captures.
 _selection_of = attrgetter("underlying_topic", "default_publish_target", "filter")
 
@@ -171,6 +173,8 @@ class LeasedIntake(Policy):
             leases.recovered_point = point.text
         if deferred is not None and isinstance(deferred.value, bytes):
             leases.deferred = deferring.DeferredAcks(deferred.value) if deferred.value else None
+        if leases.hosts is not None and (hosts := notes.get(HOSTS)) is not None:
+            leases.hosts.declaring.update(hosts.text.split(","))
 
     def restored(self, queue: Queue) -> None:
         deferring.settle_restored(self.leases)
@@ -632,7 +636,34 @@ def _notes(queue: Queue, is_whole: bool) -> FieldTable:
         notes[LAST_ID] = Field("l", leases.last_id)
     if leases.deferred:
         notes[DEFERRED] = Field("x", leases.deferred.to_octets())
+    if leases.hosts is not None and leases.hosts.declaring:
+        notes[HOSTS] = Field("S", ",".join(sorted(leases.hosts.declaring)).encode())
     return notes
+
+
+def _view(queue: Queue) -> Hosts | None:
+    """The sites that see the queue, unless all do."""
+    hosts = leases_of(queue).hosts
+    return hosts if hosts is not None and (hosts.scope or hosts.refused) else None
+
+
+def _site_of(queue: Queue, message: Message) -> str:
+    hosts = leases_of(queue).hosts
+    return hosts.scope if hosts is not None and hosts.is_of_one_site else ""
+
+
+def _host(queue: Queue, site: str, arguments: FieldTable) -> None:
+    """A site declares the queue. Raises: InvalidArgument (E-MISMATCH)."""
+    leases = state_of(queue)
+    if leases is None or leases.hosts is None:
+        return
+    was_refused = site in leases.hosts.refused
+    try:
+        if host(leases.hosts, queue, site, arguments):
+            queue.events.notes_changed()
+    finally:
+        if was_refused != (site in leases.hosts.refused):
+            queue.context.router.note_view(queue, leases.hosts)
 
 
 def _faults(queue: Queue, unacked: list[Message], is_small: bool) -> Iterator[str]:
@@ -657,6 +688,10 @@ LEASED = Kind(
     figures=lambda queue: {"deferred_acks": deferring.count_deferred(leases_of(queue))},
     faults=_faults,
     own_deadline=lambda queue: leases_of(queue).deadline,
+    scoped=scoped,
+    view=_view,
+    host=_host,
+    site_of=_site_of,
     make_rules=make_rules,
     make_capture=_capture,
     require=_require,

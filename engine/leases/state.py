@@ -17,6 +17,7 @@ from ..stores.tailed_store import TailedStore
 from .book import LeaseBook
 from .consumer_list import LeaseConsumers
 from .headers import ORIGIN, topic_entry
+from .hosts import hosts_of
 from .rules import LeasedRules, rules_in
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Leases:
 
     `last_id`: the highest id that came. `recovered_point`: the recovery point that it was built from; empty: none yet.
     `past`: the holders of leases that have ended, by session. `deadline`: of the next end of a lease or lifetime.
-    `barriers`: positions, rising; the first may be gone.
+    `barriers`: positions, rising; the first may be gone. `hosts`: the sites that host it; None: all do.
     """
 
     __slots__ = (
@@ -49,6 +50,7 @@ class Leases:
         "consumer_list",
         "deadline",
         "deferred",
+        "hosts",
         "last_id",
         "past",
         "queue",
@@ -65,6 +67,7 @@ class Leases:
         self.rules = rules_of(queue)
         self.consumer_list = consumer_list
         settings = self.rules.settings
+        self.hosts = hosts_of(queue, settings.name, settings.replication)
         self.book = LeaseBook(0 if settings.lease_period_ms is None else settings.lease_period_ms * MS)
         self.browsing: dict[Consumer, Browse] = {}
         self.replaying: dict[Consumer, Replay] = {}
@@ -168,7 +171,10 @@ class Leases:
         if known is None:
             if len(self._topics) > 1000:
                 self._topics.clear()
-            known = self._topics[key] = topic_entry(self.queue.context.router.captures.topic_of(*key))
+            settings = self.rules.settings
+            is_by_name = self.hosts is not None and key == ("", settings.name)
+            topic = settings.default_publish_target if is_by_name else None
+            known = self._topics[key] = topic_entry(topic or self.queue.context.router.captures.topic_of(*key))
         return known
 
     def forget_topics(self) -> None:

@@ -47,6 +47,10 @@ def arrive(
     host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, contents: Sequence[bytes], hops: int = 0
 ) -> Outcome:
     """Publish a run to an address with rules, or a run of marked messages. `hops`: diverts that it has come through."""
+    sites = host.broker.sites
+    if rules.site is not None and rules.site != sites.now:
+        with sites.at(rules.site):
+            return arrive(host, route, rules, envelope, contents, hops)
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
     if envelope.copies:

@@ -11,7 +11,7 @@ from ..rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy, has_ex
 
 @dataclass(slots=True, frozen=True)
 class ArrivalRules:
-    """The rules of one address for each message."""
+    """The rules of one address for each message. `site`: the site of the publisher; None: as it is, see `Sites.now`."""
 
     address: str
     expiry: ExpiryPolicy = NO_EXPIRY_POLICY
@@ -19,6 +19,7 @@ class ArrivalRules:
     id_cache_size: int = 0
     retroactive_count: int = 0
     diverts: tuple[Divert, ...] = ()
+    site: str | None = None
 
     @property
     def looks_at_each(self) -> bool:

@@ -71,18 +71,26 @@ class Captures:
         return capture
 
     def is_capturing(self, name: str) -> bool:
-        """Whether a capturing queue has this name."""
-        return name in self.targets
+        """Whether a capturing queue has this name, for the present site."""
+        return self._full(name) in self.targets
+
+    def _full(self, name: str) -> str:
+        """The full name of the queue that the present site calls so; empty: another site's."""
+        scopes = self._context.scopes
+        if scopes is None:
+            return name
+        queue = scopes.seen(name, self._context.broker.sites.now)
+        return queue.name if queue is not None else "" if name in self.targets else name
 
     def topic_of(self, exchange: str, routing_key: str) -> str:
         """The topic of a message as its deliveries name it."""
-        return exchange or self.targets.get(routing_key, routing_key)
+        return exchange or self.targets.get(self._full(routing_key), routing_key)
 
     def topics_of(self, exchange: str, keys: Iterable[str]) -> list[str]:
         """All topics that a message with these routing keys belongs to."""
         if exchange:
             return [exchange, *(f"{exchange}/{key}" for key in keys)]
-        return [self.targets.get(key, key) for key in keys]
+        return [self.targets.get(self._full(key), key) for key in keys]
 
     def among(self, queues: Iterable[Queue]) -> list[str]:
         """The publish targets of the capturing queues among those that a message reached by name or binding."""

@@ -16,6 +16,11 @@ def choose(
 ) -> Iterator[tuple[list[str], Sequence[bytes]]]:
     """Stretches of a run with the names of their queues. For the default exchange a name counts even if the queue does
     not exist yet."""
+    rules, sites = route.arrival, host.broker.sites
+    if rules is not None and rules.site is not None and rules.site != sites.now:
+        with sites.at(rules.site):
+            yield from list(choose(route, envelope, contents, host))
+        return
     captures = host.router.captures
     named = () if route.exchange.name else [key for key in envelope.keys if key and not captures.is_capturing(key)]
     if route.queues is not None and not envelope.copies:

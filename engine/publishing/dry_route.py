@@ -75,7 +75,7 @@ def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute)
     if not start.name:
         found.hops.append(Hop(start))
         for key in dict.fromkeys(message.keys):
-            named = context.queue_named(key)
+            named = context.queue_behind(key)
             if named is not None:
                 found.queues[named] = BY_NAME
             for queue in router.sharing_at(key):

@@ -38,7 +38,7 @@ class DryRun:
         self.is_service = isinstance(exchange, ServiceExchange)
         self.creates = (
             not exchange.name
-            and host.queue_named(key) is None
+            and host.queue_behind(key) is None
             and router.auto_creates(key)
             and user.may(CONFIGURE, QUEUE, key, host.name)
         )

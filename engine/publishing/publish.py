@@ -116,8 +116,11 @@ def _publish_each(
     return Outcome(unroutable, refused)
 
 
-def publish_unroutable(host: HostContext, envelope: Envelope, contents: Sequence[bytes]) -> None:
-    """Publish unroutable messages to the dead-letter address of their address, if it has one (address-settings 3.1)."""
+def publish_unroutable(host: HostContext, envelope: Envelope, contents: Sequence[bytes], site: str | None) -> None:
+    """Publish unroutable messages to the dead-letter address of their address, if it has one (address-settings 3.1).
+
+    `site`: of the publisher; None: the broker's own.
+    """
     address = host.broker.options.address_of(envelope.exchange, envelope.routing_key)
     settings = host.broker.settings.resolve(address, host.name)
     if not settings.send_to_dla_on_no_route or not settings.dead_letter_address:
@@ -126,11 +129,13 @@ def publish_unroutable(host: HostContext, envelope: Envelope, contents: Sequence
     if settings.auto_create_dead_letter_resources:
         resources = Resources(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
     target, makes_missing = settings.dead_letter_address, settings.auto_create_missing_queues
-    for name, key in targets_of(host, target, address, resources, makes_missing=makes_missing):
-        exchange = host.exchanges.get(name)
-        taken = 0 if exchange is None else _move(host, envelope, contents, address, host.router.route_of(exchange, key))
-        for _ in range(len(contents) - taken):
-            host.broker.unroutable_letters.note(host.name, "", target)
+    with host.broker.sites.at(site or host.broker.sites.own):
+        for name, key in targets_of(host, target, address, resources, makes_missing=makes_missing):
+            exchange = host.exchanges.get(name)
+            route = None if exchange is None else host.router.route_of(exchange, key)
+            taken = 0 if route is None else _move(host, envelope, contents, address, route)
+            for _ in range(len(contents) - taken):
+                host.broker.unroutable_letters.note(host.name, "", target)
 
 
 def _move(host: HostContext, envelope: Envelope, contents: Sequence[bytes], address: str, route: Route) -> int:

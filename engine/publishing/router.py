@@ -4,6 +4,7 @@ Source: behaviour page 2.3, 2.10; address-settings page 1.3.
 """
 
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...settings import Divert, LoggedTopic, ResolvedSettings
@@ -17,6 +18,7 @@ from ..queues.kinds import is_reply_address
 from ..queues.queue import Queue
 from ..queues.reconfigure import follow_topic
 from ..rules.diverts import Diverts
+from ..scopes import Scopes
 from ..users.access import User
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, WRITE
 from .arrival_rules import ArrivalRules, arrival_rules, rules_for_all
@@ -28,6 +30,7 @@ from .service import PersonalService, Sender, ServiceExchange
 
 if TYPE_CHECKING:
     from ..clients.client import Client
+    from ..scopes import View
 
 
 class Router:
@@ -74,18 +77,23 @@ class Router:
         may_create = (
             bool(exchange_name) or routing_key in context.queues or user.may(CONFIGURE, QUEUE, routing_key, vhost)
         )
-        return self.route_of(exchange, routing_key, may_create=may_create)
+        if context.scopes is None or client is None or client.site is None:
+            return self.route_of(exchange, routing_key, may_create=may_create)
+        with self._broker.sites.at(client.site):
+            return self.route_of(exchange, routing_key, may_create=may_create)
 
     def route_of(self, exchange: Exchange, routing_key: str, *, may_create: bool = True) -> Route:
-        """The route for messages that the broker itself publishes; all publishers share one object."""
+        """The route for messages that the broker itself publishes. All publishers share one object, unless some queues
+        of the virtual host exist for some sites alone.
+        """
         if (
             not exchange.name
             and may_create
-            and self.context.queue_named(routing_key) is None
+            and self.context.queue_behind(routing_key) is None
             and self.auto_creates(routing_key)
         ):
             self.context.queues.create(routing_key, is_auto_created=True)
-        found = exchange.routes.find(routing_key)
+        found = exchange.routes.find(routing_key) if self.context.scopes is None else None
         return found if isinstance(found, Route) else self._look_up(exchange, routing_key)
 
     def auto_creates(self, name: str) -> bool:
@@ -100,7 +108,7 @@ class Router:
         elif (
             not exchange.name and not self._sharing and not self.captures
         ):  # saves 2 us for a new queue, as most reply queues are
-            named = self.context.queue_named(routing_key)
+            named = self.context.queue_behind(routing_key)
             queues = [named] if named is not None and named.is_open else []
             if named in self._filtering:
                 queues = None
@@ -116,8 +124,14 @@ class Router:
                     self._follow_topic(queues, exchange, routing_key)
                 if not self._filtering.isdisjoint(queues):
                     queues = None
-        route = Route(exchange, routing_key, queues, rules_for_all(*self._address(exchange.name, routing_key)))
-        exchange.routes.register(route, [other.routes for other in way if other is not exchange])
+        rules = rules_for_all(*self._address(exchange.name, routing_key))
+        scopes = self.context.scopes
+        if scopes is not None and (queues is None or any(queue.kind.captures for queue in queues)):
+            rules = replace(rules or self.arrival_rules(exchange.name, routing_key), site=self._broker.sites.now)
+        route = Route(exchange, routing_key, queues, rules)
+        exchange.routes.register(
+            route, [other.routes for other in way if other is not exchange], is_shared=scopes is None
+        )
         return route
 
     def arrival_rules(self, exchange_name: str, routing_key: str) -> ArrivalRules:
@@ -158,6 +172,9 @@ class Router:
         captures = self.captures
         topics = list(dict.fromkeys(captures.topics_of(exchange.name, message.keys) + captures.among(reached)))
         found = captures.capturing(topics)
+        scopes = self.context.scopes
+        if scopes is not None:
+            found = {queue: filter_ for queue, filter_ in found.items() if scopes.has(queue, self._broker.sites.now)}
         if is_whole and captures.decides_each(found):
             return None
         message.cost += len(found)
@@ -269,6 +286,8 @@ class Router:
     def add_queue(self, queue: Queue) -> None:
         """Add a new queue, reached by its name and by its address."""
         self._note_filter(queue)
+        if (view := queue.kind.view(queue)) is not None:
+            self.note_view(queue, view)
         if queue.address != queue.name:
             self._sharing.setdefault(queue.address, {})[queue] = None
         if queue.kind.captures:
@@ -276,8 +295,17 @@ class Router:
             self.routes_changed()
         self._forget_named(queue)
 
+    def note_view(self, queue: Queue, view: "View") -> None:
+        """Only some sites see a queue. All routes are looked up again, for each site by itself."""
+        scopes = self.context.scopes = self.context.scopes or Scopes(self.context)
+        scopes.remove(queue)
+        scopes.add(queue, view)
+        self.routes_changed()
+
     def remove_queue(self, queue: Queue) -> None:
         """Remove a queue from the default exchange; the caller removes its bindings."""
+        if self.context.scopes is not None:
+            self.context.scopes.remove(queue)
         self._filtering.discard(queue)
         if queue.kind.captures:
             self.captures.of(queue.kind).remove(queue)

@@ -19,7 +19,7 @@ def reach(start: Exchange, message: Routed, context: HostContext) -> list[Queue]
     """
     if not start.name:
         message.cost += len(message.keys) // FOUND_A_STEP
-        return [queue for key in dict.fromkeys(message.keys) if (queue := context.queue_named(key)) is not None]
+        return [queue for key in dict.fromkeys(message.keys) if (queue := context.queue_behind(key)) is not None]
     return _walk({start: None}, message, context, decides_each=False) or []
 
 

@@ -33,6 +33,8 @@ CONDITIONS: dict[str, str] = {
     "E-EXCL": "Priority with BarrierExpression, or TargetQueueDepth with either",
     "E-FBM": "FileBackedMetadata is not enabled",
     "E-OWNER-REQUIRED": "GroupLocalQueue without InitialOwner",
+    "E-SCOPE": "a scope that is not the end of the name, or of a queue without replication",
+    "E-MISMATCH": "other nodes declare the queue otherwise",
     "E-OWNER-TAG": "InitialOwner or GroupLocalQueueDomain on another tag",
     "E-RP": "RecoveryPoint is not a keyword, bookmark or timestamp",
     "E-RP-UNKNOWN": "the log does not have the RecoveryPoint",
@@ -227,6 +229,8 @@ def selects(topic: str) -> Callable[[str], bool]:
     return Pattern(topic).search
 
 
+#: Queue argument: the site or domain that a queue's name is valid in; its full name is NAME@SCOPE.
+SCOPE = "x-queue-scope"
 #: Queue argument `x-queue-type` of a leased queue.
 AMPS = "amps"
 AT_LEAST_ONCE, AT_MOST_ONCE = "at-least-once", "at-most-once"
@@ -269,8 +273,8 @@ class LeasedSettings:
     """None: unset. All times in milliseconds. 0 deliveries, 0 cancels: no maximum.
 
     `dead_letter_reasons`: only for these, separated by commas; `dead_letter_data`: a template of the body.
-    `filter`, `priority`, `barrier`: texts of expressions. `underlying_topic`: a name or a regular
-    expression (`topics.is_regex`); `default_publish_target`: where a publish to the queue's name is recorded.
+    `name`: without the scope. `filter`, `priority`, `barrier`: texts of expressions. `underlying_topic`: a name or a
+    regular expression (`topics.is_regex`); `default_publish_target`: where a publish to the queue's name is recorded.
     """
 
     name: str
@@ -389,6 +393,12 @@ def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSetti
         except BadValue as error:
             code = "E-MTYPE" if argument == "x-message-type" else error.code
             faults.append(LeasedFault(code, argument, str(error)))
+    scope = arguments.get(SCOPE)
+    if scope is not None:
+        called = name.removesuffix(f"@{scope}")
+        if given.get("replication") not in (LOCAL, GROUP) or not scope or called in ("", name):
+            faults.append(LeasedFault("E-SCOPE", SCOPE, shown(scope)))
+        name = called or name
     _check_topics(name, given, faults)
     _check_expressions(given, faults)
     _check_together(given, faults)

@@ -11,6 +11,7 @@ from .leased_settings import (
     LEASED_ATTRIBUTES,
     LIVE_LEASED,
     OF_CAPTURE,
+    SCOPE,
     BadValue,
     LeasedFault,
     duration,
@@ -81,7 +82,7 @@ register_type(
         read_leased,
         shared=frozenset(
             ("x-expires", "x-queue-type", "x-consumer-timeout", "x-address", "x-dead-letter-exchange")
-            + ("x-dead-letter-routing-key", "x-dead-letter-address", "x-expiry-address")
+            + ("x-dead-letter-routing-key", "x-dead-letter-address", "x-expiry-address", SCOPE)
         ),
         consumer_arguments=frozenset(
             ("x-stream-offset", "x-bookmark", "x-rate", "x-rate-max-gap", "x-max-backlog", "x-top-n", "x-browse")

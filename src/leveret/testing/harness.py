@@ -312,10 +312,12 @@ class Harness:
 
     # -- clients ----------------------------------------------------------------------------------------------------
 
-    def connect(self, name: str = "client", *, flush: Callable[[], object] | None = None) -> Session:
+    def connect(
+        self, name: str = "client", *, flush: Callable[[], object] | None = None, site: str | None = None
+    ) -> Session:
         """A session of a new connection, which reads what it is sent; or does what `flush` does."""
         client: Client = self.broker.connections.open(
-            "/", self.user, name=name, flush=flush or (lambda: self.read(client))
+            "/", self.user, name=name, flush=flush or (lambda: self.read(client)), site=site
         )
         return client.open_session()
 
@@ -363,9 +365,9 @@ class Harness:
             name, client=client, durable=durable, exclusive=exclusive, auto_delete=auto_delete, arguments=table
         )
 
-    def named(self, queue: str | Queue = "q") -> Queue:
+    def named(self, queue: str | Queue = "q", by: Session | None = None) -> Queue:
         """The queue of this name, as it is now."""
-        return self.vhost.queues.named(queue) if isinstance(queue, str) else queue
+        return self.vhost.queues.named(queue, None if by is None else by.client) if isinstance(queue, str) else queue
 
     def bind(self, queue: str, exchange: str, key: str = "", **arguments: Any) -> None:
         """Bind a queue to an exchange."""
@@ -379,14 +381,17 @@ class Harness:
     ) -> list[bytes]:  # fmt: skip
         """Publish messages of the same properties in one run. Returns the bodies of those that no queue took."""
         summary, contents = messages(bodies, {**self.properties, **properties})
-        route, envelope = self.route(key, exchange), self.envelope(exchange, key, summary)
+        route, envelope = (
+            self.route(key, exchange, None if by is None else by.client),
+            self.envelope(exchange, key, summary),
+        )
         returned = (by or self.session).publish(route, envelope, contents, mandatory=mandatory)
         self._acted()
         return [PLAIN.split(content)[1] for _, contents in returned for content in contents]
 
-    def route(self, key: str, exchange: str = "") -> Route:
+    def route(self, key: str, exchange: str = "", client: Client | None = None) -> Route:
         """Where messages with this key go."""
-        return self.vhost.router.route(exchange, key, self.user)
+        return self.vhost.router.route(exchange, key, self.user, client)
 
     def envelope(self, exchange: str, key: str, summary: PropertySummary) -> Envelope:
         """What messages that are published together share."""
@@ -401,7 +406,7 @@ class Harness:
         if prefetch is not None:
             session.limit(prefetch, total=total)
         consumer = session.consume(
-            self.named(queue), tag, no_ack=no_ack, exclusive=exclusive, arguments=arguments_of(arguments)
+            self.named(queue, session), tag, no_ack=no_ack, exclusive=exclusive, arguments=arguments_of(arguments)
         )
         self._acted()
         return consumer
@@ -410,7 +415,7 @@ class Harness:
         self, queue: str | Queue = "q", *, no_ack: bool = True, by: Session | None = None
     ) -> tuple[int, Message, bool, int] | None:
         """basic.get: delivery tag, message, redelivered, messages left."""
-        got = (by or self.session).get(self.named(queue), no_ack=no_ack)
+        got = (by or self.session).get(self.named(queue, by), no_ack=no_ack)
         self._acted()
         return got
 

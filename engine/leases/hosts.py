@@ -1,0 +1,96 @@
+"""The sites that host a leased queue, and the scope of its name. Source: cluster page 12.
+
+A queue with `x-replication` is of one site (`local`), of the sites that declare it with one domain (`group`), or of
+all sites (`distributed`). A site whose operator declares it otherwise than the others does not host it. Other leased
+queues, and all queues of a broker without sites, are of all sites alike.
+"""
+
+from ...settings.leases.leased_settings import DISTRIBUTED, GROUP, LOCAL, SCOPE, LeasedFault
+from ...settings.values import shown
+from ..context import HostContext
+from ..errors import InvalidArgument
+from ..messages.field_table import Field, FieldTable
+from ..queues.queue import Queue
+from ..rules.arguments import Reason
+from ..sites import Sites
+
+REPLICATION, DOMAIN, OWNER = "x-replication", "x-queue-domain", "x-initial-owner"
+#: The arguments in which all sites that host a queue agree.
+AGREED = ("x-underlying-topic", "x-queue-filter", "x-semantics", OWNER, DOMAIN)
+
+
+class Hosts:
+    """The sites that host one queue (a `View`). `declaring`: those that declared it; `refused`: sites that declare it
+    otherwise, each with the reason.
+    """
+
+    __slots__ = ("_replication", "_sites", "declaring", "is_of_one_site", "name", "refused", "scope")
+
+    def __init__(self, name: str, replication: str, scope: str, sites: Sites) -> None:
+        """`name`: as its clients call it. `scope`: a site, or a domain; empty: all sites."""
+        self.name = name
+        self.scope = scope
+        self.is_of_one_site = replication == LOCAL
+        self._replication = replication
+        self._sites = sites
+        self.declaring: set[str] = set()
+        self.refused: dict[str, str] = {}
+
+    def has(self, site: str) -> bool:
+        if site in self.refused:
+            return False
+        if self._replication == DISTRIBUTED or not self.scope:
+            return True
+        if self.is_of_one_site:
+            return site == self.scope
+        return site in self.declaring or self._sites.groups.get(site) == self.scope
+
+    def refusal(self, site: str) -> str:
+        return self.refused.get(site, "")
+
+
+def scoped(context: HostContext, name: str, arguments: FieldTable, site: str) -> tuple[str, FieldTable]:
+    """The full name and the arguments of a declaration at a site. Invalid arguments are refused later."""
+    found = arguments.get(REPLICATION)
+    replication = "" if found is None or found.tag != "S" else found.text
+    if replication == LOCAL:
+        scope = site
+    elif replication == GROUP:
+        domain = arguments.get(DOMAIN)
+        is_named = domain is not None and domain.tag == "S"
+        scope = domain.text if domain is not None and is_named else context.broker.sites.groups.get(site, "") or site
+    else:
+        return name, arguments
+    return f"{name}@{scope}", {**arguments, SCOPE: Field("S", scope.encode())}
+
+
+def hosts_of(queue: Queue, name: str, replication: str) -> Hosts | None:
+    """The hosts of a new queue, called so at its sites; None: the broker has no sites, or the queue is of all alike."""
+    sites = queue.context.broker.sites
+    if not sites.own or REPLICATION not in queue.arguments:
+        return None
+    scope = queue.arguments.get(SCOPE)
+    return Hosts(name, replication, "" if scope is None else scope.text, sites)
+
+
+def host(hosts: Hosts, queue: Queue, site: str, arguments: FieldTable) -> bool:
+    """Add a site that declares the queue. Returns whether it is new. Raises: InvalidArgument (E-MISMATCH)."""
+    differing = [key for key in AGREED if _text(queue.arguments, key) != _text(arguments, key)]
+    if differing:
+        key = differing[0]
+        detail = f"{shown(_text(arguments, key))} at {site}, {shown(_text(queue.arguments, key))} at the others"
+        fault = LeasedFault("E-MISMATCH", key, detail)
+        if site not in hosts.declaring:  # it hosted the queue as the others do
+            hosts.refused[site] = str(fault)
+        raise InvalidArgument(
+            key=key, name=hosts.name, vhost=queue.vhost_name, reason=Reason("text", str(fault))
+        ) from None
+    was_new = site not in hosts.declaring or site in hosts.refused
+    hosts.refused.pop(site, None)
+    hosts.declaring.add(site)
+    return was_new
+
+
+def _text(arguments: FieldTable, key: str) -> str | None:
+    field = arguments.get(key)
+    return None if field is None else field.text if isinstance(field.value, bytes) else str(field.value)

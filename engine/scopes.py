@@ -1,0 +1,72 @@
+"""Queues of a virtual host that only some sites see, under a name that another site may use for another queue.
+
+Such a queue is called NAME@SCOPE in all lists, and NAME by the clients of its sites. Source: cluster page 12.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from .context import HostContext
+    from .queues.queue import Queue
+
+
+class View(Protocol):
+    """The sites that see one queue. `name`: the queue's name at these sites; `is_of_one_site`: no other sees it."""
+
+    name: str
+    is_of_one_site: bool
+
+    def has(self, site: str) -> bool:
+        """Whether a site sees the queue."""
+
+    def refusal(self, site: str) -> str:
+        """Why a site does not see the queue, in words for its clients; empty: it has nothing to do with it."""
+
+
+class Scopes:
+    """The views of the queues of one virtual host, of those that not every site sees."""
+
+    __slots__ = ("_by_name", "_context", "_views")
+
+    def __init__(self, context: "HostContext") -> None:
+        self._context = context
+        self._views: dict[Queue, View] = {}
+        self._by_name: dict[str, list[Queue]] = {}
+
+    def add(self, queue: "Queue", view: View) -> None:
+        """Add a queue. One of a single site comes before one that several sites share."""
+        self._views[queue] = view
+        self._by_name.setdefault(view.name, []).insert(0 if view.is_of_one_site else NAMES_MAX, queue)
+
+    def remove(self, queue: "Queue") -> None:
+        """Remove a queue, if it has a view."""
+        view = self._views.pop(queue, None)
+        if view is not None:
+            alike = self._by_name[view.name]
+            alike.remove(queue)
+            if not alike:
+                del self._by_name[view.name]
+
+    def has(self, queue: "Queue", site: str) -> bool:
+        """Whether a site sees a queue: it is of the site, and the site has no nearer one of that name."""
+        view = self._views.get(queue)
+        return self.seen(queue.name if view is None else view.name, site) is queue
+
+    def seen(self, name: str, site: str | None) -> "Queue | None":
+        """The queue that a site means by a name. None as site: an operator, who sees each queue under its full name."""
+        if site is not None:
+            for scoped in self._by_name.get(name, ()):
+                if self._views[scoped].has(site):
+                    return scoped
+        queue = self._context.queues.get(name)
+        view = None if queue is None or site is None else self._views.get(queue)
+        return queue if view is None or view.has(site or "") else None
+
+    def refusal(self, name: str, site: str | None) -> str:
+        """Why a site does not see a queue of this name, where a rule for that site says so; else empty."""
+        views = [self._views[queue] for queue in self._by_name.get(name, ())] if site is not None else []
+        return next((why for view in views if (why := view.refusal(site or ""))), "")
+
+
+#: Queues of one name, more than there are sites.
+NAMES_MAX = 1 << 30

@@ -1,0 +1,238 @@
+"""Queues that only some sites see: in publishing, capture, consume, get, purge, delete, control, browse and replay.
+
+Three sites: n1 and n2 of group east, n3 of group west. Source: cluster page 12, 13 (D09, D10, D13).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from leveret.engine import Client, Queue
+from leveret.engine.errors import EngineError, InequivalentArgument, InvalidArgument, QueueNotFound, QueueNotHosted
+from leveret.engine.messages.field_table import Field
+from leveret.testing.harness import Harness, arguments_of
+
+GROUPS = {"n1": "east", "n2": "east", "n3": "west"}
+
+
+class Sites(Harness):
+    """A broker at n1, with a client at each site."""
+
+    checks = True
+
+    def begin(self) -> None:
+        super().begin()
+        self.at = {site: self.connect(f"client at {site}", site=site) for site in GROUPS}
+
+    def declared(self, site: str, name: str = "q", **arguments: Any) -> Queue:
+        """A client at this site declares a leased queue."""
+        return self.queue(name, client=self.at[site].client, **arguments)
+
+    def of_files(self, site: str, name: str = "q", **arguments: Any) -> Queue:
+        """The files of a site declare a leased queue."""
+        table = {"x-queue-type": Field("S", b"amps"), **arguments_of(arguments)}
+        return self.vhost.queues.declare(name, client=None, durable=True, arguments=table, site=site)
+
+    def bodies_of(self, full_name: str) -> str:
+        """The bodies in the queue of this full name."""
+        return b"".join(self.bodies(full_name)).decode()
+
+
+@pytest.fixture
+def sites() -> Sites:
+    return Sites(kind="amps", site="n1", groups=GROUPS)
+
+
+def local_queues(sites: Sites) -> None:
+    for site in GROUPS:
+        sites.declared(site, x_replication="local")
+
+
+def test_each_site_has_its_local_queue(sites: Sites) -> None:
+    """D13: a publish at one site is in its queue alone."""
+    local_queues(sites)
+    assert sorted(sites.vhost.queues) == ["q@n1", "q@n2", "q@n3"]
+    sites.publish("a", by=sites.at["n2"])
+    sites.publish("b", "c", by=sites.at["n3"])
+    assert [sites.bodies_of(f"q@{site}") for site in GROUPS] == ["", "a", "bc"]
+    assert sites.get(by=sites.at["n1"]) is None
+    got = sites.get(by=sites.at["n2"])
+    assert got is not None and got[1].body == b"a"
+
+
+def test_a_site_without_the_queue_does_not_see_it(sites: Sites) -> None:
+    """Neither by its name nor by its full name."""
+    sites.declared("n1", x_replication="local")
+    stranger, client = sites.at["n2"], sites.at["n2"].client
+    for name in ("q", "q@n1"):
+        assert sites.publish("lost", key=name, by=stranger, mandatory=True) == [b"lost"]
+        for act in (
+            lambda: sites.vhost.queues.for_consumer(name, client),  # noqa: B023
+            lambda: sites.vhost.queues.purge(name, client),  # noqa: B023
+            lambda: sites.vhost.queues.declare(name, client=client, passive=True),  # noqa: B023
+            lambda: sites.vhost.bindings.add("queue", name, "amq.topic", "", {}, client),  # noqa: B023
+        ):
+            with pytest.raises(QueueNotFound):
+                act()
+        assert sites.vhost.queues.delete(name, client) == 0
+    assert sites.vhost.queues.for_consumer("q@n1", sites.at["n1"].client) is sites.named("q@n1")
+    assert sites.vhost.queues.delete("q", sites.at["n1"].client) == 0
+    assert not sites.vhost.queues
+
+
+def test_an_operator_sees_all_by_their_full_names(sites: Sites) -> None:
+    """Such a client has no site."""
+    local_queues(sites)
+    operator = Client(sites.vhost, sites.user, "operator", lambda: None, {})
+    sites.publish("a", by=sites.at["n3"])
+    assert sites.vhost.queues.seen("q", operator) is None
+    assert sites.vhost.queues.purge("q@n3", operator) == 1
+
+
+def test_the_own_queue_comes_before_one_of_all_sites(sites: Sites) -> None:
+    """Also if it came later: publishers that had a route have another one."""
+    sites.declared("n2")
+    sites.publish("a", by=sites.at["n1"])
+    sites.declared("n1", x_replication="local")
+    sites.publish("b", by=sites.at["n1"])
+    sites.publish("c", by=sites.at["n2"])
+    assert (sites.bodies_of("q"), sites.bodies_of("q@n1")) == ("ac", "b")
+
+
+@pytest.mark.parametrize("declares", [Sites.declared, Sites.of_files])
+def test_domains_are_apart(sites: Sites, declares: Callable[..., Queue]) -> None:
+    """D09: two domains, one name. A site sees the queue of the domain that it declared, and of its group."""
+    where = {"x_replication": "group", "x_initial_owner": "n1", "x_underlying_topic": "orders"}
+    declares(sites, "n1", **where, x_queue_domain="X")
+    declares(sites, "n3", **where, x_queue_domain="Y")
+    sites.vhost.exchanges.declare("orders", "topic")
+    sites.publish("a", exchange="orders", by=sites.at["n1"])
+    sites.publish("b", exchange="orders", by=sites.at["n3"])
+    assert sites.publish("c", exchange="orders", by=sites.at["n2"], mandatory=True) == [b"c"]
+    assert (sites.bodies_of("q@X"), sites.bodies_of("q@Y")) == ("a", "b")
+    declares(sites, "n2", **where, x_queue_domain="Y")
+    sites.publish("d", exchange="orders", by=sites.at["n2"])
+    assert sites.bodies_of("q@Y") == "bd"
+
+
+def test_a_group_is_the_domain_of_its_sites(sites: Sites) -> None:
+    """Without a domain: n2 is in the group of n1, n3 is not."""
+    sites.declared("n1", x_replication="group", x_initial_owner="n1")
+    assert list(sites.vhost.queues) == ["q@east"]
+    sites.publish("a", by=sites.at["n2"])
+    assert sites.publish("b", by=sites.at["n3"], mandatory=True) == [b"b"]
+    assert sites.bodies_of("q@east") == "a"
+
+
+def test_a_site_that_declares_it_otherwise_does_not_host_it(sites: Sites) -> None:
+    """D10: the files of n3 have another filter; the others are untouched. Later files take it in."""
+    where = {"x_replication": "distributed"}
+    for site in ("n1", "n2"):
+        sites.of_files(site, **where, x_queue_filter="a = 1")
+    with pytest.raises(InvalidArgument, match="E-MISMATCH") as refused:
+        sites.of_files("n3", **where, x_queue_filter="a = 2")
+    assert "x-queue-filter" in str(refused.value)
+    with pytest.raises(QueueNotHosted, match="E-MISMATCH"):
+        sites.vhost.queues.for_consumer("q", sites.at["n3"].client)
+    assert sites.publish("a", by=sites.at["n3"], headers={"a": 1}, mandatory=True) == [b"a"]
+    sites.publish("b", by=sites.at["n2"], headers={"a": 1})
+    assert sites.bodies_of("q") == "b"
+    sites.of_files("n3", **where, x_queue_filter="a = 1")
+    sites.publish("c", by=sites.at["n3"], headers={"a": 1})
+    assert sites.bodies_of("q") == "bc"
+
+
+def test_a_client_that_declares_it_otherwise_is_refused_alone(sites: Sites) -> None:
+    """Its site hosts the queue as before."""
+    sites.declared("n1", x_replication="distributed")
+    with pytest.raises(InequivalentArgument):
+        sites.declared("n2", x_replication="distributed", x_queue_filter="a = 1")
+    sites.publish("a", by=sites.at["n2"])
+    assert sites.bodies_of("q") == "a"
+
+
+def test_control_browse_and_replay_have_the_own_queue(sites: Sites) -> None:
+    """The exchange `amps.control` removes from the queue of the sender's site; a replay has no message of another."""
+    local_queues(sites)
+    for site in GROUPS:
+        sites.publish(*[f"{site} "] * 2, by=sites.at[site])
+    by = sites.at["n2"]
+    sites.publish("", exchange="amps.control", key="sow_delete", by=by, headers={"queue": "q", "filter": "1 = 1"})
+    assert [sites.bodies_of(f"q@{site}") for site in GROUPS] == ["n1 n1 ", "", "n3 n3 "]
+    sites.consume(by=sites.at["n3"], tag="browser", x_browse=True)
+    assert sites.taken() == "n3 n3 "
+    sites.consume(by=by, tag="replay", prefetch=10, x_bookmark="0")
+    assert sites.taken() == "n2 n2 "
+
+
+def test_a_dead_letter_stays_at_its_site(sites: Sites) -> None:
+    """It goes where a publish of the site would go."""
+    for site in ("n1", "n2"):
+        sites.declared(site, "dead", x_replication="local")
+    sites.declared("n2", x_replication="local", x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    sites.publish("a", by=sites.at["n2"])
+    got = sites.get(by=sites.at["n2"], no_ack=False)
+    assert got is not None
+    sites.at["n2"].reject(got[0], requeue=False)
+    sites.end_turn()
+    assert (sites.bodies_of("dead@n1"), sites.bodies_of("dead@n2")) == ("", "a")
+
+
+def test_a_transaction_publishes_at_its_site(sites: Sites) -> None:
+    """Its queues are chosen when it is published."""
+    local_queues(sites)
+    session = sites.at["n3"]
+    session.select_transactions()
+    sites.publish("a", by=session)
+    session.commit()
+    sites.end_turn()
+    assert sites.bodies_of("q@n3") == "a"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"x_queue_scope": "n1"},
+        {"x_replication": "distributed", "x_queue_scope": "n1"},
+        {"x_replication": "local", "x_queue_scope": "n9"},
+    ],
+)
+def test_a_scope_belongs_to_the_name(arguments: dict[str, Any]) -> None:
+    """An operator who declares a queue by its full name states the scope that it has."""
+    harness = Harness(kind="amps", site="n1", groups=GROUPS)
+    operator = Client(harness.vhost, harness.user, "operator", lambda: None, {})
+    with pytest.raises(InvalidArgument, match="E-SCOPE"):
+        harness.queue("q@n1", client=operator, **arguments)
+    harness.queue("q@n1", client=operator, x_replication="local", x_queue_scope="n1")
+    assert harness.vhost.queues.seen("q", harness.client) is harness.named("q@n1")
+
+
+def test_without_sites_nothing_has_a_scope() -> None:
+    """A broker that is no node of a cluster takes the arguments, as it always did."""
+    harness = Harness(kind="amps")
+    for name, replication in (("a", "local"), ("b", "distributed"), ("c", "group")):
+        owner = {"x_initial_owner": "n1"} if replication == "group" else {}
+        harness.queue(name, client=harness.client, x_replication=replication, **owner)
+        harness.publish("x", key=name)
+    assert list(harness.vhost.queues) == ["a", "b", "c"] and harness.vhost.context.scopes is None
+    assert [harness.all(name) for name in "abc"] == ["x"] * 3
+
+
+def test_scopes_and_hosts_survive_a_restart(tmp_path: Any) -> None:
+    """The sites that declared a domain are in the notes of the queue."""
+    sites = Sites(kind="amps", site="n1", groups=GROUPS, journal=tmp_path)
+    for site in ("n1", "n3"):
+        sites.declared(site, x_replication="group", x_initial_owner="n1", x_queue_domain="X")
+    sites.declared("n2", x_replication="local")
+    sites.publish("a", by=sites.at["n3"], delivery_mode=2)
+    sites.restart()
+    sites.publish("b", by=sites.at["n3"])
+    sites.publish("c", by=sites.at["n2"])
+    assert (sites.bodies_of("q@X"), sites.bodies_of("q@n2")) == ("ab", "c")
+
+
+def test_another_kind_of_queue_has_no_scope(sites: Sites) -> None:
+    """Its messages have one order and one rota."""
+    with pytest.raises(EngineError):
+        sites.queue("plain", client=sites.at["n2"].client, x_queue_type="quorum", x_replication="local")
