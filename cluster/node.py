@@ -22,7 +22,7 @@ from typing import Any
 import trio
 
 from ..engine import EventKind, Unreadable
-from ..journal import Damaged, JournalError, NotInJournal, WriterState
+from ..journal import Damaged, JournalError, WriterState
 from ..journal.copying.copied_journal import CopiedJournal, has_disk_failed
 from ..journal.disk.directory import read_identity
 from ..journal.format.needs import level_of
@@ -148,8 +148,9 @@ class Node:
         self._is_reading = False
         self._copied: CopiedJournal | None = None
         self._rot: Damaged | Unreadable | None = None  # what a broker of this node could not read, until the next copy
-        self._fsynced_lsn: int | None = None  # in the directory, when it was closed last; None: all of it
-        self._is_suspect = False  # a write or fsync has failed there since, and a second fsync would prove nothing
+        # A write or fsync may have failed in the directory, of this process or of one before: a second fsync would
+        # prove nothing.
+        self._is_suspect = True
         self._link: LeaderLink | None = None
         self._leader = do.Follow(None)
         self._followed = trio.Event()  # `_leader` has changed
@@ -219,10 +220,9 @@ class Node:
             full_copy.finish(path, files)
             if self._rot is not None:
                 raise self._rot
-            suspect_lsn = self._fsynced_lsn if self._is_suspect else None
-            self._copied = copied = CopiedJournal.open(path, files=files, suspect_lsn=suspect_lsn)
+            self._copied = copied = CopiedJournal.open(path, files=files, is_suspect=self._is_suspect)
             self._is_suspect = False
-        except (Damaged, Unreadable, NotInJournal) as error:
+        except (Damaged, Unreadable) as error:
             logger.error("%s; this node needs a full copy", error)
             self._copied = None
             return Held(read_identity(path, files, copies=True), TermTable(os.urandom(16)), FIRST_LSN)
@@ -610,10 +610,10 @@ class Node:
         """Open the directory again: it has another journal, or the one that it had could not be written."""
         copied = self._copied
         if copied is not None:
-            self._fsynced_lsn, self._is_suspect = copied.end, copied.has_failed
+            self._is_suspect = copied.has_failed
             await trio.to_thread.run_sync(copied.close)
         if is_copy:
-            self._rot, self._fsynced_lsn, self._is_suspect = None, None, False
+            self._rot, self._is_suspect = None, False
         held = await self._open_until_done()
         if held.terms.node_id == self.node_id:
             self._held = held
@@ -668,7 +668,6 @@ class Node:
         assert copied is not None
         self._copied = self._link = None
         self._held = Held(decision.journal_id, copied.terms, copied.end)
-        self._fsynced_lsn = copied.end
         try:
             await leading.open(copied, decision.journal_id, min(self.agreed_lsn, copied.end))
         except Exception as error:
@@ -753,7 +752,7 @@ class Node:
         if leading is not None:
             await leading.resign(why)
             if (journal := leading.journal) is not None:
-                self._fsynced_lsn, self._is_suspect = journal.durable_lsn, journal.state is WriterState.FAILED
+                self._is_suspect = journal.state is WriterState.FAILED
         self.leading = None
         if self._reopened is not None:  # this node stops
             self._reopened.set()

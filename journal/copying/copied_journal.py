@@ -55,7 +55,7 @@ PREALLOCATED = 4 * 1024 * 1024
 class CopiedJournal:
     """A journal that is copied, locked for this process until `close` or `hand_over`. Made by `open`.
 
-    After JournalFailed it takes nothing until its directory is opened again, with its `end` as `suspect_lsn`.
+    After JournalFailed it takes nothing until its directory is opened again, as one that is suspect.
     `has_failed`: that came. `terms`: see `set_terms`.
     """
 
@@ -79,19 +79,19 @@ class CopiedJournal:
 
     @classmethod
     def open(
-        cls, path: str, *, files: Files = REAL, node_id: bytes | None = None, suspect_lsn: int | None = None
+        cls, path: str, *, files: Files = REAL, node_id: bytes | None = None, is_suspect: bool = False
     ) -> "CopiedJournal":
         """Lock the directory and find where its journal ends. Changes nothing in a journal's directory.
 
-        suspect_lsn: a write or an fsync of this process failed, and what was fsynced before ends here. The rest is cut
-        off, and kept as by `cut`: it can be read, but the system may have forgotten that it is not on the disk, and a
-        second fsync would prove nothing. None: none failed.
+        is_suspect: perhaps a write or an fsync has failed here, of this process or of one before. Then the system may
+        have forgotten that octets which can be read are not on the disk, and an fsync would prove nothing. So the
+        newest segment is written anew before it is fsynced: older ones were fsynced before it was begun.
 
         An absent or empty directory becomes that of a node without a journal. A plain journal is opened, too, see
         `upgrade`. What stands behind the last whole block is cut off when something is appended: only on a leader
         could it prove that records were durable. `node_id`: of a new node; random unless given.
         Raises: DirectoryLocked, ForeignDirectory, NewerJournal, Damaged (it needs a full copy), JournalError (its term
-        table cannot be understood), OSError; with `suspect_lsn` as `cut`, too.
+        table cannot be understood), OSError.
         """
         format_at(path, files, of_node=True)
         files.make_directory(path)
@@ -106,9 +106,7 @@ class CopiedJournal:
                 if format_ is None:
                     replace_file(files, path, TERMS, terms.octets)
             copied = cls(files, path, lock, format_, terms)
-            copied._find_end()
-            if suspect_lsn is not None:
-                copied.cut(suspect_lsn)
+            copied._find_end(is_suspect=is_suspect)
             return copied
         except BaseException:
             files.close(lock)
@@ -451,7 +449,7 @@ class CopiedJournal:
             handle, self._handle = self._handle, -1
             self._files.close(handle)
 
-    def _find_end(self) -> None:
+    def _find_end(self, *, is_suspect: bool = False) -> None:
         """Find the last whole block, and fsync the segment that it is in. Raises: Damaged, SyncError, OSError."""
         files = self._files
         bases = segments_in(files, self.path)
@@ -461,6 +459,8 @@ class CopiedJournal:
             with self._writable(bases[-1]) as handle:
                 blocks = _blocks_of(files, handle, bases[-1])
                 if blocks.size:
+                    if is_suspect:
+                        _write_anew(files, handle, blocks)
                     _sync_file(files, handle)
                     self._base_lsn, self._blocks = bases[-1], blocks
                 else:
@@ -493,6 +493,16 @@ def _blocks_of(files: Files, handle: int, base_lsn: int) -> BlockChecker:
     blocks = BlockChecker(scan.lsn, scan.position, record_size)
     blocks.is_sealed = scan.sealed
     return blocks
+
+
+def _write_anew(files: Files, handle: int, blocks: BlockChecker) -> None:
+    """Write the whole blocks over themselves: so they are in the next fsync. A crash meanwhile changes nothing."""
+    offset = 0
+    while offset < blocks.size:
+        octets = files.read(handle, min(WINDOW_SIZE, blocks.size - offset), offset)
+        offset = write_all(files, handle, octets, offset)
+    if blocks.is_sealed:
+        files.truncate(handle, blocks.size)
 
 
 def _size_of(files: Files, path: str) -> int:

@@ -30,7 +30,7 @@ from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.introduction import Address
 from leveret.cluster.node import Node
 from leveret.cluster.options import NodeOptions
-from leveret.journal import ClusterJournal, DirectoryLocked, NotInJournal, reader_offsets, register_reader
+from leveret.journal import ClusterJournal, DirectoryLocked, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import read_terms
 from leveret.journal.disk.files import REAL, SyncError
@@ -240,10 +240,10 @@ def test_a_leader_that_resigned_before_its_broker_was_built_builds_none(tmp_path
 
 
 class Reopening:
-    """What a node has of a directory that it opens again, and the LSN that it then does not trust."""
+    """What a node has of a directory that it opens again, and whether it trusts an fsync there."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *faults: Exception) -> None:
-        self.suspected: list[int | None] = []
+        self.suspected: list[bool] = []
         self.faults = list(faults)
         monkeypatch.setattr("leveret.cluster.node.CopiedJournal", SimpleNamespace(open=self._open))
         monkeypatch.setattr("leveret.cluster.node.full_copy.finish", lambda path, files: None)
@@ -251,35 +251,44 @@ class Reopening:
         self.node: Any = SimpleNamespace(
             options=SimpleNamespace(path="data", files=None), _rot=None, _copied=None, _reopened=None, node_id=b"a" * 16
         )
-        self.node._fsynced_lsn, self.node._is_suspect, self.node._followed = None, False, trio.Event()
+        self.node._is_suspect, self.node._followed = False, trio.Event()
         self.node._make_link = self.node.handle = lambda what: None
         self.node._open_until_done = lambda: Node._open_until_done(self.node)
         self.node._open = lambda: Node._open(self.node)
 
-    def _open(self, path: str, *, files: object, suspect_lsn: int | None) -> Any:
-        self.suspected.append(suspect_lsn)
+    def _open(self, path: str, *, files: object, is_suspect: bool) -> Any:
+        self.suspected.append(is_suspect)
         if self.faults:
             raise self.faults.pop(0)
         terms, held = SimpleNamespace(node_id=b"a" * 16), {"journal_id": b"J" * 16, "unknown": ""}
-        return SimpleNamespace(**held, terms=terms, end=suspect_lsn or 9, has_failed=False)
+        return SimpleNamespace(**held, terms=terms, end=9, has_failed=False)
+
+
+def test_a_process_that_begins_trusts_no_fsync_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the process before may have failed. When the directory is opened again, that is known."""
+    node = Node(NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)}), *[SimpleNamespace()] * 3)  # type: ignore[arg-type]
+    reopening = Reopening(monkeypatch)
+    Node._open(node)
+    Node._open(node)
+    assert reopening.suspected == [True, False]
 
 
 @pytest.mark.parametrize("has_failed", [True, False])
-def test_a_follower_whose_fsync_failed_trusts_what_was_fsynced_before(
+def test_a_follower_whose_fsync_failed_writes_again_what_may_be_lost(
     has_failed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second fsync of this process succeeds, and proves nothing: the system has dropped the octets."""
     reopening = Reopening(monkeypatch)
     reopening.node._copied = SimpleNamespace(end=7, has_failed=has_failed, close=lambda: None)
     in_virtual_time(partial(Node._reopen, reopening.node, is_copy=False))
-    assert reopening.suspected == [7 if has_failed else None] and not reopening.node._is_suspect
+    assert reopening.suspected == [has_failed] and not reopening.node._is_suspect
 
 
 @pytest.mark.parametrize("state", [WriterState.FAILED, WriterState.CLOSED])
-def test_a_leader_whose_journal_failed_trusts_what_was_fsynced_before(
+def test_a_leader_whose_journal_failed_writes_again_what_may_be_lost(
     state: WriterState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It follows, or leads again, from there."""
+    """It follows, or leads again, with that."""
     reopening = Reopening(monkeypatch)
 
     async def close(why: str) -> None:
@@ -287,33 +296,26 @@ def test_a_leader_whose_journal_failed_trusts_what_was_fsynced_before(
 
     led: Any = SimpleNamespace(resign=close, journal=SimpleNamespace(durable_lsn=7, state=state))
     in_virtual_time(partial(Node._close_broker, reopening.node, led, "its journal has failed"))
-    assert reopening.suspected == [7 if state is WriterState.FAILED else None]
+    assert reopening.suspected == [state is WriterState.FAILED]
 
 
 def test_an_fsync_that_fails_while_the_directory_is_opened_proves_nothing_the_second_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nor does any later one, until what is suspect is cut off; a lock is no such fault."""
+    """Nor does any later one, until what is suspect is written again; a lock is no such fault."""
     faults = (DirectoryLocked("another process"), SyncError(5, "fsync: broken"), DirectoryLocked("another process"))
     reopening = Reopening(monkeypatch, *faults)
     reopening.node._copied = SimpleNamespace(end=7, has_failed=False, close=lambda: None)
     in_virtual_time(partial(Node._reopen, reopening.node, is_copy=False))
-    assert reopening.suspected == [None, None, 7, 7]
+    assert reopening.suspected == [False, False, True, True]
 
 
-def test_a_journal_without_the_place_to_be_cut_at_is_copied_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of it is known to be on the disk. The copy is not suspect."""
-    reopening = Reopening(monkeypatch, NotInJournal("record 7 is not in the journal any more"))
+def test_a_full_copy_is_not_suspect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was fsynced before it was whole."""
+    reopening = Reopening(monkeypatch)
     reopening.node._copied = SimpleNamespace(end=7, has_failed=True, close=lambda: None)
-    reopening.node._fsynced_lsn, reopening.node._is_suspect = 7, True
-    assert Node._open(reopening.node).end == 1 and reopening.node._copied is None
-    reopening.node._begin_anew = later_held
     in_virtual_time(partial(Node._reopen, reopening.node, is_copy=True))
-    assert reopening.suspected == [7, None]
-
-
-async def later_held(held: object) -> None:
-    """The node begins anew."""
+    assert reopening.suspected == [False]
 
 
 # -- a node and etcd ---------------------------------------------------------------------------------------------------
