@@ -35,7 +35,6 @@ class Leadership:
         "reason",
         "renewed_ns",
         "resign_wait_ns",
-        "told",
         "unreached_since_ns",
         "wanted_level",
         "woke_ns",
@@ -51,7 +50,7 @@ class Leadership:
         self.handover: Handover | None = None
         self.reason = ""  # why publishers are held
         self.proven_ns = self.renewed_ns = asked_ns  # etcd said at this time that this node led; renewed the lease
-        self.told, self.progress_ns = 0, context.now_ns  # what etcd was told to be agreed, and when
+        self.progress_ns = context.now_ns  # when etcd was told last what is agreed
         self.resign_wait_ns = resign_wait_ns
         self.woke_ns = 0  # this process stood still until then: what it hears may have lain there for as long
         self.unreached_since_ns: int | None = None  # since when a member that this node does not reach, reaches another
@@ -383,9 +382,15 @@ class Leadership:
     def _tell_progress(self) -> None:
         context = self.context
         is_due = context.now_ns >= self.progress_ns + context.timers.progress_ns
-        if is_due and self.agreed > self.told and context.sent is None and not context.is_put_back:
-            self.told, self.progress_ns = self.agreed, context.now_ns
-            context.transact(progress(self.key, self.agreed))
+        if is_due and self.agreed > self._told and context.sent is None and not context.is_put_back:
+            self.progress_ns = context.now_ns
+            context.transact(progress(self.key, context.view.agreed if context.view else None, self.agreed))
+
+    @property
+    def _told(self) -> int:
+        """What etcd knows to be agreed. A member whose disk was put back may keep `agreed` below it for a while."""
+        view = self.context.view
+        return view.agreed.lsn if view is not None and view.agreed is not None else 0
 
     def _look_at_etcd(self) -> None:
         """Read the keys while a member is silent, a change is in doubt, or this node has just woken."""
@@ -422,7 +427,7 @@ class Leadership:
             times.append(self.renewed_ns + 2 * timers.lease_ns)
         if self.unreached_since_ns is not None:
             times.append(self.unreached_since_ns + self.resign_wait_ns)
-        if self.agreed > self.told:
+        if self.agreed > self._told:
             times.append(self.progress_ns + timers.progress_ns)
         if self.handover is not None:
             times.append(self.handover.deadline_ns)

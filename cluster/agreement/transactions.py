@@ -50,9 +50,13 @@ def change(leader: Leader, insync: InSync, nodes: frozenset[bytes], agreed: int,
     return Transaction(purpose, guards, ((INSYNC, changed),))
 
 
-def progress(leader: Leader, agreed: int) -> Transaction:
-    """Tell what a journal must have for its node to campaign."""
-    return Transaction(Purpose.PROGRESS, ((LEADER, leader.revision),), ((AGREED, AgreedKey(leader.term, agreed)),))
+def progress(leader: Leader, told: AgreedKey | None, agreed: int) -> Transaction:
+    """Tell what a journal must have for its node to campaign: more than was `told`, which must still stand there.
+
+    So one of them that comes late never lowers what a later one wrote (rule R10).
+    """
+    guards = ((LEADER, leader.revision), (AGREED, told.revision if told else 0))
+    return Transaction(Purpose.PROGRESS, guards, ((AGREED, AgreedKey(leader.term, agreed)),))
 
 
 def hand_over(leader: Leader, to: bytes | None) -> Transaction:

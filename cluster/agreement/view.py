@@ -42,6 +42,7 @@ class AgreedKey:
 
     term: int
     lsn: int
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,6 +195,6 @@ _READERS: dict[str, Callable[[_Fields, int], object]] = {
     LEADER: lambda fields, revision: Leader(
         fields.number("term"), fields.identity("node"), fields.text("name"), fields.text("address"), revision
     ),
-    AGREED: lambda fields, revision: AgreedKey(fields.number("term"), fields.number("lsn")),
+    AGREED: lambda fields, revision: AgreedKey(fields.number("term"), fields.number("lsn"), revision),
     PREFERRED: lambda fields, revision: fields.identity("id"),
 }

@@ -150,10 +150,10 @@ def test_one_of_two_campaigns_wins(run: Callable[[Story], None]) -> None:
         is_done, grown = await one.transact(Transaction(Purpose.GROW, guards, ((INSYNC, shrink),)))
         assert is_done and grown.insync is not None and grown.insync.agreed == 70 and grown.insync.level == 2
         progress = Transaction(Purpose.PROGRESS, ((LEADER, led.leader.revision),), ((AGREED, AgreedKey(1, 2**60)),))
-        assert (await one.transact(progress))[1].agreed == AgreedKey(1, 2**60)
+        assert (agreed := (await one.transact(progress))[1].agreed) == AgreedKey(1, 2**60, led.revision + 2)
         guard = ((LEADER, led.leader.revision),)
         is_done, left = await one.transact(Transaction(Purpose.HAND_OVER, guard, ((PREFERRED, B),), (LEADER,)))
-        assert is_done and left.leader is None and left.preferred == B and left.agreed == AgreedKey(1, 2**60)
+        assert is_done and left.leader is None and left.preferred == B and left.agreed == agreed
         assert (await one.transact(progress))[0] is False
 
     run(story)
@@ -274,6 +274,7 @@ def test_fields_of_a_newer_node_are_ignored(run: Callable[[Story], None]) -> Non
 
     async def story(one: Coordinator, other: Coordinator, put: Put) -> None:
         put("/leveret/leveret/0/agreed", b'{"term": 1, "lsn": 5, "more": {}}')
-        assert (await one.read()).agreed == AgreedKey(1, 5)
+        agreed = (await one.read()).agreed
+        assert agreed == AgreedKey(1, 5, agreed.revision)
 
     run(story)

@@ -37,7 +37,7 @@ from leveret.journal.disk.files import REAL, SyncError
 from leveret.journal.disk.writer import WriterState
 
 SECOND = 1_000_000_000
-PROGRESS = progress(Leader(1, b"a" * 16, "a", "a:1", 3), 10)
+PROGRESS = progress(Leader(1, b"a" * 16, "a", "a:1", 3), None, 10)
 
 
 async def later(seconds: float) -> None:

@@ -19,9 +19,11 @@ from leveret.cluster.agreement import events as e
 from leveret.cluster.agreement.agreement import Agreement
 from leveret.cluster.agreement.timers import Timers
 from leveret.cluster.agreement.view import (
+    AGREED,
     INSYNC,
     JOURNAL,
     LEADER,
+    AgreedKey,
     InSync,
     Leader,
     Node,
@@ -61,7 +63,11 @@ def name_of(index: int) -> str:
 def revisions(view: View) -> dict[str, int]:
     """mod_revisions of the keys that are there."""
     found = {JOURNAL: 1 if view.journal else 0, INSYNC: view.insync.revision if view.insync else 0}
-    return {**found, LEADER: view.leader.revision if view.leader else 0}
+    return {
+        **found,
+        LEADER: view.leader.revision if view.leader else 0,
+        AGREED: view.agreed.revision if view.agreed else 0,
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +85,7 @@ def carry_out(view: View, transaction: Transaction) -> tuple[bool, View]:
     revision = view.revision + 1
     changes: dict[str, Any] = {"revision": revision}
     for key, value in transaction.puts:
-        changes[key] = replace(value, revision=revision) if isinstance(value, InSync | Leader) else value
+        changes[key] = replace(value, revision=revision) if isinstance(value, InSync | Leader | AgreedKey) else value
     for key in transaction.deletes:
         changes[key] = None
     return True, replace(view, **changes)

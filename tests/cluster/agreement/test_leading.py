@@ -11,7 +11,7 @@ from leveret.cluster.agreement import decisions as d
 from leveret.cluster.agreement import events as e
 from leveret.cluster.agreement.states import State
 from leveret.cluster.agreement.timers import SECOND
-from leveret.cluster.agreement.view import AGREED, INSYNC, LEADER, PREFERRED, InSync, Purpose
+from leveret.cluster.agreement.view import AGREED, INSYNC, LEADER, PREFERRED, AgreedKey, InSync, Purpose
 
 HELD = "replication: 1 of 2 nodes in sync"
 
@@ -439,6 +439,30 @@ def test_what_is_agreed_is_told_to_etcd_every_five_seconds() -> None:
     stage.answer()
     beat(stage, 60, B, C)
     assert stage.sent is None, "nothing new"
+
+
+def test_what_etcd_was_told_to_be_agreed_is_never_lowered_by_a_transaction_that_comes_late() -> None:
+    """Rule R10: of two that were sent over one revision of the key, one at most is done."""
+    stage = Stage().lead(B, C)
+    beat(stage, 5, B, C)
+    late = stage.sent
+    stage.doubt()
+    stage.tell(e.Durable(20), stage.acknowledged(B, 20), stage.acknowledged(C, 20))
+    beat(stage, 5, B, C)
+    stage.answer()
+    assert stage.etcd.agreed.lsn == 20 and carry_out(stage.etcd, late) == (False, stage.etcd)
+
+
+def test_a_member_whose_disk_was_put_back_does_not_lower_what_etcd_was_told() -> None:
+    """Rule R10: else it could lead when it has half of what is agreed."""
+    stage = Stage(agreed=AgreedKey(1, 10), insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead()
+    beat(stage, 4.5)
+    stage.join(B, 5)
+    beat(stage, 1, B)
+    assert stage.agreement.agreed == 5 and stage.sent is None
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12))
+    beat(stage, 5, B)
+    assert stage.sent.put(AGREED).lsn == 12
 
 
 def handed_over(to: bytes | None = None, *, is_leaving: bool = False) -> Stage:

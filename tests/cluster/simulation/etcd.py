@@ -10,6 +10,7 @@ from leveret.cluster.agreement.view import (
     JOURNAL,
     LEADER,
     PREFERRED,
+    AgreedKey,
     InSync,
     Leader,
     NodeKey,
@@ -61,7 +62,7 @@ class Etcd:
             if pair is None:
                 return None
             value = pair.value
-            return replace(value, revision=pair.revision) if isinstance(value, InSync | Leader) else value
+            return replace(value, revision=pair.revision) if isinstance(value, InSync | Leader | AgreedKey) else value
 
         nodes = tuple(pair.value for key, pair in sorted(self._pairs.items()) if key.startswith("node/"))
         return View(self.revision, of(JOURNAL), of(INSYNC), of(LEADER), of(AGREED), of(PREFERRED), nodes)
