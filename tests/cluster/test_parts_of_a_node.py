@@ -19,8 +19,10 @@ from leveret.cluster.agreement.events import (
     FollowerRefused,
     HandOver,
     InDoubt,
+    Tick,
 )
 from leveret.cluster.agreement.states import State
+from leveret.cluster.agreement.timers import Timers
 from leveret.cluster.agreement.transactions import progress
 from leveret.cluster.agreement.view import Leader, NodeKey, View
 from leveret.cluster.coordinator import errors
@@ -374,6 +376,18 @@ def test_an_answer_of_etcd_counts_from_when_it_was_asked_for() -> None:
     )
     trio.run(Node._read, node)
     assert heard == [(View(7), 3)]
+
+
+def test_a_process_that_stood_still_looks_whether_it_leads_before_it_serves() -> None:
+    """What clients had sent before lies in its sockets, and its own tick may come after that. Else it costs nothing."""
+    now, told = [100 * SECOND], []
+    node: Any = SimpleNamespace(
+        _now_ns=lambda: now[0], _beat_ns=now[0], _late_ns=Timers().suspend_after_ns // 2, handle=told.append
+    )
+    for pause_s, ticks in ((0.9, 0), (1.1, 1), (0, 1), (20, 2)):
+        now[0] += round(pause_s * SECOND)
+        Node.look(node)
+        assert told == [Tick()] * ticks
 
 
 def test_a_leader_is_told_at_once_that_a_followers_process_is_gone() -> None:

@@ -26,10 +26,20 @@ class SystemClock:
 
 
 class Alarm:
-    """Wakes up for the first of a heap of deadlines, and runs due work. `done`: called after each check."""
+    """Wakes up for the first of a heap of deadlines, and runs due work.
 
-    def __init__(self, clock: Clock, deadlines: Deadlines | None, done: Callable[[], object]) -> None:
+    `done`: called after each check. `look`: before each; it may make this watch other deadlines.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        deadlines: Deadlines | None,
+        done: Callable[[], object],
+        look: Callable[[], object] = lambda: None,
+    ) -> None:
         self._done = done
+        self._look = look
         self._wake = trio.Event()
         self._sleeping_until_ns: int | None = None
         self.watch(clock, deadlines)
@@ -58,6 +68,7 @@ class Alarm:
             delay_s = float("inf") if due_ns is None else max(0.0, (due_ns - clock.monotonic_ns()) / 1e9)
             with trio.move_on_after(delay_s):
                 await self._wake.wait()
+            self._look()
             if deadlines is not None and deadlines is self._deadlines:
                 deadlines.advance(clock.monotonic_ns())
                 self._done()
@@ -78,7 +89,9 @@ class Runtime:
     `suspended`: nothing is read of clients until this event, when the broker goes on or has resigned; None: they are
     read. `is_silent`: meanwhile they are sent nothing, either. `has_resigned`: the broker has ended without an end of
     its own. `on_suspend`, `on_resign`: what frontends do when they must send nothing, and when it has ended, at once.
-    `divert`: takes connections that come while the broker is silent, None: they wait here.
+    `divert`: takes connections that come while the broker is silent, None: they wait here. `look`: called before
+    whatever a client or a deadline wants is done, and may suspend or resign, as this process may have stood still;
+    None: that does not matter.
     """
 
     def __init__(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
@@ -87,11 +100,12 @@ class Runtime:
         self.on_suspend: list[Callable[[], object]] = []
         self.on_resign: list[Callable[[], object]] = []
         self.divert: Callable[[Arrival], object] | None = None
+        self.look: Callable[[], object] | None = None
         self._sleeps = sleeps
         self._run(broker, commit)
         self._more = trio.Event()
         self._has_leftovers = False  # its work continues in each round of the loop
-        self._alarm = Alarm(broker.context.clock, self._deadlines, self.end_turn)
+        self._alarm = Alarm(broker.context.clock, self._deadlines, self.end_turn, self._look_first)
 
     def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
         """Run another broker."""
@@ -155,8 +169,13 @@ class Runtime:
 
     async def wait_while_suspended(self) -> None:
         """Return when clients may be read and sent to, or when the broker has resigned."""
+        self._look_first()
         while self.suspended is not None:
             await self.suspended.wait()
+
+    def _look_first(self) -> None:
+        if self.look is not None:
+            self.look()
 
     # -- turns ------------------------------------------------------------------------------------------------------
 
@@ -191,9 +210,12 @@ class Runtime:
             await self._more.wait()
             self._more = trio.Event()
             try:
-                while self._do_more():
-                    await trio.lowlevel.checkpoint()  # other connections' turns come between
+                while True:
+                    self._look_first()
                     if self.is_silent:
                         await self.wait_while_suspended()
+                    if not self._do_more():
+                        break
+                    await trio.lowlevel.checkpoint()  # other connections' turns come between
             finally:
                 self._has_leftovers = False

@@ -213,7 +213,7 @@ class ServedNode:
 
     def build(self, cluster: ClusterJournal) -> ServedLeadership:
         leadership = ServedLeadership(self._build(cluster), self.gate)
-        built = leadership.broker.built
+        built, leadership.broker.runtime.look = leadership.broker.built, self.node.look
         built.control.operator.cluster = LeaderDesk(self.node, self._report.facts)
         self._report.led = led_by(built)
         self._leadership = leadership
