@@ -14,10 +14,11 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from ..resolver import Resolver
 from .errors import InDoubt, UnfitCoordinator, Unreachable
 
 Json = dict[str, Any]
@@ -45,6 +46,7 @@ class EtcdAccess:
     tls: ssl.SSLContext | None = None
     connect_seconds: float = 0.5
     answer_seconds: float = 1.0
+    resolver: Resolver = field(default_factory=Resolver, compare=False)
 
 
 class Refused(Exception):
@@ -226,16 +228,10 @@ class Gateway:
         where = self.access.endpoints[self._at]
         url = urlsplit(where)
         host, port = url.hostname or "", url.port or 2379
-        if url.scheme == "https":
-            context = self.access.tls or ssl.create_default_context()
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, port, timeout=self.access.connect_seconds, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=self.access.connect_seconds)
-        self._connection = connection
+        self._connection = connection = http.client.HTTPConnection(host, port)
+        connection.auto_open = 0  # it would wait for the resolver as long as that likes
         try:
-            connection.connect()
+            connection.sock = self._socket_to(host, port, is_tls=url.scheme == "https")
         except OSError as error:
             raise _NotSent(_why(error)) from error
         if self._is_aborted:  # before there was a socket to shut down
@@ -248,6 +244,25 @@ class Gateway:
         if why := why_refused(version):
             raise UnfitCoordinator(f"etcd at {where}: {why}")
         return connection
+
+    def _socket_to(self, host: str, port: int, *, is_tls: bool) -> socket.socket:
+        """Connect to one of a host's addresses. Raises: OSError."""
+        fault = OSError(f"{host} has no address")
+        seconds = self.access.connect_seconds
+        for family, kind, protocol, _, target in self.access.resolver.resolve(host, port, seconds):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(seconds)
+                sock.connect(target)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if not is_tls:
+                    return sock
+                context = self.access.tls or ssl.create_default_context()
+                return context.wrap_socket(sock, server_hostname=host)
+            except OSError as error:
+                fault = error
+                sock.close()
+        raise fault
 
     def _log_in(self, connection: http.client.HTTPConnection) -> str:
         body = json.dumps({"name": self.access.user, "password": self.access.password}).encode()

@@ -7,12 +7,13 @@ what is no frame.
 import math
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
 import trio
 
+from ..resolver import Resolver
 from .challenge import ChallengeFault, Circle, ConnectorChallenge, ListenerChallenge
 from .frames import Decoder, FrameFault, Greet, Message, No, Proof, Prove, encode
 
@@ -39,6 +40,7 @@ class LinkOptions:
     backlog_octets: int = 64 * 1024 * 1024
     copy_rate: int = 100 * 1024 * 1024
     introductions_max: int = 128
+    resolver: Resolver = field(default_factory=Resolver, compare=False)
 
 
 class LinkFault(Exception):
@@ -190,7 +192,7 @@ async def connect(address: Address, circle: Circle, tls: ssl.SSLContext | None, 
     Raises: Refused, Declined, LinkFault, FrameFault, ChallengeFault.
     """
     with trio.move_on_after(options.connect_s) as connecting:
-        sock = await _connected(address, circle, is_tls=tls is not None)
+        sock = await _connected(address, circle, options, is_tls=tls is not None)
     if connecting.cancelled_caught:
         raise LinkFault(f"{address} does not answer")
     stream = without_low_water(trio.SocketStream(sock))
@@ -212,12 +214,16 @@ async def connect(address: Address, circle: Circle, tls: ssl.SSLContext | None, 
         raise
 
 
-async def _connected(address: Address, circle: Circle, *, is_tls: bool) -> trio.socket.SocketType:
+async def _connected(address: Address, circle: Circle, options: LinkOptions, *, is_tls: bool) -> trio.socket.SocketType:
     """A socket that is connected to one of the host's addresses. Raises: Refused, LinkFault, ChallengeFault."""
-    try:
-        found = await trio.socket.getaddrinfo(address.host, address.port, type=trio.socket.SOCK_STREAM)
-    except OSError as error:
-        raise LinkFault(f"{address}: {error.strerror or error}") from error
+    resolver = options.resolver
+    found = resolver.numeric(address.host, address.port)
+    if found is None:
+        asked = address.host, address.port, options.connect_s / 2
+        try:
+            found = await trio.to_thread.run_sync(resolver.resolve, *asked, abandon_on_cancel=True)
+        except OSError as error:
+            raise LinkFault(f"{address}: {error.strerror or error}") from error
     fault: LinkFault = LinkFault(f"{address} has no address")
     for family, kind, protocol, _, target in found:
         circle.check_host(str(target[0]), is_tls=is_tls)

@@ -1,0 +1,69 @@
+"""Addresses of host names. A resolver whose servers do not answer may hang for half a minute: nobody waits for it."""
+
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+#: Family, kind, protocol, canonical name, address: as `socket.getaddrinfo` returns them.
+Found = tuple[Any, Any, int, str, Any]
+LookUp = Callable[..., list[Found]]
+
+
+class _Search:
+    """One search for a name, in a thread that is left alone."""
+
+    def __init__(self) -> None:
+        self.is_over = threading.Event()
+        self.found: list[Found] = []
+        self.error: OSError | None = None
+
+
+class Resolver:
+    """For any thread. It has one thread for each name at most; what was found last stands in while none answers."""
+
+    def __init__(self, look_up: LookUp = socket.getaddrinfo) -> None:
+        self._look_up = look_up
+        self._lock = threading.Lock()
+        self._searches: dict[tuple[str, int], _Search] = {}
+        self._known: dict[tuple[str, int], list[Found]] = {}
+
+    @staticmethod
+    def numeric(host: str, port: int) -> list[Found] | None:
+        """An address that is written in numbers; None: it is a name. Waits for nothing."""
+        try:
+            return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        except OSError:
+            return None
+
+    def resolve(self, host: str, port: int, seconds: float) -> list[Found]:
+        """Raises: OSError: the name is not known, or (TimeoutError) nothing was found in time, now or before."""
+        if (numeric := self.numeric(host, port)) is not None:
+            return numeric
+        key = host, port
+        with self._lock:
+            search = self._searches.get(key)
+            if search is None:
+                search = self._searches[key] = _Search()
+                threading.Thread(target=self._search, args=(key, search), daemon=True).start()
+        if not search.is_over.wait(seconds):
+            if (known := self._known.get(key)) is not None:
+                return known
+            raise TimeoutError(f"the address of {host} was not found in time")
+        if search.error is not None:
+            raise search.error
+        return search.found
+
+    def _search(self, key: tuple[str, int], search: _Search) -> None:
+        host, port = key
+        try:
+            search.found = self._look_up(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            search.error = error
+        except UnicodeError as error:
+            search.error = OSError(f"{host!r} is no name of a host: {error}")
+        with self._lock:
+            if search.error is None:
+                self._known[key] = search.found
+            del self._searches[key]
+        search.is_over.set()
