@@ -132,6 +132,7 @@ class FollowerLinks:
         self._outlets: tuple[Outlet, ...] = ()  # of all followers
         self._lock = threading.Lock()  # of the outlets, the position, and the end
         self._link_count = 0
+        self._has_no_status = False
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview, end_lsn: int) -> None:
         """The journal's writer appended octets, which must not change."""
@@ -177,6 +178,18 @@ class FollowerLinks:
     def statistics(self) -> list[FollowerStatistics]:
         """Of each link."""
         return [follower.statistics() for follower in self._followers.values()]
+
+    def told_status(self) -> Mapping[str, object]:
+        """What beacons say of this process; nothing, if that cannot be found out: the links are needed all the same."""
+        try:
+            told = self.status()
+        except OSError as error:
+            if not self._has_no_status:
+                logger.warning("the status of this node cannot be told: %s", error)
+            self._has_no_status = True
+            return {}
+        self._has_no_status = False
+        return told
 
     async def follow(self, link: LinkStream, hello: Hello) -> None:
         """Serve a follower until its link ends. Raises: LinkFault, FrameFault."""
@@ -434,7 +447,7 @@ class _Follower:
         links, beacon_s, silence_s = self._links, self._links.options.beacon_s, self._links.options.silence_s
         while True:
             orders, self._orders, self._has_orders = self._orders, [], trio.Event()
-            beacon = Beacon(links.led.term, links.agreed, links.wall_ms(), links.status())
+            beacon = Beacon(links.led.term, links.agreed, links.wall_ms(), links.told_status())
             self.outlet.beacon(encode(beacon), b"".join(map(encode, orders)))
             with trio.move_on_after(beacon_s):
                 await self._has_orders.wait()

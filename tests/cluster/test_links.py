@@ -500,6 +500,24 @@ async def test_an_operator_s_order_gets_to_the_follower(tmp_path: Path) -> None:
 
 
 @in_trio
+async def test_a_leader_that_cannot_find_out_its_own_figures_keeps_its_links(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its disk may be in trouble: then the followers are all that is left. It is logged once."""
+    world = World(tmp_path)
+    links = world.lead()
+
+    def broken() -> dict[str, object]:
+        raise OSError(5, "Input/output error")
+
+    links.status = broken
+    async with world.listening(), following(world) as follower:
+        await until(lambda: sum(isinstance(one, LeaderHeard) for one in follower.told) > 2)
+        assert LinkClosed(follower.node_id) not in world.told
+    assert caplog.text.count("the status of this node cannot be told: [Errno 5] Input/output error") == 1
+
+
+@in_trio
 async def test_a_slow_follower_is_read_for_from_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the backlog nothing is kept for it in memory; it misses nothing, and comes back to live octets."""
     monkeypatch.setattr(feed_module, "NEAR", 100_000)
