@@ -273,8 +273,13 @@ class _Command:
 
 
 def run_cluster(directory: Path) -> int:
-    """Until Ctrl-C or SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Until Ctrl-C, SIGTERM, or the end of the terminal unless that is ignored (nohup).
+
+    A shell that starts this in the background has SIGINT ignored; whoever sends it all the same wants an end.
+    """
+    for stopping in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if stopping is not signal.SIGHUP or signal.getsignal(stopping) is not signal.SIG_IGN:
+            signal.signal(stopping, signal.default_int_handler)
     with (directory / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
