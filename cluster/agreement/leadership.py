@@ -28,11 +28,13 @@ class Leadership:
         "inherited",
         "insync",
         "key",
+        "left",
         "members",
         "possible",
         "progress_ns",
         "proven_ns",
         "reason",
+        "registered",
         "renewed_ns",
         "resign_wait_ns",
         "unreached_since_ns",
@@ -47,6 +49,9 @@ class Leadership:
         self.possible: frozenset[bytes] = frozenset()
         self.entering: set[bytes] = set()
         self.members: dict[bytes, Member] = {}
+        view = context.view
+        self.registered = frozenset(one.node_id for one in view.nodes) if view is not None else frozenset()  # in etcd
+        self.left: frozenset[bytes] = frozenset()  # nodes whose key is gone since: they stopped, or are dead
         self.handover: Handover | None = None
         self.reason = ""  # why publishers are held
         self.proven_ns = self.renewed_ns = asked_ns  # etcd said at this time that this node led; renewed the lease
@@ -89,7 +94,7 @@ class Leadership:
         """The link of a follower is closed; perhaps its process is known to be gone."""
         member = self.member(node_id)
         member.close(self.context.now_ns, self.context.timers)
-        if not member.is_linked and is_gone:
+        if not member.is_linked and (is_gone or node_id in self.left):
             member.is_gone = True
         self.entering.discard(node_id)
 
@@ -122,6 +127,16 @@ class Leadership:
             self.proven_ns = max(self.proven_ns, asked_ns)
         if view.insync is not None and view.insync.revision > self.insync.revision:
             self._take_set(view.insync)
+        self._note_keys(frozenset(one.node_id for one in view.nodes))
+
+    def _note_keys(self, registered: frozenset[bytes]) -> None:
+        """A node that stops takes its key out of etcd, so that nobody waits for it once its link is closed."""
+        if registered != self.registered:
+            self.left = (self.left | (self.registered - registered)) - registered
+            self.registered = registered
+            for node_id in self.left:
+                member = self.member(node_id)
+                member.is_gone = not member.is_linked
 
     def _take_set(self, insync: InSync) -> None:
         """The set has changed, and this leader alone changes it: nothing that was in doubt can be done any more."""

@@ -758,3 +758,35 @@ def test_what_is_in_the_journal_raises_the_level() -> None:
     stage.answer()
     stage.tell(e.TookOver(stage.terms.with_term(2, 10), 10, 2))
     assert stage.sent.put("insync").level == 2
+
+
+def test_a_node_that_stops_is_not_waited_for() -> None:
+    """Its key goes before its link; a process may still accept connections for a while when both are gone."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    stage.read(nodes=registered(0, 1))
+    assert stage.sent is None, "its link is open: it acknowledges"
+    stage.tell(e.LinkClosed(C))
+    assert stage.sent.put(INSYNC).nodes == {A, B}
+
+
+def test_a_leader_that_handed_over_and_stops_is_not_waited_for() -> None:
+    """Its link to the next leader was never open."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B)
+    stage.advance(0.1)
+    stage.read(nodes=registered(0, 1))
+    assert stage.sent.put(INSYNC).nodes == {A, B}
+
+
+def test_a_node_that_is_back_or_not_yet_there_has_its_time_to_join() -> None:
+    """Its key was not seen to go, or it has come again."""
+    stage = Stage(nodes=registered(0, 1)).lead(B)
+    stage.read(nodes=registered(0, 1))
+    assert stage.sent is None
+    stage.read(nodes=registered(0, 1, 2))
+    stage.join(C)
+    stage.read(nodes=registered(0, 1))
+    stage.read(nodes=registered(0, 1, 2))
+    stage.tell(e.LinkClosed(C))
+    assert stage.sent is None
+    stage.advance(1.1)
+    assert stage.sent.put(INSYNC).nodes == {A, B}
