@@ -239,6 +239,9 @@ def _finish(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
 def _add_ingest_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--payloads", action="store_true", help="also store the contents of messages")
     one.add_argument("--max-bytes", type=_positive, default=None, metavar="N", help="octets of journal per micro-batch")
+    one.add_argument("--strict", action="store_true", help="stop at damage in the journal, which else becomes a hole")
+    text = "go on behind records that the journal has deleted unread: they become a hole"
+    one.add_argument("--past-deleted", action="store_true", help=text)
 
 
 def _add_retain_options(one: argparse.ArgumentParser) -> None:

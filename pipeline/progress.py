@@ -12,7 +12,7 @@ WIDTH = 24
 #: How often the bar of a terminal is drawn anew.
 TICK_SECONDS = 0.2
 #: Steps that stay on a terminal, for they are sentences.
-SENTENCES = ("missing", "retry")
+SENTENCES = ("missing", "holes", "retry")
 Measure = Callable[[], tuple[int, int]]
 
 

@@ -116,7 +116,7 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
         from .lake.ingest import check_journal
         from .reading.positions import JournalPlan
 
-        plan = JournalPlan(options.journal)
+        plan = JournalPlan(options.journal, strict=options.strict)
         options.lake = options.lake or lake_beside(options.journal)
         if "://" not in options.lake:
             check_journal(absolute(options.lake), plan)
@@ -203,7 +203,16 @@ def _ingest(engines: Engines, options: argparse.Namespace, payloads: bool) -> di
     progress = Progress("ingest", measure=engines.measure())
     try:
         retain_days = getattr(options, "retain", None)
-        asked = IngestOptions(options.journal, options.lake, payloads, options.max_bytes, processes, retain_days)
+        asked = IngestOptions(
+            options.journal,
+            options.lake,
+            payloads,
+            options.max_bytes,
+            processes,
+            retain_days,
+            options.strict,
+            options.past_deleted,
+        )
         return ingest(spark, asked, progress)
     finally:
         progress.close()

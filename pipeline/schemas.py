@@ -104,17 +104,26 @@ SEGMENTS = columns(
     "segment string, base_lsn bigint, ts timestamp, scope string, fsync string, program string",
 )
 
+#: Records that the journal has lost: damaged, missing, deleted before they were read, or lost before a repair. One row
+#: for each hole. `journal`: its id. `octets`: of the file that could not be read; null: they are not there.
+#: `before_ts`, `after_ts`: times of the records around it; null: not known.
+HOLES = columns(
+    "journal string, first_lsn bigint, last_lsn bigint, why string, segment string, file_offset bigint, octets bigint?",
+    "before_ts timestamp?, after_ts timestamp?",
+)
+
 TABLES: dict[str, Columns] = {
     "events": EVENTS,
     "payloads": PAYLOADS,
     "snapshots": SNAPSHOTS,
     "checkpoints": CHECKPOINTS,
     "segments": SEGMENTS,
+    "holes": HOLES,
 }
 #: Tables with rows for each message.
 BY_DATE = ("events", "payloads", "snapshots")
 #: Columns of whose values each file's range is in the lake's log, so that readers can pass over files.
-STATISTICS = ("lsn", "ts", "msg_id", "vhost", "queue", "base_lsn", "begin_lsn", "end_lsn")
+STATISTICS = ("lsn", "ts", "msg_id", "vhost", "queue", "base_lsn", "begin_lsn", "end_lsn", "last_lsn")
 
 
 def chosen(table: str, names: Sequence[str] | None = None) -> Columns:

@@ -2,8 +2,8 @@
 
 For every (message, queue) one `enqueued`, at most one terminal event, in this order; messages enter a queue in the
 order of their ids; and the open messages must be those that the broker recorded in its durable queues at each
-checkpoint. A message enqueued or removed while a checkpoint was being written may or may not be in it. Source: rulings,
-"Events"; 22.
+checkpoint. A message enqueued or removed while a checkpoint was being written may or may not be in it. Where records
+are lost (the table `holes`), what these may explain is unknown, and no fault. Source: rulings, "Events"; 22.
 """
 
 from ..engines.protocol import rows, value
@@ -133,6 +133,50 @@ FROM (
 ) AS strange
 """
 SPANS = "SELECT DISTINCT begin_lsn, end_lsn FROM checkpoints"
+#: Without the checkpoints of which a part is lost.
+WHOLE_SPANS = """
+SELECT DISTINCT begin_lsn, end_lsn FROM checkpoints LEFT JOIN lost ON last_lsn >= begin_lsn AND first_lsn < end_lsn
+WHERE first_lsn IS NULL
+"""
+#: Each hole, with the ids of messages that may have been published in it: from the last one before it to the first one
+#: behind it, for ids rise.
+PUBLISHED_IN = f"""
+SELECT first_lsn, last_lsn,
+    coalesce(max(IF(lsn < first_lsn, msg_id, NULL)), 0) AS first_id,
+    coalesce(min(IF(lsn > last_lsn, msg_id, NULL)), {NEVER}) AS behind_id
+FROM lost CROSS JOIN (
+    SELECT lsn, msg_id FROM whole_events WHERE kind = 'published' UNION ALL SELECT CAST(NULL AS bigint), NULL
+) AS published
+GROUP BY first_lsn, last_lsn
+"""
+#: Faults, each with the last hole that may explain it: its message was published in the hole, or open before it, and
+#: nothing tells that it was open behind it.
+EXPLAINED = f"""
+SELECT fault, msg_id, vhost, queue, lsn, detail, max(IF(may_be, first_lsn, NULL)) AS first_lsn,
+    max(IF(may_be, last_lsn, NULL)) AS last_lsn
+FROM (
+    SELECT found.fault, found.msg_id, found.vhost, found.queue, found.lsn, found.detail, first_lsn, last_lsn,
+        found.fault IN ('{LOST}', '{UNEXPECTED}') AND first_lsn < found.lsn AND (
+            (found.msg_id >= first_id AND found.msg_id < behind_id
+                AND coalesce(enqueued_lsn, {NEVER}) > IF(found.fault = '{LOST}', first_lsn, found.lsn))
+            OR (found.fault = '{LOST}' AND enqueued_lsn < found.lsn
+                AND last_lsn > greatest(enqueued_lsn, coalesce(between_max, 0)))
+        ) AS may_be
+    FROM found
+    LEFT JOIN judged
+        ON judged.msg_id = found.msg_id AND judged.vhost = found.vhost AND judged.queue = found.queue
+    CROSS JOIN published_in
+) AS compared
+GROUP BY fault, msg_id, vhost, queue, lsn, detail
+"""
+UNEXPLAINED = "SELECT fault, msg_id, vhost, queue, lsn, detail FROM explained WHERE first_lsn IS NULL"
+UNKNOWN = """
+SELECT fault, msg_id, vhost, queue, lsn,
+    detail || '; records ' || first_lsn || ' to ' || last_lsn || ', which are lost, may tell more' AS detail
+FROM explained WHERE first_lsn IS NOT NULL
+"""
+#: Holes that are judged one by one; of more, those next to each other count as one, with what is between them.
+HOLES_MAX = 64
 HELD = """
 SELECT /*+ BROADCAST(spans) */ msg_id, vhost, queue, lsn, begin_lsn
 FROM snapshots JOIN spans ON lsn >= begin_lsn AND lsn < end_lsn
@@ -141,35 +185,82 @@ FROM snapshots JOIN spans ON lsn >= begin_lsn AND lsn < end_lsn
 
 def fates(tables: Tables) -> str:
     """`MESSAGE_FATE`: what became of every message."""
-    text = f"SELECT *, {_fate(tables)} AS fate FROM {tables.fold()}"
+    text = f"SELECT lives.*, {_fate(tables)} AS fate FROM {tables.fold()} AS lives{_seen(tables)}"
     return conform(tables.engine.dialect, text, MESSAGE_FATE)
 
 
 def judged_fates(tables: Tables) -> str:
     """The column `fate` alone, of every message, after `audit`: cheaper."""
-    return f"SELECT {_fate(tables)} AS fate FROM {JUDGED_VIEW}"
+    return f"SELECT {_fate(tables)} AS fate FROM {JUDGED_VIEW} AS lives{_seen(tables)}"
 
 
 def audit(tables: Tables) -> str:
     """`FAULTS`: one row per fault."""
     tables.engine.view(JUDGED_VIEW, JUDGED.format(lives=tables.fold()), kept=True)
+    if tables.holes():
+        lost = ", ".join(f"({first}, {last})" for first, last in _lost(tables))
+        tables.engine.view("lost", f"SELECT * FROM (VALUES {lost}) AS lost(first_lsn, last_lsn)")
     parts = [_of_lives(tables)]
     if rows(tables.engine, IS_OUT_OF_ORDER):
         parts.append(OF_ORDER)
     if value(tables.engine, "SELECT count(*) FROM checkpoints"):
-        tables.engine.view("spans", SPANS)
+        tables.engine.view("spans", WHOLE_SPANS if tables.holes() else SPANS)
         tables.engine.view("held", HELD)
         parts += [OPEN_THEN, STRANGE.format(first=tables.first_lsn())]
-    return conform(tables.engine.dialect, " UNION ALL ".join(parts), FAULTS)
+    text = " UNION ALL ".join(parts)
+    if tables.holes():
+        tables.engine.view("found", text, kept=True)
+        tables.engine.view("published_in", PUBLISHED_IN, kept=True)
+        tables.engine.view("explained", EXPLAINED, kept=True)
+        text = UNEXPLAINED
+    return conform(tables.engine.dialect, text, FAULTS)
+
+
+def unknown(tables: Tables) -> str:
+    """`FAULTS` that a hole may explain, after `audit` of a lake with holes."""
+    return conform(tables.engine.dialect, UNKNOWN, FAULTS)
+
+
+def _lost(tables: Tables) -> list[tuple[int, int]]:
+    """First and last record of each hole, of neighbours as one, at most HOLES_MAX."""
+    found: list[tuple[int, int]] = []
+    for one in tables.holes():
+        if found and one["first_lsn"] <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], one["last_lsn"])
+        else:
+            found.append((one["first_lsn"], one["last_lsn"]))
+    while len(found) > HOLES_MAX:
+        nearest = min(range(len(found) - 1), key=lambda at: found[at + 1][0] - found[at][1])
+        found[nearest : nearest + 2] = [(found[nearest][0], found[nearest + 1][1])]
+    return found
+
+
+def _seen(tables: Tables) -> str:
+    """Messages that a checkpoint behind the last hole has, as `seen`: a join for `_fate`."""
+    if not tables.holes():
+        return ""
+    last = _lost(tables)[-1][0]
+    some = f"SELECT DISTINCT msg_id, vhost, queue FROM snapshots WHERE lsn > {last}"
+    on = " AND ".join(f"seen.{name} = lives.{name}" for name in ("msg_id", "vhost", "queue"))
+    return f" LEFT JOIN ({some}) AS seen ON {on}"
 
 
 def _fate(tables: Tables) -> str:
-    """A life's fate. Transient messages ended with the last start of a broker with scope "all"."""
+    """A life's fate. Transient messages ended with the last start of a broker with scope "all". Of what was open before
+    a hole it is not known whether it still is, unless something behind the hole tells so."""
     started = value(tables.engine, f"SELECT max(lsn) FROM events WHERE {STARTED}") or 0
     return (
         "CASE WHEN kind IS NOT NULL THEN kind"
-        f" WHEN NOT is_durable AND enqueued_lsn < {started} THEN 'ended' ELSE 'open' END"
+        f" WHEN NOT is_durable AND enqueued_lsn < {started} THEN 'ended'{_is_unknown(tables)} ELSE 'open' END"
     )
+
+
+def _is_unknown(tables: Tables) -> str:
+    if not tables.holes():
+        return ""
+    last = _lost(tables)[-1][0]
+    known = "greatest(coalesce(enqueued_lsn, 0), coalesce(between_max, 0))"
+    return f" WHEN {known} < {last} AND seen.msg_id IS NULL THEN 'unknown'"
 
 
 def _of_lives(tables: Tables) -> str:

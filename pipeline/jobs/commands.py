@@ -18,7 +18,7 @@ from ..progress import Progress
 from ..schemas import Columns, columns
 from ..selection import Selection
 from . import outputs
-from .audit import audit, fates, judged_fates
+from .audit import audit, fates, judged_fates, unknown
 from .backlog import depth
 from .blocked import blocked
 from .engine_table import EngineTable
@@ -98,9 +98,13 @@ def run(
     if missing:
         progress.say("missing", what=missing)
     work = Work(job, chosen_part(whole, job, options), options, progress)
+    lost = work.tables.lost()
+    if lost:
+        progress.say("holes", what=lost)
     one = partial(JOBS[job], work)
     answer = one() if job == "replay" else patiently(one, progress)  # a replay tries its steps again
     more = {"missing": "; ".join([missing, *answer.facts.get("missing", ())])} if missing else {}
+    more |= {"holes": lost} if lost else {}
     return replace(answer, facts={**answer.facts, "seconds": progress.seconds, **more})
 
 
@@ -122,6 +126,7 @@ def chosen_part(whole: Tables, job: str, options: argparse.Namespace) -> Tables:
     if selection.until_us is not None:
         last = value(engine, f"SELECT max(lsn) FROM whole_events WHERE ts < {dialect.moment(selection.until_us)}") or 0
         conditions["checkpoints"] = f"end_lsn <= {last}"
+        conditions["holes"] = f"first_lsn <= {last}"
     return whole.part({name: text for name, text in conditions.items() if text})
 
 
@@ -139,6 +144,9 @@ def _rows_of(sql: str, work: Work) -> str:
 def _audit(work: Work) -> Answer:
     engine = work.engine
     found = EngineTable(engine, "audit", _rows_of(audit(work.tables), work), outputs.FAULTS)
+    tables = {"faults": found}
+    if work.tables.holes():
+        tables["unknown"] = EngineTable(engine, "unknown", _rows_of(unknown(work.tables), work), outputs.FAULTS)
     by_fault = _counts(engine, "fault", found.name)
     work.progress.say("faults", **by_fault)
     every, counted = fates(work.tables), judged_fates(work.tables)
@@ -150,8 +158,10 @@ def _audit(work: Work) -> Answer:
         "faults": by_fault,
         "checkpoints": value(engine, "SELECT count(*) FROM checkpoints"),
     }
-    fate = EngineTable(engine, "fates", every, outputs.MESSAGE_FATE, kept=False)
-    return Answer("audit", {"faults": found, "message_fate": fate}, facts, EXIT_FAULT if by_fault else EXIT_OK)
+    if "unknown" in tables:
+        facts["unknown"] = _counts(engine, "fault", tables["unknown"].name)
+    tables["message_fate"] = EngineTable(engine, "fates", every, outputs.MESSAGE_FATE, kept=False)
+    return Answer("audit", tables, facts, EXIT_FAULT if by_fault else EXIT_OK)
 
 
 def _counts(engine: Engine, name: str, among: str) -> dict[str, int]:

@@ -55,6 +55,7 @@ KEPT = {
     "checkpoints": "begin_lsn >= {lsn}",
     "segments": "stored_segments.base_lsn >="
     " (SELECT coalesce(max(base_lsn), 0) FROM stored_segments WHERE base_lsn <= {lsn})",
+    "holes": "last_lsn >= {lsn}",
 }
 
 
@@ -80,7 +81,7 @@ def open_tables(lake: str, engine: Engine, since_us: int | None = None, until_us
             conditions += [f"ts < {moment(until_us)}"] if until_us is not None else []
         condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         engine.view(f"whole_{name}", f"SELECT {listed} FROM stored_{name}{condition}")
-    return Tables(engine, lake, kept=kept)
+    return Tables(engine, lake, kept=kept, has_holes=bool(committed_files(lake, "holes")))
 
 
 def is_known(tables: Tables, column: str, name: str) -> bool:

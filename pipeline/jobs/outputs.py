@@ -3,12 +3,14 @@
 from ..engines.protocol import Dialect
 from ..schemas import Columns, columns
 
-#: `fate`: the kind of the terminal event; `open`: in the queue; `ended`: transient, and the broker was restarted since.
+#: `fate`: the kind of the terminal event; `open`: in the queue; `ended`: transient, and the broker was restarted since;
+#: `unknown`: what came of it may be in a hole.
 MESSAGE_FATE = columns(
     "msg_id bigint, vhost string, queue string, enqueued_ts timestamp?, first_delivered_ts timestamp?",
     "finished_ts timestamp?, fate string, attempts smallint, enqueues bigint, terminals bigint",
 )
-#: `fault`: lost, duplicate, reordered, unexpected. `detail` is a sentence with the LSNs.
+#: `fault`: lost, duplicate, reordered, unexpected. `detail` is a sentence with the LSNs. The table `unknown`, of a lake
+#: with holes, has the same columns: what would be a fault if a hole did not begin before, whose records may explain it.
 FAULTS = columns(
     "fault string, msg_id bigint, vhost string, queue string, lsn bigint, detail string",
 )
@@ -97,6 +99,7 @@ MS_BETWEEN = "((unix_micros({end}) - unix_micros({begin})) / 1000)"
 #: The order of each job's rows.
 ORDERS = {
     "audit": "msg_id, vhost, queue, lsn, fault, detail",
+    "unknown": "msg_id, vhost, queue, lsn, fault, detail",
     "fates": "msg_id, vhost, queue",
     "latency": "vhost, queue, window_start",
     "depth": "vhost, queue, window_start",

@@ -80,6 +80,8 @@ def collect(asked: Asked, window_s: int | None, progress: Progress) -> Report:
     totals, is_whole = _totals(asked)
     attempts = _attempts(asked)
     notes = [f"not whole: {missing}"] if (missing := asked.tables.missing()) else []
+    if lost := asked.tables.lost():
+        notes.append(f"not whole: {lost}")
     if window_s and width != window_s:
         notes.append(f"windows of {window_s} s would be too many to draw: they are of {width} s")
     progress.say("totals")

@@ -1,14 +1,14 @@
 """The tables that jobs read, as views of an engine; and checks of what the journal recorded.
 
-Views: events, payloads, snapshots, checkpoints, segments (schemas.py), or what was chosen of them; the same without a
-choice with `whole_` in front of their names; `lives` (lives.py); and of jobs that need
-deliveries `recorded`, the events of the segments with scope "all", and `recorded_lives`, theirs.
+Views: events, payloads, snapshots, checkpoints, segments, holes (schemas.py), or what was chosen of them; the same
+without a choice with `whole_` in front of their names; `lives` (lives.py); and of jobs that need deliveries `recorded`,
+the events of the segments with scope "all", and `recorded_lives`, theirs.
 """
 
 from collections.abc import Mapping
 
-from ..engines.protocol import Engine, rows, value
-from ..lake.lake import Kept, missing
+from ..engines.protocol import Engine, Row, rows, value
+from ..lake.lake import Kept, lost_in, missing
 from ..schemas import TABLES
 from .lives import KEPT, lives_of
 
@@ -29,13 +29,21 @@ class NotRecorded(ValueError):
 
 class Tables:
     """Of an engine with the views of the whole tables; `conditions`, in SQL, by table: what is chosen of them. `kept`:
-    what retention has left. The views of one engine are those of the last `Tables`. Raises: ValueError (they are
-    empty)."""
+    what retention has left. `has_holes`: whether the table `holes` has files. The views of one engine are those of the
+    last `Tables`. Raises: ValueError (they are empty)."""
 
     def __init__(
-        self, engine: Engine, lake: str = "", conditions: Mapping[str, str] | None = None, kept: Kept | None = None
+        self,
+        engine: Engine,
+        lake: str = "",
+        conditions: Mapping[str, str] | None = None,
+        kept: Kept | None = None,
+        *,
+        has_holes: bool = False,
     ) -> None:
         self.engine = engine
+        self._has_holes = has_holes
+        self._holes: list[Row] | None = None
         self.lake = lake
         self.kept = kept
         self._made: set[str] = set()
@@ -51,7 +59,7 @@ class Tables:
     def part(self, conditions: Mapping[str, str]) -> "Tables":
         """What is chosen of the whole tables, whatever was chosen before; if that was the same, with its views."""
         if self._part is None or self._part[0] != conditions:
-            self._part = conditions, Tables(self.engine, self.lake, conditions, self.kept)
+            self._part = conditions, Tables(self.engine, self.lake, conditions, self.kept, has_holes=self._has_holes)
             self._part[1].is_shared = self.is_shared
         return self._part[1]
 
@@ -67,6 +75,17 @@ class Tables:
     def missing(self) -> str | None:
         """What to say of records that were deleted before the first ingest, or dropped since; None: there are none."""
         return missing(self.first_lsn(), self.kept)
+
+    def holes(self) -> list[Row]:
+        """Rows of `holes`, in order."""
+        if self._holes is None:
+            asked = "SELECT * FROM holes ORDER BY first_lsn, last_lsn"
+            self._holes = rows(self.engine, asked) if self._has_holes else []
+        return self._holes
+
+    def lost(self) -> str | None:
+        """What to say of the holes; None: there are none."""
+        return lost_in(self.holes()) if self.holes() else None
 
     def span(self) -> tuple[int, int]:
         """The times of the lake's first and last event, in seconds."""

@@ -3,7 +3,8 @@
 The journal is read once, a slice (a segment, or what is new of it) at a time, by processes of this machine or Spark's
 tasks; each writes the parts of all tables. A micro-batch ends with one commit for each table, which adds its parts and
 moves its position together: killed before it, the parts count for nothing. All tables end at the same place in the
-journal, `events` first, so that the events of each snapshot are always there. Source: Spark page 3.
+journal, `holes` first and then `events`, so that what is lost is known, and the events of each snapshot are there.
+Damage stops nothing unless it is asked for: what is sound is committed, and each hole is a row. Source: Spark page 3.
 """
 
 import os
@@ -14,10 +15,11 @@ from typing import Any
 from ...journal.format.errors import JournalError
 from ..patience import patiently
 from ..progress import Progress
+from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Position, Slice
 from ..schemas import TABLES
-from .lake import ALWAYS, check_written_here, locked, missing, reader_name
-from .tables import CHECKPOINTS, absolute, add_new_columns, commit, create, open_table, position_of, swept
+from .lake import ALWAYS, check_written_here, locked, lost_in, missing, reader_name
+from .tables import CHECKPOINTS, Part, absolute, add_new_columns, commit, create, open_table, position_of, swept
 
 #: Octets of journal per micro-batch: each costs commits, and a kill repeats one. A cluster does more at once.
 MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
@@ -26,7 +28,8 @@ MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
 @dataclass(slots=True, frozen=True)
 class IngestOptions:
     """`journal`, `lake`: paths or URIs. `payloads`: also store contents. `max_bytes`: of journal per micro-batch.
-    `processes`: of this machine, if there is much to do. `retain_days`: drop what is older, afterwards."""
+    `processes`: of this machine, if there is much to do. `retain_days`: drop what is older, afterwards. `strict`:
+    damage is an error. `past_deleted`: records that the journal has deleted unread are none."""
 
     journal: str
     lake: str
@@ -34,6 +37,12 @@ class IngestOptions:
     max_bytes: int | None = None
     processes: int = field(default_factory=lambda: os.cpu_count() or 1)
     retain_days: int | None = None
+    strict: bool = False
+    past_deleted: bool = False
+
+    def plan(self) -> JournalPlan:
+        """What can be read of the journal. Raises: JournalError, OSError."""
+        return JournalPlan(self.journal, strict=self.strict, past_deleted=self.past_deleted)
 
 
 def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
     Raises: LakeBusy, JournalError (deleted, damaged, another journal), ValueError (the lake's files), OSError, and
             Spark's exceptions.
     """
-    plan = JournalPlan(options.journal)
+    plan = options.plan()
     lake = absolute(options.lake)
     tables = (*ALWAYS, *(("payloads",) if options.payloads else ()))
     with locked(lake):
@@ -150,6 +159,7 @@ class _Ingest:
             done += part.end - part.start
             if len(slices) > 1:
                 self._progress.say("part", octets=done, of=octets)
+        self._tell_holes(parts)
         for table in tables:
             added = [one for one in parts if one.table == table]
             self._deltas[table] = commit(self._deltas[table], self._lake, table, added, end)
@@ -158,6 +168,16 @@ class _Ingest:
             self._plan.files.register(self._plan.directory, reader_name(self._lake, table), end.lsn)
             if rows:
                 self._progress.say("batch", table=table, batch=self._deltas[table].version(), rows=rows)
+
+    def _tell_holes(self, parts: Sequence[Part]) -> None:
+        """Of what is about to be committed."""
+        from pyarrow import parquet  # dear to import, and seldom needed
+
+        for one in parts:
+            if one.table == "holes":
+                files, root = locate(self._lake)
+                found = parquet.read_table(f"{root}/holes/{one.path}", filesystem=files.system).to_pylist()
+                self._progress.say("holes", what=lost_in(found))
 
     def _compact(self) -> None:
         """Tables that many small ingests have filled."""
@@ -173,7 +193,7 @@ class _Ingest:
     def _written(self, slices: Sequence[Slice], tables: tuple[str, ...]) -> Iterator[Any]:
         from .workers import Work, by_processes, by_spark
 
-        work = Work(self._options.journal, self._plan.directory, self._lake, tables)
+        work = Work(self._options.journal, self._plan.directory, self._lake, tables, self._options.strict)
         if self._spark is None or not slices:
             return by_processes(work, slices, self._options.processes)
         made = patiently(lambda: list(by_spark(work, slices, self._spark)), self._progress)

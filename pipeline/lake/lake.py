@@ -1,6 +1,6 @@
 """The lake: a directory (or URI) of Delta tables, with the position in the journal that each has reached.
 
-    LAKE/events/date=2026-11-21/part-*.parquet      and payloads, snapshots (by date), checkpoints, segments
+    LAKE/events/date=2026-11-21/part-*.parquet      and payloads, snapshots (by date), checkpoints, segments, holes
     LAKE/events/_delta_log                          which of them count, and how far, exactly once
 
 Jobs read with `read_table`, or take `committed_files`: a table that was never filled is empty, not an error, and files
@@ -10,8 +10,9 @@ in `tables.py`.
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,10 @@ from .tables import Kept as Kept  # parts of what is offered here
 from .tables import absolute as absolute
 
 #: What every lake has, in the order in which an ingest fills it.
-ALWAYS = ("events", "snapshots", "checkpoints", "segments")
+ALWAYS = ("holes", "events", "snapshots", "checkpoints", "segments")
 LAST_FIRST = ALWAYS[::-1]
+#: Holes that a sentence names.
+NAMED_MAX = 5
 
 
 class LakeBusy(Exception):
@@ -88,6 +91,8 @@ def check_even(lake: str) -> None:
     later, reached = "", -1
     for table in LAST_FIRST:
         delta = open_table(lake, table)
+        if delta is None and table == "holes":  # a lake of an older release
+            continue
         lsn = None if delta is None else lsn_of(delta)
         if (-1 if lsn is None else lsn) < reached:
             raise ValueError(
@@ -159,6 +164,28 @@ def missing(first_lsn: int, kept: Kept | None = None) -> str | None:
         f"records 1 to {first_lsn - 1} were deleted before the first ingest, and what they tell is not counted:"
         ' set [journal] retain, for instance to "7d", or ingest into a lake from the beginning'
     )
+
+
+def lost_in(holes: Sequence[Mapping[str, Any]]) -> str:
+    """What to say of rows of the table `holes` (in order)."""
+    count = sum(one["last_lsn"] - one["first_lsn"] + 1 for one in holes)
+    named = "; ".join(_named(one) for one in holes[:NAMED_MAX])
+    more = f"; and {len(holes) - NAMED_MAX} more" if len(holes) > NAMED_MAX else ""
+    where = "a hole" if len(holes) == 1 else f"{len(holes)} holes"
+    return f"{count} records are lost in {where} of the journal, and what they told is not counted: {named}{more}"
+
+
+def _named(one: Mapping[str, Any]) -> str:
+    first, last = one["first_lsn"], one["last_lsn"]
+    times = [
+        f"{word} {_text(one[name])}" for word, name in (("after", "before_ts"), ("before", "after_ts")) if one[name]
+    ]
+    when = f", {' and '.join(times)}" if times else ""
+    return f"{first}{'' if first == last else f' to {last}'} ({one['why']}{when})"
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @contextmanager

@@ -41,7 +41,9 @@ DAY_US = 86_400_000_000
 EPOCH = date(1970, 1, 1)
 
 
-def write_parts(journal: str, directory: str, lake: str, tables: Sequence[str], part: Slice) -> list[Part]:
+def write_parts(
+    journal: str, directory: str, lake: str, tables: Sequence[str], part: Slice, *, strict: bool = True
+) -> list[Part]:
     """Write what a slice adds to each of the tables.
 
     Args:   journal: path or URI, of whose file system `directory` is the journal's own.
@@ -51,7 +53,7 @@ def write_parts(journal: str, directory: str, lake: str, tables: Sequence[str], 
     target, root = locate(lake)
     writers = [_TableWriter(target, root, table, part) for table in tables]
     try:
-        for chunk in read_chunks(source, directory, part):
+        for chunk in read_chunks(source, directory, part, strict=strict):
             for one in writers:
                 one.add(chunk)
     except Damaged as error:

@@ -20,7 +20,14 @@ from .tables import CHECKPOINTS, Kept, absolute, drop, files_in, kept_of, open_t
 
 File = Mapping[str, Any]
 #: The column by whose statistics a table's files are older than what is kept, in the order of their commits.
-LSN_OF = {"events": "lsn", "payloads": "lsn", "snapshots": "lsn", "checkpoints": "begin_lsn", "segments": "base_lsn"}
+LSN_OF = {
+    "events": "lsn",
+    "payloads": "lsn",
+    "snapshots": "lsn",
+    "checkpoints": "begin_lsn",
+    "segments": "base_lsn",
+    "holes": "last_lsn",
+}
 
 
 def today() -> date:

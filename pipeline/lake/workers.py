@@ -27,10 +27,11 @@ class Work:
     directory: str
     lake: str
     tables: tuple[str, ...]
+    strict: bool = True
 
     def write(self, part: Slice) -> list[Part]:
         """The parts of a slice. Raises: JournalError, OSError."""
-        return write_parts(self.journal, self.directory, self.lake, self.tables, part)
+        return write_parts(self.journal, self.directory, self.lake, self.tables, part, strict=self.strict)
 
 
 def by_processes(work: Work, slices: Sequence[Slice], processes: int) -> Iterator[Made]:

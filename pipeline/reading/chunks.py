@@ -1,7 +1,7 @@
 """Slices of segments as columns: records of many blocks in one numpy array, with their LSNs and names.
 
-Blocks are accepted only with a valid CRC; a slice that cannot be read to its end is reported as damaged, so that an
-audit never invents losses.
+Blocks are accepted only with a valid CRC. A slice that cannot be read to its end is reported as damaged, or, of a
+reader that is not strict, what is lost of it as holes, so that an audit never invents losses.
 """
 
 import os
@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ...journal.disk.segment import Scan, path_of, segment_name
-from ...journal.format.block import HEADER_SIZE, IS_GAP, Block, Header
+from ...journal.disk.directory import read_identity
+from ...journal.disk.segment import Scan, path_of, segment_name, segments_in
+from ...journal.format.block import HEADER_SIZE, IS_GAP, MAGIC, Block, Header
 from ...journal.format.errors import BadRecord, Damaged
 from ...journal.format.heap import decode_define
 from ...journal.format.names import Names
 from ...journal.format.record import DEFINE, RECORD_SIZE
 from .arrow_files import ArrowFiles
+from .holes import BAD_BLOCK, CUT, REPAIRED, Hole, SoundBlocks
 from .positions import JournalGone, Slice
 
 #: The table of record.py.
@@ -46,11 +48,16 @@ RECORD = np.dtype(
 assert RECORD.itemsize == RECORD_SIZE
 #: A chunk is complete with this many records, or octets of heap.
 ROWS, HEAP_OCTETS = 65_536, 16 * 1024 * 1024
+#: Of a chunk that has holes alone.
+NO_HEADER = Header(0, MAGIC, 0, 0, 0, 0, 0)
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Consecutive records. `records`, `lsns`: one for each; those of gap blocks, which have no LSN, are omitted."""
+    """Consecutive records. `records`, `lsns`: one for each; those of gap blocks, which have no LSN, are omitted.
+
+    `holes`: what is lost between and before them, and at the end of the slice behind them.
+    """
 
     segment: int
     records: "np.ndarray[tuple[int], np.dtype[np.void]]"
@@ -59,6 +66,7 @@ class Chunk:
     header: Header  # of its first block
     blocks: list[Block] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)  # of each block's records
+    holes: list[Hole] = field(default_factory=list)
 
     def heap(self, index: int) -> bytes:
         """The heap entry of a record. Raises: Damaged."""
@@ -88,33 +96,109 @@ class Chunk:
         return found
 
 
-def read_chunks(files: ArrowFiles, directory: str, part: Slice) -> Iterator[Chunk]:
-    """A slice, chunk by chunk. Memory: one chunk, and a window of the file. Raises: Damaged, JournalGone, OSError."""
-    name = segment_name(part.segment)
+def read_chunks(files: ArrowFiles, directory: str, part: Slice, *, strict: bool = True) -> Iterator[Chunk]:
+    """A slice, chunk by chunk. Memory: one chunk, and a window of the file.
+
+    Raises: Damaged (strict: of bad blocks, else only of a whole block that says what cannot be), JournalGone, OSError.
+    """
     path = path_of(directory, part.segment)
     try:
         handle = files.open(path)
     except FileNotFoundError as error:
+        name = segment_name(part.segment)
         raise JournalGone(f"{directory}: segment {name} is no longer there; register a reader to keep it") from error
     try:
-        names = _names_before(files, handle, path, part)
-        scan = Scan(files, handle, part.start_lsn, offset=part.start, size=part.end)
+        names = _names_before(files, handle, path, part, strict=strict)
         waiting: list[Block] = []
+        holes: list[Hole] = []
         rows = octets = 0
-        for block in scan:
-            waiting.append(block)
-            rows += block.header.record_count
-            octets += block.header.heap_size
+        blocks = _strict_blocks if strict else _sound_blocks
+        for found in blocks(files, handle, directory, part, names):
+            if isinstance(found, Hole):
+                holes.append(found._replace(journal=read_identity(directory, files).hex()))
+                continue
+            waiting.append(found)
+            rows += found.header.record_count
+            octets += found.header.heap_size
             if rows >= ROWS or octets >= HEAP_OCTETS:
-                yield _chunk(part.segment, waiting, names)
-                waiting, rows, octets = [], 0, 0
-        if scan.position != part.end or scan.lsn != part.end_lsn or (part.is_sealed and not scan.sealed):
-            raise _bad_block(scan, directory, part.segment, part.end_lsn)
-        if waiting:
-            yield _chunk(part.segment, waiting, names)
+                yield _chunk(part.segment, waiting, names, holes)
+                waiting, holes, rows, octets = [], [], 0, 0
+        if waiting or holes:
+            yield _chunk(part.segment, waiting, names, holes)
         _remember(path, part, names)
     finally:
         files.close(handle)
+
+
+def _strict_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, names: Names) -> Iterator[Block | Hole]:
+    """Its blocks, and before each gap block the hole that it marks. Raises: Damaged (not all of it can be read)."""
+    scan, before_us = Scan(files, handle, part.start_lsn, offset=part.start, size=part.end), None
+    for block in scan:
+        if block.header.flags & IS_GAP:
+            yield _of_gap(part.segment, block, before_us)
+        before_us = _last_us(block, before_us)
+        yield block
+    if scan.position != part.end or scan.lsn != part.end_lsn or (part.is_sealed and not scan.sealed):
+        raise _bad_block(scan, directory, part.segment, part.end_lsn)
+
+
+def _sound_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, names: Names) -> Iterator[Block | Hole]:
+    """Its whole blocks, and each hole before the block that follows it."""
+    if part.lost_from:
+        yield Hole(part.lost_from, part.segment - 1, part.segment, 0, None, part.lost_why)
+    scan = SoundBlocks(files, handle, part.start_lsn, offset=part.start, size=part.end)
+    before_us: int | None = None
+    lsn, position = part.start_lsn, part.start
+    for block in scan:
+        if block.end_lsn > part.end_lsn:  # of another segment
+            break
+        lost = scan.take_lost()
+        if lost:
+            _take_all_names(files, directory, part.segment, names)
+        for one in lost:
+            after_us = _first_us(block)
+            yield Hole(one.lsn, one.next_lsn - 1, part.segment, one.offset, one.octets, BAD_BLOCK, before_us, after_us)
+        if block.header.flags & IS_GAP:
+            yield _of_gap(part.segment, block, before_us)
+        before_us = _last_us(block, before_us)
+        lsn, position = block.end_lsn, block.offset + block.header.size
+        yield block
+    if lsn < part.end_lsn:
+        octets = part.end - position
+        why = BAD_BLOCK if octets else CUT
+        yield Hole(lsn, part.end_lsn - 1, part.segment, position, octets or None, why, before_us)
+
+
+def _of_gap(segment: int, block: Block, before_us: int | None) -> Hole:
+    return Hole(block.header.base_lsn, block.end_lsn - 1, segment, block.offset, None, REPAIRED, before_us)
+
+
+def _first_us(block: Block) -> int | None:
+    """The time of a block's first record."""
+    return _time(block, 0) if block.header.record_count and not block.header.flags & IS_GAP else None
+
+
+def _last_us(block: Block, otherwise: int | None) -> int | None:
+    if not block.header.record_count or block.header.flags & IS_GAP:
+        return otherwise
+    return _time(block, block.header.record_count - 1)
+
+
+def _time(block: Block, index: int) -> int:
+    return int.from_bytes(block.data[HEADER_SIZE + RECORD_SIZE * index :][:8], "little", signed=True)
+
+
+def _take_all_names(files: ArrowFiles, directory: str, segment: int, names: Names) -> None:
+    """Names that a lost block may have defined, as far as another tells them: of this segment, or of the next, which
+    defines all that are alive. No id ever has two names."""
+    bases = segments_in(files, directory)
+    for base in (segment, *[one for one in bases if one > segment][:1]):
+        handle = files.open(path_of(directory, base))
+        try:
+            for block in SoundBlocks(files, handle, base):
+                _take_names(base, block, names)
+        finally:
+            files.close(handle)
 
 
 def _bad_block(scan: Scan, directory: str, segment: int, end_lsn: int) -> Damaged:
@@ -129,7 +213,7 @@ def _bad_block(scan: Scan, directory: str, segment: int, end_lsn: int) -> Damage
     )
 
 
-def _chunk(segment: int, blocks: list[Block], names: Names) -> Chunk:
+def _chunk(segment: int, blocks: list[Block], names: Names, holes: list[Hole]) -> Chunk:
     """Adds the names that the blocks define: no id ever has two."""
     kept: list[Block] = []
     starts: list[int] = []
@@ -145,7 +229,8 @@ def _chunk(segment: int, blocks: list[Block], names: Names) -> Chunk:
     counts = np.fromiter((block.header.record_count for block in kept), np.int64, len(kept))
     shifts = np.fromiter((block.header.base_lsn for block in kept), np.int64, len(kept)) - np.array(starts, np.int64)
     lsns = np.repeat(shifts, counts) + np.arange(count, dtype=np.int64)
-    return Chunk(segment, records, lsns, names, blocks[0].header, kept, starts)
+    header = blocks[0].header if blocks else NO_HEADER
+    return Chunk(segment, records, lsns, names, header, kept, starts, holes)
 
 
 def _take_names(segment: int, block: Block, names: Names) -> None:
@@ -165,15 +250,18 @@ _known: dict[str, tuple[int, int, Names]] = {}
 KNOWN_MAX = 8
 
 
-def _names_before(files: ArrowFiles, handle: int, path: str, part: Slice) -> Names:
+def _names_before(files: ArrowFiles, handle: int, path: str, part: Slice, *, strict: bool) -> Names:
     """The names that a segment defines before a slice of it. Later names do no harm: no id ever has two."""
     offset, lsn, names = _known.get(path, (0, part.segment, Names()))
     if part.start > offset:
-        scan = Scan(files, handle, lsn, offset=offset, size=part.start)
+        scan = (Scan if strict else SoundBlocks)(files, handle, lsn, offset=offset, size=part.start)
         for block in scan:
             _take_names(part.segment, block, names)
-        if scan.position != part.start:
-            raise _bad_block(scan, os.path.dirname(path), part.segment, part.start_lsn)
+        if isinstance(scan, Scan):
+            if scan.position != part.start:
+                raise _bad_block(scan, os.path.dirname(path), part.segment, part.start_lsn)
+        elif scan.lost or scan.lsn != part.start_lsn:
+            _take_all_names(files, os.path.dirname(path), part.segment, names)
     return names
 
 

@@ -1,4 +1,4 @@
-"""Chunks of records as rows of the other tables: contents, snapshots, checkpoints, segments."""
+"""Chunks of records as rows of the other tables: contents, snapshots, checkpoints, segments, holes."""
 
 import json
 from collections.abc import Iterator
@@ -26,17 +26,18 @@ class TableDecoder:
 
     def __init__(self, table: str, columns: Columns) -> None:
         self._schema = arrow(columns)
-        (self._code,) = TABLE_CODES[table]
+        self._codes = list(TABLE_CODES.get(table, ()))
         self._rows = {
             "payloads": _payloads,
             "snapshots": _snapshots,
             "checkpoints": _checkpoints,
             "segments": _segments,
+            "holes": _holes,
         }[table]
 
     def batches(self, chunk: Chunk) -> Iterator[Any]:
         """Raises: Damaged."""
-        indices = np.flatnonzero(chunk.records["kind"] == self._code)
+        indices = np.flatnonzero(np.isin(chunk.records["kind"], self._codes))
         try:
             for columns in self._rows(chunk, indices):
                 arrays = [pa.array(columns[field.name], field.type) for field in self._schema]
@@ -91,6 +92,21 @@ def _segments(chunk: Chunk, indices: Any) -> Iterator[dict[str, Any]]:
             "scope": [chunk.header.scope],
             "fsync": [chunk.header.mode],
             "program": [utf8(decode_head(chunk.heap(int(index))).program)],
+        }
+
+
+def _holes(chunk: Chunk, indices: Any) -> Iterator[dict[str, Any]]:
+    for one in chunk.holes:
+        yield {
+            "journal": [one.journal],
+            "first_lsn": [one.first_lsn],
+            "last_lsn": [one.last_lsn],
+            "why": [one.why],
+            "segment": [segment_name(one.segment)],
+            "file_offset": [one.offset],
+            "octets": [one.octets],
+            "before_ts": [one.before_us],
+            "after_ts": [one.after_us],
         }
 
 

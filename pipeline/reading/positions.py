@@ -17,6 +17,7 @@ from ...journal.disk.directory import find_journal, read_format, reader_offsets
 from ...journal.disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
 from ...journal.format.errors import JournalError
 from .arrow_files import locate
+from .holes import DELETED, NO_SEGMENT, SoundBlocks
 
 
 class Position(NamedTuple):
@@ -41,7 +42,10 @@ class Position(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Blocks of one segment. `is_sealed`: it ends with the segment's footer."""
+    """Blocks of one segment. `is_sealed`: it ends with the segment's footer.
+
+    `lost_from`: records from there to the segment's first are lost, `lost_why`; 0: none are.
+    """
 
     segment: int
     start: int
@@ -49,6 +53,8 @@ class Slice(NamedTuple):
     end: int
     end_lsn: int
     is_sealed: bool
+    lost_from: int = 0
+    lost_why: str = ""
 
 
 class JournalGone(JournalError):
@@ -56,9 +62,14 @@ class JournalGone(JournalError):
 
 
 class JournalPlan:
-    """The readable part of a journal. Locks nothing; caches footers and the position in the open segment."""
+    """The readable part of a journal. Locks nothing; caches footers and the position in the open segment.
 
-    def __init__(self, where: str) -> None:
+    `strict`: damage is an error, else a hole (holes.py). `past_deleted`: so are records that were deleted before the
+    reader had them.
+    """
+
+    def __init__(self, where: str, *, strict: bool = True, past_deleted: bool = False) -> None:
+        self._is_strict, self._goes_past_deleted = strict, past_deleted
         self.files, path = locate(where)
         self.directory = find_journal(path, self.files)
         format_ = read_format(self.directory, self.files)
@@ -150,33 +161,51 @@ class JournalPlan:
         if start.segment == 0 and start.lsn == 0 and bases:
             start = self._at(bases[0], 0, bases[0])  # the journal was empty then
         chosen = [base for base in bases if start.segment <= base <= end.segment]
-        if not chosen or chosen[0] != start.segment:
-            there = f"it begins with {bases[0]}" if bases else "it is empty"
-            raise JournalGone(
-                f"{self.directory}: record {start.lsn} and those behind it are no longer there ({there}); a reader that"
-                " is registered keeps them"
-            )
+        lost_from, lost_why = 0, DELETED
+        # A segment that was read to its end may be gone. (Its last record is its footer.)
+        if not chosen or (chosen[0] != start.segment and chosen[0] > start.lsn + 1):
+            if not (chosen and self._goes_past_deleted):
+                raise self._gone(start, bases)
+            lost_from = start.lsn
         if chosen[-1] != end.segment:
             raise JournalGone(f"{self.directory}: there is no segment {segment_name(end.segment)}")
-        expected = start.segment
-        for base in chosen:
+        expected = chosen[0]
+        for base, following in zip(chosen, [*chosen[1:], 0]):
             if base != expected:
-                raise Damaged(segment_name(base), 0, f"records {expected} to {base - 1} before it are missing")
+                if self._is_strict:
+                    raise Damaged(segment_name(base), 0, f"records {expected} to {base - 1} before it are missing")
+                lost_from, lost_why = expected, NO_SEGMENT
             first = (start.offset, start.lsn) if base == start.segment else (0, base)
             if base == end.segment:
                 footer = self._footers.get(base)
                 is_whole = footer is not None and end.offset == footer.size
                 if first[0] < end.offset:
-                    yield Slice(base, *first, end.offset, end.lsn, is_whole)
+                    yield Slice(base, *first, end.offset, end.lsn, is_whole, lost_from, lost_why)
                 return
             sealed = self.footer(base, is_last=False)
-            assert sealed is not None
-            expected = sealed.end_lsn
-            if first[0] < sealed.size:
-                yield Slice(base, *first, sealed.size, sealed.end_lsn, True)
+            if sealed is None:
+                behind = (self._size(base), following - 1)  # the last record was its footer
+            else:
+                behind = (sealed.size, sealed.end_lsn)
+            if first[0] < behind[0]:
+                yield Slice(base, *first, *behind, sealed is not None, lost_from, lost_why)
+                lost_from = 0
+            expected = following if sealed is None else sealed.end_lsn
+
+    def _gone(self, start: Position, bases: list[int]) -> JournalGone:
+        there = f"it begins with {bases[0]}" if bases else "it is empty"
+        return JournalGone(
+            f"{self.directory}: record {start.lsn} and those behind it are no longer there ({there}); a reader that is"
+            " registered keeps them"
+        )
+
+    def _size(self, base: int) -> int:
+        with self._open(base) as handle:
+            return self.files.size(handle)
 
     def footer(self, base: int, *, is_last: bool) -> Segment | None:
-        """The footer of a segment; None for the newest, open one. Raises: Damaged, OSError."""
+        """The footer of a segment; None for the newest, open one, and if it is lost (not strict). Raises: Damaged,
+        OSError."""
         found = self._footers.get(base)
         if found is None:
             with self._open(base) as handle:
@@ -186,7 +215,7 @@ class JournalPlan:
                     raise Damaged(segment_name(base), 0, str(error)) from error
             if found is not None and found.base_lsn != base:
                 found = None
-            if found is None and not is_last:
+            if found is None and not is_last and self._is_strict:
                 raise Damaged(segment_name(base), 0, "no footer at its end: the segment is cut, or its end is damaged")
             if found is not None:
                 self._footers[base] = found
@@ -222,7 +251,7 @@ class JournalPlan:
         """(octets, LSN) after each block of a segment, from what is trusted in it on; the LSN that they call agreed."""
         offset, lsn = self._trusted[1:] if self._trusted[0] == base else (0, base)
         with self._open(base) as handle:
-            scan = Scan(self.files, handle, lsn, offset=offset)
+            scan = self._scan(handle, lsn, offset)
             blocks = [(block.offset + block.header.size, block.end_lsn) for block in scan]
             return blocks, max(scan.durable_lsn, self._agreed_lsn if offset else 0)
 
@@ -232,10 +261,11 @@ class JournalPlan:
         bad_before = -1
         while True:
             with self._open(base) as handle:
-                scan = Scan(self.files, handle, lsn, offset=offset)
+                scan = self._scan(handle, lsn, offset)
                 read = [(block.offset + block.header.size, block.end_lsn) for block in scan]
                 try:
-                    scan.check_tail(segment_name(base), is_last=True)
+                    if isinstance(scan, Scan):
+                        scan.check_tail(segment_name(base), is_last=True)
                 except Damaged:
                     # While the broker writes, a block that was incomplete a moment ago may be followed by another now:
                     # read again.
@@ -248,6 +278,9 @@ class JournalPlan:
                 offset, lsn = trusted[-1]
             self._trusted = (base, offset, lsn)
             return offset, lsn
+
+    def _scan(self, handle: int, lsn: int, offset: int, size: int | None = None) -> Scan | SoundBlocks:
+        return (Scan if self._is_strict else SoundBlocks)(self.files, handle, lsn, offset=offset, size=size)
 
     @contextmanager
     def _open(self, base: int) -> Iterator[int]:
@@ -289,5 +322,5 @@ class JournalPlan:
 
     def _boundaries(self, part: Slice) -> Iterator[tuple[int, int]]:
         with self._open(part.segment) as handle:
-            for block in Scan(self.files, handle, part.start_lsn, offset=part.start, size=part.end):
+            for block in self._scan(handle, part.start_lsn, part.start, part.end):
                 yield block.offset + block.header.size, block.end_lsn

@@ -6,7 +6,8 @@
 
 Options: `table` (events), `columns` (a,b,c: Spark 4.3 does not report which it needs to a Python source), `reader` (a
 name: segments stay until it has read them; streams), `from`, `until` (positions), `maxBytesPerTrigger` (octets of
-journal per micro-batch, 256 MiB), `pushdown` (false). With pushdown filters are applied here, whole segments by their
+journal per micro-batch, 256 MiB), `failOnDataLoss` (true: damage fails the query; false: it is passed over, and becomes
+a row of the table `holes`), `pushdown` (false). With pushdown filters are applied here, whole segments by their
 footers; it needs spark.sql.python.filterPushdown.enabled, and a `load()` of its own for each query: Spark 4.3.0 keeps
 what was pushed with what `load()` gave, and other queries of that would lack rows.
 

@@ -14,24 +14,30 @@ from .positions import JournalPlan, Position, Slice
 from .predicate import EVENT_CODES, TABLE_CODES, Predicate
 
 #: A batch of a stream is not much larger than this, unless the option is set.
-OPTIONS = ("path", "journal", "table", "columns", "pushdown", "reader", "from", "until", "maxbytespertrigger")
+OPTIONS = (
+    *("path", "journal", "table", "columns", "pushdown", "reader", "from", "until", "maxbytespertrigger"),
+    "failondataloss",
+)
 
 
 @dataclass(slots=True)
 class TableReader:
-    """`where`: path or URI of the journal or of its data directory."""
+    """`where`: path or URI of the journal or of its data directory. `strict`: damage is an error, else passed over."""
 
     where: str
     table: str = "events"
     columns: Columns = EVENTS
     predicate: Predicate = field(default_factory=Predicate)
+    strict: bool = True
 
     def plan(self) -> JournalPlan:
         """The readable part. Raises: ForeignDirectory, OSError."""
-        return JournalPlan(self.where)
+        return JournalPlan(self.where, strict=self.strict)
 
     def slices(self, plan: JournalPlan, start: Position, end: Position) -> list[Slice]:
         """The slices that can contain a row. Raises: JournalGone, Damaged, OSError."""
+        if self.table == "holes":
+            return plan.slices(start, end)
         codes = TABLE_CODES.get(self.table, EVENT_CODES)
         found = plan.slices(start, end, lambda segment: self.predicate.may_be_in(segment, codes))
         if self.table == "segments":
@@ -50,7 +56,7 @@ class TableReader:
         decoder: EventDecoder | TableDecoder = (
             EventDecoder(self.columns, self.predicate) if is_events else TableDecoder(self.table, self.columns)
         )
-        for chunk in read_chunks(files, directory, part):
+        for chunk in read_chunks(files, directory, part, strict=self.strict):
             yield from decoder.batches(chunk)
 
     def all_batches(self) -> Iterator[Any]:
@@ -72,7 +78,8 @@ def reader_of(options: Mapping[str, str]) -> TableReader:
     table = given.get("table", "events")
     names = given.get("columns")
     wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
-    return TableReader(where, table, chosen(table, wanted))
+    is_strict = str(given.get("failondataloss", "true")).lower() == "true"
+    return TableReader(where, table, chosen(table, wanted), strict=is_strict)
 
 
 def position_of(options: Mapping[str, str], name: str) -> Position | None:

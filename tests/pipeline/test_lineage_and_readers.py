@@ -73,7 +73,7 @@ def test_a_job_tells(data: Path, tmp_path: Path, capsys: Any) -> None:
     assert main(["loss", *asked, "--queue", "nobody's"]) == 1
     ingest, done, failed = map(json.loads, told.read_text().splitlines())
     assert [one["name"].rsplit("/", 1)[1] for one in ingest["outputs"]] == [
-        *("events", "snapshots", "checkpoints", "segments"),
+        *("holes", "events", "snapshots", "checkpoints", "segments"),
     ]
     assert (done["eventType"], done["outputs"][0]["name"]) == ("COMPLETE", str(out))
     assert (failed["eventType"], failed["outputs"]) == ("FAIL", [])

@@ -7,6 +7,7 @@ A line: LSN, milliseconds, kind, message, queue; then columns by name. Durable u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -47,9 +48,10 @@ def told(
     payloads: list[dict[str, Any]] | None = None,
     scope: str = "all",
     base_lsn: int = 1,
+    holes: Sequence[tuple[int, int]] = (),
 ) -> Tables:
     """`snapshots`: (begin, end) LSN of a checkpoint -> queue, or (virtual host, queue) -> messages; the snapshot's own
-    LSN is begin."""
+    LSN is begin. `holes`: first and last record."""
     events = [_event(line) for line in lines]
     held = snapshots or {}
     rows: dict[str, list[dict[str, Any]]] = {
@@ -66,10 +68,14 @@ def told(
         "segments": [
             {"segment": "s1", "base_lsn": base_lsn, "ts": BEGIN, "scope": scope, "fsync": "commit", "program": "test"}
         ],
+        "holes": [
+            {"journal": "j", "first_lsn": a, "last_lsn": b, "why": "a test", "segment": "s1", "file_offset": 0}
+            for a, b in holes
+        ],
     }
     for name, columns in TABLES.items():
         engine.given(f"whole_{name}", pa.Table.from_pylist(rows[name], arrow(columns)))
-    return Tables(engine)
+    return Tables(engine, has_holes=bool(holes))
 
 
 def answered(tables: Tables, job: str, sql: str) -> list[Any]:

@@ -1,0 +1,88 @@
+"""Holes: records of a journal that cannot be read, between others that can.
+
+A block that is damaged, a segment that is missing or has lost its end, records that an earlier repair has lost: whoever
+reads a journal without `strict` passes over them, and notes each as a `Hole`, which becomes a row of the table `holes`.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ...journal.disk.files import ReadableFiles
+from ...journal.disk.segment import Scan
+from ...journal.format.block import Block
+
+#: Why records are lost.
+BAD_BLOCK = "a bad block"
+CUT = "the end of the segment is missing"
+REPAIRED = "lost before a repair"
+NO_SEGMENT = "the segment is missing"
+DELETED = "deleted before they were read"
+
+
+class Hole(NamedTuple):
+    """Lost records, first and last. `octets`: of the file that could not be read; None: they are not there.
+
+    `before_us`, `after_us`: times of the records around it; None: not known.
+    """
+
+    first_lsn: int
+    last_lsn: int
+    segment: int
+    offset: int
+    octets: int | None
+    why: str
+    before_us: int | None = None
+    after_us: int | None = None
+    journal: str = ""  # its id
+
+
+class Lost(NamedTuple):
+    """Octets of a segment without a whole block, and the LSNs from the one before them to the one behind."""
+
+    lsn: int
+    next_lsn: int
+    offset: int
+    octets: int
+
+
+class SoundBlocks:
+    """The whole blocks of a segment, or of a part of it. `lost`: what was passed over before the block at hand.
+
+    `lsn`, `position`: behind the last block; `durable_lsn`: the highest in any block; `sealed`: a footer was read.
+    """
+
+    def __init__(
+        self, files: ReadableFiles, handle: int, lsn: int, *, offset: int = 0, size: int | None = None
+    ) -> None:
+        self._files, self._handle, self._size = files, handle, size
+        self._scan = Scan(files, handle, lsn, offset=offset, size=size)
+        self.lsn, self.position = lsn, offset
+        self.durable_lsn = 0
+        self.sealed = False
+        self.lost: list[Lost] = []
+
+    def __iter__(self) -> Iterator[Block]:
+        tried = -1
+        while True:
+            for block in self._scan:
+                self.lsn, self.position = self._scan.lsn, self._scan.position
+                self.durable_lsn = max(self.durable_lsn, block.header.durable_lsn)
+                self.sealed = self._scan.sealed
+                yield block
+            if self.sealed or self.position >= self._scan.size or self._scan.rest_is_empty():
+                return
+            later = self._scan.next_block()
+            if later is None:
+                return
+            if tried != self.position:  # the broker may have been writing this block: it is whole by now, if it is
+                tried = self.position
+                continue
+            if later.header.base_lsn > self.lsn:
+                octets = later.offset - self.position
+                self.lost.append(Lost(self.lsn, later.header.base_lsn, self.position, octets))
+            self._scan = Scan(self._files, self._handle, later.header.base_lsn, offset=later.offset, size=self._size)
+
+    def take_lost(self) -> list[Lost]:
+        """What was passed over since it was asked."""
+        found, self.lost = self.lost, []
+        return found
