@@ -19,11 +19,14 @@ for JetStream (rate and paced only, `sync_interval: always`) `pip install nats-s
 | follower | SIGKILL, then SIGSTOP, of a follower: the same |
 | returns | a follower is away for a number of messages: seconds until it is in sync, rate meanwhile |
 | etcd | one member of etcd killed, then all of them for a while: the same, and that confirms go on |
+| idle | CPU of nodes that have nothing to do, in percent of a core, and of a follower for a health check |
+| pages | at the paced load: CPU of the leader for `/api/nodes`, and for a health check, that a follower is asked for |
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import math
 import os
@@ -31,48 +34,39 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import generator
 from brokers import machine
+from cluster_subjects import (
+    IN_SYNC_SECONDS_MAX,
+    WINDOWED,
+    Cluster,
+    JetStream,
+    RabbitMQ,
+    Single,
+    Subject,
+    cpu_seconds,
+    fill,
+    publishing,
+)
 from confirming import ConfirmingPublisher
-from jetstream_load import check_client, make_stream, run_load
 
-from leveret.interop.brokers.jetstream import jetstream_cluster
 from leveret.interop.brokers.local_cluster import LocalCluster
-from leveret.interop.brokers.peers import durable_leveret, rabbitmq_cluster
 from leveret.interop.brokers.processes import PeerFailed
 
-WINDOW = 200
-RATE_PACED = 500
-MESSAGE = ("--props", "rich", "--unique", "--size", "1024", "--persistent", "--durable", "--queue-type", "quorum")
-WINDOWED = (*MESSAGE, "--confirm", str(WINDOW), "--ack", "1", "--prefetch", "200", "--drain-timeout", "30")
-PACED = (
-    *MESSAGE,
-    "--confirm",
-    "1",
-    "--rate",
-    str(RATE_PACED),
-    "--ack",
-    "1",
-    "--prefetch",
-    "200",
-    "--drain-timeout",
-    "30",
-)
-#: Messages of one run of the generator that fills queues.
-FILL_COUNT = 100_000
-IN_SYNC_SECONDS_MAX = 180.0
-TICK = os.sysconf("SC_CLK_TCK")
+#: Health checks of a follower that is idle; seconds between two requests beside a load.
+CHECK_COUNT, REQUEST_PAUSE_S = 200, 0.02
+HEALTH_CHECK, NODES_PAGE = "/api/health/checks/node-is-quorum-critical", "/api/nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,198 +79,12 @@ class Sizes:
     away: int  # messages that a follower misses
     kills: int  # of each kind
     etcd_away_s: float
+    idle_s: float
     question_s: float = math.inf  # after this time no more failures of that kind
 
 
-SMALL = Sizes(5_000, 2.0, 2_000, 5_000, 1, 3.0)
-FULL = Sizes(50_000, 20.0, 100_000, 1_000_000, 10, 60.0)
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process; 0 if it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / TICK
-
-
-class Subject:
-    """Something that is measured. `nodes`: names, the one that leads first."""
-
-    name = ""
-    stops_max = 1_000  # of its leader: RabbitMQ needs a minute for each to see it
-    ready = 0  # messages that wait in it
-
-    def nodes(self) -> list[str]:
-        """Names of the nodes, the leader first."""
-        raise NotImplementedError
-
-    def port(self, node: str) -> int:
-        """For clients of AMQP."""
-        raise NotImplementedError
-
-    def pid(self, node: str) -> int:
-        """Process of a node."""
-        raise NotImplementedError
-
-    def others(self) -> list[int]:
-        """Processes that are no node."""
-        return []
-
-    def start(self, node: str) -> None:
-        """Start a node that was killed."""
-        raise NotImplementedError
-
-    def await_in_sync(self) -> None:
-        """Wait until all nodes have what is confirmed."""
-
-    def run(self, node: str, pids: Iterable[int], *, count: int = 0, paced_s: float = 0.0) -> Mapping[str, Any]:
-        """Messages through a node: `count` with the window, or paced. Returns what the generator prints."""
-        flags = [*PACED, "--time", f"{paced_s:g}"] if paced_s else [*WINDOWED, "--count", str(count)]
-        return generator.call([*flags, "--port", str(self.port(node)), *(f"--pid={pid}" for pid in pids)])
-
-
-class Single(Subject):
-    """One node of Leveret."""
-
-    name = "single"
-
-    def __init__(self, stack: ExitStack) -> None:
-        self._peer = stack.enter_context(durable_leveret())
-
-    def nodes(self) -> list[str]:
-        return ["single"]
-
-    def port(self, node: str) -> int:
-        return self._peer.port
-
-    def pid(self, node: str) -> int:
-        return self._peer.pid
-
-
-class Cluster(Subject):
-    """Three nodes of Leveret and three members of etcd."""
-
-    name = "cluster"
-
-    def __init__(self, stack: ExitStack) -> None:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leveret-bench-")))
-        self.local = LocalCluster(directory)
-        stack.callback(self.local.kill)
-        self.local.start()
-        for name in self.local.names:
-            self._await(partial(self.local.accepts, name), f"{name} accepts clients")
-        self.await_in_sync()
-
-    def status(self) -> Mapping[str, Any]:
-        """By `leveret ctl --json cluster` through any node that answers; empty: none does."""
-        for name in self.local.names:
-            if not self.local.is_running(name):
-                continue
-            url = f"amqp://guest:guest@127.0.0.1:{self.local.port(name)}/"
-            command = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, "--json", "cluster"]
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=10)
-            except subprocess.TimeoutExpired:
-                continue
-            if done.returncode == 0:
-                found: dict[str, Any] = json.loads(done.stdout)
-                return found
-        return {}
-
-    def nodes(self) -> list[str]:
-        leader = ""
-        self._await(lambda: bool(self.status().get("leader")), "a node leads")
-        leader = str(self.status()["leader"])
-        return [leader, *(name for name in self.local.names if name != leader)]
-
-    def port(self, node: str) -> int:
-        return self.local.port(node)
-
-    def pid(self, node: str) -> int:
-        return self.local.pid(node)
-
-    def others(self) -> list[int]:
-        return [process.pid for process in self.local._members.values()]
-
-    def start(self, node: str) -> None:
-        self._await(lambda: not self.local.is_running(node), f"{node} has ended")
-        self.local.start_node(node)
-
-    def await_in_sync(self) -> None:
-        self._await(lambda: len(self.status().get("insync", ())) == len(self.local.names), "all are in sync")
-
-    def hand_over(self) -> None:
-        """As an operator does it."""
-        url = f"amqp://guest:guest@127.0.0.1:{self.local.port(self.local.names[0])}/"
-        command = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, "handover"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-        if done.returncode:
-            raise PeerFailed(f"handover: {done.stderr.strip()}")
-
-    def _await(self, fact: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + IN_SYNC_SECONDS_MAX
-        while not fact():
-            if time.monotonic() > deadline:
-                logs = "".join(f"\n{name}: {self.local.log(name).read_text()[-1500:]}" for name in self.local.names)
-                raise PeerFailed(f"not within {IN_SYNC_SECONDS_MAX:g} s: {what}{logs}")
-            time.sleep(0.05)
-
-
-class RabbitMQ(Subject):
-    """Three nodes of RabbitMQ. A queue's leader is the node that its declaring client is connected to."""
-
-    name = "rabbitmq"
-    stops_max = 3
-
-    def __init__(self, stack: ExitStack) -> None:
-        self._peers = {str(peer.port): peer for peer in stack.enter_context(rabbitmq_cluster())}
-
-    def nodes(self) -> list[str]:
-        return list(self._peers)
-
-    def port(self, node: str) -> int:
-        return self._peers[node].port
-
-    def pid(self, node: str) -> int:
-        processes = self._peers[node].processes
-        assert processes is not None
-        return processes.process.pid
-
-    def start(self, node: str) -> None:
-        processes = self._peers[node].processes
-        assert processes is not None
-        while not processes.has_ended():
-            time.sleep(0.02)
-        processes.start_again()
-
-
-class JetStream(Subject):
-    """Three servers of NATS. A client is connected to the leader of its stream."""
-
-    name = "jetstream"
-
-    def __init__(self, stack: ExitStack) -> None:
-        check_client()
-        self._peers = {str(peer.port): peer for peer in stack.enter_context(jetstream_cluster())}
-        self._stream = "measured"
-        leader = str(make_stream([peer.port for peer in self._peers.values()], self._stream))
-        self._names = [leader, *(name for name in self._peers if name != leader)]
-
-    def nodes(self) -> list[str]:
-        return self._names
-
-    def port(self, node: str) -> int:
-        return int(node)
-
-    def pid(self, node: str) -> int:
-        return self._peers[node].pid
-
-    def run(self, node: str, pids: Iterable[int], *, count: int = 0, paced_s: float = 0.0) -> Mapping[str, Any]:
-        if paced_s:
-            return run_load(int(node), self._stream, window=1, seconds=paced_s, rate=RATE_PACED)
-        return run_load(int(node), self._stream, window=WINDOW, count=count)
+SMALL = Sizes(5_000, 2.0, 2_000, 5_000, 1, 3.0, 10.0)
+FULL = Sizes(50_000, 20.0, 100_000, 1_000_000, 10, 60.0, 60.0)
 
 
 @dataclass
@@ -354,15 +162,74 @@ def ask_through(subject: Subject, sizes: Sizes, results: Results) -> None:
         results.add("through", subject.name, figures)
 
 
+def ask(port: int, path: str) -> None:
+    """One request of the HTTP API. Raises: PeerFailed: another answer than 200."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path, headers={"Authorization": "Basic " + b64encode(b"guest:guest").decode()})
+        answer = connection.getresponse()
+        if (answer.status, bool(answer.read())) != (200, True):
+            raise PeerFailed(f"{path}: {answer.status}")
+    finally:
+        connection.close()
+
+
+def ask_idle(subject: Subject, sizes: Sizes, results: Results) -> None:
+    nodes = subject.nodes()
+    pids = [subject.pid(node) for node in nodes]
+    time.sleep(1)
+    before, since = [cpu_seconds(pid) for pid in pids], time.monotonic()
+    time.sleep(sizes.idle_s)
+    took = time.monotonic() - since
+    shares = [(cpu_seconds(pid) - one) / took for pid, one in zip(pids, before)]
+    figures = {"leader_percent": shares[0] * 100}
+    if len(nodes) > 1:
+        figures["follower_percent"] = statistics.mean(shares[1:]) * 100
+    if port := subject.console_port(nodes[-1]):
+        one, since = cpu_seconds(pids[-1]), time.monotonic()
+        for _ in range(CHECK_COUNT):
+            ask(port, HEALTH_CHECK)
+        of_checks = cpu_seconds(pids[-1]) - one - shares[-1] * (time.monotonic() - since)
+        figures["check_ms"] = of_checks / CHECK_COUNT * 1000
+    results.add("idle", subject.name, figures)
+
+
+def ask_pages(subject: Subject, sizes: Sizes, results: Results) -> None:
+    nodes = subject.nodes()
+    port = subject.console_port(nodes[-1])
+    if not port:
+        return
+    pid = subject.pid(nodes[0])
+
+    def leaders_cpu(path: str) -> tuple[float, int]:
+        """CPU seconds of the leader beside the load, and how many requests were answered."""
+        answered, is_over = 0, threading.Event()
+
+        def keep_asking() -> None:
+            nonlocal answered
+            while path and not is_over.wait(REQUEST_PAUSE_S):
+                ask(port, path)
+                answered += 1
+
+        asking = threading.Thread(target=keep_asking)
+        before = cpu_seconds(pid)
+        asking.start()
+        try:
+            subject.run(nodes[0], [pid], paced_s=max(4.0, sizes.paced_s))
+        finally:
+            is_over.set()
+            asking.join()
+        return cpu_seconds(pid) - before, answered
+
+    figures = {}
+    for name, path in (("nodes_ms", NODES_PAGE), ("check_ms", HEALTH_CHECK)):
+        without, _ = leaders_cpu("")
+        beside, answered = leaders_cpu(path)
+        figures[name] = (beside - without) / max(1, answered) * 1000
+    results.add("pages", subject.name, figures)
+
+
 # -- what failures cost ------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def publishing(subject: Subject, nodes: list[str]) -> Iterator[ConfirmingPublisher]:
-    """A publisher with a connection to the leader first, then to whichever node answers."""
-    queue = f"confirmed.{time.monotonic_ns()}"
-    with ConfirmingPublisher([subject.port(node) for node in nodes], queue) as publisher:
-        yield publisher
 
 
 def gap_after(publisher: ConfirmingPublisher, deed: Callable[[], object], confirms: int = 20) -> float:
@@ -390,15 +257,6 @@ def repeats(sizes: Sizes, most: int) -> Iterator[int]:
 def takes_failures(subject: Subject, nodes: list[str]) -> bool:
     """Whether its nodes are killed, and asked through others: JetStream is measured for what copies cost only."""
     return len(nodes) > 1 and not isinstance(subject, JetStream)
-
-
-def fill(subject: Subject, node: str, ready: int) -> None:
-    """Let so many messages wait in durable queues; those of earlier questions are still there."""
-    flags = (*MESSAGE, "--mode", "publish", "--confirm", str(WINDOW), "--keep", "--port", str(subject.port(node)))
-    while subject.ready < ready:
-        count = min(FILL_COUNT, ready - subject.ready)
-        generator.call([*flags, "--queue-name", f"ready.{time.monotonic_ns()}", "--count", str(count)])
-        subject.ready += count
 
 
 def ask_killed(subject: Subject, sizes: Sizes, results: Results) -> None:
@@ -513,6 +371,8 @@ QUESTIONS: Mapping[str, Callable[[Subject, Sizes, Results], None]] = {
     "rate": ask_rate,
     "paced": ask_paced,
     "through": ask_through,
+    "idle": ask_idle,
+    "pages": ask_pages,
     "follower": ask_follower,
     "handover": ask_handover,
     "killed": ask_killed,
@@ -520,6 +380,8 @@ QUESTIONS: Mapping[str, Callable[[Subject, Sizes, Results], None]] = {
     "returns": ask_returns,
     "etcd": ask_etcd,
 }
+#: Those that `--rounds` repeats.
+REPEATED = frozenset({"rate", "paced", "through", "idle", "pages"})
 SUBJECTS: Mapping[str, Callable[[ExitStack], Subject]] = {
     "single": Single,
     "cluster": Cluster,
@@ -533,7 +395,7 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help="the sizes of the published figures: about an hour")
     parser.add_argument("--only", default=",".join(QUESTIONS), help="questions, separated by commas")
     parser.add_argument("--subjects", default=",".join(SUBJECTS), help="what is measured, separated by commas")
-    parser.add_argument("--rounds", type=int, default=0, help="of rate, paced and through (1; with --full 5)")
+    parser.add_argument("--rounds", type=int, default=0, help="of what kills nothing (1; with --full 5)")
     parser.add_argument("--kills", type=int, default=0, help="of each failure (1; with --full 10)")
     parser.add_argument(
         "--ready", type=int, default=0, help="messages that wait when the leader is killed (2,000; 10^5)"
@@ -561,7 +423,7 @@ def main() -> int:
                 print(f"left out: {name}: {error}", flush=True)
         for question in QUESTIONS:
             if question in wanted:
-                for _ in range(rounds if question in ("rate", "paced", "through") else 1):
+                for _ in range(rounds if question in REPEATED else 1):
                     for subject in subjects:
                         try:
                             QUESTIONS[question](subject, sizes, results)

@@ -1,0 +1,257 @@
+"""What benchmarks/cluster.py measures: Leveret, one node and a cluster of three; three of RabbitMQ, three of NATS."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import generator
+from confirming import ConfirmingPublisher
+from jetstream_load import check_client, make_stream, run_load
+
+from leveret.interop.brokers.jetstream import jetstream_cluster
+from leveret.interop.brokers.local_cluster import LocalCluster
+from leveret.interop.brokers.peers import durable_leveret, rabbitmq_cluster
+from leveret.interop.brokers.processes import PeerFailed
+
+WINDOW = 200
+RATE_PACED = 500
+MESSAGE = ("--props", "rich", "--unique", "--size", "1024", "--persistent", "--durable", "--queue-type", "quorum")
+WINDOWED = (*MESSAGE, "--confirm", str(WINDOW), "--ack", "1", "--prefetch", "200", "--drain-timeout", "30")
+PACED = (
+    *MESSAGE,
+    "--confirm",
+    "1",
+    "--rate",
+    str(RATE_PACED),
+    "--ack",
+    "1",
+    "--prefetch",
+    "200",
+    "--drain-timeout",
+    "30",
+)
+#: Messages of one run of the generator that fills queues.
+FILL_COUNT = 100_000
+IN_SYNC_SECONDS_MAX = 180.0
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process; 0 if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+class Subject:
+    """Something that is measured. `nodes`: names, the one that leads first."""
+
+    name = ""
+    stops_max = 1_000  # of its leader: RabbitMQ needs a minute for each to see it
+    ready = 0  # messages that wait in it
+
+    def nodes(self) -> list[str]:
+        """Names of the nodes, the leader first."""
+        raise NotImplementedError
+
+    def port(self, node: str) -> int:
+        """For clients of AMQP."""
+        raise NotImplementedError
+
+    def pid(self, node: str) -> int:
+        """Process of a node."""
+        raise NotImplementedError
+
+    def console_port(self, node: str) -> int:
+        """For clients of the HTTP API; 0: it is not measured."""
+        return 0
+
+    def others(self) -> list[int]:
+        """Processes that are no node."""
+        return []
+
+    def start(self, node: str) -> None:
+        """Start a node that was killed."""
+        raise NotImplementedError
+
+    def await_in_sync(self) -> None:
+        """Wait until all nodes have what is confirmed."""
+
+    def run(self, node: str, pids: Iterable[int], *, count: int = 0, paced_s: float = 0.0) -> Mapping[str, Any]:
+        """Messages through a node: `count` with the window, or paced. Returns what the generator prints."""
+        flags = [*PACED, "--time", f"{paced_s:g}"] if paced_s else [*WINDOWED, "--count", str(count)]
+        return generator.call([*flags, "--port", str(self.port(node)), *(f"--pid={pid}" for pid in pids)])
+
+
+class Single(Subject):
+    """One node of Leveret."""
+
+    name = "single"
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._peer = stack.enter_context(durable_leveret())
+
+    def nodes(self) -> list[str]:
+        return ["single"]
+
+    def port(self, node: str) -> int:
+        return self._peer.port
+
+    def pid(self, node: str) -> int:
+        return self._peer.pid
+
+
+class Cluster(Subject):
+    """Three nodes of Leveret and three members of etcd."""
+
+    name = "cluster"
+
+    def __init__(self, stack: ExitStack, kind: type[LocalCluster] = LocalCluster) -> None:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leveret-bench-")))
+        self.local = kind(directory)
+        stack.callback(self.local.kill)
+        self.local.start()
+        for name in self.local.names:
+            self._await(partial(self.local.accepts, name), f"{name} accepts clients")
+        self.await_in_sync()
+
+    def status(self) -> Mapping[str, Any]:
+        """By `leveret ctl --json cluster` through any node that answers; empty: none does."""
+        for name in self.local.names:
+            if not self.local.is_running(name):
+                continue
+            url = f"amqp://guest:guest@127.0.0.1:{self.local.port(name)}/"
+            command = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, "--json", "cluster"]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+            except subprocess.TimeoutExpired:
+                continue
+            if done.returncode == 0:
+                found: dict[str, Any] = json.loads(done.stdout)
+                return found
+        return {}
+
+    def nodes(self) -> list[str]:
+        leader = ""
+        self._await(lambda: bool(self.status().get("leader")), "a node leads")
+        leader = str(self.status()["leader"])
+        return [leader, *(name for name in self.local.names if name != leader)]
+
+    def port(self, node: str) -> int:
+        return self.local.port(node)
+
+    def pid(self, node: str) -> int:
+        return self.local.pid(node)
+
+    def console_port(self, node: str) -> int:
+        return int(self.local._ports[f"{node}-console"])
+
+    def others(self) -> list[int]:
+        return [process.pid for process in self.local._members.values()]
+
+    def start(self, node: str) -> None:
+        self._await(lambda: not self.local.is_running(node), f"{node} has ended")
+        self.local.start_node(node)
+
+    def await_in_sync(self) -> None:
+        self._await(lambda: len(self.status().get("insync", ())) == len(self.local.names), "all are in sync")
+
+    def hand_over(self) -> None:
+        """As an operator does it."""
+        url = f"amqp://guest:guest@127.0.0.1:{self.local.port(self.local.names[0])}/"
+        command = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, "handover"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        if done.returncode:
+            raise PeerFailed(f"handover: {done.stderr.strip()}")
+
+    def _await(self, fact: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + IN_SYNC_SECONDS_MAX
+        while not fact():
+            if time.monotonic() > deadline:
+                logs = "".join(f"\n{name}: {self.local.log(name).read_text()[-1500:]}" for name in self.local.names)
+                raise PeerFailed(f"not within {IN_SYNC_SECONDS_MAX:g} s: {what}{logs}")
+            time.sleep(0.05)
+
+
+class RabbitMQ(Subject):
+    """Three nodes of RabbitMQ. A queue's leader is the node that its declaring client is connected to."""
+
+    name = "rabbitmq"
+    stops_max = 3
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._peers = {str(peer.port): peer for peer in stack.enter_context(rabbitmq_cluster())}
+
+    def nodes(self) -> list[str]:
+        return list(self._peers)
+
+    def port(self, node: str) -> int:
+        return self._peers[node].port
+
+    def pid(self, node: str) -> int:
+        processes = self._peers[node].processes
+        assert processes is not None
+        return processes.process.pid
+
+    def start(self, node: str) -> None:
+        processes = self._peers[node].processes
+        assert processes is not None
+        while not processes.has_ended():
+            time.sleep(0.02)
+        processes.start_again()
+
+
+class JetStream(Subject):
+    """Three servers of NATS. A client is connected to the leader of its stream."""
+
+    name = "jetstream"
+
+    def __init__(self, stack: ExitStack) -> None:
+        check_client()
+        self._peers = {str(peer.port): peer for peer in stack.enter_context(jetstream_cluster())}
+        self._stream = "measured"
+        leader = str(make_stream([peer.port for peer in self._peers.values()], self._stream))
+        self._names = [leader, *(name for name in self._peers if name != leader)]
+
+    def nodes(self) -> list[str]:
+        return self._names
+
+    def port(self, node: str) -> int:
+        return int(node)
+
+    def pid(self, node: str) -> int:
+        return self._peers[node].pid
+
+    def run(self, node: str, pids: Iterable[int], *, count: int = 0, paced_s: float = 0.0) -> Mapping[str, Any]:
+        if paced_s:
+            return run_load(int(node), self._stream, window=1, seconds=paced_s, rate=RATE_PACED)
+        return run_load(int(node), self._stream, window=WINDOW, count=count)
+
+
+@contextmanager
+def publishing(subject: Subject, nodes: list[str]) -> Iterator[ConfirmingPublisher]:
+    """A publisher with a connection to the leader first, then to whichever node answers."""
+    queue = f"confirmed.{time.monotonic_ns()}"
+    with ConfirmingPublisher([subject.port(node) for node in nodes], queue) as publisher:
+        yield publisher
+
+
+def fill(subject: Subject, node: str, ready: int) -> None:
+    """Let so many messages wait in durable queues; those of earlier questions are still there."""
+    flags = (*MESSAGE, "--mode", "publish", "--confirm", str(WINDOW), "--keep", "--port", str(subject.port(node)))
+    while subject.ready < ready:
+        count = min(FILL_COUNT, ready - subject.ready)
+        generator.call([*flags, "--queue-name", f"ready.{time.monotonic_ns()}", "--count", str(count)])
+        subject.ready += count
