@@ -150,8 +150,10 @@ class Journal:
         cluster.agreed_lsn = max(cluster.agreed_lsn, min(recovered.durable_lsn, recovered.next_lsn))
         terms = read_terms(cluster.directory.path, cluster.directory.files)
         assert terms is not None and terms.starts, "a node writes its term before it leads"
-        # Leaders whose records are all cut used ids, too, and clients may have seen them: each term has its own.
-        since = terms.terms_since(terms.starts[-1][1])
+        # Leaders whose records are all cut used ids, too, and so did one whose disk had room for a footer and not for a
+        # head, which has the first id of its term. Clients may have seen them: each term has its own.
+        headed_lsn = recovered.segments[-1].base_lsn if recovered.segments else 0
+        since = terms.terms_since(headed_lsn + 1)
         recovered.next_message_id += IDS_SKIPPED * (since - 1)
 
     def _wait_for_head(self) -> None:

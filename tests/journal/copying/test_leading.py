@@ -5,7 +5,7 @@ import threading
 from random import Random
 
 import pytest
-from copying_nodes import Leader, boundaries, follow, led, octets_in, octets_of, state_of
+from copying_nodes import NODE, Leader, boundaries, follow, led, octets_in, octets_of, state_of
 from journal_workload import ID, PATH, Driver, opened, run_workload
 from simulated_files import SimulatedFiles
 
@@ -14,6 +14,7 @@ from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import read_format
 from leveret.journal.disk.segment import agreed_lsn, path_of, segments_in
 from leveret.journal.format import needs
+from leveret.journal.recovery.recovery import IDS_SKIPPED, prepare
 
 
 def test_nothing_is_safe_before_it_is_agreed() -> None:
@@ -182,6 +183,18 @@ def test_no_id_is_used_by_two_leaders() -> None:
 def _declared(leader: Leader) -> Leader:
     leader.driver.declare("c")
     return leader
+
+
+def test_a_leader_whose_disk_had_no_room_for_a_head_used_ids_too() -> None:
+    """It sealed the segment of the leader before it, and wrote nothing else: its ids are not those of the next."""
+    leader = led()
+    leader.publish()
+    disk = leader.files.crash()
+    copied = CopiedJournal.open(PATH, files=disk, node_id=NODE)
+    copied.set_terms(copied.terms.with_term(2, copied.end))
+    copied.close()
+    lost = prepare(disk, PATH, ID, 0, agreed_lsn=1).next_message_id
+    assert Leader(disk.crash(), 3).journal.next_message_id >= lost + IDS_SKIPPED
 
 
 def test_a_journal_that_is_given_up() -> None:
