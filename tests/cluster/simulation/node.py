@@ -20,6 +20,7 @@ from leveret.journal import ClusterJournal, Journal, JournalFull, JournalOptions
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.copying.octet_reader import OctetReader, position_of
 from leveret.journal.disk.segment import path_of, segments_in
+from leveret.journal.format.terms import FIRST_LSN
 from leveret.testing.harness import DATA, Harness
 
 from .etcd import SECOND
@@ -90,6 +91,7 @@ class Link:
         self.is_closed = False
         self.acknowledged = 0
         self.reader: OctetReader | None = None
+        self.start = (0, 0)  # of the octets that are sent
         self._last_ns = {leader: 0, follower: 0}
 
     def send(self, sender: Node, action: Callable[[], object]) -> None:
@@ -492,6 +494,9 @@ class Node:
             world.note(f"{self.name} cuts from {cut_lsn}, its end was {copied.end}")
             self.promised_lsn = min(self.promised_lsn, cut_lsn)
             copied.cut(cut_lsn)
+        if copied.end > FIRST_LSN and copied.position != link.start:
+            link.close()  # the answer to an older request than that of the link before
+            return
         copied.set_terms(copied.terms.with_starts_of(terms))
         self.link = link
         self.is_put_back = False
@@ -622,7 +627,7 @@ class Node:
             return
         lsn = oldest if isinstance(answer, FullCopy) else answer.lsn
         link = Link(self.world, self, follower, term)
-        link.reader = OctetReader(DATA, *position, self.files)
+        link.reader, link.start = OctetReader(DATA, *position, self.files), position
         if (former := self.followers.get(follower.node_id)) is not None:
             former.close()
             self.handle(ev.LinkClosed(follower.node_id))
