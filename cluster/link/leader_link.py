@@ -52,6 +52,9 @@ logger = logging.getLogger("leveret.cluster")
 SYNC_MAX = 8 * 1024 * 1024
 #: Seconds until the next try after a fault that is not about the connection (a full disk, wrong octets).
 FAULT_PAUSE_S = 1.0
+#: Seconds until the next try when a link was lost, no process listens there, or that node does not lead yet: a node may
+#: lead only when it was refused three times.
+SOON_S = 0.05
 #: Verb of an order -> event.
 ORDERS: Mapping[str, Event] = {"drain": Drain(), "revive": Revive()}
 
@@ -141,6 +144,7 @@ class LeaderLink:
             pause_s = self._options.retry_s
             try:
                 link = await connect(address, self._circle, self._tls, self._options)
+                pause_s = SOON_S
                 try:
                     if await self._follow(link, term):
                         return Ending.COPIED
@@ -149,6 +153,7 @@ class LeaderLink:
             except Refused as fault:
                 self._note(str(fault))
                 self._report(LeaderRefused())
+                pause_s = SOON_S
             except Declined as fault:
                 self._note(str(fault), logging.WARNING if fault.is_final else logging.INFO)
                 if fault.is_final:
