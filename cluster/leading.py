@@ -49,6 +49,7 @@ class Leading:
         self.ended = trio.Event()  # nothing of the broker is left
         self._opened = trio.Event()  # `open` has ended: it has the directory no more, or there is a broker
         self.has_closed = False  # nothing is reported any more
+        self.is_calm = False  # an acknowledgement moves what is agreed, and nothing else is due: see `Agreement`
         self._options = options
         self._front = front
         self._listener = listener
@@ -59,6 +60,7 @@ class Leading:
         self._state = WriterState.RUNNING  # of the journal, when it was looked at last
         self._needs: frozenset[str] = frozenset()  # that were added before there were links
         self._agreed = 0
+        self._synced = self._told_synced = 0  # LSN
         self._token = trio.lowlevel.current_trio_token()
 
     # -- taking over ------------------------------------------------------------------------------------------------
@@ -103,7 +105,7 @@ class Leading:
                 directory,
                 agreed_lsn,
                 written,
-                lambda lsn: self._soon(self._tell, Durable(lsn)),
+                self._note_synced,
                 self._unlinked,
                 self._needed,
                 self.level,
@@ -128,6 +130,12 @@ class Leading:
         )
         self._soon(self._take_links)
 
+    def _note_synced(self, lsn: int) -> None:
+        """Wake the event loop, unless an acknowledgement that is still to come does: see `take_synced`."""
+        self._synced = lsn
+        if not (self.is_calm and self.links is not None and self.links.is_owed(lsn)):
+            self._soon(self._tell_synced)
+
     def _needed(self, needs: frozenset[str]) -> None:
         self._needs |= needs
         if self.links is not None:
@@ -148,6 +156,17 @@ class Leading:
     def _tell(self, event: Event) -> None:
         if not self.has_closed:
             self._report(event)
+
+    def _tell_synced(self) -> None:
+        if (synced := self.take_synced()) is not None:
+            self._report(synced)
+
+    def take_synced(self) -> Durable | None:
+        """What this node has fsynced since it was told last: before any other event, which may be all that comes."""
+        if self.has_closed or self._synced == self._told_synced:
+            return None
+        self._told_synced = self._synced
+        return Durable(self._told_synced)
 
     def _take_links(self) -> None:
         if not self.has_closed:

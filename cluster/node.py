@@ -273,6 +273,9 @@ class Node:
 
     def handle(self, event: Event) -> None:
         """Tell the agreement what has happened, and do what it decides."""
+        leading = self.leading
+        if leading is not None and (synced := leading.take_synced()) is not None:
+            self._events.append(synced)
         self._events.append(event)
         if self._is_handling:
             return
@@ -285,6 +288,8 @@ class Node:
             self._is_handling = False
         if self.agreement.state is not self._state:
             self._state_changed()
+        if self.leading is not None:
+            self.leading.is_calm = self.agreement.is_calm
         due_ns = self.agreement.next_ns()
         if due_ns is not None and due_ns < self._sleeps_until_ns:
             self._moved.set()
@@ -667,6 +672,8 @@ class Node:
             self._wall_ms,
         )
         self._nursery.start_soon(self._open_broker, self.leading, decision)
+        for name in self.options.others:  # a member whose process is gone leaves the set without `join_patience`
+            self._nursery.start_soon(self._reaching.look_closely, name)
 
     async def _open_broker(self, leading: Leading, decision: do.TakeOver) -> None:
         if self._link_scope is not None:

@@ -130,6 +130,7 @@ class FollowerLinks:
         self.is_closed = False
         self._followers: dict[bytes, _Follower] = {}
         self._outlets: tuple[Outlet, ...] = ()  # of all followers
+        self._acknowledging: tuple[_Follower, ...] = ()  # all but those with full copies beside
         self._lock = threading.Lock()  # of the outlets, the position, and the end
         self._link_count = 0
         self._has_no_status = False
@@ -151,6 +152,10 @@ class FollowerLinks:
     def unlinked(self, base_lsns: Sequence[int]) -> None:
         """The leader deleted segments."""
         self._say(Unlink((max(base_lsns),)))
+
+    def is_owed(self, lsn: int) -> bool:
+        """Whether an acknowledgement of what is below `lsn` is to come. For any thread."""
+        return any(one.acknowledged < lsn for one in self._acknowledging)
 
     def _say(self, message: Needs | Unlink) -> None:
         with self._lock:
@@ -219,6 +224,8 @@ class FollowerLinks:
     def entered(self, follower: "_Follower") -> None:
         """The follower is one of the leader's from now on: it is sent what is written."""
         self._followers[follower.node_id] = follower
+        if not follower.is_beside:
+            self._acknowledging += (follower,)
         with self._lock:
             if self.position > follower.feed.tail:  # written while a thread worked on the answer: it is in the files
                 follower.outlet.skip_to(self.position)
@@ -230,6 +237,7 @@ class FollowerLinks:
         """The link of a follower is closed."""
         if self._followers.get(follower.node_id) is follower:
             del self._followers[follower.node_id]
+        self._acknowledging = tuple(one for one in self._acknowledging if one is not follower)
         with self._lock:
             self._outlets = tuple(one for one in self._outlets if one is not follower.outlet)
 
@@ -266,7 +274,7 @@ class _Follower:
         self._reader: OctetReader | None = None
         self._reader_name = f"{_reader_prefix(hello.name)}-{number}"  # one for each link
         self._is_registered = False
-        self._is_beside = False  # a full copy, which is no journal of this node yet
+        self.is_beside = False  # a full copy, which is no journal of this node yet
         self._is_open = False
         self._why = ""
         self._orders: list[Message] = []
@@ -310,7 +318,7 @@ class _Follower:
             self._register(1)
             oldest = segments_in(files, led.path)[0]
             lsn, position = oldest, Position(oldest, 0)
-            self._is_beside = answer.is_beside
+            self.is_beside = answer.is_beside
             told.append(Copy(end, self._size_from(oldest, tail), answer.is_beside))
             logger.info("%s gets a full copy: %s", hello.name, answer.why)
         self.feed = Feed(position, max(tail, position), links.options.backlog_octets)
@@ -347,7 +355,7 @@ class _Follower:
             self._is_open = False
             self._why = why
             self._links.left(self)
-            if not self._is_beside:
+            if not self.is_beside:
                 self._links.report(LinkClosed(self.node_id))
             self._scope.cancel()
 
@@ -365,7 +373,7 @@ class _Follower:
         try:
             links.entered(self)
             self._is_open = True
-            if not self._is_beside:
+            if not self.is_beside:
                 links.report(LinkOpened(self.node_id, self.acknowledged))
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -394,7 +402,7 @@ class _Follower:
                 await trio.lowlevel.wait_writable(self._socket)
             elif span is not None:
                 await self._read_from_files(*span)
-            elif self._is_registered and not self._is_beside:
+            elif self._is_registered and not self.is_beside:
                 await trio.to_thread.run_sync(self.clean_up)
             else:
                 await self._news.wait()
@@ -485,7 +493,7 @@ class _Follower:
             self._clock_difference_ms = message.wall_ms - links.wall_ms()
             links.report(FollowerHeard(self.node_id))
         elif isinstance(message, Ack):
-            if message.term != links.led.term or message.lsn > links.end or self._is_beside:
+            if message.term != links.led.term or message.lsn > links.end or self.is_beside:
                 raise FrameFault(f"it acknowledges {message.lsn} of term {message.term}, which it was not sent")
             self.acknowledged = message.lsn
             links.report(Acknowledged(self.node_id, message.term, message.lsn))
@@ -504,7 +512,7 @@ class _Follower:
             tail.offset - position.offset if position.base_lsn == tail.base_lsn else None,
             self.outlet.sent,
             feed.to_read is not None,
-            self._is_beside,
+            self.is_beside,
             self._clock_difference_ms,
             self._status.status if self._status is not None else {},
         )

@@ -229,14 +229,17 @@ async def test_octets_and_acknowledgements_pass_tls(tmp_path: Path) -> None:
 async def test_acknowledgements_are_sent_only_while_they_are_allowed(tmp_path: Path) -> None:
     """What was fsynced meanwhile is acknowledged as soon as they are."""
     world = World(tmp_path)
-    world.lead()
+    links = world.lead()
     async with world.listening(), following(world) as follower:
+        assert not links.is_owed(1)
         world.journal.block()
         await until(lambda: Durable(world.journal.end) in follower.told)
         await until(lambda: FollowerHeard(follower.node_id) in world.told)
         assert not any(isinstance(one, Acknowledged) for one in world.told)
+        assert links.is_owed(world.journal.end)
         follower.link.acknowledge(True)
         await until(lambda: Acknowledged(follower.node_id, 1, world.journal.end) in world.told)
+        assert not links.is_owed(world.journal.end)
         follower.link.acknowledge(False)
         world.journal.block()
         await until(lambda: Durable(world.journal.end) in follower.told)
@@ -358,7 +361,14 @@ def follower_segment(path: str, base_lsn: int) -> Any:
 async def test_a_node_that_the_leader_has_no_records_for_is_copied_beside(tmp_path: Path) -> None:
     """The old directory stays until the node is in sync; the copy has another node id, and acknowledges nothing."""
     world = World(tmp_path)
-    world.lead()
+    links, owed = world.lead(), []
+    entered = links.entered
+
+    def enter(follower: Any) -> None:
+        entered(follower)
+        owed.append(links.is_owed(world.journal.end))
+
+    links.entered = enter  # type: ignore[method-assign]
     async with world.listening():
         async with following(world) as follower:
             world.journal.block()
@@ -374,7 +384,7 @@ async def test_a_node_that_the_leader_has_no_records_for_is_copied_beside(tmp_pa
         async with following(world) as follower:
             follower.link.acknowledge(True)
             await follower.ended.wait()
-        assert follower.ending is Ending.COPIED
+        assert follower.ending is Ending.COPIED and owed == [True, False]
         assert not any(isinstance(one, (LinkOpened, Acknowledged, LinkClosed)) for one in world.told)
         assert segments(str(tmp_path / "n2.old")) == old
         assert sorted(os.listdir(tmp_path)) == ["leader", "n2", "n2.old"]

@@ -1,5 +1,6 @@
 """What a node does between its agreement, its journal and etcd, each part by itself."""
 
+from collections import deque
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -476,6 +477,78 @@ def test_the_link_acknowledges_while_the_agreement_says_so(is_on: bool) -> None:
     node._tell_durable = lambda: Node._tell_durable(node)
     Node._acknowledge(node, do.Acknowledge(is_on))
     assert done == ([True] if is_on else [False, Durable(8)])
+
+
+def test_a_node_that_takes_over_looks_at_once_which_processes_are_gone() -> None:
+    """A dead member leaves the set as soon as the broker runs, not when `join-patience` is over."""
+    looked: list[str] = []
+
+    async def look(name: str) -> None:
+        looked.append(name)
+
+    async def take_over() -> None:
+        async with trio.open_nursery() as nursery:
+            node: Any = SimpleNamespace(
+                options=SimpleNamespace(others={"b": None, "c": None}),
+                _front=SimpleNamespace(hold_clients=lambda: None),
+                _listener=None,
+                _link_said=None,
+                _status=None,
+                _wall_ms=None,
+                _nursery=nursery,
+                _reaching=SimpleNamespace(look_closely=look),
+                _open_broker=lambda *how: later(1),
+            )
+            Node._take_over(node, do.TakeOver(2, b"J" * 16))
+
+    in_virtual_time(take_over)
+    assert sorted(looked) == ["b", "c"]
+
+
+@pytest.mark.parametrize(("is_calm", "is_owed"), [(True, True), (True, False), (False, True)])
+def test_an_acknowledgement_to_come_tells_what_the_leader_has_fsynced(*, is_calm: bool, is_owed: bool) -> None:
+    """Else the event loop would be woken for it; but any event that comes first tells it, too."""
+    told: list[Event] = []
+
+    async def script() -> None:
+        led = leading(told)
+        led.is_calm = is_calm
+        led.links = SimpleNamespace(is_owed=lambda lsn: is_owed and lsn == 7)  # type: ignore[assignment]
+        led._note_synced(7)
+        await later(1)
+        if is_calm and is_owed:
+            assert told == []
+            assert led.take_synced() == Durable(7)
+        else:
+            assert told == [Durable(7)]
+        assert led.take_synced() is None
+        led._note_synced(9)
+        led.has_closed = True
+        assert led.take_synced() is None
+
+    in_virtual_time(script)
+
+
+def test_what_is_fsynced_is_told_before_any_other_event() -> None:
+    """An agreement that decides by the event goes by what the leader has on its disk."""
+    told: list[Event] = []
+    agreement = SimpleNamespace(
+        handle=lambda event, now_ns: told.append(event) or [], state=State.LEADING, next_ns=lambda: None, is_calm=True
+    )
+    synced = [Durable(7)]
+    leading = SimpleNamespace(take_synced=lambda: synced.pop() if synced else None, is_calm=False)
+    node: Any = SimpleNamespace(
+        leading=leading,
+        agreement=agreement,
+        _events=deque(),
+        _is_handling=False,
+        _now_ns=lambda: 0,
+        _state=State.LEADING,
+    )
+    Node.handle(node, FollowerRefused(b"b"))
+    Node.handle(node, FollowerRefused(b"c"))
+    assert told == [Durable(7), FollowerRefused(b"b"), FollowerRefused(b"c")]
+    assert leading.is_calm
 
 
 def test_a_takeover_waits_until_no_thread_copies_any_more() -> None:

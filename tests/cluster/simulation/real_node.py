@@ -271,6 +271,10 @@ class FollowerLinks:
         assert process is not None
         self._owner: RealNode = process.owner
         self.led, self.end, self.is_closed = led, end, False
+        self.acknowledged: dict[bytes, int] = {}  # by each follower, as this leader has heard
+
+    def is_owed(self, lsn: int) -> bool:
+        return any(self.acknowledged.get(node_id, 0) < lsn for node_id in self._owner.followers)
 
     def written(self, base_lsn: int, offset: int, octets: bytes, end_lsn: int) -> None:
         self._owner._written(base_lsn, offset, bytearray(octets), end_lsn)
@@ -418,6 +422,8 @@ class RealNode(Node):
         assert self.real is not None
         if isinstance(event, ev.Acknowledged | ev.FollowerHeard | ev.LinkOpened | ev.LinkClosed | ev.FollowerRefused):
             if self.real.leading is not None:
+                if isinstance(event, ev.Acknowledged) and (links := self.real.leading.links) is not None:
+                    links.acknowledged[event.node_id] = event.lsn
                 self.real.leading._tell(event)
         elif not isinstance(event, ev.Tick):
             self.real._link_said(event)
