@@ -50,6 +50,7 @@ class World:
     async def answer(self, guest: Guest) -> None:
         """This node's own answer."""
         self.answered.append(guest)
+        await trio.lowlevel.wait_readable(guest.socket)
         guest.socket.recv(1000)
         guest.socket.send(b"own")
 

@@ -76,18 +76,19 @@ class Frontends:
 
 
 class _Accepts:
-    """Whether the gate accepts clients. `waiting`: tasks that wait for one."""
+    """Whether the gate accepts clients. `waiting`: of tasks that wait for one; they are cancelled when it must not."""
 
     def __init__(self) -> None:
-        self.may = True
-        self.waiting = 0
-        self.changed = trio.Event()
+        self.may = trio.Event()
+        self.may.set()
+        self.waiting: set[trio.CancelScope] = set()
 
-    def news(self) -> trio.Event:
-        """Set when `may` changes the next time."""
-        if self.changed.is_set():
-            self.changed = trio.Event()
-        return self.changed
+    def stop(self) -> None:
+        """Accept none, until `may` is set."""
+        if self.may.is_set():
+            self.may = trio.Event()
+        for scope in self.waiting:
+            scope.cancel()
 
 
 class Gate:
@@ -128,15 +129,13 @@ class Gate:
     @asynccontextmanager
     async def lent_listeners(self) -> AsyncIterator[None]:
         """Accept no clients in the block: frontends of this node do, on the same listeners."""
-        self._accepts.may = False
-        self._accepts.changed.set()
+        self._accepts.stop()
         while self._accepts.waiting:
             await trio.lowlevel.checkpoint()
         try:
             yield
         finally:
-            self._accepts.may = True
-            self._accepts.changed.set()
+            self._accepts.may.set()
 
     def close(self) -> None:
         """Close clients at once, from now on: this node cannot be one of the cluster."""
@@ -172,9 +171,7 @@ class Gate:
         self, nursery: trio.Nursery, listener: socket.socket, service: Service, *, is_tls: bool
     ) -> None:
         while True:
-            if not self._accepts.may:
-                await self._accepts.news().wait()
-                continue
+            await self._accepts.may.wait()
             if not await self._is_readable(listener):
                 continue
             try:
@@ -195,17 +192,14 @@ class Gate:
 
     async def _is_readable(self, listener: socket.socket) -> bool:
         """Wait for a client. False: the listeners are lent."""
-        accepts, is_readable = self._accepts, False
-        accepts.waiting += 1
+        accepts, scope = self._accepts, trio.CancelScope()
+        accepts.waiting.add(scope)
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_cancel_after, accepts.news(), nursery.cancel_scope)
+            with scope:
                 await trio.lowlevel.wait_readable(listener)
-                is_readable = True
-                nursery.cancel_scope.cancel()
         finally:
-            accepts.waiting -= 1
-        return is_readable and accepts.may
+            accepts.waiting.discard(scope)
+        return not scope.cancel_called
 
     def take(self, arrival: Arrival, wait: Callable[[], Awaitable[None]]) -> None:
         """A client of a broker that is silent finds its place after `wait`, unless it asks for the node."""
@@ -270,11 +264,6 @@ class Gate:
             passed = await pass_on(guest)
         passing.pop(scope, None)
         return passed is Passing.SERVED
-
-
-async def _cancel_after(changed: trio.Event, scope: trio.CancelScope) -> None:
-    await changed.wait()
-    scope.cancel()
 
 
 async def _asks_for_node(guest: Guest) -> bool:

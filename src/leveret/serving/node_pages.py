@@ -53,9 +53,8 @@ class NodePages:
             length = f"content-length: {len(body)}\r\nconnection: close\r\n"
             is_json = path == _CLUSTER or path.startswith(PREFIX)
             kind = f"content-type: {'application/json' if is_json else 'text/plain; version=0.0.4; charset=utf-8'}\r\n"
-            await stream.send_all(f"HTTP/1.1 {status}\r\n{kind}{length}\r\n".encode())
-            if method != b"HEAD":
-                await stream.send_all(body)
+            answer = f"HTTP/1.1 {status}\r\n{kind}{length}\r\n".encode()
+            await stream.send_all(answer if method == b"HEAD" else answer + body)
             await stream.send_eof()
 
     def page(self, method: str, path: str, *, is_loopback: bool) -> tuple[str, bytes]:
