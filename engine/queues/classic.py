@@ -76,7 +76,8 @@ class ClassicIntake:
             store.expect_expiry()  # also if a consumer takes the message at once: it may come back
             for bound in bounds:
                 bound.expect(expires_ns)
-        if (rules.has_limit or ttl_ms == 0 or queue.pending is not None) and context.broker.scheduler.is_marked(queue):
+        drops_others = rules.has_limit or rules.last_value_key is not None or queue.pending is not None
+        if (drops_others or ttl_ms == 0) and context.broker.scheduler.is_marked(queue):
             queue.dispatch()  # first hand out messages that came back in this turn
         refused: list[int] = []
         refusing, offer, enqueued = (
