@@ -254,7 +254,7 @@ async def test_a_client_that_is_not_taken_is_left_as_it_is() -> None:
 
     async def nonsense(stream: trio.SocketStream) -> None:
         link = await accept(stream, "test", "127.0.0.1", CIRCLE, None)
-        await link.receive(Client, timeout_s=5)
+        await link.receive(Client, timeout_s=60)
         await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\n")
 
     async with Leader().listening() as leader:
@@ -303,7 +303,7 @@ async def test_octets_before_the_answer_belong_to_the_client() -> None:
     async with Leader().listening() as leader:
         link = await connect(leader.address, CIRCLE, None, OPTIONS)
         await link.send_octets(encode(Client(1, "orders", 0, "n2", "amqp", HEADER)) + b"early")
-        await link.receive(Accept, timeout_s=5)
+        await link.receive(Accept, timeout_s=60)
         while not leader.said:
             await trio.lowlevel.checkpoint()
         assert leader.said[0][0] in (b"early", b"")

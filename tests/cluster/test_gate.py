@@ -256,7 +256,7 @@ def test_clients_that_were_passed_on_end_with_their_leader() -> None:
             await client.send_all(b"AMQP\0\0\x09\x01")
             await trio.testing.wait_all_tasks_blocked(0.01)
             change()
-            with trio.fail_after(2):
+            with trio.fail_after(PATIENCE_S):
                 assert await everything(client) == b""
 
     run(script)
@@ -272,7 +272,7 @@ def test_a_node_that_cannot_be_one_of_the_cluster_holds_nobody() -> None:
         world.gate.close()
         late = await world.client(world.listeners.amqp)
         await late.send_all(b"AMQP\0\0\x09\x01")
-        with trio.fail_after(2):
+        with trio.fail_after(PATIENCE_S):
             assert await everything(early) == await everything(late) == GOODBYE
 
     run(script)

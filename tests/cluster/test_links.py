@@ -835,7 +835,7 @@ class FakeLeader:
         async def serve(stream: trio.SocketStream) -> None:
             try:
                 link = await accept(stream, "test", "127.0.0.1", CIRCLE, None)
-                await link.receive(Hello, timeout_s=5)
+                await link.receive(Hello, timeout_s=60)
                 await self._say(link)
             except (LinkFault, trio.BrokenResourceError):
                 pass
@@ -920,7 +920,7 @@ async def test_a_leader_that_knows_no_secret_gets_no_hello(tmp_path: Path) -> No
     async def serve(stream: trio.SocketStream) -> None:
         link = LinkStream(stream, "test")
         await link.send(Greet(1, b"n" * 32))
-        await link.receive(Prove, timeout_s=5)
+        await link.receive(Prove, timeout_s=60)
         await link.send(Proof(b"p" * 32))
         decoder = Decoder(Hello)
         while data := await stream.receive_some(1000):

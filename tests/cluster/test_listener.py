@@ -44,10 +44,10 @@ async def test_a_client_is_taken_while_the_leader_serves(links: Any, serves: boo
         await link.send(Client(VERSION, "orders", 0, "n2", "amqp", b"header"))
         if words:
             with pytest.raises(Declined, match=words) as declined:
-                await link.receive(Accept, timeout_s=5)
+                await link.receive(Accept, timeout_s=60)
             assert taken == [] and not declined.value.is_final
         else:
-            assert await link.receive(Accept, timeout_s=5) == Accept()
+            assert await link.receive(Accept, timeout_s=60) == Accept()
             assert await link.stream.receive_some(1) == b"" and taken == [(b"", b"header", "amqp", "n2")]
         await link.close()
         nursery.cancel_scope.cancel()
