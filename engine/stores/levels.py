@@ -120,7 +120,8 @@ class LeveledReady:
 
 
 def merge_back(ready: Level, messages: list[Message]) -> int:
-    """Insert messages (ids falling) by their ids. O(messages + those before them); `SortedList`: O(messages).
+    """Insert messages (ids falling) by their ids: each before the first that was published later, also if ids do not
+    rise. O(messages + those before them); `SortedList`: O(messages).
 
     Returns: the number of messages before them that were moved.
     """
@@ -134,18 +135,13 @@ def merge_back(ready: Level, messages: list[Message]) -> int:
 
         ready.change(list(by_id), with_more)
         return 0
-    before: list[Message] = []
-    while ready and messages and ready[0].id < messages[0].id:
-        before.append(ready.popleft())
-    passed = len(before)
-    # `before` rises, `messages` falls: merge from the back.
-    for message in messages:
-        while before and before[-1].id > message.id:
-            ready.appendleft(before.pop())
-        ready.appendleft(message)
-    while before:
-        ready.appendleft(before.pop())
-    return passed
+    head: list[Message] = []
+    for message in reversed(messages):
+        while ready and ready[0].id < message.id:
+            head.append(ready.popleft())
+        head.append(message)
+    ready.extendleft(reversed(head))
+    return len(head) - len(messages)
 
 
 class ReadyLevels(ABC):

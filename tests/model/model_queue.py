@@ -37,7 +37,7 @@ def resolved(rules: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class ModelMessage:
-    """`number`: when it came. `age`: when it was first published. `place`: where it stands in the queue.
+    """`number`: when it came. `age`: when it was first published.
 
     `failed`: attempts that count. `told`: x-delivery-count.
     """
@@ -48,7 +48,6 @@ class ModelMessage:
     expires: int | None
     origin: str | None = None
     deaths: list[list[Any]] = field(default_factory=list)
-    place: int = 0
     age: int = 0
     failed: int = 0
     told: int = 0
@@ -132,7 +131,6 @@ class ModelQueue:
         """At the tail, or at the place of the older value. What lives no time goes if nobody takes it at once."""
         lifetime = self.lifetime(expiration)
         message.expires = None if lifetime is None else self.now() + lifetime
-        message.place = message.number
         self.expire()
         self.insert(message)
         self.dispatch(fresh=message)
@@ -140,18 +138,30 @@ class ModelQueue:
         self.trim()
 
     def insert(self, message: ModelMessage) -> None:
-        """Among those that are ready, where its place is; of one key only the youngest stays (3.4)."""
+        """Before the first that was published later; of one key only the youngest stays, where the first was (3.4)."""
         if self.rules["last_value"] and message.key is not None:
             for other in self.ready:
                 if other.key == message.key:
                     self.counters["replaced"] += 1
                     if other.age > message.age:  # the newest is what was published last, whatever way it comes
                         return
-                    message.place = other.place
-                    self.ready.remove(other)
-                    break
-        self.ready.append(message)
-        self.ready.sort(key=lambda one: one.place)
+                    self.ready[self.ready.index(other)] = message
+                    return
+        later = (at for at, other in enumerate(self.ready) if other.number > message.number)
+        self.ready.insert(next(later, len(self.ready)), message)
+
+    def insert_all(self, messages: list[ModelMessage]) -> None:
+        """Those that come back together: of one key only the youngest does. Each makes the ring drop one at most."""
+        youngest: dict[str, ModelMessage] = {}
+        if self.rules["last_value"]:
+            for message in sorted(messages, key=lambda one: one.age):
+                if message.key is not None:
+                    youngest[message.key] = message
+        for message in sorted(messages, key=lambda one: one.number, reverse=True):
+            if message.key is None or youngest.get(message.key, message) is message:
+                self.insert(message)
+            else:
+                self.counters["replaced"] += 1
 
     def trim(self) -> None:
         """4.5.1 and 4.5.9: one insertion drops one message at most, the oldest that has not expired."""
@@ -213,7 +223,6 @@ class ModelQueue:
             self.unacked -= 1
             if out.consumer is not None:
                 out.consumer.out -= 1
-            out.message.place = out.message.number  # where it was published, whatever value it had replaced
             settled.append(out.message)
         return settled
 
@@ -248,7 +257,7 @@ class ModelQueue:
         """5.2, 4.5.4 to 4.5.6: attempts, then ring, then delay; the newest comes first to the ring. Those that die
         together die in their order in the queue."""
         back = []
-        for message in sorted(self.settle(session, tags), key=lambda one: one.place):
+        for message in sorted(self.settle(session, tags), key=lambda one: one.number):
             message.failed += counted
             if message.failed and (
                 self.rules["attempts"] > 0 or self.rules["delay"] > 0
@@ -258,20 +267,20 @@ class ModelQueue:
                 self.kill(message, "delivery_limit")
             else:
                 back.append(message)
-        returned = 0
-        for message in sorted(back, key=lambda one: one.place, reverse=True):
+        returned = []
+        for message in sorted(back, key=lambda one: one.number, reverse=True):
             wait = self.wait(message.failed) if delayed else None
             if wait is None:
-                self.insert(message)
-                returned += 1
+                returned.append(message)
             elif self.rules["ring"] is not None and len(self.ready) + 1 > self.rules["ring"]:
                 self.counters["replaced"] += 1
             else:
                 due = self.now() + wait
                 self.scheduled.append((due if message.expires is None else min(due, message.expires), message))
+        self.insert_all(returned)
         self.dispatch()
         self.expire()
-        for _ in range(returned):
+        for _ in returned:
             self.trim()
 
     def wait(self, failed: int) -> int | None:
@@ -313,18 +322,15 @@ class ModelQueue:
         """What is due: those that waited are at their places (5.3), or their time is over."""
         due = [message for when, message in self.scheduled if when <= self.now()]
         self.scheduled = [(when, message) for when, message in self.scheduled if when > self.now()]
-        returned = 0
-        due.sort(key=lambda one: one.place)
+        due.sort(key=lambda one: one.number)
         for message in due:
             if message.expires is not None and message.expires <= self.now():
                 self.kill(message, "expired")
-        for message in reversed(due):
-            if message.expires is None or message.expires > self.now():
-                self.insert(message)
-                returned += 1
+        returned = [one for one in due if one.expires is None or one.expires > self.now()]
+        self.insert_all(returned)
         self.expire()
         self.dispatch()
-        for _ in range(returned):
+        for _ in returned:
             self.trim()
 
     def purge(self) -> int:
