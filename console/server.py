@@ -49,6 +49,10 @@ class Arrival(Protocol):
     def node(self) -> str:
         """The node of a cluster to which it is connected; empty: this one."""
 
+    @property
+    def tls(self) -> object | None:
+        """The client's TLS, which has ended already."""
+
 
 Arrivals = trio.MemoryReceiveChannel[Arrival]
 
@@ -106,10 +110,20 @@ class Server:
     async def take_arrivals(self, arrivals: Arrivals) -> None:
         """Serve connections of the console that were accepted elsewhere, until cancelled."""
         async for one in arrivals:
-            await self._accepted(one.socket, one.address, is_metrics=False, is_tls=one.is_tls, node=one.node)
+            has_ended = one.tls is not None
+            await self._accepted(
+                *(one.socket, one.address), is_metrics=False, is_tls=one.is_tls, node=one.node, has_ended_tls=has_ended
+            )
 
     async def _accepted(
-        self, sock: socket.socket, address: object, *, is_metrics: bool, is_tls: bool, node: str = ""
+        self,
+        sock: socket.socket,
+        address: object,
+        *,
+        is_metrics: bool,
+        is_tls: bool,
+        node: str = "",
+        has_ended_tls: bool = False,
     ) -> None:
         try:
             await self.state()  # loads it with the first connection
@@ -120,7 +134,8 @@ class Server:
         from .proxies import is_trusted
         from .slots import NoSlot
 
-        peer, options, scope = peer_of(address, is_tls=is_tls, node=node), self.options(), trio.CancelScope()
+        peer = peer_of(address, is_tls=is_tls or has_ended_tls, node=node)
+        options, scope = self.options(), trio.CancelScope()
         is_shared = peer.is_loopback or is_trusted(peer.address, options.proxies)
         slots = METRICS_MAX if is_metrics else options.connections_max
         try:
@@ -134,7 +149,8 @@ class Server:
         if sock.family in (socket.AF_INET, socket.AF_INET6):  # not that behind which TLS of a link ends
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-        self._nursery.start_soon(self._serve, stream, peer, is_metrics, slot, scope)
+        serve = functools.partial(self._serve, is_metrics=is_metrics, is_tls=is_tls)
+        self._nursery.start_soon(serve, stream, peer, slot, scope)
 
     def _slots_of(self, *, is_metrics: bool) -> "Slots":
         """The slots of a kind of port. Metrics ports have their own, so that probes succeed while the console is
@@ -147,11 +163,18 @@ class Server:
         return self._slots[is_metrics]
 
     async def _serve(
-        self, stream: trio.abc.Stream, peer: "Peer", is_metrics: bool, slot: "Slot", scope: trio.CancelScope
+        self,
+        stream: trio.abc.Stream,
+        peer: "Peer",
+        slot: "Slot",
+        scope: trio.CancelScope,
+        *,
+        is_metrics: bool,
+        is_tls: bool,
     ) -> None:
         try:
             with scope:
-                if peer.is_secure:
+                if is_tls:
                     stream = await self._secured(stream)
                 await (await self.state()).serve(stream, peer, slot, is_metrics=is_metrics)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:

@@ -10,7 +10,7 @@ from .broker import Broker
 from .bulk_delete import BulkDelete, is_large
 from .clients.client import Client
 from .clients.commit import Commit
-from .clients.connection_info import ConnectionInfo
+from .clients.connection_info import ConnectionInfo, PeerCertificate
 from .clients.publish_with_room import PartlyPublished
 from .clients.session import Session
 from .clients.session_counts import PastSessions
@@ -208,6 +208,7 @@ __all__ = [
     "PasswordHash",
     "ParameterEvent",
     "PastSessions",
+    "PeerCertificate",
     "Permissions",
     "Location",
     "PolicyEvent",

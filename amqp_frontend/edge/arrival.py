@@ -3,11 +3,28 @@
 import socket
 from dataclasses import dataclass
 
+from .tls import Certificate, TlsTransport
+
+
+@dataclass(slots=True, frozen=True)
+class EndedTls:
+    """A client's TLS that has ended where the client is connected to.
+
+    `certificate`: the client's, verified, as `ssl` decodes it; None: it showed none. `transport`: what the socket is
+    read and written through, when that is in this process. `first`: octets that were read of it.
+    """
+
+    protocol: str
+    cipher: str
+    certificate: Certificate | None = None
+    transport: TlsTransport | None = None
+    first: bytes = b""
+
 
 @dataclass(slots=True, frozen=True)
 class Arrival:
     """`address`: the client's, as `accept` gives it. `local`: where it connected to; None: the socket's own address.
-    `is_tls`: TLS comes. `node`: the node of a cluster to which it is connected; empty: this one.
+    `is_tls`: TLS comes. `node`: the node of a cluster to which it is connected; empty: this one. `tls`: that has ended.
     """
 
     socket: socket.socket
@@ -15,3 +32,4 @@ class Arrival:
     is_tls: bool = False
     node: str = ""
     local: object = None
+    tls: EndedTls | None = None

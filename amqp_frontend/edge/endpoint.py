@@ -25,8 +25,8 @@ from ..wire.large_body import LargeBody
 from ..wire.large_output import Gathered
 from ..wire.states import ConnectionState
 from .admission import Admission, NoSlot
-from .arrival import Arrival
-from .introduction import READ_SIZE, Introduction
+from .arrival import Arrival, EndedTls
+from .introduction import READ_SIZE, Introduction, note_tls
 from .proxy_protocol import ProxyFault
 from .tls import TlsFault, TlsTransport
 
@@ -85,8 +85,10 @@ class Endpoint:
     """
 
     __slots__ = (
+        "_first",
         "_gathers",
         "_has_ended",
+        "_is_introduced",
         "_is_proxied",
         "_pending",
         "_reads_directly",
@@ -109,6 +111,7 @@ class Endpoint:
         self.socket = sock
         self._tls = tls
         self._is_proxied = is_proxied
+        self._is_introduced, self._first = tls is None and not is_proxied, b""
         self.transport: socket.socket | TlsTransport = tls or sock
         self.session = self._make_session(peer)
         self.session.closing.on_login = self._answered
@@ -128,6 +131,11 @@ class Endpoint:
 
     def _make_session(self, peer: Peer) -> AmqpSession:
         return AmqpSession(self._server.runtime.broker, self._server.options(), peer, self.flush)
+
+    def take_over(self, ended: EndedTls) -> None:
+        """The peer's TLS has ended elsewhere, or its handshake is over: nothing comes before AMQP."""
+        self._is_introduced, self._first = True, ended.first
+        note_tls(self.session, ended.protocol, ended.cipher, ended.certificate)
 
     def _answered(self, is_logged_in: bool) -> None:
         """Note that the peer has logged in, or was refused and stays connected for a while."""
@@ -339,7 +347,7 @@ class Endpoint:
 
     async def _first_octets(self) -> bytes:
         """The first octets of AMQP, if any came with the introduction. Raises: as `Introduction.first_octets`."""
-        if self._tls is not None or self._is_proxied:
+        if not self._is_introduced:
             introduction = Introduction(
                 self.socket,
                 self.session,
@@ -350,10 +358,12 @@ class Endpoint:
                 on_begun=self._has_begun,
             )
             return await introduction.first_octets()
+        data, self._first = self._first, b""
         while True:
-            await self.wait_readable(self.socket.fileno())
             try:
-                data = self.socket.recv(READ_SIZE)
+                if not data:
+                    await self.wait_readable(self.socket.fileno())
+                    data = self.transport.recv(READ_SIZE)
             except BlockingIOError:
                 continue
             if data:

@@ -11,12 +11,59 @@ from dataclasses import replace
 import trio
 
 from ..session.session import AmqpSession
-from .proxy_protocol import SIZE_MAX, ProxyFault, proxied, read_header
-from .tls import PIECE, TlsFault, TlsTransport, user_name
+from .proxy_protocol import SIZE_MAX, ProxyFault, ProxyHeader, proxied, read_header
+from .tls import PIECE, Certificate, TlsFault, TlsTransport, certificate_facts, user_name
 
 logger = logging.getLogger("leveret.amqp")
 
 READ_SIZE = 128 * 1024
+
+
+def note_tls(session: AmqpSession, protocol: str, cipher: str, certificate: Certificate | None) -> None:
+    """The peer uses TLS, and showed this certificate, which was verified: the user of EXTERNAL, facts for operators."""
+    login, options = session.login, session.options
+    name = certificate and user_name(
+        certificate, options.ssl_cert_login_from, options.ssl_cert_login_san_type, options.ssl_cert_login_san_index
+    )
+    login.peer = replace(login.peer, is_secured=True, certified_name=name or None)
+    connection_info = login.connection_info
+    connection_info.tls_protocol, connection_info.tls_cipher = protocol, cipher
+    connection_info.peer_certificate = None if certificate is None else certificate_facts(certificate)
+    logger.debug("%s: %s, %s, certificate of %r", login.peer.name, protocol, cipher, name)
+
+
+#: Reads up to so many octets of the peer, empty at its end. Raises: OSError.
+ReadSome = Callable[[int], Awaitable[bytes]]
+
+
+async def read_proxy_header(read_some: ReadSome) -> tuple[ProxyHeader | None, bytes]:
+    """A PROXY header, and the octets behind it; None: the peer sent nothing. Raises: ProxyFault, OSError."""
+    data = b""
+    while (header := read_header(data)) is None:
+        more = await read_some(SIZE_MAX)
+        if not more:
+            if data:
+                raise ProxyFault(f"cut short after {len(data)} octets")
+            return None, b""
+        data += more
+    return header, data[header.size :]
+
+
+async def shake_hands(sock: socket.socket, tls: TlsTransport, data: bytes, read_some: ReadSome) -> bytes:
+    """Do the handshake, of which `data` were read. Returns: octets that came in the same read as its end.
+
+    Raises: TlsFault, OSError.
+    """
+    is_over = False
+    while not is_over:
+        data = data or await read_some(PIECE)
+        if not data:
+            raise TlsFault(f"handshake: cut short after {tls.handshake_octets} octets")
+        is_over = tls.handshake(data)
+        data = b""
+        while not tls.flush():
+            await trio.lowlevel.wait_writable(sock)
+    return tls.early_data()
 
 
 class Introduction:
@@ -61,41 +108,21 @@ class Introduction:
 
     async def _read_proxy_header(self) -> bytes:
         """Returns: the octets behind the header."""
-        data = b""
-        while (header := read_header(data)) is None:
-            more = await self._read_some(SIZE_MAX)
-            if not more:
-                if data:
-                    raise ProxyFault(f"cut short after {len(data)} octets")
-                self._session.closing.finished = True  # as in `first_octets`
-                return b""
-            data += more
+        header, data = await read_proxy_header(self._read_some)
+        if header is None:
+            self._session.closing.finished = True  # as in `first_octets`
+            return b""
         login = self._session.login
         login.peer = proxied(login.peer, header)
         if header.source is not None:
             self._on_proxied()
-        return data[header.size :]
+        return data
 
     async def _shake_hands(self, tls: TlsTransport, data: bytes) -> bytes:
         """Returns: octets of AMQP that came in the same read as the end of the handshake."""
-        login, options = self._session.login, self._session.options
-        is_over = False
-        while not is_over:
-            data = data or await self._read_some(PIECE)
-            if not data:
-                raise TlsFault(f"handshake: cut short after {tls.handshake_octets} octets")
-            is_over = tls.handshake(data)
-            data = b""
-            while not tls.flush():
-                await trio.lowlevel.wait_writable(self._socket)
-        certificate = tls.certificate
-        name = certificate and user_name(
-            certificate, options.ssl_cert_login_from, options.ssl_cert_login_san_type, options.ssl_cert_login_san_index
-        )
-        login.peer = replace(login.peer, is_secured=True, certified_name=name or None)
-        login.connection_info.tls_protocol, _, login.connection_info.tls_cipher = tls.description.partition(", ")
-        logger.debug("%s: %s, certificate of %r", login.peer.name, tls.description, name)
-        return tls.early_data()
+        early = await shake_hands(self._socket, tls, data, self._read_some)
+        note_tls(self._session, tls.protocol, tls.cipher, tls.certificate)
+        return early
 
     async def _read_some(self, size: int) -> bytes:
         """The next octets of the socket, empty at its end."""

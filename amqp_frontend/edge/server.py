@@ -97,19 +97,22 @@ class Server:
         except trio.Cancelled:
             sock.close()
             raise
-        if is_beyond(sock.fileno(), options):  # the connection that made room had a descriptor below the maximum
+        ended = arrival.tls
+        tls = None if ended is None else ended.transport
+        if tls is None and is_beyond(sock.fileno(), options):  # what made room had a descriptor below the maximum
             moved = sock.dup()
             sock.close()
             sock = moved
         if self.runtime.has_resigned:
             sock.close()  # the broker behind it has ended, and records nothing
             return
-        tls = None
         if arrival.is_tls:
             assert options.tls is not None, "a TLS listener without a certificate"
             tls = TlsTransport(sock, options.tls, functools.partial(sock.shutdown, socket.SHUT_RD))
-        endpoint = self.endpoint_type(self, sock, peer, tls, is_proxied)
+        endpoint = self.endpoint_type(self, sock, peer, tls, is_proxied and ended is None)
         endpoint.session.login.connection_info.node = arrival.node or options.node
+        if ended is not None:
+            endpoint.take_over(ended)
         self._enter(endpoint, is_trusted)
         self.endpoints[endpoint] = None
         self.nursery.start_soon(endpoint.serve)

@@ -9,7 +9,10 @@ implementation; RFC 4514 for distinguished names.
 
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Protocol
+
+from ...engine import PeerCertificate
 
 #: Names of attributes in OpenSSL -> in a distinguished name.
 _SHORT = {
@@ -55,13 +58,29 @@ def user_name(certificate: Certificate, login_from: str, san_type: str = "dns", 
     return ",".join(common_names) or None
 
 
-def distinguished_name(certificate: Certificate) -> str:
-    """The subject as RFC 4514 writes it: the most specific part first."""
+def distinguished_name(certificate: Certificate, of: str = "subject") -> str:
+    """The subject, or the issuer, as RFC 4514 writes it: the most specific part first."""
     parts = [
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
-        for part in certificate.get("subject", ())
+        for part in certificate.get(of, ())
     ]
     return ",".join(reversed(parts))
+
+
+def certificate_facts(certificate: Certificate) -> PeerCertificate:
+    """What lists of connections show of a certificate, in RabbitMQ's form."""
+    return PeerCertificate(
+        distinguished_name(certificate), distinguished_name(certificate, "issuer"), _validity(certificate)
+    )
+
+
+def _validity(certificate: Certificate) -> str:
+    """`2026-01-01T00:00:00Z - 2027-01-01T00:00:00Z`; empty if a time is missing."""
+    try:
+        times = [ssl.cert_time_to_seconds(certificate[key]) for key in ("notBefore", "notAfter")]
+        return " - ".join(f"{datetime.fromtimestamp(one, UTC):%Y-%m-%dT%H:%M:%SZ}" for one in times)
+    except (KeyError, ValueError, TypeError, OverflowError, OSError):
+        return ""
 
 
 def _attributes(certificate: Certificate) -> Iterator[tuple[str, str]]:
@@ -214,10 +233,15 @@ class TlsTransport:
         return self._handshake_octets
 
     @property
-    def description(self) -> str:
-        """Version and cipher, for the log."""
+    def protocol(self) -> str:
+        """The version of TLS."""
+        return self._tls.version() or ""
+
+    @property
+    def cipher(self) -> str:
+        """The name of the cipher."""
         cipher = self._tls.cipher()
-        return f"{self._tls.version()}, {cipher[0] if cipher else 'no cipher'}"
+        return cipher[0] if cipher else "no cipher"
 
     @property
     def certificate(self) -> dict[str, object] | None:

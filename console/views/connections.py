@@ -3,6 +3,7 @@
 Source: management page 4.
 """
 
+from dataclasses import asdict
 from typing import Any
 
 from ...engine import Broker, Client, Session
@@ -72,6 +73,8 @@ def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool
             "ssl_cipher": connection_info.tls_cipher,
             **cipher_parts(connection_info.tls_cipher),
         }
+    if (certificate := connection_info.peer_certificate) is not None:
+        view |= {f"peer_cert_{name}": value for name, value in asdict(certificate).items()}
     name = properties.get("connection_name")
     if isinstance(name, str):
         view["user_provided_name"] = name
