@@ -36,9 +36,11 @@ _ANSWER_SIZE_MAX = 4 * 1024**2
 OLDEST = ((3, 4, 22), (3, 5, 6))
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class EtcdAccess:
-    """How etcd is reached. `endpoints`: URLs of its members; `tls`: for those that begin with https."""
+    """How etcd is reached. `endpoints`: URLs of its members; `tls`: for those that begin with https, and for new
+    connections alone when it is replaced.
+    """
 
     endpoints: tuple[str, ...]
     user: str = ""

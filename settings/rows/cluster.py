@@ -1,13 +1,13 @@
 """The keys of [cluster], [cluster.tls] and [cluster.etcd-tls]. What must hold between them: declared/cluster.py.
 
-All act when the node starts. Source: docs/cluster.md.
+All but certificates act when the node starts. Source: docs/cluster.md.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..lifetime import RESTART, WITHOUT_MEANING
+from ..lifetime import AT_CONNECTION, RESTART, WITHOUT_MEANING, Lifetime
 from ..values import BYTES, DURATION_UNITS, INT_MAX, SIZE_UNITS, TEXT, Kind, duration_ms, size_between, texts, whole
 from .row import row
 
@@ -88,9 +88,9 @@ def at_least(low_ms: int, text: str) -> Kind:
 TIMER = at_least(100, "100ms")
 
 
-def setting(kind: Kind, default: Any, help: str) -> Any:
+def setting(kind: Kind, default: Any, help: str, acts: Lifetime = RESTART) -> Any:
     """A row."""
-    return row(kind, default, RESTART, help=help)
+    return row(kind, default, acts, help=help)
 
 
 # fmt: off
@@ -144,8 +144,9 @@ class ClusterTlsKeys:
     ca: str | None = setting(TEXT, None,
         "PEM file with the authority that signs the certificates of nodes, and of nothing else.")
     certificate: str | None = setting(TEXT, None,
-        "PEM file with this node's certificate; its host must be the one in `nodes`.")
-    key: str | None = setting(TEXT, None, "PEM file with its private key; unset: in the certificate's file.")
+        "PEM file with this node's certificate; its host must be the one in `nodes`.", AT_CONNECTION)
+    key: str | None = setting(TEXT, None, "PEM file with its private key; unset: in the certificate's file.",
+        AT_CONNECTION)
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -153,7 +154,9 @@ class EtcdTlsKeys:
     """[cluster.etcd-tls]: to etcd, for URLs that begin with https."""
 
     ca: str | None = setting(TEXT, None,
-        "PEM file with the authority of etcd's certificates; unset: this machine's authorities.")
-    certificate: str | None = setting(TEXT, None, "PEM file with the certificate that this node shows to etcd.")
-    key: str | None = setting(TEXT, None, "PEM file with its private key; unset: in the certificate's file.")
+        "PEM file with the authority of etcd's certificates; unset: this machine's authorities.", AT_CONNECTION)
+    certificate: str | None = setting(TEXT, None, "PEM file with the certificate that this node shows to etcd.",
+        AT_CONNECTION)
+    key: str | None = setting(TEXT, None, "PEM file with its private key; unset: in the certificate's file.",
+        AT_CONNECTION)
 # fmt: on

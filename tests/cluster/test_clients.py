@@ -14,6 +14,7 @@ import trustme
 from in_trio import in_trio
 
 from leveret.amqp_frontend.edge.proxy_protocol import ProxyHeader, read_header
+from leveret.amqp_frontend.edge.tls import user_name
 from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.clients import ClientPasser, ClientTls, Passed, client_header, client_tls, relay
 from leveret.cluster.link.follower_links import FollowerLinks, LedJournal
@@ -29,6 +30,17 @@ HEADER = client_header(("192.0.2.1", 56324), ("198.51.100.2", 5672))
 LED = LedJournal("/nowhere", b"J" * 16, TermTable(b"L" * 16, ((1, 1),)))
 
 # -- headers -----------------------------------------------------------------------------------------------------------
+
+#: As `ssl` decodes a certificate.
+WORKER = {
+    "subject": ((("countryName", "DE"),), (("commonName", "jürgen"), ("userId", "7"))),
+    "issuer": ((("commonName", "us"),),),
+    "subjectAltName": (("DNS", "worker.example"), ("email", "w@example")),
+    "notBefore": "Nov 28 00:00:00 2026 GMT",
+    "notAfter": "Nov 28 00:00:00 2027 GMT",
+}
+ALL_PARTS, OF_USERS = set(WORKER), {"subject", "subjectAltName"}
+WHOLE = client_header(None, None, ClientTls("v", "c", WORKER))
 
 HEADERS = [
     (("192.0.2.1", 1), ("198.51.100.2", 5672), ("192.0.2.1", 1), ("198.51.100.2", 5672)),
@@ -46,7 +58,7 @@ HEADERS = [
 
 @pytest.mark.parametrize("source, destination, read_source, read_destination", HEADERS)
 @pytest.mark.parametrize(
-    "tls", [None, ClientTls("TLSv1.3", "TLS_AES_256_GCM_SHA384"), ClientTls("TLSv1.2", "x", "jürgen")]
+    "tls", [None, ClientTls("TLSv1.3", "TLS_AES_256_GCM_SHA384"), ClientTls("TLSv1.2", "x", WORKER)]
 )
 def test_the_frontend_reads_what_the_follower_writes(
     source: Any, destination: Any, read_source: Any, read_destination: Any, tls: ClientTls | None
@@ -60,18 +72,53 @@ def test_the_frontend_reads_what_the_follower_writes(
     assert client_tls(header) == tls
 
 
-@pytest.mark.parametrize("size", range(len(client_header(None, None, ClientTls("v", "c", "n")))))
-def test_half_a_header_has_no_tls(size: int) -> None:
-    """Nothing is read behind its end."""
-    found = client_tls(client_header(None, None, ClientTls("v", "c", "n"))[:size])
-    assert found is None or found != ClientTls("v", "c", "n")
+def test_half_a_header_names_no_user() -> None:
+    """Cut at every octet: nothing is read behind its end, and nothing of a name that is cut."""
+    for size in range(len(WHOLE)):
+        found = client_tls(WHOLE[:size])
+        assert found is None or found.certificate == {}, size
 
 
-def test_no_field_is_longer_than_a_header_may_be() -> None:
-    """A client chooses the name in its certificate."""
-    header = client_header(None, None, ClientTls("v", "c", "n" * 100_000))
+@pytest.mark.parametrize("count, keeps", [(10, ALL_PARTS), (116, OF_USERS), (400, set()), (3_000, set())])
+def test_no_header_is_longer_than_it_may_be(count: int, keeps: set[str]) -> None:
+    """A certificate has as many names as its owner got signed: what names no user goes first, then all names."""
+    names = tuple(("DNS", f"worker-{number:04}.example.org") for number in range(count))
+    header = client_header(("::1", 7), ("::1", 5671), ClientTls("v", "c", {**WORKER, "subjectAltName": names}))
     assert isinstance(read_header(header), ProxyHeader)
     assert len(encode(Client(1, "orders", 0, "n2", "amqp", header))) < 16 * 1024
+    found = client_tls(header)
+    assert found is not None and found.certificate is not None
+    assert {part for part, value in found.certificate.items() if value} == keeps
+    assert not keeps or found.certificate["subjectAltName"] == names
+
+
+def test_names_that_are_no_text_are_left_out() -> None:
+    """Names of a directory and the like: `ssl` decodes them to tables."""
+    names = (("DNS", "a"), ("DirName", ((("commonName", "x"),),)), ("DNS", "b"))
+    found = client_tls(client_header(None, None, ClientTls("v", "c", {**WORKER, "subjectAltName": names})))
+    assert found is not None and found.certificate is not None
+    assert found.certificate["subjectAltName"] == (("DNS", "a"), ("DNS", "b"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"", b"{", b"[]", b"7", b'"x"', b"[" * 4000, b'{"subject":7}', b'{"subject":[7]}', b'{"subject":[[7]]}',
+        b'{"subject":[[["commonName"]]]}', b'{"subject":[[["commonName",7]]]}', b'{"subjectAltName":{"DNS":"x"}}',
+        b'{"subject":[[["commonName","x"]]],"subjectAltName":[["DNS",null]]}', b"\xff\xfe",
+    ],
+)  # fmt: skip
+def test_a_certificate_that_makes_no_sense_names_no_user(said: bytes) -> None:
+    """Of another release, or of whoever has the secret of the cluster."""
+    tls = b"\x20\0\x05\x07\0\0\0\0" + b"\xe0" + len(said).to_bytes(2) + said
+    found = client_tls(b"\r\n\r\n\0\r\nQUIT\n\x21\0" + len(tls).to_bytes(2) + tls)
+    assert found == ClientTls("", "", {})
+    assert user_name({}, "common-name") is user_name({}, "distinguished-name") is None
+
+
+def test_the_version_of_local_headers_has_no_tls() -> None:
+    """By which a proxy speaks for itself."""
+    assert client_tls(WHOLE[:12] + b"\x20" + WHOLE[13:]) is None and client_tls(b"PROXY UNKNOWN\r\n") is None
 
 
 # -- passing on --------------------------------------------------------------------------------------------------------

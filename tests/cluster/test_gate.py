@@ -16,7 +16,8 @@ from socket_broker import SocketBroker
 from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.amqp_frontend.edge.server import serve
 from leveret.serving.addresses import Address, bind
-from leveret.serving.gate import GOODBYE, Frontends, Gate, Guest, Passing
+from leveret.serving.gate import GOODBYE, Frontends, Gate, Passing
+from leveret.serving.guest import Guest
 from leveret.serving.listeners import Listeners
 
 PATIENCE_S = 30.0

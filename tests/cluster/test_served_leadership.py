@@ -1,5 +1,6 @@
 """A broker of this process that leads: held, silent, quiet and ended; and the clients that other nodes pass to it."""
 
+import functools
 import math
 import socket
 from types import SimpleNamespace
@@ -10,9 +11,11 @@ import trio
 
 from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.cluster.agreement.view import Leader
+from leveret.cluster.link.challenge import Circle
+from leveret.cluster.link.clients import ClientTls, client_header
 from leveret.cluster.link.clients import Passed as Outcome
-from leveret.cluster.link.clients import client_header
-from leveret.serving.gate import Frontends, Guest, Service
+from leveret.serving.gate import Frontends
+from leveret.serving.guest import Guest, Service
 from leveret.serving.runtime import Runtime
 from leveret.serving.served_node import ServedLeadership, ServedNode
 from leveret.testing.harness import Harness
@@ -109,18 +112,22 @@ def test_a_broker_that_resigned_has_no_turns_and_no_connections() -> None:
 class Passed:
     """A node whose broker leads, or does not."""
 
-    def __init__(self, *, leads: bool = True) -> None:
+    def __init__(self, *, leads: bool = True, secret: bytes = b"") -> None:
         amqp_out, self.amqp = trio.open_memory_channel[Arrival](math.inf)
         console_out, self.console = trio.open_memory_channel[Arrival](math.inf)
         self.node: Any = SimpleNamespace(
-            gate=SimpleNamespace(frontends=Frontends(amqp_out, console_out) if leads else None)
+            gate=SimpleNamespace(frontends=Frontends(amqp_out, console_out) if leads else None),
+            _node_options=SimpleNamespace(
+                circle=Circle("orders", 0, secret), server_tls=None, name="a", nodes=dict.fromkeys("abc")
+            ),
         )
+        self.node._tls_of = functools.partial(ServedNode._tls_of, self.node)
 
-    def serve(self, header: bytes, *, rest: bytes = b"", service: str = "amqp") -> socket.socket:
-        """A client that node b passes on. Returns its socket."""
+    def serve(self, header: bytes, *, rest: bytes = b"", service: str = "amqp", node: str = "b") -> socket.socket:
+        """A client that a node passes on. Returns its socket."""
         client, other = socket.socketpair()
         other.close()
-        ServedNode._serve_client(self.node, client, rest, header, service, "b")
+        ServedNode._serve_client(self.node, client, rest, header, service, node)
         return client
 
 
@@ -138,12 +145,27 @@ def test_a_client_of_another_node_has_its_own_address_and_the_frontend_that_it_w
     client.close()
 
 
-@pytest.mark.parametrize("how", ["no leader", "octets before it was taken", "no header"])
+@pytest.mark.parametrize("secret", [b"", b"a secret of the cluster"])
+def test_a_certificate_is_believed_of_a_node_that_has_proven_to_be_one(secret: bytes) -> None:
+    """Else any process of this machine could log in as any user. That there is TLS harms nobody."""
+    passed = Passed(secret=secret)
+    subject = ((("commonName", "worker"),),)
+    client = passed.serve(client_header(None, None, ClientTls("TLSv1.3", "c", {"subject": subject})))
+    with client:
+        tls = passed.amqp.receive_nowait().tls
+        assert tls is not None and (tls.protocol, tls.cipher) == ("TLSv1.3", "c")
+        assert (tls.certificate or {}).get("subject") == (subject if secret else None)
+
+
+@pytest.mark.parametrize(
+    "how", ["no leader", "octets before it was taken", "no header", "half a header", "octets behind it", "z", "a"]
+)
 def test_a_client_that_cannot_be_served_is_closed(how: str) -> None:
-    """In no other way would it learn that."""
+    """In no other way would it learn that. Also of a node that is none, or that claims to be this one."""
     passed = Passed(leads=how != "no leader")
     rest = b"AMQP" if how == "octets before it was taken" else b""
-    client = passed.serve(b"AMQP\x00\x00\x09\x01" if how == "no header" else HEADER, rest=rest)
+    headers = {"no header": b"AMQP\0\0\x09\x01", "half a header": HEADER[:20], "octets behind it": HEADER + b"AMQP"}
+    client = passed.serve(headers.get(how, HEADER), rest=rest, node=how if len(how) == 1 else "b")
     assert client.fileno() == -1
     for channel in (passed.amqp, passed.console):
         with pytest.raises(trio.WouldBlock):
@@ -180,5 +202,6 @@ def test_a_client_that_is_passed_on_twice_has_its_own_addresses() -> None:
     ServedNode.pass_clients_on(node, Leader(1, b"a" * 16, "a", "a:1", 3))
     link, other = socket.socketpair()
     with link, other:
-        trio.run(handed[0], Guest(link, ("10.1.2.3", 5000), Service.AMQP, False, "rabbit@b", local=("10.0.0.1", 5672)))
+        arrival = Arrival(link, ("10.1.2.3", 5000), False, "rabbit@b", ("10.0.0.1", 5672))
+        trio.run(handed[0], Guest(arrival, Service.AMQP))
     assert headers == [HEADER]

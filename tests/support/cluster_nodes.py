@@ -90,6 +90,8 @@ class ClusterNodes:
         self.extra: dict[str, str] = {}
         self.commands: dict[str, tuple[str, ...]] = {}
         self.journal = ""  # more keys of [journal]
+        self.listen: dict[str, tuple[str, ...]] = {}  # more addresses of AMQP
+        self.console_listen: dict[str, str] = {}
         self.rest_s = 1.5  # seconds for which a blow stops something
         #: What the other nodes reach a node's link by, and a node reaches etcd by; empty without `has_wires`.
         self.link_wires = {name: Wire(port, self.pids) for name, port in self.links.items()} if has_wires else {}
@@ -114,11 +116,13 @@ class ClusterNodes:
             f'[cluster]\nname = "{self.cluster}"\nnode = "{name}"\nnodes = [{nodes}]\n'
             f'listen = "127.0.0.1:{self.links[name]}"\netcd = [{endpoints}]\n'
             f"{self.keys}\n[journal]\nreserve = 0\n{self.journal}\n"
-            f'[management]\nlisten = "127.0.0.1:0"\nmetrics = "127.0.0.1:{self.metrics[name]}"\n'
+            f'[management]\nlisten = "{self.console_listen.get(name, "127.0.0.1:0")}"\n'
+            f'metrics = "127.0.0.1:{self.metrics[name]}"\n'
             f"{self.extra.get(name, '')}\n"
         )
         arguments = ["serve", "--data", str(self.data(name)), "--config", str(place / "leveret.toml")]
         arguments += ["--listen", f"127.0.0.1:{self.ports[name]}", "--log-level", os.environ.get("CLUSTER_LOG", "info")]
+        arguments += [word for address in self.listen.get(name, ()) for word in ("--listen", address)]
         process: subprocess.Popen[str] | ForgedProcess
         if name in self.commands:
             command = [*self.commands[name], sys.executable, "-m", "leveret", *arguments]

@@ -11,11 +11,12 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from ..operator.cluster_waits import in_sync_reasons, stop_reasons
 from ..operator.command_error import CommandError
-from .control_client import TIMEOUT_S, ControlFailed, NotServed, request, target_of
+from .control_client import TIMEOUT_S, ControlFailed, NotServed, request, target_of, tls_context
 
 NODE_COMMANDS = frozenset({"cluster", "handover", "drain", "revive", "forget"})
 #: Seconds after which a broker that says nothing counts as a node that keeps its client waiting; also for its answer.
@@ -29,16 +30,21 @@ _WAITS = {"cluster wait-in-sync": in_sync_reasons, "cluster wait-safe-to-stop": 
 Status = dict[str, Any]
 
 
-def node_state(url: str, timeout_s: float) -> Status | None:
+def node_state(url: str, timeout_s: float, context: ssl.SSLContext | None = None) -> Status | None:
     """What a node that does not lead knows of its cluster; None: what is there is no such node.
 
     Raises: ControlFailed: it tells nobody, or nobody from here.
     """
     where = target_of(url)
-    if where.is_tls:
-        raise ControlFailed(f"{where} keeps its clients waiting: no node leads. Without TLS (amqp://) it says more")
     try:
-        with closing(http.client.HTTPConnection(where.host, where.port, timeout=timeout_s)) as connection:
+        opened = (
+            http.client.HTTPSConnection(
+                where.host, where.port, timeout=timeout_s, context=context or tls_context(None, None, None)
+            )
+            if where.is_tls
+            else http.client.HTTPConnection(where.host, where.port, timeout=timeout_s)
+        )
+        with closing(opened) as connection:
             connection.request("GET", "/cluster")
             answer = connection.getresponse()
             found = answer.read(_STATE_SIZE_MAX)
@@ -61,12 +67,13 @@ class NodeCommands:
         timeout_s: float | None = None,
         *,
         ask: Callable[..., Any] = request,
-        state: Callable[[str, float], Status | None] = node_state,
+        state: Callable[[str, float], Status | None] | None = None,
         pause: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._url, self._context = url, context
-        self._request, self._state, self._pause, self._clock = ask, state, pause, clock
+        self._request, self._pause, self._clock = ask, pause, clock
+        self._state = state or partial(node_state, context=context)
         self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._deadline = clock() + self._timeout_s
 

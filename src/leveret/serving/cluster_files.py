@@ -12,10 +12,15 @@ from pathlib import Path
 
 from ..cluster.coordinator.gateway import EtcdAccess
 from ..settings import Configuration
+from .file_watch import FileMark, marks_of
 
 #: Octets of a secret at least: `openssl rand -hex 16` makes 32.
 SECRET_SIZE_MIN = 16
 _FILE_SIZE_MAX = 64 * 1024
+
+
+#: Tables with certificates, and their keys.
+_TLS_TABLES, _TLS_KEYS = ("cluster.tls", "cluster.etcd-tls"), ("ca", "certificate", "key")
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,6 +31,32 @@ class ClusterFiles:
     secret: bytes = b""
     server_tls: ssl.SSLContext | None = None
     client_tls: ssl.SSLContext | None = None
+
+    def renew(self, configuration: Configuration) -> list[str]:
+        """Take certificates as the files have them now, for new connections. With a fault, which is returned as a line
+        FILE:LINE: KEY: text, all stay as they are. Called in the event loop, in which links are opened.
+        """
+        if not configuration.is_clustered:
+            return []
+        fresh, faults, _ = load_cluster(configuration)
+        if fresh is None:
+            return faults
+        links = [one for one in (self.server_tls, self.client_tls) if one is not None]
+        files = _Files(configuration)
+        try:
+            for context in links if fresh.server_tls is not None else ():
+                files.load_context(context, "cluster.tls")
+        except _Fault as fault:  # it changed just now
+            table, key, problem = fault.args
+            return [f"{files.origin(table, key)}: {key}: {problem}"]
+        self.etcd.tls = fresh.etcd.tls
+        return []
+
+    def marks(self, configuration: Configuration) -> dict[str, FileMark | None]:
+        """Of the files with certificates."""
+        files = _Files(configuration)
+        found = (files.path(table, key) for table in _TLS_TABLES for key in _TLS_KEYS)
+        return marks_of(path for path in found if path is not None)
 
 
 class _Fault(Exception):
@@ -68,7 +99,8 @@ class _Files:
         """FILE:LINE of a key."""
         return str(self._configuration.origins.get((table, key), "leveret"))
 
-    def _path(self, table: str, key: str) -> str | None:
+    def path(self, table: str, key: str) -> str | None:
+        """The file that a key names; None: none."""
         value, origin = self._configuration.value(table, key), self._configuration.origins.get((table, key))
         if value is None or origin is None:
             return None
@@ -76,7 +108,7 @@ class _Files:
 
     def _line(self, key: str) -> bytes:
         """The first line of a file that no one else may read; b"" if the key is unset."""
-        path = self._path("cluster", key)
+        path = self.path("cluster", key)
         if path is None:
             return b""
         try:
@@ -92,28 +124,32 @@ class _Files:
 
     def _context(self, protocol: int) -> ssl.SSLContext | None:
         """Between nodes: each side shows a certificate of the cluster's authority."""
-        if (ca := self._path("cluster.tls", "ca")) is None:
+        if self.path("cluster.tls", "ca") is None:
             return None
         context = ssl.SSLContext(protocol)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
-        self._try("cluster.tls", "ca", ca, lambda: context.load_verify_locations(cafile=ca))
-        self._load_chain(context, "cluster.tls")
+        self.load_context(context, "cluster.tls")
         return context
+
+    def load_context(self, context: ssl.SSLContext, table: str) -> None:
+        """The authority and the certificate that a table names, into a context that may have others. Raises: _Fault."""
+        ca = self.path(table, "ca")
+        if ca is not None:
+            self._try(table, "ca", ca, lambda: context.load_verify_locations(cafile=ca))
+        if self.path(table, "certificate") is not None:
+            self._load_chain(context, table)
 
     def _etcd_context(self) -> ssl.SSLContext | None:
         if not any(url.startswith("https:") for url in self._configuration.cluster.etcd):
             return None
-        ca = self._path("cluster.etcd-tls", "ca")
+        ca = self.path("cluster.etcd-tls", "ca")
         context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if ca is not None:
-            self._try("cluster.etcd-tls", "ca", ca, lambda: context.load_verify_locations(cafile=ca))
-        if self._path("cluster.etcd-tls", "certificate") is not None:
-            self._load_chain(context, "cluster.etcd-tls")
+        self.load_context(context, "cluster.etcd-tls")
         return context
 
     def _load_chain(self, context: ssl.SSLContext, table: str) -> None:
-        certificate, key = self._path(table, "certificate"), self._path(table, "key")
+        certificate, key = self.path(table, "certificate"), self.path(table, "key")
         assert certificate is not None, "the configuration was checked"
 
         def refuse() -> str:  # without it OpenSSL asks the terminal

@@ -8,17 +8,23 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
 
 import trio
 
 from ..amqp_frontend.edge.arrival import Arrival
+from ..amqp_frontend.edge.proxy_protocol import ProxyFault, peer_of
+from ..amqp_frontend.edge.tls import TlsFault
+from ..amqp_frontend.options import FrontendOptions
+from ..cluster.link.relay import relay
 from .descriptors import descriptor_limits
+from .guest import Guest, Service, TlsStream
 from .listeners import Listeners
 
 logger = logging.getLogger("leveret.cluster")
+amqp_logger = logging.getLogger("leveret.amqp")
 
 #: Clients that are held or passed on at once, at most.
 CLIENTS_MAX = 10_000
@@ -26,22 +32,14 @@ CLIENTS_MAX = 10_000
 AGAIN_S = 0.1
 #: Seconds for which clients of a leader that is lost stay with it: one that resigns closes them itself.
 GRACE_S = 0.5
-#: Octets that are looked at to tell what an HTTP client asks for, and seconds in which they must come.
-PEEKED, PEEK_S = 64, 5.0
-#: What asks for this node, not for the broker.
-OWN_PATHS = (b"/metrics", b"/health/", b"/api/health/", b"/api/healthchecks/")
+#: Octets of a request's first line, beside its path, that are looked at to tell what an HTTP client asks for, and
+#: seconds in which they must come.
+PEEKED, PEEK_S = 16, 5.0
+#: What asks for this node, not for the broker: pages, and paths of the API.
+_OWN_PAGES, _OWN_OF_API = (b"/metrics", b"/health/"), ("/api/health/", "/api/healthchecks/")
 #: So begins what `leveret ctl` sends to the port of AMQP of a node that keeps it waiting, and no client of AMQP.
 NODE_REQUEST = b"GET "
 _PAUSE_S = 0.1
-DRAINED = 64 * 1024
-
-
-class Service(Enum):
-    """What a client came for; the value is the frontend's name."""
-
-    AMQP = "amqp"
-    CONSOLE = "console"
-    METRICS = "metrics"
 
 
 class Passing(Enum):
@@ -51,19 +49,7 @@ class Passing(Enum):
     REFUSED = auto()  # nothing was read from the client, and nothing sent
 
 
-@dataclass(slots=True, frozen=True)
-class Guest:
-    """An accepted socket. `address`: as `accept` gives it. `node`, `local`: of an `Arrival` that comes back."""
-
-    socket: socket.socket
-    address: object
-    service: Service
-    is_tls: bool
-    node: str = ""
-    local: object = None
-
-
-#: Takes a client to the leader: its socket, its address, the frontend. Returns when that has ended.
+#: Takes a client to the leader. Returns when that has ended.
 PassOn = Callable[[Guest], Awaitable[Passing]]
 
 
@@ -73,6 +59,11 @@ class Frontends:
 
     amqp: trio.MemorySendChannel[Arrival]
     console: trio.MemorySendChannel[Arrival]
+
+
+def own_paths(prefix: str) -> tuple[bytes, ...]:
+    """What asks for this node by HTTP. `prefix`: of the API."""
+    return (*_OWN_PAGES, *(f"{prefix}{path}".encode() for path in _OWN_OF_API))
 
 
 class _Accepts:
@@ -94,15 +85,24 @@ class _Accepts:
 class Gate:
     """Accepts clients on the process's listeners while no broker of this process does.
 
-    `answer`: answers an HTTP client that asks for this node (metrics, health). `patience_s`: how long a client is held.
+    `answer`: answers an HTTP client that asks for this node (metrics, health): by one of `own_paths`. `patience_s`: how
+    long a client is held. `options`: of AMQP, for the next client with TLS.
     """
 
     def __init__(
-        self, listeners: Listeners, patience_s: Callable[[], float], answer: Callable[[Guest], Awaitable[None]]
+        self,
+        listeners: Listeners,
+        patience_s: Callable[[], float],
+        answer: Callable[[Guest], Awaitable[None]],
+        *,
+        options: Callable[[], FrontendOptions] = FrontendOptions,
+        own_paths: Callable[[], tuple[bytes, ...]] = lambda: own_paths(""),
     ) -> None:
         self._listeners = listeners
         self._patience_s = patience_s
         self._answer = answer
+        self._options = options
+        self._own_paths = own_paths
         self._pass_on: PassOn | None = None  # None: there is no leader
         self.frontends: Frontends | None = None
         self._passing: dict[trio.CancelScope, None] = {}  # of the clients that are with the leader
@@ -188,7 +188,7 @@ class Gate:
             if self.clients >= CLIENTS_MAX or (limit is not None and sock.fileno() >= limit):
                 sock.close()
                 continue
-            nursery.start_soon(self._place, Guest(sock, address, service, is_tls))
+            nursery.start_soon(self._place, Guest(Arrival(sock, address, is_tls), service))
 
     async def _is_readable(self, listener: socket.socket) -> bool:
         """Wait for a client. False: the listeners are lent."""
@@ -204,8 +204,7 @@ class Gate:
     def take(self, arrival: Arrival, wait: Callable[[], Awaitable[None]]) -> None:
         """A client of a broker that is silent finds its place after `wait`, unless it asks for the node."""
         arrival.socket.setblocking(False)
-        guest = Guest(arrival.socket, arrival.address, Service.AMQP, arrival.is_tls, arrival.node, arrival.local)
-        self._nursery.start_soon(self._place, guest, wait)
+        self._nursery.start_soon(self._place, Guest(arrival, Service.AMQP), wait)
 
     # -- one client -------------------------------------------------------------------------------------------------
 
@@ -214,18 +213,42 @@ class Gate:
         self.clients += 1
         is_ours = True
         try:
-            if guest.service is Service.METRICS or await _asks_for_node(guest):
+            is_served = self.frontends is not None and wait is None and guest.service is not Service.METRICS
+            if guest.must_shake_hands and not is_served:
+                await guest.end_tls(self._options())
+            if guest.service is Service.METRICS or await self._asks_for_node(guest):
                 await self._answer(guest)
             else:
                 if wait is not None:
                     await wait()
                 is_ours = await self._find_place(guest)
+        except (TlsFault, ProxyFault) as fault:
+            what = "TLS" if isinstance(fault, TlsFault) else "PROXY header"
+            level = logging.WARNING if guest.service is Service.AMQP else logging.DEBUG  # as the frontends do
+            amqp_logger.log(level, "%s: %s: %s", peer_of(guest.address, guest.local).name, what, fault)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client is gone
         finally:
             self.clients -= 1
             if is_ours:
-                guest.socket.close()
+                guest.close()
+
+    async def _asks_for_node(self, guest: Guest) -> bool:
+        """Whether a client asks for this node's metrics, health or state."""
+        if guest.must_shake_hands:
+            return False
+        paths = self._own_paths()
+        longest = max(map(len, paths))
+        with trio.move_on_after(PEEK_S):
+            while True:
+                head = await guest.peek(longest + PEEKED)
+                if guest.service is Service.AMQP:
+                    return head.startswith(NODE_REQUEST)
+                path = head.partition(b" ")[2]
+                if not head or len(path) >= longest or b"\n" in head or len(head) >= longest + PEEKED:
+                    return path.startswith(paths)
+                await trio.sleep(_PAUSE_S)  # the rest of its first line is on the way
+        return False
 
     async def _find_place(self, guest: Guest) -> bool:
         """Returns whether the socket is still this gate's."""
@@ -234,9 +257,11 @@ class Gate:
             changed = self._changed
             if self.frontends is not None:
                 frontends = self.frontends
-                arrivals = frontends.amqp if guest.service is Service.AMQP else frontends.console
                 try:
-                    await arrivals.send(Arrival(guest.socket, guest.address, guest.is_tls, guest.node, guest.local))
+                    if guest.service is Service.AMQP:
+                        await frontends.amqp.send(guest.arrival())
+                    else:
+                        await frontends.console.send(self._for_console(guest))
                 except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker has ended just now
                     if self.frontends is frontends:
                         return True
@@ -254,6 +279,17 @@ class Gate:
             with trio.move_on_after(min(pause_s, left_s)):
                 await changed.wait()
 
+    def _for_console(self, guest: Guest) -> Arrival:
+        """The console reads sockets: where TLS has ended here, one of a pair."""
+        arrival, stream = guest.arrival(), guest.stream() if guest.tls is not None else None
+        if not isinstance(stream, TlsStream):
+            return arrival
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        other = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
+        self._nursery.start_soon(_relay, stream, other, guest)
+        return replace(arrival, socket=ours)
+
     async def _pass_on_to_leader(self, guest: Guest, pass_on: PassOn) -> bool:
         """Returns whether the connection is over: its end, or that of the leader."""
         scope = trio.CancelScope()
@@ -266,21 +302,12 @@ class Gate:
         return passed is Passing.SERVED
 
 
-async def _asks_for_node(guest: Guest) -> bool:
-    """Whether a client asks for this node's metrics, health or state. Of TLS this is not seen: it asks the broker."""
-    if guest.is_tls:
-        return False
-    with trio.move_on_after(PEEK_S):
-        while True:
-            await trio.lowlevel.wait_readable(guest.socket)
-            head = guest.socket.recv(PEEKED, socket.MSG_PEEK)
-            if guest.service is Service.AMQP:
-                return head.startswith(NODE_REQUEST)
-            path = head.partition(b" ")[2]
-            if not head or len(path) >= max(map(len, OWN_PATHS)) or b"\n" in head or len(head) >= PEEKED:
-                return path.startswith(OWN_PATHS)
-            await trio.sleep(_PAUSE_S)  # the rest of its first line is on the way
-    return False
+async def _relay(stream: TlsStream, other: trio.SocketStream, guest: Guest) -> None:
+    try:
+        await relay(stream, other, first=guest.first)
+    finally:
+        other.socket.close()
+        guest.close()
 
 
 #: connection.close with 320, channel 0; and what an HTTP client is told.
@@ -291,20 +318,6 @@ UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-le
 
 
 def _send_goodbye(guest: Guest) -> None:
-    """Tell a client that was held in vain, as far as its socket takes it."""
-    if not guest.is_tls:
-        logger.warning("a client was held for as long as patience lasts: no node leads")
-        try:
-            _drain(guest.socket)  # closing a socket with unread octets resets it, and the peer may lose this answer
-            guest.socket.send(GOODBYE if guest.service is Service.AMQP else UNAVAILABLE)
-            guest.socket.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-
-def _drain(sock: socket.socket) -> None:
-    try:
-        while sock.recv(DRAINED):
-            pass
-    except BlockingIOError:
-        pass
+    """Tell a client that was held in vain."""
+    logger.warning("a client was held for as long as patience lasts: no node leads")
+    guest.send_goodbye(GOODBYE if guest.service is Service.AMQP else UNAVAILABLE)

@@ -13,7 +13,7 @@ from ..cluster.agreement.states import State
 from ..cluster.node import Node
 from ..cluster.status import cluster_status
 from ..settings import Configuration
-from .gate import Guest
+from .guest import Guest
 from .node_checks import PREFIX, NodeChecks
 from .node_metrics import ENDPOINTS, node_metrics
 from .node_report import NodeReport
@@ -39,23 +39,30 @@ class NodePages:
 
     async def answer(self, guest: Guest) -> None:
         """Read a request and answer it. Raises: OSError, trio.BrokenResourceError."""
-        stream = trio.SocketStream(trio.socket.from_stdlib_socket(guest.socket))
+        stream, head = guest.stream(), guest.first
         with trio.move_on_after(ANSWER_S):
-            head = b""
             while b"\r\n\r\n" not in head and len(head) < HEAD_MAX:
                 data = await stream.receive_some(HEAD_MAX)
                 if not data:
                     return
                 head += data
             method, _, rest = head.partition(b" ")
-            path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
+            path = self._without_prefix(rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1"))
             status, body = self.page(method.decode("latin-1"), path, is_loopback=_is_loopback(guest.address))
             length = f"content-length: {len(body)}\r\nconnection: close\r\n"
             is_json = path == _CLUSTER or path.startswith(PREFIX)
             kind = f"content-type: {'application/json' if is_json else 'text/plain; version=0.0.4; charset=utf-8'}\r\n"
             answer = f"HTTP/1.1 {status}\r\n{kind}{length}\r\n".encode()
             await stream.send_all(answer if method == b"HEAD" else answer + body)
-            await stream.send_eof()
+            if isinstance(stream, trio.SocketStream):
+                await stream.send_eof()
+            else:
+                await stream.aclose()
+
+    def _without_prefix(self, path: str) -> str:
+        """As the API has its paths: other pages have no prefix."""
+        rest = path.removeprefix(self._configuration().management.path_prefix)
+        return rest if rest.startswith(PREFIX) else path
 
     def page(self, method: str, path: str, *, is_loopback: bool) -> tuple[str, bytes]:
         """Status and body of an answer."""

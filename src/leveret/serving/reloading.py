@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -13,9 +14,12 @@ from ..operator.command_error import CommandError
 from ..operator.control import ControlTable
 from ..settings import Configuration
 from .descriptors import descriptor_limits
-from .file_watch import FileWatch, marks_of
+from .file_watch import FileMark, FileWatch, marks_of
 from .log_budget import set_budget
 from .tls_files import TlsFiles, load_tls
+
+if TYPE_CHECKING:
+    from .cluster_files import ClusterFiles
 
 logger = logging.getLogger("leveret")
 
@@ -33,19 +37,28 @@ class CurrentConfiguration:
 
     def __init__(self, configuration: Configuration, tls: TlsFiles) -> None:
         self.replaced = trio.Event()
+        self.cluster: ClusterFiles | None = None
         self.replace(configuration, tls)
 
     def replace(self, configuration: Configuration, tls: TlsFiles) -> None:
         """Put another configuration in force."""
         self.configuration = configuration
         self.tls = tls
-        self.certificates = FileWatch(tls.marks)
+        self.certificates = FileWatch(tls.marks | self._marks_of_cluster())
         self._frontend_options = frontend_options(
             configuration, tls=tls.context, descriptor_max=descriptor_limits().connections
         )
         set_budget("leveret.amqp", log_lines_per_second(configuration))
         self.replaced.set()
         self.replaced = trio.Event()
+
+    def join(self, files: "ClusterFiles") -> None:
+        """This process is a node of a cluster."""
+        self.cluster = files
+        self.certificates = FileWatch(self.tls.marks | self._marks_of_cluster())
+
+    def _marks_of_cluster(self) -> dict[str, FileMark | None]:
+        return {} if self.cluster is None else self.cluster.marks(self.configuration)
 
     def frontend_options(self) -> FrontendOptions:
         """The options for the next connection."""
@@ -76,6 +89,8 @@ def reload(
     faults += tls.faults
     if needs_tls and tls.context is None and not faults:
         faults.append("leveret: [tls] certificate is gone, but there are listeners with TLS")
+    if current.cluster is not None and not faults:
+        faults += current.cluster.renew(loaded)
     if faults:
         return Report(faults=tuple(faults))
     known = (*current.configuration.warnings, *current.tls.warnings)

@@ -7,7 +7,6 @@ import hashlib
 import logging
 import math
 import socket
-import ssl
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,13 +15,13 @@ from importlib import import_module
 import trio
 
 from .. import __version__
-from ..amqp_frontend.edge.arrival import Arrival
+from ..amqp_frontend.edge.arrival import Arrival, EndedTls
 from ..amqp_frontend.edge.proxy_protocol import ProxyFault, read_header
 from ..cluster.agreement.timers import MS, Timers
 from ..cluster.agreement.view import Leader
 from ..cluster.coordinator.etcd import EtcdCoordinator
 from ..cluster.link.challenge import Circle
-from ..cluster.link.clients import ClientPasser, ClientTls, Passed, client_header
+from ..cluster.link.clients import ClientPasser, ClientTls, Passed, client_header, client_tls
 from ..cluster.link.introduction import Address as LinkAddress
 from ..cluster.link.introduction import LinkOptions
 from ..cluster.link.listener import LinkListener
@@ -38,7 +37,8 @@ from .addresses import Address, AddressTaken, bind
 from .cluster_desk import LeaderDesk
 from .cluster_files import ClusterFiles, load_cluster
 from .composition import BuiltBroker, DataUnusable
-from .gate import AGAIN_S, Frontends, Gate, Guest, Passing, Service
+from .gate import Frontends, Gate, Passing, own_paths
+from .guest import Guest, Service
 from .listeners import Listeners
 from .node_checks import NodeChecks
 from .node_pages import NodePages
@@ -50,9 +50,6 @@ from .served_broker import ServedBroker
 logger = logging.getLogger("leveret.cluster")
 
 LINK_BACKLOG = 64
-_SERVED = Passed.SERVED
-#: Seconds for the TLS handshake of a client that is passed on.
-HANDSHAKE_S = 5.0
 #: What leading needs and following does not: imported while this node follows.
 LEADING_MODULES = (
     "leveret.serving.supervisor",
@@ -155,6 +152,7 @@ class ServedNode:
         log_report(Report(warnings=tuple(warnings)))
         if files is None:
             raise DataUnusable("\n".join(faults))
+        current.join(files)
         self._node_options = node_options(configuration, options.data, listeners, files)
         cluster = configuration.cluster
         coordinator = EtcdCoordinator(files.etcd, cluster.name, math.ceil(cluster.lease_ms / 1000))
@@ -177,7 +175,13 @@ class ServedNode:
             lambda: self.gate.clients,
         )
         self.node = Node(node, coordinator, self._listener, self, status=self._report.status)
-        self.gate = Gate(listeners, lambda: current.configuration.cluster.patience_ms / 1000, self._answer)
+        self.gate = Gate(
+            listeners,
+            lambda: current.configuration.cluster.patience_ms / 1000,
+            self._answer,
+            options=current.frontend_options,
+            own_paths=lambda: own_paths(current.configuration.management.path_prefix),
+        )
         self.stopping = self.node.stopping
         self._leadership: ServedLeadership | None = None
         self._passed_to: tuple[int, str] | None = None  # the leader that clients are passed on to
@@ -234,17 +238,14 @@ class ServedNode:
         address = self._address_of(leader)
 
         async def pass_on(guest: Guest) -> Passing:
-            ends = _host_and_port(guest.address), _host_and_port(guest.local or _local_of(guest.socket))
-            service = guest.service.value
-            if not guest.is_tls:
-                passed = await self._passer.pass_on(guest.socket, b"", address, client_header(*ends), service)
-                return Passing.SERVED if passed is Passed.SERVED else Passing.REFUSED
-            context = self._current.tls.context
-            assert context is not None, "a TLS listener without a certificate"
-            stream, tls = await end_tls(guest.socket, context)
-            while await self._passer.pass_on(stream, b"", address, client_header(*ends, tls), service) is not _SERVED:
-                await trio.sleep(AGAIN_S)  # its first octets are read: no frontend of this node can have it
-            return Passing.SERVED
+            tls = guest.tls
+            header = client_header(
+                _host_and_port(guest.address),
+                _host_and_port(guest.local),
+                None if tls is None else ClientTls(tls.protocol, tls.cipher, tls.certificate),
+            )
+            passed = await self._passer.pass_on(guest.stream(), guest.first, address, header, guest.service.value)
+            return Passing.SERVED if passed is Passed.SERVED else Passing.REFUSED
 
         self.gate.pass_on(pass_on)
 
@@ -265,14 +266,34 @@ class ServedNode:
         except ProxyFault as fault:
             logger.error("a client of node %s: %s", node, fault)
             found = None
+        if found is not None and found.size != len(header):
+            logger.error("a client of node %s: octets behind its PROXY header", node)
+            found = None
+        if node not in self._node_options.nodes or node == self._node_options.name:
+            logger.error("a client of node %s, which is no other node of this cluster", node)
+            found = None
         if frontends is None or found is None or rest:
             sock.close()
             return
+        tls = self._tls_of(header)
         arrivals = frontends.console if service == Service.CONSOLE.value else frontends.amqp
         try:
-            arrivals.send_nowait(Arrival(sock, found.source or "", False, shown_node(node), found.destination))
+            arrivals.send_nowait(Arrival(sock, found.source or "", False, shown_node(node), found.destination, tls))
         except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker ends just now
             sock.close()
+
+    def _tls_of(self, header: bytes) -> EndedTls | None:
+        """TLS that another node has ended. Names in the certificate are those of users who may log in: where any
+        process of this machine may connect as a node, they are not believed.
+        """
+        tls, node = client_tls(header), self._node_options
+        if tls is None:
+            return None
+        certificate = tls.certificate
+        if certificate is not None and not node.circle.secret and node.server_tls is None:
+            logger.warning("a client's certificate is not believed: links have no cluster.secret-file or cluster.tls")
+            certificate = None
+        return EndedTls(tls.version, tls.cipher, certificate)
 
     async def _answer(self, guest: Guest) -> None:
         await self._pages.answer(guest)
@@ -293,19 +314,6 @@ def led_by(built: BuiltBroker) -> Led:
     from ..console.views.nodes import alarms_of
 
     return Led(lambda: alarms_of(built.broker), lambda: str(built.control.run("cluster-name", {})["name"]))
-
-
-async def end_tls(sock: socket.socket, context: ssl.SSLContext) -> tuple[trio.SSLStream[trio.SocketStream], ClientTls]:
-    """End a client's TLS here: the link to the leader has its own. Raises: trio.BrokenResourceError."""
-    stream = trio.SSLStream(
-        trio.SocketStream(trio.socket.from_stdlib_socket(sock)), context, server_side=True, https_compatible=True
-    )
-    with trio.move_on_after(HANDSHAKE_S) as scope:
-        await stream.do_handshake()
-    if scope.cancelled_caught:
-        raise trio.BrokenResourceError("handshake: not over in time")
-    cipher = stream.cipher()
-    return stream, ClientTls(stream.version() or "", cipher[0] if cipher else "")
 
 
 def node_options(configuration: Configuration, data: str, listeners: Listeners, files: ClusterFiles) -> NodeOptions:
@@ -369,10 +377,3 @@ def _fingerprint(configuration: Configuration) -> str:
 
 def _host_and_port(address: object) -> tuple[str, int] | None:
     return (str(address[0]), int(address[1])) if isinstance(address, tuple) else None
-
-
-def _local_of(sock: socket.socket) -> object:
-    try:
-        return sock.getsockname()
-    except OSError:
-        return ""

@@ -1,0 +1,204 @@
+"""A client that the gate of a node has accepted: its socket, what is known of it, and its TLS, which ends here."""
+
+import socket
+from contextlib import suppress
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import trio
+
+from ..amqp_frontend.edge.arrival import Arrival, EndedTls
+from ..amqp_frontend.edge.introduction import read_proxy_header, shake_hands
+from ..amqp_frontend.edge.proxy_protocol import is_listed
+from ..amqp_frontend.edge.tls import TlsFault, TlsTransport
+from ..amqp_frontend.options import FrontendOptions
+
+#: Seconds for a client's PROXY header and TLS handshake.
+HANDSHAKE_S = 5.0
+#: Octets of one read.
+READ_SIZE = 128 * 1024
+#: Of a client that its proxy does not name: it may be anywhere, so it does not count as loopback.
+ANYWHERE = ("0.0.0.0", 0)
+
+
+class Service(Enum):
+    """What a client came for; the value is the frontend's name."""
+
+    AMQP = "amqp"
+    CONSOLE = "console"
+    METRICS = "metrics"
+
+
+class TlsStream(trio.abc.Stream):
+    """TLS that ends here as a stream of trio. Closed without waiting."""
+
+    def __init__(self, sock: socket.socket, tls: TlsTransport) -> None:
+        self._socket, self._tls = sock, tls
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        while True:
+            try:
+                return self._tls.recv(max_bytes or READ_SIZE)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._socket)
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+
+    async def send_all(self, data: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        rest = memoryview(data)
+        while len(rest):
+            try:
+                rest = rest[self._tls.send(rest) :]
+            except BlockingIOError:
+                await self.wait_send_all_might_not_block()
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+        try:
+            while not self._tls.flush():
+                await self.wait_send_all_might_not_block()
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.wait_writable(self._socket)
+
+    async def aclose(self) -> None:
+        close(self._socket, self._tls)
+
+
+def close(sock: socket.socket, tls: TlsTransport | None) -> None:
+    """Close a socket, after the end of its TLS. Idempotent."""
+    if sock.fileno() >= 0:
+        if tls is not None:
+            with suppress(OSError):
+                tls.answer_close()
+        trio.lowlevel.notify_closing(sock)
+        sock.close()
+
+
+class Guest:
+    """An accepted client. `first`: octets that were read of it, after TLS."""
+
+    def __init__(self, arrival: Arrival, service: Service) -> None:
+        self.socket = arrival.socket
+        self.service = service
+        self.first = b"" if arrival.tls is None else arrival.tls.first
+        self._arrival = arrival
+        self._transport = None if arrival.tls is None else arrival.tls.transport
+
+    @property
+    def address(self) -> object:
+        """As `accept` gave it, or as a proxy named it."""
+        return self._arrival.address
+
+    @property
+    def local(self) -> object:
+        """Where it connected to."""
+        try:
+            return self._arrival.local or self.socket.getsockname()
+        except OSError:
+            return ""
+
+    @property
+    def tls(self) -> EndedTls | None:
+        """Its TLS, which has ended here or at another node; None: it uses none, or that comes."""
+        return self._arrival.tls
+
+    @property
+    def must_shake_hands(self) -> bool:
+        """Whether nothing can be read of it, or sent to it, before its TLS has begun."""
+        return self._arrival.is_tls
+
+    async def end_tls(self, options: FrontendOptions) -> None:
+        """End its TLS here. A proxy's header comes before that. Raises: ProxyFault, OSError."""
+        assert options.tls is not None, "a TLS listener without a certificate"
+        transport = TlsTransport(self.socket, options.tls, partial(self.socket.shutdown, socket.SHUT_RD))
+        with trio.move_on_after(HANDSHAKE_S) as scope:
+            data = b""
+            if self.service is Service.AMQP and is_listed(self.address, options.proxy_protocol_from):
+                data = await self._read_proxy_header()
+            self.first = await shake_hands(self.socket, transport, data, self._read_some)
+        if scope.cancelled_caught:
+            raise TlsFault("handshake: not over in time")
+        ended = EndedTls(transport.protocol, transport.cipher, transport.certificate, transport)
+        self._transport = transport
+        self._arrival = replace(self._arrival, is_tls=False, tls=ended)
+
+    async def _read_proxy_header(self) -> bytes:
+        """Returns: the octets behind it."""
+        header, data = await read_proxy_header(self._read_some)
+        if header is None:
+            raise ConnectionError("closed at once: a load balancer's health check")
+        if not header.is_local:
+            self._arrival = replace(self._arrival, address=header.source or ANYWHERE, local=header.destination)
+        return data
+
+    async def _read_some(self, size: int) -> bytes:
+        while True:
+            await trio.lowlevel.wait_readable(self.socket)
+            try:
+                return self.socket.recv(size)
+            except BlockingIOError:
+                pass
+
+    async def peek(self, size: int) -> bytes:
+        """Its first octets, `size` at most, when there are some; they stay to be read. Empty: it has closed.
+
+        Raises: OSError.
+        """
+        transport = self._transport
+        if transport is None:
+            await trio.lowlevel.wait_readable(self.socket)
+            return self.socket.recv(size, socket.MSG_PEEK)
+        while len(self.first) < size:
+            try:
+                more = transport.recv(READ_SIZE)
+            except BlockingIOError:
+                if self.first:
+                    break
+                await trio.lowlevel.wait_readable(self.socket)
+                continue
+            if not more:
+                break
+            self.first += more
+        return self.first[:size]
+
+    def stream(self) -> trio.SocketStream | TlsStream:
+        """What its octets behind `first` are read through."""
+        if self._transport is not None:
+            return TlsStream(self.socket, self._transport)
+        return trio.SocketStream(trio.socket.from_stdlib_socket(self.socket))
+
+    def arrival(self) -> Arrival:
+        """For a frontend of AMQP in this process."""
+        tls = self._arrival.tls
+        return self._arrival if tls is None else replace(self._arrival, tls=replace(tls, first=self.first))
+
+    def send_goodbye(self, octets: bytes) -> None:
+        """Send last octets, as far as its socket takes them."""
+        if self.must_shake_hands:
+            return
+        try:
+            self._drain()  # closing a socket with unread octets resets it, and the peer may lose this answer
+            if self._transport is not None:
+                self._transport.send(octets)
+                self._transport.answer_close()
+            else:
+                self.socket.send(octets)
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def _drain(self) -> None:
+        try:
+            while self.socket.recv(READ_SIZE):
+                pass
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        """Close its socket, unless another part has."""
+        close(self.socket, self._transport)

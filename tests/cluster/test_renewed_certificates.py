@@ -1,0 +1,103 @@
+"""Certificates of links and of etcd are read again with the configuration, for new connections."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+from certificates import Authority
+
+from leveret.serving.cluster_files import ClusterFiles, load_cluster
+from leveret.serving.reloading import CurrentConfiguration, reload
+from leveret.serving.tls_files import NO_TLS
+from leveret.settings import Configuration, load_configuration
+
+KEYS = """
+[broker]
+data = "data"
+[cluster]
+node = "a"
+nodes = ["a=127.0.0.1:5680", "b=127.0.0.1:5681"]
+etcd = ["https://127.0.0.1:2379"]
+[cluster.tls]
+ca = "{ca}"
+certificate = "node.pem"
+key = "node.key"
+[cluster.etcd-tls]
+ca = "{ca}"
+certificate = "node.pem"
+key = "node.key"
+"""
+
+
+class Node:
+    """The files of a node."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.authority = Authority(directory)
+        self.authority.issue("node", "127.0.0.1", common_name="first")
+        self.file = str(directory / "leveret.toml")
+        self.text = KEYS.format(ca=self.authority.file)
+        found, faults, _ = load_cluster(self.load()[0])
+        assert found is not None, faults
+        self.files: ClusterFiles = found
+        self.current = CurrentConfiguration(self.load()[0], NO_TLS)
+        self.current.join(self.files)
+
+    def load(self) -> tuple[Configuration, list[str]]:
+        """As `serve` reads its files."""
+        return load_configuration([(self.file, self.text)])
+
+    def reload(self) -> tuple[str, ...]:
+        """The faults of a reload."""
+        return reload(self.load, None, self.current, None, needs_tls=False).faults
+
+    def shown(self) -> str:
+        """Whose certificate a link shows to one that is opened now."""
+        assert self.files.server_tls is not None and self.files.client_tls is not None
+        client = self.authority.trusting(self.directory / "node.pem")
+        to_us, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        sides = (
+            client.wrap_bio(to_client, to_us, server_hostname="127.0.0.1"),
+            self.files.server_tls.wrap_bio(to_us, to_client, server_side=True),
+        )
+        for side in sides * 4:
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+        certificate = sides[0].getpeercert()
+        assert certificate is not None
+        return str([value for part in certificate["subject"] for name, value in part if name == "commonName"][0])
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_new_links_have_the_new_certificate(node: Node) -> None:
+    """And new connections to etcd; the files are watched like those of [tls]."""
+    etcd = node.files.etcd.tls
+    assert node.shown() == "first"
+    node.authority.issue("node", "127.0.0.1", common_name="second")
+    assert {Path(name).name for name in node.current.certificates.files} >= {"node.pem", "node.key"}
+    assert node.reload() == () and node.shown() == "second"
+    assert node.files.etcd.tls not in (None, etcd)
+
+
+@pytest.mark.parametrize("name", ["node.pem", "node.key"])
+def test_files_that_cannot_be_used_change_nothing(node: Node, name: str) -> None:
+    """The reload names the file and the line."""
+    node.authority.issue("node", "127.0.0.1", common_name="second")
+    (node.directory / name).write_text("no certificate")
+    (fault,) = node.reload()
+    assert f"{node.file}:11: certificate" in fault and name.removesuffix(".key") in fault or "node.pem" in fault
+    node.authority.issue("node", "127.0.0.1", common_name="third")
+    assert node.reload() == () and node.shown() == "third"
+
+
+def test_a_node_whose_configuration_is_of_a_single_broker_now_keeps_its_files(node: Node) -> None:
+    """It has to be started anew for that."""
+    node.text = "[broker]\n"
+    assert node.reload() == () and node.shown() == "first"
