@@ -39,6 +39,7 @@ from .agreement.events import (
     FollowerRefused,
     HandOver,
     InDoubt,
+    JournalDamaged,
     LeaderHeard,
     LeaseRenewed,
     LinkClosed,
@@ -326,9 +327,13 @@ class Node:
             self._look_at_clock(event.clock_difference_ns)
         if isinstance(event, LinkOpened) and self.leading is not None:
             self.leading.note(EventKind.FOLLOWED, "its link is open", self._name_of(event.node_id))
+        if isinstance(event, JournalDamaged):
+            self._rot = event.damage
         if isinstance(event, LinkClosed) and (name := self._name_of(event.node_id)) is not None:
             self._nursery.start_soon(self._reaching.look_closely, name)
         self.handle(event)
+        if isinstance(event, JournalDamaged) and self.agreement.state is not State.RESIGNING:
+            self._rot = None  # it leads on
 
     def _look_at_clock(self, difference_ns: int) -> None:
         """Warn once when the clock differs from the leader's. A beacon may have waited: several count."""

@@ -245,6 +245,14 @@ class Agreement:
         if self.leadership is not None and self.context.state in BROKER_RUNS:
             self.leadership.resign("its journal has failed")
 
+    def _journal_damaged(self, event: e.JournalDamaged) -> None:
+        """Serve on as well as that goes while no other node can lead: this one alone may have what is whole."""
+        leadership, view = self.leadership, self.context.view
+        if leadership is None or self.context.state not in BROKER_RUNS:
+            return
+        if any(handover.obstacle(leadership, view, one) is None for one in leadership.insync.nodes & leadership.waited):
+            leadership.resign(f"its journal is damaged, and another node can lead: {event.damage}")
+
     # -- links --------------------------------------------------------------------------------------------------------
 
     def _joined(self, event: e.Joined) -> None:
@@ -338,6 +346,7 @@ HANDLERS: dict[type, Handler] = {
     e.DiskRecovered: Agreement._disk_recovered,
     e.DiskFull: Agreement._disk_full,
     e.DiskFailed: Agreement._disk_failed,
+    e.JournalDamaged: Agreement._journal_damaged,
     e.Joined: Agreement._joined,
     e.JoinRefused: Agreement._join_refused,
     e.LeaderRefused: Agreement._leader_refused,

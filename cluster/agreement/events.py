@@ -5,6 +5,7 @@ All are values, without a time: `Agreement.handle` is given that of the event.
 
 from dataclasses import dataclass
 
+from ...journal.format.errors import Damaged
 from ...journal.format.terms import TermTable
 from .view import Transaction, View
 
@@ -171,6 +172,13 @@ class DiskFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalDamaged:
+    """At the leader: octets of its journal that followers need have changed since they were written."""
+
+    damage: Damaged
+
+
+@dataclass(frozen=True, slots=True)
 class HandOver:
     """An operator, or SIGTERM (`is_leaving`), wants another node to lead: `to`, or whichever has the most.
 
@@ -228,6 +236,7 @@ Event = (
     | DiskRecovered
     | DiskFull
     | DiskFailed
+    | JournalDamaged
     | HandOver
     | Quiesced
     | Drain

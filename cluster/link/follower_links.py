@@ -16,6 +16,7 @@ import trio
 
 from ...journal import (
     REAL,
+    Damaged,
     Files,
     JournalError,
     NotInJournal,
@@ -24,9 +25,9 @@ from ...journal import (
     reader_offsets,
     register_reader,
 )
-from ...journal.copying.octet_reader import OctetReader, position_of
+from ...journal.copying.octet_reader import OctetReader, damage_in, position_of
 from ...journal.disk.segment import path_of, segments_in
-from ..agreement.events import Acknowledged, Event, FollowerHeard, LinkClosed, LinkOpened
+from ..agreement.events import Acknowledged, Event, FollowerHeard, JournalDamaged, LinkClosed, LinkOpened
 from ..copying.joining import CutTo, FullCopy, Held, Refuse, join
 from .feed import Feed, Position
 from .frames import (
@@ -57,6 +58,8 @@ logger = logging.getLogger("leveret.cluster")
 
 #: Octets that one call in a thread reads from the files.
 READ_MAX = 1024 * 1024
+#: Seconds between two looks whether the files are damaged, as followers complain of what comes.
+VERIFY_S = 60.0
 #: Links of followers at once; a cluster has three or five nodes.
 FOLLOWERS_MAX = 32
 #: Names under which segments are kept for followers begin with this.
@@ -95,7 +98,7 @@ class FollowerStatistics:
 
 
 class FollowerLinks:
-    """The links of one leadership. `report` gets LinkOpened, FollowerHeard, Acknowledged and LinkClosed.
+    """The links of one leadership. `report` gets LinkOpened, FollowerHeard, Acknowledged, LinkClosed, JournalDamaged.
 
     position, end: where the journal ends when this is made, and its LSN; `written` goes on there. needs: see `Needs`.
     level: of the journal, as etcd says.
@@ -134,6 +137,8 @@ class FollowerLinks:
         self._lock = threading.Lock()  # of the outlets, the position, and the end
         self._link_count = 0
         self._has_no_status = False
+        self._verify_after_s = 0.0
+        self._damage: Damaged | None = None
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview, end_lsn: int) -> None:
         """The journal's writer appended octets, which must not change."""
@@ -220,6 +225,19 @@ class FollowerLinks:
             follower.close("the link ended")
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(follower.clean_up)
+            if follower.doubts:
+                await self._verify(follower.began.base_lsn)
+
+    async def _verify(self, base_lsn: int) -> None:
+        """A follower cannot be sent these segments, or not take them: are they damaged? Else it is its own trouble."""
+        if self._damage is None and trio.current_time() >= self._verify_after_s:
+            self._verify_after_s = trio.current_time() + VERIFY_S
+            asked = self.led.path, base_lsn, self.position, self.files
+            self._damage = await trio.to_thread.run_sync(damage_in, *asked, abandon_on_cancel=True)
+            if self._damage is not None:
+                logger.critical("the journal of this node is damaged: %s", self._damage)
+        if self._damage is not None and not self.is_closed:
+            self.report(JournalDamaged(self._damage))
 
     def entered(self, follower: "_Follower") -> None:
         """The follower is one of the leader's from now on: it is sent what is written."""
@@ -283,10 +301,12 @@ class _Follower:
         self._status: Status | None = None
         self._clock_difference_ms = 0
         self._silent_beacons = 0  # since something was heard
+        self.doubts = False  # it ended since the files could not be read, or the follower could not take what came
         self._decoder = Decoder(No, Ack, Status)
         self._socket: socket.socket
         self.acknowledged = 0
         self.node_id = hello.terms.node_id
+        self.began: Position  # where the link's octets begin
         self.feed: Feed
         self.outlet: Outlet
         self.told_needs: frozenset[str] = frozenset()
@@ -321,6 +341,7 @@ class _Follower:
             self.is_beside = answer.is_beside
             told.append(Copy(end, self._size_from(oldest, tail), answer.is_beside))
             logger.info("%s gets a full copy: %s", hello.name, answer.why)
+        self.began = position
         self.feed = Feed(position, max(tail, position), links.options.backlog_octets)
         self.told_needs = links.needs
         told.append(
@@ -389,6 +410,7 @@ class _Follower:
         try:
             await task()
         except (LinkFault, FrameFault, NotInJournal, OSError) as fault:
+            self.doubts = self.doubts or isinstance(fault, (Declined, NotInJournal, OSError))
             self.close(str(fault))
 
     async def _send(self) -> None:

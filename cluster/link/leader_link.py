@@ -404,6 +404,11 @@ class _Following:
         self._full_beacons = 0
         return True
 
+    def _complain(self, why: str) -> None:
+        """Tell the leader of octets that cannot be its journal: it looks whether its files are damaged."""
+        with self._sending:
+            self._send(No(why))
+
     def end(self, why: str) -> None:
         """End the link: the thread ends as soon as it has done what it is doing."""
         self._why = self._why or why
@@ -429,6 +434,8 @@ class _Following:
                     await trio.to_thread.run_sync(self._copy_on)
                 except (LinkFault, FrameFault, JournalError, OSError, ValueError) as error:
                     fault = error
+                if isinstance(fault, BadOctets):
+                    self._complain(str(fault))
                 nursery.cancel_scope.cancel()
         finally:
             self._tell_durable()

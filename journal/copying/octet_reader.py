@@ -3,8 +3,8 @@
 from bisect import bisect_right
 
 from ..disk.files import REAL, ReadableFiles
-from ..disk.segment import Scan, footer_of, opened, path_of, segments_in
-from ..format.errors import NotInJournal
+from ..disk.segment import Scan, footer_of, opened, path_of, segment_name, segments_in
+from ..format.errors import Damaged, NotInJournal
 
 #: Octets that one read returns at most.
 PIECE_SIZE = 256 * 1024
@@ -33,6 +33,28 @@ def position_of(path: str, lsn: int, files: ReadableFiles = REAL) -> tuple[int, 
             if block.end_lsn > lsn:
                 raise NotInJournal(f"record {lsn} is within the block that begins with {block.header.base_lsn}")
     raise NotInJournal(f"record {lsn} is behind the last record of the journal, {scan.lsn - 1}")
+
+
+def damage_in(path: str, base_lsn: int, end: tuple[int, int], files: ReadableFiles = REAL) -> Damaged | None:
+    """The first damage in a leader's segments from one on, up to `end`: `Journal.written_position`. O(octets).
+
+    None: a follower could take all of it. A segment that is deleted meanwhile is not looked at.
+    """
+    bases = [one for one in segments_in(files, path) if base_lsn <= one <= end[0]]
+    for one, following in zip(bases, [*bases[1:], 0]):
+        is_open = one == end[0]
+        try:
+            with opened(files, path, one) as handle:
+                scan = Scan(files, handle, one, size=end[1] if is_open else None)
+                for _ in scan:
+                    pass
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return Damaged(segment_name(one), 0, f"it cannot be read: {error}")
+        if scan.position < end[1] if is_open else not scan.sealed or scan.lsn != following:
+            return Damaged(segment_name(one), scan.position, "no whole block is here, and more was written")
+    return None
 
 
 class OctetReader:

@@ -23,6 +23,7 @@ from leveret.cluster.agreement.events import (
     FollowerHeard,
     Joined,
     JoinRefused,
+    JournalDamaged,
     LeaderHeard,
     LeaderRefused,
     LinkClosed,
@@ -507,6 +508,52 @@ async def test_an_operator_s_order_gets_to_the_follower(tmp_path: Path) -> None:
             assert links.order(follower.node_id, verb)
         await until(lambda: follower.told[-2:] == [Drain(), Revive()])
         assert not links.order(b"?" * 16, "drain")
+
+
+@in_trio
+async def test_a_leader_whose_segment_has_rotted_is_told_by_the_follower_that_cannot_take_it(tmp_path: Path) -> None:
+    """CL20: it looks at its files, and reports the damage, at each complaint."""
+    world = World(tmp_path)
+    world.journal.block(2, 1000)
+    world.journal.roll()
+    world.journal.block()
+    with open(path_of(world.journal.path, 1), "r+b") as file:
+        file.seek(500)
+        file.write(b"rot")
+    world.lead()
+
+    def damages() -> list[JournalDamaged]:
+        return [one for one in world.told if isinstance(one, JournalDamaged)]
+
+    async with world.listening(), following(world):
+        await until(lambda: len(damages()) > 1)
+    assert damages()[0].damage.segment == "00000000000000000001.log"
+
+
+@pytest.mark.parametrize("complains", [True, False])
+@in_trio
+async def test_a_complaint_about_whole_files_is_the_follower_s_trouble(
+    complains: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader looks at them, once a minute at most. A link that just ends is no complaint."""
+    looks: list[object] = []
+
+    def look(*how: object) -> None:
+        looks.append(how)
+
+    monkeypatch.setattr("leveret.cluster.link.follower_links.damage_in", look)
+    world = World(tmp_path)
+    world.lead()
+    async with world.listening():
+        for _ in range(3):
+            async with stranger(world) as follower:
+                await follower.send(hello(world))
+                await follower.receive(Welcome, copying=True)
+                if complains:
+                    await follower.send(No("no block begins at 7"))
+                    await follower.until_closed()
+        await until(lambda: sum(isinstance(one, LinkClosed) for one in world.told) == 3)
+    assert len(looks) == complains and not any(isinstance(one, JournalDamaged) for one in world.told)
 
 
 @in_trio

@@ -20,6 +20,7 @@ from leveret.cluster.agreement.events import (
     FollowerRefused,
     HandOver,
     InDoubt,
+    JournalDamaged,
     Tick,
 )
 from leveret.cluster.agreement.states import State
@@ -33,7 +34,7 @@ from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.introduction import Address
 from leveret.cluster.node import Node
 from leveret.cluster.options import NodeOptions
-from leveret.journal import ClusterJournal, DirectoryLocked, reader_offsets, register_reader
+from leveret.journal import ClusterJournal, Damaged, DirectoryLocked, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import read_terms
 from leveret.journal.disk.files import REAL, SyncError
@@ -319,6 +320,21 @@ def test_a_full_copy_is_not_suspect(monkeypatch: pytest.MonkeyPatch) -> None:
     reopening.node._copied = SimpleNamespace(end=7, has_failed=True, close=lambda: None)
     in_virtual_time(partial(Node._reopen, reopening.node, is_copy=True))
     assert reopening.suspected == [False]
+
+
+@pytest.mark.parametrize("resigns", [True, False])
+def test_a_damaged_journal_is_copied_anew_if_another_node_leads_instead(resigns: bool) -> None:
+    """A leader that goes on with it opens the same directory later."""
+    event = JournalDamaged(Damaged("00000000000000000001.log", 500, "a block with a wrong CRC"))
+    node: Any = SimpleNamespace(agreement=SimpleNamespace(state=State.LEADING), leading=None, _rot=None)
+
+    def handle(event: Event) -> None:
+        if resigns:
+            node.agreement.state = State.RESIGNING
+
+    node.handle = handle
+    Node._link_said(node, event)
+    assert node._rot is (event.damage if resigns else None)
 
 
 # -- a node and etcd ---------------------------------------------------------------------------------------------------

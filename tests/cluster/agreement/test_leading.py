@@ -12,6 +12,7 @@ from leveret.cluster.agreement import events as e
 from leveret.cluster.agreement.states import State
 from leveret.cluster.agreement.timers import SECOND
 from leveret.cluster.agreement.view import AGREED, INSYNC, LEADER, PREFERRED, AgreedKey, InSync, Purpose
+from leveret.journal.format.errors import Damaged
 
 HELD = "replication: 1 of 2 nodes in sync"
 
@@ -427,6 +428,24 @@ def test_a_leader_with_a_full_disk_does_not_resign_for_a_silent_node() -> None:
 def test_a_leader_whose_journal_has_failed_resigns() -> None:
     """It takes nothing any more, until it is opened anew."""
     assert Stage().lead(B, C).tell(e.DiskFailed()) == [d.Resign("its journal has failed"), d.EndLease()]
+
+
+DAMAGED = e.JournalDamaged(Damaged("00000000000000000001.log", 500, "a block with a wrong CRC"))
+
+
+def test_a_leader_whose_journal_has_rotted_resigns() -> None:
+    """CL20: another node has it whole, and this one is copied anew."""
+    why = f"its journal is damaged, and another node can lead: {DAMAGED.damage}"
+    assert Stage().lead(B, C).tell(DAMAGED) == [d.Resign(why), d.EndLease()]
+
+
+def test_a_leader_whose_journal_has_rotted_goes_on_while_no_other_node_can_lead() -> None:
+    """It alone may have what was confirmed last."""
+    stage = Stage(nodes=registered(0, 1, is_drained=True)).lead(B)
+    beat(stage, 2, B)
+    assert stage.sent.put(INSYNC).nodes == {A, B}
+    stage.answer()
+    assert stage.tell(DAMAGED) == [] and stage.state is State.LEADING
 
 
 def test_what_is_agreed_is_told_to_etcd_every_five_seconds() -> None:
