@@ -20,7 +20,6 @@ from .login import Login
 from .output import Output, rendered
 
 _ENDS_CONNECTION = frozenset({commands.Connection.Close, commands.Connection.CloseOk})
-_ENDS_CHANNEL = frozenset({commands.Channel.Close, commands.Channel.CloseOk})
 
 
 class Piece:
@@ -43,7 +42,7 @@ class Piece:
 class AgreedOutput(Output):
     """`lines`: the channels with output that waits, by number; empty lines are removed. `held_octets`: their size."""
 
-    __slots__ = ("_broker", "_last", "_reply_size", "held_octets", "lines")
+    __slots__ = ("_broker", "_closing", "_last", "_reply_size", "held_octets", "lines")
 
     def __init__(self, broker: Broker, login: Login, connection: Connection, wake: Callable[[], None]) -> None:
         super().__init__(login, connection, wake)
@@ -52,6 +51,7 @@ class AgreedOutput(Output):
         self._last: tuple[int, list[Octets], Octets] | None = None  # the last answer: channel, where it was put
         self.held_octets = 0
         self.lines: dict[int, deque[Piece]] = {}
+        self._closing: set[int] = set()  # channels whose channel.close is in their line
 
     # -- what waits -------------------------------------------------------------------------------------------------
 
@@ -66,13 +66,13 @@ class AgreedOutput(Output):
             return
         line.append(Piece(lsn, is_passable=is_passable))
 
-    def hold_answer(self, number: int, lsn: int) -> None:
-        """Let the last answer, if it was one on this channel, wait for an LSN."""
+    def hold_answer(self, number: int, lsn: int) -> bool:
+        """Let the last answer, if it was one on this channel, wait for an LSN. Returns whether there was one."""
         if self._last is None or self._last[0] != number:
-            return  # with nowait there is no answer
+            return False  # with nowait there is no answer
         _, parts, raw = self._last
         if not parts or parts[-1] is not raw:
-            return  # it is being sent
+            return False  # deliveries stand behind it
         parts.pop()
         line = self.lines.get(number)
         if line is None:
@@ -85,6 +85,7 @@ class AgreedOutput(Output):
         line.append(piece)
         self._grow(piece, (raw,), len(raw))
         self._last = (number, piece.parts, raw)
+        return True
 
     def _begin(self, number: int) -> deque[Piece]:
         """Begin a line. The connection is flushed when the journal is further."""
@@ -121,6 +122,14 @@ class AgreedOutput(Output):
             self._forget(piece)
             self.reply_size -= piece.reply_size
 
+    def _drop_deliveries(self, number: int) -> None:
+        """Drop the pieces that have nothing else: answers come before the end of their channel."""
+        for piece in self.lines.pop(number, ()):
+            if piece.reply_size:
+                self.lines.setdefault(number, deque()).append(piece)
+            else:
+                self._forget(piece)
+
     def _forget(self, piece: Piece) -> None:
         self.held_octets -= piece.octets
         self._reply_size -= piece.reply_size
@@ -129,8 +138,13 @@ class AgreedOutput(Output):
 
     def send(self, number: int, method: type[Method], *values: object) -> None:
         self.render()
-        if method in _ENDS_CHANNEL:
-            self._drop(number)  # its deliveries are requeued
+        if method is commands.Channel.Close:
+            self._drop_deliveries(number)  # they are requeued
+            if number in self.lines:
+                self._closing.add(number)
+        elif method is commands.Channel.CloseOk:
+            if number not in self._closing:  # else the peer still has to answer what stands in the line
+                self._drop(number)
         elif method in _ENDS_CONNECTION:
             for other in list(self.lines):
                 self._drop(other)
@@ -189,6 +203,7 @@ class AgreedOutput(Output):
 
     def take(self) -> list[Octets]:
         taken = super().take()
+        self._last = None  # it is being sent
         self.reply_size = self._reply_size
         if self.lines:
             self._release(taken)
@@ -208,6 +223,7 @@ class AgreedOutput(Output):
                 self._forget(piece)
             if not line:
                 del self.lines[number]
+                self._closing.discard(number)
         self.reply_size = self._reply_size
         self.is_large = sum(map(len, taken)) > len(taken) * AVERAGE_MIN
         client, context = self._login.client, self._broker.context
@@ -220,6 +236,7 @@ class AgreedOutput(Output):
     def clear(self) -> None:
         super().clear()
         self.lines.clear()
+        self._closing.clear()
         self.held_octets = self._reply_size = self.reply_size = 0
         self._last = None
 

@@ -107,7 +107,8 @@ class AgreedWait(JournalWait):
         self._output = output
 
     def send_answer_after(self, sync_lsn: int, number: int) -> None:
-        self._output.hold_answer(number, sync_lsn)
+        if not self._output.hold_answer(number, sync_lsn):
+            self.has_acted = True  # with nowait there is no answer: the next one also states that this is safe
 
     def send_after(self, sync_lsn: int, number: int) -> None:
         self._output.hold(number, sync_lsn)

@@ -136,6 +136,38 @@ def test_answers_of_one_turn_wait_each_for_itself() -> None:
     assert bench.heard() == ["1 Queue.DeclareOk"] * 2
 
 
+def test_a_declaration_without_an_answer_sends_none() -> None:
+    """What was sent before it is not sent again, and the next answer says that it is safe."""
+    bench = Bench()
+    nowait = method(1, C.Queue.Declare, queue="new", durable=True, nowait=True)
+    bench.peer.send(method(1, C.Basic.Qos, prefetch_count=1))
+    assert bench.heard() == ["1 Basic.QosOk"]
+    bench.peer.send(nowait)
+    assert bench.heard() == []
+    bench.peer.send(method(1, C.Queue.Declare, queue="new", durable=True, passive=True))
+    assert bench.heard() == []
+    bench.pair.agree()
+    assert bench.heard() == ["1 Queue.DeclareOk"]
+
+
+@pytest.mark.parametrize("crosses", [False, True])
+def test_an_answer_that_waits_comes_before_the_end_of_its_channel(crosses: bool) -> None:
+    """Also when the peer closes the channel meanwhile; afterwards its number is free."""
+    bench = Bench()
+    bench.consume(1, "q")
+    bench.heard()
+    bench.publish("a")
+    bench.peer.send(method(1, C.Queue.Declare, queue="new", durable=True), method(1, C.Queue.Purge, queue="none"))
+    assert bench.heard() == []
+    if crosses:
+        bench.peer.send(method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
+    bench.pair.agree()
+    heard = bench.heard()
+    assert heard[-2 - crosses :] == ["1 Queue.DeclareOk", "1 Channel.Close", *(["1 Channel.CloseOk"] * crosses)]
+    bench.peer.send(method(1, C.Channel.CloseOk), method(1, C.Channel.Open))
+    assert bench.heard() == ["1 Channel.OpenOk"]
+
+
 def test_confirms_and_returns_pass_deliveries_on_their_channel() -> None:
     """A connection that publishes and consumes on one channel gets its confirm when that is agreed, not later."""
     bench = Bench()
