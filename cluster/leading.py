@@ -24,6 +24,14 @@ logger = logging.getLogger("leveret.cluster")
 LOOK_S = 0.5
 #: Octets that a node must have free so that it leads in place of one whose disk is full.
 ROOM = 32 * 1024 * 1024
+#: Looks at a full journal whose disk has room again, until it counts as full all the same: it tries again by itself.
+RETRY_LOOKS = 10
+
+
+def has_room(status: Mapping[str, object]) -> bool:
+    """Whether a node says that it has room to lead, or to lead again."""
+    free = status.get("disk-free")
+    return isinstance(free, int) and free >= ROOM
 
 
 class Leading:
@@ -58,6 +66,7 @@ class Leading:
         self._wall_ms = wall_ms
         self._is_stalled = False
         self._state = WriterState.RUNNING  # of the journal, when it was looked at last
+        self._looks_at_room = 0  # while it is full
         self._needs: frozenset[str] = frozenset()  # that were added before there were links
         self._agreed = 0
         self._synced = self._told_synced = 0  # LSN
@@ -230,10 +239,14 @@ class Leading:
         state, self._state = self._state, journal.state
         if journal.state is WriterState.FAILED:
             self._tell(DiskFailed())
-        elif journal.state is state is WriterState.FULL and self.links is not None:
+        if not journal.state is state is WriterState.FULL:
+            self._looks_at_room = 0
+            return
+        self._looks_at_room += has_room(self._status())
+        is_tried_again = 0 < self._looks_at_room < RETRY_LOOKS  # a quota may refuse what seems free
+        if self.links is not None and not is_tried_again:
             linked = self.links.statistics()
-            free = {one.node_id: one.status.get("disk-free") for one in linked if not one.is_full_copy}
-            roomy = (node_id for node_id, octets in free.items() if isinstance(octets, int) and octets >= ROOM)
+            roomy = (one.node_id for one in linked if not one.is_full_copy and has_room(one.status))
             self._tell(DiskFull(frozenset(roomy)))
 
     @property

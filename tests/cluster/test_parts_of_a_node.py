@@ -13,6 +13,7 @@ import trio.testing
 from leveret.cluster.agreement import decisions as do
 from leveret.cluster.agreement.events import (
     Answered,
+    DiskFull,
     DiskRecovered,
     DiskStalled,
     Durable,
@@ -29,7 +30,7 @@ from leveret.cluster.agreement.transactions import progress
 from leveret.cluster.agreement.view import Leader, NodeKey, View
 from leveret.cluster.coordinator import errors
 from leveret.cluster.coordinator.coordinator import Lease
-from leveret.cluster.leading import Leading
+from leveret.cluster.leading import LOOK_S, RETRY_LOOKS, ROOM, Leading
 from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.introduction import Address
 from leveret.cluster.node import Node
@@ -138,6 +139,32 @@ def test_a_disk_that_hangs_is_found_under_an_idle_leader_and_reported_both_ways(
             journal.hangs_s = 0  # type: ignore[attr-defined]
             await later(1)
             assert told == [DiskStalled(), DiskRecovered()]
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(look)
+
+
+def test_a_full_disk_is_reported_with_the_nodes_that_have_room_until_the_leader_has_room_itself() -> None:
+    """It then tries to write again, and is full all the same where a quota refuses it."""
+    told: list[Event] = []
+    free = {"disk-free": 0}
+
+    async def look() -> None:
+        led = leading(told)
+        led._status = lambda: free
+        follower = SimpleNamespace(node_id=b"b" * 16, is_full_copy=False, status={"disk-free": ROOM})
+        other = SimpleNamespace(node_id=b"c" * 16, is_full_copy=False, status={"disk-free": ROOM - 1})
+        led.links = SimpleNamespace(statistics=lambda: [follower, other])  # type: ignore[assignment]
+        led.leadership.journal.state = WriterState.FULL  # type: ignore[union-attr,misc]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(led.watch_disk)
+            await later(3.2 * LOOK_S)
+            assert told == [DiskFull(frozenset({follower.node_id}))] * 2
+            free["disk-free"] = ROOM
+            await later((RETRY_LOOKS - 1) * LOOK_S)
+            assert len(told) == 2
+            await later(LOOK_S)
+            assert len(told) == 3
             nursery.cancel_scope.cancel()
 
     in_virtual_time(look)
