@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: cluster-agreement cluster cluster-node cluster-rounds test-cluster test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
+.PHONY: test-clients-cluster cluster-agreement cluster cluster-node cluster-rounds test-cluster test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -219,6 +219,14 @@ peers:
 # Five clients' own test suites against RabbitMQ and Leveret; `make clients ARGS="--only amqp"`.
 clients: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.suites $(ARGS)
+
+# Clients, tools and generated programs as at one node, through a node of a cluster that does not lead (needs etcd; RabbitMQ
+# for the comparisons).
+test-clients-cluster: $(VENV)/.interop
+	@$(BIN)/pytest -m cluster tests/interop $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m leveret.interop.suites --follower)
+	@$(if $(ARGS),,$(BIN)/python -m leveret.interop.workers --follower --broker leveret)
+	@$(if $(ARGS),,$(BIN)/python -m leveret.interop.differential --follower --operations $(OPERATIONS))
 
 # Real workers of task frameworks against RabbitMQ and Leveret; `make workers ARGS="--only celery -k retries"`.
 workers: $(VENV)/.dev

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ..wire.handshake import Handshake
-from .processes import Restarts
+from .processes import Life
 
 DEFAULT_PORT = 5672
 
@@ -35,8 +35,9 @@ class Broker:
     is_ours: bool = False
     controls: Mapping[str, Callable[[], object]] = field(default_factory=dict, repr=False)
     withholds: Mapping[str, str] = field(default_factory=dict)
-    processes: Restarts | None = field(default=None, repr=False)
+    processes: Life | None = field(default=None, repr=False)
     is_frail: bool = False  # a failure may make it hang: restarted for each scenario, and one for each client
+    texts: Mapping[str, str] = field(default_factory=dict)  # what it says in place of RabbitMQ's texts
     seconds_max: float = 60.0  # of an answer; less for brokers that are only measured and fail often
 
     def revive(self) -> bool:

@@ -27,7 +27,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from ..wire.loopback import LOOPBACK
 from .processes import POLL_SECONDS, end_of, kill_group
@@ -45,9 +44,9 @@ REPORT_SECONDS = 15.0
 NODE = """\
 # Of `make cluster`; written anew at each start.
 [broker]
-listen = ["{host}:{amqp}"]
+listen = [{listen}]
 data = "{data}"
-{console}
+{broker}{console}
 [cluster]
 node = "{name}"
 nodes = [{nodes}]
@@ -63,10 +62,24 @@ metrics = "{host}:{metrics}"
 class LocalCluster:
     """Its processes. `directory` has a file or a folder for each of them."""
 
-    def __init__(self, directory: Path, names: Sequence[str] = NAMES, settings: str = "") -> None:
-        """Args: settings: more lines of [cluster], the same for each node. Raises: FileNotFoundError: no etcd."""
+    def __init__(
+        self,
+        directory: Path,
+        names: Sequence[str] = NAMES,
+        settings: str = "",
+        *,
+        broker: str = "",
+        data: Path | None = None,
+        has_tls: bool = False,
+    ) -> None:
+        """The same for each node: `settings`: more lines of [cluster], and tables; `broker`: more lines of [broker].
+
+        `data`: where the journals are (default: in the directory). `has_tls`: each has a port with TLS as well.
+        Raises: FileNotFoundError: no etcd.
+        """
         self.directory, self.names = directory, tuple(names)
-        self._settings = settings
+        self._settings, self._broker = settings, broker
+        self._data, self._has_tls = data, has_tls
         self._etcd = shutil.which("etcd")
         if self._etcd is None:
             raise FileNotFoundError(WITHOUT_ETCD)
@@ -117,13 +130,26 @@ class LocalCluster:
         except OSError:
             return False
 
-    def port(self, name: str) -> int:
-        """Of a node, for clients of AMQP."""
-        return int(self._ports[f"{name}-amqp"])
+    def port(self, name: str, kind: str = "amqp") -> int:
+        """Of a node, for clients of AMQP; or another `kind`: amqps, console, metrics, link."""
+        return int(self._ports[f"{name}-{kind}"])
+
+    def process(self, name: str) -> subprocess.Popen[bytes]:
+        """Of a node that runs, or ran last."""
+        return self._nodes[name]
 
     def pid(self, name: str) -> int:
         """Of a node that runs, or ran last."""
         return self._nodes[name].pid
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a node."""
+        self._nodes[name].send_signal(number)
+
+    def send_to_members(self, number: signal.Signals) -> None:
+        """Send a signal to each member of etcd."""
+        for process in self._members.values():
+            process.send_signal(number)
 
     def ready_line(self, name: str) -> str:
         """What is printed of a node that accepts clients."""
@@ -194,10 +220,14 @@ class LocalCluster:
     def _configuration(self, name: str) -> str:
         nodes = ", ".join(f'"{one}={LOOPBACK}:{self._ports[f"{one}-link"]}"' for one in self.names)
         etcd = ", ".join(f'"http://{LOOPBACK}:{self._ports[f"etcd{one}-client"]}"' for one in range(3))
-        facts: dict[str, Any] = {"host": LOOPBACK, "name": name, "nodes": nodes, "etcd": etcd, "data": name}
-        ports = {kind: self._ports[f"{name}-{kind}"] for kind in ("amqp", "metrics", "console")}
-        console = CONSOLE.format(**facts, **ports) if find_spec("h11") else ""
-        return NODE.format(**{**facts, **ports, "console": console}) + self._settings
+        data = name if self._data is None else self._data / name
+        listen = f'"{LOOPBACK}:{self.port(name)}"'
+        if self._has_tls:
+            listen += f', "amqps://{LOOPBACK}:{self.port(name, "amqps")}"'
+        ports = {kind: self.port(name, kind) for kind in ("metrics", "console")}
+        console = CONSOLE.format(host=LOOPBACK, **ports) if find_spec("h11") else ""
+        facts = {"name": name, "nodes": nodes, "etcd": etcd, "data": data, "listen": listen}
+        return NODE.format(**facts, broker=self._broker, console=console) + self._settings
 
     def _read_ports(self) -> dict[str, int]:
         """What each listens on; the same ports each time in one directory."""
@@ -205,7 +235,7 @@ class LocalCluster:
         if file.exists():
             return dict(json.loads(file.read_text()))
         wanted = [f"etcd{member}-{kind}" for member in range(3) for kind in ("client", "peer")]
-        wanted += [f"{name}-{kind}" for name in self.names for kind in ("amqp", "link", "metrics", "console")]
+        wanted += [f"{name}-{kind}" for name in self.names for kind in ("amqp", "amqps", "link", "metrics", "console")]
         found: dict[str, int] = {}
         with ExitStack() as held:
             for port in random.sample(PORTS, len(PORTS)):

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from ..wire.handshake import Handshake
 from ..wire.loopback import LOOPBACK, free_ports
 from .broker import Broker
+from .follower import leveret_follower
 from .maven import NotFetched
 from .peers import Peer, durable_leveret, garagemq, leveret_ctl, rabbitmq, rabbitmqctl
 from .qpid import qpid
@@ -24,6 +25,14 @@ MEMORY_LOW, MEMORY_USUAL = "0.0000001", "0.4"
 DISK_FREE_HIGH, DISK_FREE_USUAL = "1000000GB", "50MB"
 #: A file system for Leveret's journal, small enough to be filled.
 DISK_SIZE = "256m"
+#: For the journals of three nodes.
+CLUSTER_DISK_SIZE = "640m"
+#: A leader that is stopped hands over: clients can connect again at once.
+HANDED_OVER = {
+    "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'": (
+        "CONNECTION_FORCED - this node does not lead any more"
+    )
+}
 BALLAST_PIECE = bytes(1 << 20)
 #: Where Qpid's distribution is stored.
 QPID = Path(".peers/qpid")
@@ -31,7 +40,7 @@ QPID = Path(".peers/qpid")
 
 @contextmanager
 def own(name: str) -> Iterator[Broker]:
-    """A fresh broker by its name: leveret, rabbitmq, garagemq, qpid.
+    """A fresh broker by its name: leveret, leveret-follower, rabbitmq, garagemq, qpid.
 
     Raises: FileNotFoundError: it is not on this machine. PeerFailed: it did not come up.
     """
@@ -67,28 +76,45 @@ def _rabbitmq() -> Iterator[Broker]:
 
 @contextmanager
 def _leveret() -> Iterator[Broker]:
-    with _certificates() as (directory, ca), ExitStack() as stack:
+    with _certificates() as (directory, _), ExitStack() as stack:
         (port,) = free_ports(1)
         config = directory / "leveret.toml"
         config.write_text('[tls]\ncertificate = "server.pem"\nkey = "server.key"\n')
         options = ("--config", str(config), "--listen", f"amqps://{LOOPBACK}:{port}")
-        why = {"disk": "a file system to fill can be mounted by root alone"}
         disk = stack.enter_context(_small_disk(directory))
         peer = stack.enter_context(durable_leveret(*options, data=disk / "data" if disk else None))
-        alarms = {"alarm-on": lambda: leveret_ctl(peer, "block"), "alarm-off": lambda: leveret_ctl(peer, "unblock")}
-        controls = _restarts(peer) | alarms
-        if disk:
-            ballast = disk / "ballast"
-            controls |= {"disk-full": lambda: _fill(ballast, peer), "disk-free": lambda: ballast.write_bytes(b"")}
-        yield _of(peer, tls_port=port, ca=ca, controls=controls, withholds=why)
+        yield _leveret_of(peer, directory, port, disk)
 
 
 @contextmanager
-def _small_disk(directory: Path) -> Iterator[Path | None]:
-    """A file system of `DISK_SIZE`, or None without permission to mount one."""
+def _leveret_follower() -> Iterator[Broker]:
+    """All nodes have their journals on one small disk: with room elsewhere the leader would resign for another."""
+    with _certificates() as (directory, _), ExitStack() as stack:
+        certificate, key = directory / "server.pem", directory / "server.key"
+        tls = f"[tls]\ncertificate = '{certificate}'\nkey = '{key}'\n"
+        disk = stack.enter_context(_small_disk(directory, CLUSTER_DISK_SIZE))
+        peer = stack.enter_context(leveret_follower(settings=tls, data=disk, has_tls=True))
+        yield _leveret_of(peer, directory, peer.tls_port, disk, HANDED_OVER)
+
+
+def _leveret_of(
+    peer: Peer, directory: Path, tls_port: int, disk: Path | None, texts: Mapping[str, str] | None = None
+) -> Broker:
+    why = {"disk": "a file system to fill can be mounted by root alone"}
+    alarms = {"alarm-on": lambda: leveret_ctl(peer, "block"), "alarm-off": lambda: leveret_ctl(peer, "unblock")}
+    controls = _restarts(peer) | alarms
+    if disk:
+        ballast = disk / "ballast"
+        controls |= {"disk-full": lambda: _fill(ballast, peer), "disk-free": lambda: ballast.write_bytes(b"")}
+    return _of(peer, tls_port=tls_port, ca=directory / "ca.pem", controls=controls, withholds=why, texts=texts)
+
+
+@contextmanager
+def _small_disk(directory: Path, size: str = DISK_SIZE) -> Iterator[Path | None]:
+    """A file system of that size, or None without permission to mount one."""
     disk = directory / "disk"
     disk.mkdir()
-    mount = ("mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "none", str(disk))
+    mount = ("mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(disk))
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
         yield None
         return
@@ -144,7 +170,13 @@ def _qpid() -> Iterator[Broker]:
 
 #: Features that a broker lacks, or that cannot be triggered from outside.
 WITHHELD = {"tls": "TLS", "alarm": "memory alarm", "disk": "disk alarm"}
-OWN = {"leveret": _leveret, "rabbitmq": _rabbitmq, "garagemq": _garagemq, "qpid": _qpid}
+OWN = {
+    "leveret": _leveret,
+    "leveret-follower": _leveret_follower,
+    "rabbitmq": _rabbitmq,
+    "garagemq": _garagemq,
+    "qpid": _qpid,
+}
 
 
 def _of(
@@ -155,6 +187,7 @@ def _of(
     ca: Path | None = None,
     withholds: Mapping[str, str] | None = None,
     is_frail: bool = False,
+    texts: Mapping[str, str] | None = None,
     seconds_max: float = 60.0,
 ) -> Broker:
     with Handshake(LOOPBACK, peer.port) as handshake:
@@ -172,6 +205,7 @@ def _of(
         withholds=withholds or {},
         processes=peer.processes,
         is_frail=is_frail,
+        texts=texts or {},
         seconds_max=seconds_max,
     )
 

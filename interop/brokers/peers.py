@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..wire.loopback import LOOPBACK, answers_amqp, free_ports, listens
-from .processes import Restarts, directory_for, end_of, started, text_of, wait_for
+from .processes import Life, Restarts, directory_for, end_of, started, text_of, wait_for
 
 # The script itself, not Debian's wrapper in /usr/sbin, which insists on being root or rabbitmq and changes user.
 RABBITMQ_PLACES = (
@@ -64,8 +64,10 @@ class Peer:
     directory: Path
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    processes: Restarts | None = field(default=None, repr=False)
+    processes: Life | None = field(default=None, repr=False)
     console_port: int = 0  # of its HTTP API; 0: it has none
+    metrics_port: int = 0  # for Prometheus; 0: it has none
+    tls_port: int = 0  # of AMQP with TLS; 0: it has none, or it was chosen by its options
 
     def restart(self, *, kill: bool = False) -> None:
         """End it (SIGTERM; SIGKILL with `kill`) and start it again on the same port and directory; `pid` is old then.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 START_SECONDS_MAX = 120.0  # RabbitMQ takes 4 to 8 s on an idle machine; this is for a busy one
 STOP_SECONDS_MAX = 30.0
@@ -21,6 +21,23 @@ LAST_WORDS_MAX = 4_000  # characters of each log of a broker that ended
 
 class PeerFailed(Exception):
     """The broker ended, or did not answer in time; the message carries the end of its log."""
+
+
+class Life(Protocol):
+    """What ends and starts a broker that is one process or several."""
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The one that clients are connected to."""
+
+    def restart(self, number: signal.Signals) -> None:
+        """End it with a signal, and start it again."""
+
+    def has_ended(self) -> bool:
+        """Whether it has ended, for any reason."""
+
+    def start_again(self) -> None:
+        """Start it after it has ended, or hangs."""
 
 
 class Restarts:

@@ -1,4 +1,5 @@
-"""The command: python -m leveret.interop.differential --operations N --seed S [--peer URL] [--subject URL]."""
+"""The command: python -m leveret.interop.differential --operations N --seed S [--peer URL]
+[--subject URL | --follower]."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def main() -> int:
     try:
         with (
             brokers.reference(options.peer, options.lanes) as reference,
-            brokers.subject(options.subject, options.lanes) as subject,
+            brokers.subject(options.subject, options.lanes, is_follower=options.follower) as subject,
         ):
             try:
                 tally, found = _run(options, list(zip(reference.urls, subject.urls)))
@@ -63,6 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
     parser.add_argument("--peer", metavar="URL", help="the reference (default: a RabbitMQ of our own)")
     parser.add_argument("--subject", metavar="URL", help="the broker under test (default: a leveret of our own)")
+    parser.add_argument("--follower", action="store_true", help="our leveret is a cluster, reached through a follower")
     parser.add_argument("--lanes", type=int, default=4, help="virtual hosts at once; 1 with a URL (default: 4)")
     parser.add_argument("--out", default=".", metavar="DIR", help="where differences are saved (default: here)")
     options = parser.parse_args()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..brokers import peers
+from ..brokers.follower import leveret_follower
 
 PROFILE = "rabbitmq-3.10"
 #: Busy waiting of schedulers would take the processor from the other processes.
@@ -49,16 +50,23 @@ def reference(url: str | None, lanes: int) -> Iterator[Lanes]:
 
 
 @contextmanager
-def subject(url: str | None, lanes: int, profile: str = PROFILE) -> Iterator[Lanes]:
-    """The lanes of the broker under test: the one at `url`, or a leveret of our own in RabbitMQ's profile."""
+def subject(url: str | None, lanes: int, profile: str = PROFILE, *, is_follower: bool = False) -> Iterator[Lanes]:
+    """The lanes of the broker under test: the one at `url`, or a leveret of our own in RabbitMQ's profile.
+
+    `is_follower`: ours is a cluster, and each lane is connected to a node that follows.
+    """
     if url is not None:
         yield Lanes([url])
         return
     with ExitStack() as stack:
         definitions = stack.enter_context(_definitions(lanes))
-        file = definitions.with_name("leveret.toml")
-        file.write_text(f"[broker]\ndefinitions = '{definitions}'\nprofile = '{profile}'\n")
-        peer = stack.enter_context(peers.leveret("--config", str(file)))
+        keys = f"definitions = '{definitions}'\nprofile = '{profile}'\n"
+        if is_follower:
+            peer = stack.enter_context(leveret_follower(broker=keys))
+        else:
+            file = definitions.with_name("leveret.toml")
+            file.write_text(f"[broker]\n{keys}")
+            peer = stack.enter_context(peers.leveret("--config", str(file)))
         yield Lanes([peer.url + lane_vhost(lane) for lane in range(lanes)], peer)
 
 

@@ -20,6 +20,7 @@ def parser(module: str, description: str, names: Iterable[str], work: str, out: 
     made = argparse.ArgumentParser(prog=f"python -m leveret.interop.{module}", description=description.split("\n")[0])
     made.add_argument("--only", help=f"some of them, by comma: {', '.join(names)}")
     made.add_argument("--broker", choices=(*BROKERS, "both"), default="both")
+    made.add_argument("--follower", action="store_true", help="leveret is a cluster, reached through a follower")
     made.add_argument("--work", type=Path, default=Path(work), help="environments, sources and results")
     made.add_argument("--out", type=Path, help=f"where the report goes (default: {out} in the work directory)")
     return made

@@ -300,6 +300,8 @@ class Run:
         """In the form of drivers' answers: a body in base64, headers plain; without what the client does not report."""
         hello = self._clients[step.role].hello
         result = {k: v for k, v in expected.items() if f"{step.what}={k}" not in hello.lacks}
+        if "text" in result:
+            result["text"] = self._broker.texts.get(result["text"], result["text"])
         if "body" in result:
             result["body"] = base64.b64encode(body_of(result["body"])).decode()
         if isinstance(result.get("headers"), dict):

@@ -1,11 +1,13 @@
 """Run the clients' own test suites against a fresh RabbitMQ and a fresh leveret, and compare test by test.
 
     python -m leveret.interop.suites [--only aio-pika,kombu] [--broker leveret|rabbitmq|both] [-k EXPRESSION]
+                                      [--follower]
 
 Every suite comes from its client's sdist, is installed in an environment of its own under the work directory (once),
 and is run by the same command against either broker. Results are stored there: with `--broker leveret` the comparison
-is with RabbitMQ's last full run. Exit code 1: a test passes on RabbitMQ and not on leveret, and `waiting.toml` does not
-explain it. Exit code 2: a suite could not be run.
+is with RabbitMQ's last full run. With `--follower` leveret is a cluster of three nodes, and the suite is connected to
+one that follows. Exit code 1: a test passes on RabbitMQ and not on leveret, and `waiting.toml` does not explain it.
+Exit code 2: a suite could not be run.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..brokers.follower import leveret_follower
 from ..brokers.peers import Peer, leveret, rabbitmq
 from ..brokers.processes import PeerFailed, kill_group
 from ..running.foreign import BROKERS, Environment, chosen, parser
@@ -50,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     comparisons = []
     for name in names:
         try:
-            comparisons.append(_compare_suite(SUITES[name], brokers, work, options.k, waiting.get(name, {})))
+            comparisons.append(_compare_suite(SUITES[name], brokers, work, options, waiting.get(name, {})))
         except (PeerFailed, subprocess.CalledProcessError) as error:
             print(f"{name} could not be run: {error}", file=sys.stderr)
             return 2
@@ -67,16 +70,20 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _compare_suite(
-    suite: Suite, brokers: Sequence[str], work: Path, keyword: str, waiting: dict[str, str]
+    suite: Suite, brokers: Sequence[str], work: Path, options: argparse.Namespace, waiting: dict[str, str]
 ) -> Comparison:
     """Run the suite on the brokers, one after the other; for the others use the stored full run."""
     installed = install(suite, work)
-    kept = work / "results"
+    keyword, kept = options.k, work / "results"
     runs: dict[str, SuiteRun | None] = {}
     for broker in BROKERS:
         if broker in brokers:
             print(f"{suite.name} {suite.version} on {broker} ...", end=" ", flush=True)
-            run = run_suite(suite, installed, broker, kept / "selected" if keyword else kept, keyword)
+            place = kept / "selected" if keyword else kept
+            is_follower = options.follower and broker == "leveret"
+            run = run_suite(
+                suite, installed, broker, place / "follower" if is_follower else place, keyword, is_follower=is_follower
+            )
             print(run.figures(), flush=True)
             runs[broker] = run
         else:
@@ -113,8 +120,10 @@ def install(suite: Suite, work: Path) -> Installed:
     return installed
 
 
-def run_suite(suite: Suite, installed: Installed, broker: str, results: Path, keyword: str = "") -> SuiteRun:
-    """Run the suite against a fresh broker; the output of both is stored in `results`.
+def run_suite(
+    suite: Suite, installed: Installed, broker: str, results: Path, keyword: str = "", *, is_follower: bool = False
+) -> SuiteRun:
+    """Run the suite against a fresh broker; the output of both is stored in `results`. `is_follower`: of a cluster.
 
     A test that hangs is ended by pytest-timeout; a suite that exceeds its time ends early, and the rest of its tests is
     missing.
@@ -129,7 +138,7 @@ def run_suite(suite: Suite, installed: Installed, broker: str, results: Path, ke
         *(("-k", keyword) if keyword else ()),
         *suite.arguments,
     ]
-    with _broker(broker) as peer:
+    with _broker(broker, is_follower) as peer:
         plugins = peer.directory / "plugin"  # a directory with only the plugin: nothing else of ours is importable
         plugins.mkdir()
         shutil.copy(PLUGIN, plugins)
@@ -141,8 +150,10 @@ def run_suite(suite: Suite, installed: Installed, broker: str, results: Path, ke
     return read_junit(junit)
 
 
-def _broker(name: str) -> AbstractContextManager[Peer]:
-    return rabbitmq() if name == "rabbitmq" else leveret()
+def _broker(name: str, is_follower: bool) -> AbstractContextManager[Peer]:
+    if name == "rabbitmq":
+        return rabbitmq()
+    return leveret_follower() if is_follower else leveret()
 
 
 def _environment(suite: Suite, peer: Peer, plugins: Path) -> dict[str, str]:

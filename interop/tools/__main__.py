@@ -1,11 +1,13 @@
 """Run tools that others wrote for RabbitMQ's HTTP API against a real RabbitMQ and a leveret, and compare the answers.
 
     python -m leveret.interop.tools [--only pyrabbit2,Nagios] [--broker leveret|rabbitmq|both] [--write PAGE]
+                                    [--follower]
 
 With --only the page keeps what is known of the other tools from earlier runs; each row says when.
-Every tool runs by the same commands on fresh brokers. A tool that is not on this machine and cannot be had from its
-package registry is left out, with the reason. Exit code 1: an answer differs from RabbitMQ's, and `known.toml` does not
-say why. Exit code 2: nothing could be run.
+Every tool runs by the same commands on fresh brokers; with --follower leveret is a cluster of three nodes, and one that
+follows is asked. A tool that is not on this machine and cannot be had from its package registry is left out, with the
+reason. Exit code 1: an answer differs from RabbitMQ's, and `known.toml` does not say why. Exit code 2: nothing could be
+run.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from ..running.foreign import chosen, parser
 from ..running.toolchains import NotHere
 from .page import Entry, entry_of, render
 from .pinned import TOOLS
-from .places import place
+from .places import follower_place, place
 from .results import Run, compare, read_known
 from .scene import scene
 from .tool import Tool
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data = json.loads(out.read_text()) if options.only and out.exists() else {}
     entries: list[Entry] = []
     for name in names:
-        entries.append(_entry(TOOLS[name], brokers, work, known.get(name, {})))
+        entries.append(_entry(TOOLS[name], brokers, work, known.get(name, {}), options.follower))
         _tell(entries[-1])
         data[name] = entries[-1].as_data()
         out.write_text(json.dumps(data, indent=1) + "\n")  # each time: a long run may be cut short
@@ -66,21 +68,21 @@ def _parser() -> argparse.ArgumentParser:
     return made
 
 
-def run_on(broker: str, tool: Tool, work: Path) -> Run:
+def run_on(broker: str, tool: Tool, work: Path, *, is_follower: bool = False) -> Run:
     """All checks of a tool on a fresh broker. Raises: PeerFailed, NotHere."""
     with ExitStack() as stack:
-        at = stack.enter_context(place(broker))
+        at = stack.enter_context(follower_place() if is_follower and broker == "leveret" else place(broker))
         if tool.needs_scene:
             stack.enter_context(scene(at))
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leveret-tool-")))
         return tool.run(at, directory, work)
 
 
-def _entry(tool: Tool, brokers: Sequence[str], work: Path, known: Mapping[str, str]) -> Entry:
+def _entry(tool: Tool, brokers: Sequence[str], work: Path, known: Mapping[str, str], is_follower: bool) -> Entry:
     try:
         version = tool.version(work)
         with ThreadPoolExecutor(len(brokers)) as pool:  # suites sleep most of their time
-            runs = dict(zip(brokers, pool.map(partial(run_on, tool=tool, work=work), brokers)))
+            runs = dict(zip(brokers, pool.map(partial(run_on, tool=tool, work=work, is_follower=is_follower), brokers)))
     except (NotHere, PeerFailed, FileNotFoundError) as error:
         return Entry(tool, "", {}, [], str(error).splitlines()[0])
     both = len(runs) > 1

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..brokers.follower import FOLLOWER, leveret_follower
 from ..brokers.peers import Peer, leveret, rabbitmq
 from ..brokers.processes import POLL_SECONDS, START_SECONDS_MAX, PeerFailed
 from ..wire.loopback import LOOPBACK, free_ports, listens
@@ -90,3 +91,15 @@ def place(broker: str, *, as_installed: bool = False) -> Iterator[Place]:
             found = Place(peer, management, metrics)
             ask(found.url, "PUT", "cluster-name", {"name": "rabbitmq@localhost"})
             yield found
+
+
+@contextmanager
+def follower_place() -> Iterator[Place]:
+    """A fresh cluster of Leveret, whose follower answers. The metrics are the leader's: each node has its own.
+
+    Raises: FileNotFoundError: no etcd on this machine. PeerFailed: it did not come up.
+    """
+    with leveret_follower() as peer:
+        found = Place(peer, peer.console_port, peer.metrics_port, f"rabbit@{FOLLOWER}")
+        ask(found.url, "PUT", "cluster-name", {"name": "rabbitmq@localhost"})
+        yield found

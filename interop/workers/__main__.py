@@ -1,10 +1,12 @@
 """Run real workers of task frameworks against a fresh RabbitMQ and a fresh leveret, and compare the outcomes.
 
     python -m leveret.interop.workers [--only celery,dramatiq] [--broker leveret|rabbitmq|both] [-k SCENARIO]
+                                      [--follower]
 
 Each framework is a small application (`work_celery.py`, ...) with pinned versions in an environment of its own under
 the work directory (made once). Its scenarios run by the same code against either broker: real worker processes, workers
-killed in the middle of a job, the broker killed in the middle and started again on its files. Exit code 1: an outcome
+killed in the middle of a job, the broker killed in the middle and started again on its files (with
+`--follower`: the node that leads a cluster, while clients are connected to another one). Exit code 1: an outcome
 differs from RabbitMQ's, or a scenario failed on leveret. Exit code 2: something could not be run.
 """
 
@@ -20,6 +22,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..brokers.follower import leveret_follower
 from ..brokers.peers import Peer, durable_leveret, rabbitmq
 from ..brokers.processes import PeerFailed, kill_group
 from ..running.foreign import chosen, parser
@@ -40,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in names:
         try:
             python = install(name, options.work.resolve())
-            results[name] = {broker: run(name, python, broker, options.k) for broker in brokers}
+            results[name] = {
+                broker: run(name, python, broker, options.k, is_follower=options.follower) for broker in brokers
+            }
         except (PeerFailed, subprocess.CalledProcessError) as error:
             print(f"{name} could not be run: {error}", file=sys.stderr)
             return 2
@@ -57,12 +62,15 @@ def _parser() -> argparse.ArgumentParser:
     return made
 
 
-def run(name: str, python: Path | str, broker: str, scenarios: str = "") -> Run:
+def run(name: str, python: Path | str, broker: str, scenarios: str = "", *, is_follower: bool = False) -> Run:
     """Run the application's scenarios (all, or those named by comma) on a fresh broker that keeps a journal.
+
+    `is_follower`: leveret is a cluster, and its clients are connected to a node that follows.
 
     Raises: PeerFailed: the broker did not come up. subprocess.CalledProcessError: the application did not run.
     """
-    with rabbitmq() if broker == "rabbitmq" else durable_leveret() as peer:
+    ours = leveret_follower if is_follower else durable_leveret
+    with rabbitmq() if broker == "rabbitmq" else ours() as peer:
         return run_on(peer, name, python, scenarios)
 
 

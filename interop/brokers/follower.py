@@ -1,0 +1,136 @@
+"""A cluster of three nodes as one broker: clients reach it through a node that follows and never leads.
+
+    with leveret_follower() as peer:
+        connect(peer.url)
+
+`leveret ctl drain` keeps that node from leading, so its address stays a follower's whatever becomes of the others.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .local_cluster import NAMES, LocalCluster
+from .peers import Peer
+from .processes import POLL_SECONDS, START_SECONDS_MAX, PeerFailed, directory_for, end_of
+
+FOLLOWER = NAMES[-1]
+CTL_SECONDS_MAX = 60.0
+
+
+@dataclass
+class FollowedCluster:
+    """Its nodes, as if they were the process of one broker: a restart of it is one of the node that leads."""
+
+    local: LocalCluster
+    leader: str = field(default="", init=False)
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """Of the node that clients are connected to."""
+        return self.local.process(FOLLOWER)
+
+    def start(self) -> None:
+        """Start all, and let the follower never lead. Raises: PeerFailed."""
+        self.local.start()
+        for name in self.local.names:
+            self._await(partial(self.local.accepts, name), f"{name} accepts clients")
+        self.ctl("drain", FOLLOWER)
+        self._await_in_sync()
+
+    def restart(self, number: signal.Signals) -> None:
+        """End the leader by a signal, wait until another one leads, start it again, wait until all are in sync."""
+        lost = self.leader
+        self.local.send(lost, number)
+        self._await(lambda: not self.local.is_running(lost), f"{lost} has ended")
+        self._await(lambda: self.status().get("leader") not in (None, "", lost), f"{lost} leads no more")
+        self.local.start_node(lost)
+        self._await_in_sync()
+
+    def has_ended(self) -> bool:
+        """Whether a node has ended."""
+        return not all(self.local.is_running(name) for name in self.local.names)
+
+    def start_again(self) -> None:
+        """Start the nodes that have ended."""
+        for name in self.local.names:
+            if not self.local.is_running(name):
+                self.local.start_node(name)
+        self._await_in_sync()
+
+    def ctl(self, *command: str) -> str:
+        """What `leveret ctl` prints, asked through the follower. Raises: PeerFailed: it refused."""
+        url = f"amqp://guest:guest@127.0.0.1:{self.local.port(FOLLOWER)}/"
+        asked = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, *command]
+        try:
+            done = subprocess.run(asked, capture_output=True, text=True, timeout=CTL_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            raise PeerFailed(f"ctl {' '.join(command)} did not end") from None
+        if done.returncode:
+            raise PeerFailed(f"ctl {' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def status(self) -> dict[str, Any]:
+        """Of `leveret ctl cluster`; empty: it does not answer now."""
+        try:
+            return dict(json.loads(self.ctl("--json", "cluster")))
+        except PeerFailed:
+            return {}
+
+    def _await_in_sync(self) -> None:
+        def look() -> bool:
+            said = self.status()
+            self.leader = str(said.get("leader") or "")
+            return self.leader not in ("", FOLLOWER) and len(said.get("insync", ())) == len(self.local.names)
+
+        self._await(look, "all nodes are in sync, and the follower does not lead")
+
+    def _await(self, fact: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not fact():
+            if time.monotonic() > deadline:
+                logs = "".join(f"\n{name}: {end_of(self.local.log(name))}" for name in self.local.names)
+                raise PeerFailed(f"not within {START_SECONDS_MAX:g} s: {what}{logs}")
+            time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def leveret_follower(
+    *, settings: str = "", broker: str = "", data: Path | None = None, has_tls: bool = False
+) -> Iterator[Peer]:
+    """Run a fresh cluster: three nodes, each with a journal, and three members of etcd.
+
+    `settings`, `broker`, `data`, `has_tls`: of `LocalCluster`. A restart of the peer is one of the node that leads.
+
+    Raises: FileNotFoundError: no etcd on this machine. PeerFailed: it did not come up.
+    """
+    with directory_for("follower") as directory:
+        place = directory / "log"
+        place.mkdir()
+        local = LocalCluster(place, settings=settings, broker=broker, data=data, has_tls=has_tls)
+        followed = FollowedCluster(local)
+        try:
+            followed.start()
+            yield Peer(
+                "leveret",
+                local.port(FOLLOWER),
+                followed.process.pid,
+                directory,
+                local.log(FOLLOWER),
+                processes=followed,
+                console_port=local.port(FOLLOWER, "console"),
+                metrics_port=local.port(followed.leader, "metrics"),
+                tls_port=local.port(FOLLOWER, "amqps") if has_tls else 0,
+            )
+        finally:
+            local.kill()
