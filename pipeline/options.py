@@ -144,6 +144,8 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
         one.set_defaults(journal=None, conf=[])
     elif names[0] == "readers":
         one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory")
+        text = "keep nothing more for this reader; may be repeated"
+        one.add_argument("--drop", action="append", default=[], metavar="READER", help=text)
         _add_result_options(one)
     elif names[0] == "forget":
         one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory")

@@ -237,9 +237,10 @@ def _tell(
 def _readers(options: argparse.Namespace) -> int:
     """Run `readers`, which needs neither lake nor engine."""
     from .output.conditions import conditions
-    from .readers import READERS, readers
+    from .readers import READERS, drop, readers
 
     failures = conditions(options.fail_if, {"readers": [one.name for one in READERS]})
+    drop(options.journal, options.drop)
     answer = readers(options.journal)
     held = holding(answer, failures.get("readers", ()))
     hand_out(answer, options, {"fail_if": held} if held else {})

@@ -1,6 +1,6 @@
 """Facts for pages of metrics beside the broker: process, journal, and delays of the event loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from .buckets import Buckets
@@ -38,7 +38,8 @@ class ProcessFigures:
 
 @dataclass(slots=True, frozen=True)
 class JournalFigures:
-    """`state`: running, full or failed. `sync_counts`: of each bucket of `sync_bounds` alone, in seconds."""
+    """`state`: running, full or failed. `sync_counts`: of each bucket of `sync_bounds` alone, in seconds.
+    `reader_kept`: octets that are kept for each reader alone, as of the last checkpoint."""
 
     state: str
     commits: int
@@ -51,6 +52,8 @@ class JournalFigures:
     backlog: int
     messages: int
     unsynced: int
+    reader_kept: Mapping[str, int]
+    readers_dropped: int
 
 
 @dataclass(slots=True, frozen=True)

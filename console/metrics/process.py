@@ -142,6 +142,13 @@ def _journal(journal: JournalFigures) -> list[str]:
         _one("journal_messages", GAUGE, "Messages that are kept there, by queue", journal.messages),
         _one("journal_backlog_bytes", GAUGE, "Octets that wait to be written", journal.backlog),
         _one("journal_unsynced_bytes", GAUGE, "Octets that a power failure would lose", journal.unsynced),
+        _many(
+            "journal_reader_bytes",
+            GAUGE,
+            "Octets that are kept for a reader of the pipeline alone",
+            [Sample(size, labelled({"reader": name})) for name, size in sorted(journal.reader_kept.items())],
+        ),
+        _one("journal_readers_dropped_total", COUNTER, "Readers beyond a limit", journal.readers_dropped),
     ]
 
 

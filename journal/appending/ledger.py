@@ -145,6 +145,15 @@ class Ledger:
             found.append(row.base_lsn)
         return found
 
+    def kept_for(self, lsn: int, unneeded: Sequence[int]) -> tuple[int, int]:
+        """Of segments that are not needed (`removable`) those with records from `lsn` on: octets, end of the oldest."""
+        size = oldest_us = 0
+        for row, after in zip(self.rows[: len(unneeded)], self.rows[1:]):
+            if after.base_lsn > lsn:
+                size += row.size
+                oldest_us = oldest_us or row.ended_us
+        return size, oldest_us
+
     def dead_size(self, open_size: int, keep_lsn: int | None, keep_us: int | None) -> int:
         """Octets of the segments that would be removable after a checkpoint in a new segment.
 

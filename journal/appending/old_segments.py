@@ -13,6 +13,7 @@ from ..format.errors import BadRecord, Damaged
 from ..format.heap import content_prefix, decode_content
 from ..format.record import DURABLE, MOVED, PUBLISHED, Record
 from ..recovery.content_reader import ContentReader
+from .reader_limits import ReaderLimits
 from .turns import Turns
 
 #: Octets that a checkpoint takes at most: for each message, for each name, and for the rest.
@@ -33,6 +34,7 @@ class OldSegments:
         self._clock = clock
         self._reserve = reserve
         self._contents = contents
+        self.readers = ReaderLimits(directory, turns.options, clock)
         self.log_ms = 0  # minimum age of logged messages before their segment is deleted
         self._empty_at: dict[int, int] = {}  # segment that is not needed -> LSN behind all records so far
 
@@ -45,6 +47,7 @@ class OldSegments:
         begin, end = turns.checkpoint
         if not begin or turns.writer.file.trusted_lsn < end:
             return []
+        self.readers.enforce(turns.ledger, begin, self._retained_us())
         keep, keep_us = self._kept()
         gone = self._trusted(turns.ledger.removable(begin, keep, keep_us))
         if gone:
@@ -111,10 +114,14 @@ class OldSegments:
     def _kept(self) -> tuple[int | None, int | None]:
         """The first LSN that a reader needs, and the time (wall us) since which segments are retained; None: none."""
         keep = min(reader_offsets(self._path, self._files).values(), default=None)
+        return keep, self._retained_us()
+
+    def _retained_us(self) -> int | None:
+        """The time (wall us) since which segments are retained; None: none are."""
         now_ms = self._clock.wall_ms()
         self._turns.ledger.nothing_is_after(now_ms * 1000)
         retain_ms = max(self._turns.options.retain_ms or 0, self.log_ms)
-        return keep, (now_ms - retain_ms) * 1000 if retain_ms else None
+        return (now_ms - retain_ms) * 1000 if retain_ms else None
 
 
 def contents_of(files: Files, directory: str, base_lsn: int) -> Iterator[tuple[int, Record]]:

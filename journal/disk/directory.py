@@ -1,7 +1,8 @@
 """The directory of a journal: its lock, its identity, its files.
 
 `format` (JSON: name of the format, version, journal id), `lock` (locked while a broker runs), `<LSN>.log` (segments),
-`readers/<name>.json` (`{"lsn": N}`: the first LSN that a reader still needs).
+`readers/<name>.json` (`{"lsn": N}`: the first LSN that a reader still needs), `readers/<name>.dropped` (the broker has
+dropped it: `{"lsn": N, "at_ms": wall time, "why": words}`).
 """
 
 import json
@@ -29,6 +30,8 @@ TERMS, CUT = "terms", "cut"
 #: deleted journal, or made by a file system at its root. And those of a node that has joined no cluster yet.
 _NOT_FOREIGN = frozenset({LOCK, READERS, RESERVE, f"{FORMAT}.new", "lost+found"})
 _OF_EMPTY_NODE = frozenset({TERMS, f"{TERMS}.new", CUT})
+#: Ends of the names of notes: the broker has warned of a reader, or has dropped it.
+WARNED, DROPPED = ".warned", ".dropped"
 READER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
@@ -233,6 +236,15 @@ def forget_journal(path: str, files: Files = REAL) -> None:
         files.close(lock)
 
 
+@dataclass(slots=True, frozen=True)
+class Dropped:
+    """A reader that the broker has dropped: the record that it needed next, when (wall ms), and what it had kept."""
+
+    lsn: int
+    at_ms: int
+    why: str
+
+
 # -- readers --------------------------------------------------------------------------------------------------------
 
 
@@ -248,14 +260,30 @@ def register_reader(path: str, name: str, lsn: int, files: Files = REAL) -> None
         files.make_directory(directory)
         files.sync_directory(path)
     replace_file(files, directory, f"{name}.json", json.dumps({"lsn": lsn}).encode() + b"\n")
+    if f"{name}{DROPPED}" in files.names(directory):
+        files.unlink(os.path.join(directory, f"{name}{DROPPED}"))
 
 
 def forget_reader(path: str, name: str, files: Files = REAL) -> None:
-    """Remove the reader: it keeps no segments."""
+    """Remove the reader, and notes of it: it keeps no segments."""
     directory = os.path.join(path, READERS)
-    if f"{name}.json" in files.names(directory):
-        files.unlink(os.path.join(directory, f"{name}.json"))
+    names = [one for one in (f"{name}.json", f"{name}{WARNED}", f"{name}{DROPPED}") if one in files.names(directory)]
+    for one in names:
+        files.unlink(os.path.join(directory, one))
+    if names:
         files.sync_directory(directory)
+
+
+def dropped_readers(path: str, files: ReadableFiles = REAL) -> dict[str, Dropped]:
+    """The readers that the broker has dropped and that have not come back. Raises: OSError."""
+    directory = os.path.join(path, READERS)
+    found: dict[str, Dropped] = {}
+    for name in files.names(directory):
+        if name.endswith(DROPPED):
+            with suppress(ValueError, KeyError, TypeError):
+                said = json.loads(read_file(files, os.path.join(directory, name)))
+                found[name.removesuffix(DROPPED)] = Dropped(int(said["lsn"]), int(said["at_ms"]), str(said["why"]))
+    return found
 
 
 def reader_offsets(path: str, files: ReadableFiles = REAL) -> dict[str, int]:

@@ -111,6 +111,9 @@ class _Ingest:
         plan, lake = self._plan, self._lake
         found = {table: open_table(lake, table) for table in tables}
         known = plan.readers()
+        for delta in found.values():
+            if delta is not None:
+                plan.check_there(position_of(delta))  # first: for what is gone nothing is to be kept
         for table in tables:  # all of them before anything is read: what one still needs must not be deleted
             if found[table] is None or reader_name(lake, table) not in known:
                 at = 0 if found[table] is None else position_of(found[table]).lsn

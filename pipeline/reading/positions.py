@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ...journal import BadRecord, Damaged
-from ...journal.disk.directory import find_journal, read_format, reader_offsets
+from ...journal.disk.directory import Dropped, dropped_readers, find_journal, read_format, reader_offsets
 from ...journal.disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
 from ...journal.format.errors import JournalError
 from .arrow_files import locate
@@ -110,6 +110,10 @@ class JournalPlan:
                 f"{self.directory}: the journal ends before record {place.lsn}, up to which {who} has read"
             )
 
+    def check_there(self, place: Position) -> None:
+        """Raises: JournalGone (what follows was deleted), Damaged, OSError."""
+        next(self._parts(place, self.end()), None)
+
     def slices(self, start: Position, end: Position, wanted: Callable[[Segment], bool] | None = None) -> list[Slice]:
         """From `start` to `end`, one per segment. `wanted`: whether a sealed segment may contain wanted records.
 
@@ -148,6 +152,10 @@ class JournalPlan:
     def readers(self) -> dict[str, int]:
         """Registered readers, with the LSN from which they need records. Raises: JournalError."""
         return reader_offsets(self.directory, self.files)
+
+    def dropped_readers(self) -> dict[str, Dropped]:
+        """Those that the broker has dropped. Raises: OSError."""
+        return dropped_readers(self.directory, self.files)
 
     # -- segments -----------------------------------------------------------------------------------------------------
 
@@ -194,9 +202,15 @@ class JournalPlan:
 
     def _gone(self, start: Position, bases: list[int]) -> JournalGone:
         there = f"it begins with {bases[0]}" if bases else "it is empty"
+        dropped = [
+            f"; the broker has dropped reader {name}, for which it had kept {one.why}"
+            for name, one in self.dropped_readers().items()
+            if one.lsn == start.lsn
+        ]
         return JournalGone(
             f"{self.directory}: record {start.lsn} and those behind it are no longer there ({there}); a reader that is"
-            " registered keeps them"
+            f" registered keeps them{''.join(dropped[:1])}; `ingest --past-deleted`, or `failOnDataLoss=false` of a"
+            " query, goes on behind them"
         )
 
     def _size(self, base: int) -> int:

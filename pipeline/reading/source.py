@@ -163,6 +163,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = Position.of(start)
         if not self._is_registered:
             self.plan.check(begin)  # first: in another journal nothing may be released up to this place
+            self.plan.check_there(begin)  # for what is gone nothing is to be kept
             self._register(begin.lsn)
         end = self._target or self.until or self.plan.end()
         if (end.segment, end.offset) <= (begin.segment, begin.offset):

@@ -32,7 +32,7 @@ class TableReader:
 
     def plan(self) -> JournalPlan:
         """The readable part. Raises: ForeignDirectory, OSError."""
-        return JournalPlan(self.where, strict=self.strict)
+        return JournalPlan(self.where, strict=self.strict, past_deleted=not self.strict)
 
     def slices(self, plan: JournalPlan, start: Position, end: Position) -> list[Slice]:
         """The slices that can contain a row. Raises: JournalGone, Damaged, OSError."""

@@ -15,7 +15,7 @@ pytest.importorskip("duckdb", reason="the pipeline's libraries are not installed
 pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
 from recorded_broker import RecordedBroker
 
-from leveret.journal import register_reader
+from leveret.journal import reader_offsets, register_reader
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.output.lineage import emit, event
 from leveret.pipeline.schemas import columns
@@ -135,3 +135,41 @@ def test_fairness_has_names(data: Path, tmp_path: Path, capsys: Any) -> None:
     assert main([*asked, "--since", "1970-01-01"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["table"]
     assert row["connection"] == "client" and row["deliveries"] == 1
+
+
+def test_a_reader_that_was_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is shown; the next ingest says so, keeps nothing, and goes on behind what is gone when told so."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = RecordedBroker(journal, segment_size=3000, reader_size=1)
+    one.declare("q")
+    one.publish("q", 5)
+    one.tick()
+    ingesting = ["ingest", "--journal", str(journal), "--lake", str(lake)]
+    assert main(ingesting) == 0
+    for _ in range(9):
+        one.publish("q", 5)
+        one.get("q", 5)
+    one.get("q", 5)
+    one.checkpoint(reclaims=True)
+    one.tick()
+    capsys.readouterr()
+    assert main(["readers", "--journal", str(journal)]) == 0
+    rows = json.loads(capsys.readouterr().out)["table"]
+    assert {(row["segments"], row["behind"] > 0, bool(row["dropped"])) for row in rows} == {(0, True, True)}
+    assert len(rows) == 5 and "octets, the oldest of them 0 days old" in rows[0]["why"]
+    for _ in range(2):
+        assert main(ingesting) == 1
+        said = capsys.readouterr().err
+        assert "no longer there" in said and "the broker has dropped reader lake-" in said
+        assert reader_offsets(str(journal)) == {}
+    assert main([*ingesting, "--past-deleted"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"]["holes"] == 1
+    assert main(["loss", "--lake", str(lake)]) == 0
+    assert "(deleted before they were read" in json.loads(capsys.readouterr().out)["holes"]
+    one.close()
+    assert main(ingesting) == 0 and len(reader_offsets(str(journal))) == 5
+    name = next(iter(reader_offsets(str(journal))))
+    assert main(["readers", "--journal", str(journal), "--drop", "nobody"]) == 1
+    assert "has no reader 'nobody'; it has lake-" in capsys.readouterr().err
+    assert main(["readers", "--journal", str(journal), "--drop", name]) == 0
+    assert len(reader_offsets(str(journal))) == 4

@@ -18,10 +18,21 @@ class RecordedBroker(Harness):
 
     ends_turns = False
 
-    def __init__(self, path: Path, *, scope: str = "all", fsync: str = "commit", segment_size: int = 1 << 26) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        scope: str = "all",
+        fsync: str = "commit",
+        segment_size: int = 1 << 26,
+        reader_size: int = 0,
+    ) -> None:
+        options = JournalOptions(
+            preallocate_size=0, scope=scope, fsync=fsync, segment_size=segment_size, reader_size=reader_size
+        )
         super().__init__(
             journal=path,
-            journal_options=JournalOptions(preallocate_size=0, scope=scope, fsync=fsync, segment_size=segment_size),
+            journal_options=options,
             recorder=FullRecorder if scope == "all" else Recorder,
             user=USER,
         )

@@ -108,6 +108,8 @@ def journal_options(configuration: Configuration) -> "JournalOptions":
         segment_age_ms=journal.segment_age_ms,
         reserve_size=journal.reserve,
         retain_ms=journal.retain_ms,
+        reader_age_ms=journal.reader_age_ms,
+        reader_size=journal.reader_size,
     )
 
 

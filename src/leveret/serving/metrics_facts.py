@@ -77,4 +77,6 @@ def journal_figures(journal: "Journal") -> JournalFigures:
         backlog=now.backlog_bytes,
         messages=now.live,
         unsynced=max(0, now.next_lsn - now.durable_lsn),
+        reader_kept={name: kept.size for name, kept in journal.old_segments.readers.kept.items()},
+        readers_dropped=journal.old_segments.readers.dropped,
     )
