@@ -100,6 +100,7 @@ from .queues.queue_events import (
     NotesEvent,
     RequeuedEvent,
     ScheduledEvent,
+    TransferredEvent,
 )
 from .rules.arguments import (
     ARGUMENTS,
@@ -231,6 +232,7 @@ __all__ = [
     "SHA256",
     "Scanned",
     "ScheduledEvent",
+    "TransferredEvent",
     "ServiceExchange",
     "Session",
     "SlowConsumer",

@@ -110,7 +110,7 @@ class BrokerContext:
     past_sessions: "PastSessions" = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sites = Sites(self.deadlines)
+        self.sites = Sites(self.deadlines, self.clock)
 
     @contextmanager
     def aside(self, turn: Turn | None = None) -> Iterator[None]:

@@ -47,6 +47,7 @@ class EventKind(Enum):
     IN_SYNC_CHANGED = "in_sync_changed"
     HELD = "held"
     SUSPENDED = "suspended"
+    TRANSFERRED = "transferred"
 
 
 #: The events that remove a message from a queue; at most one of them for each (message, queue).

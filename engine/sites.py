@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
-from .clock import MS
+from .clock import MS, Clock
 from .deadlines import Deadline, Deadlines
 
 #: Time after which a site that went is given up: others get what belongs to it.
@@ -33,9 +33,10 @@ class Sites:
     `watchers`: told of changes.
     """
 
-    __slots__ = ("_deadlines", "_leaving", "groups", "now", "own", "watchers")
+    __slots__ = ("_clock", "_deadlines", "_leaving", "groups", "now", "own", "watchers")
 
-    def __init__(self, deadlines: Deadlines) -> None:
+    def __init__(self, deadlines: Deadlines, clock: Clock) -> None:
+        self._clock = clock
         self._deadlines = deadlines
         self._leaving: dict[str, Deadline] = {}
         self.own = self.now = ""
@@ -69,11 +70,13 @@ class Sites:
             self.groups[site] = group
             self._tell()
 
-    def went(self, site: str, now_ns: int) -> None:
+    def went(self, site: str) -> None:
         """A site is gone. It is given up after `GIVEN_UP_MS`, unless it comes back."""
         if site == self.own or self.groups.pop(site, None) is None:
             return
-        self._leaving[site] = self._deadlines.set(now_ns + GIVEN_UP_MS * MS, partial(self._give_up, site))
+        self._leaving[site] = self._deadlines.set(
+            self._clock.monotonic_ns() + GIVEN_UP_MS * MS, partial(self._give_up, site)
+        )
         for watcher in list(self.watchers):
             watcher.site_went(site)
 

@@ -55,10 +55,10 @@ EVENTS: Columns = (
     Column("flags", "tinyint"),
     Column("priority", "tinyint"),
     #: rejected, expired, maxlen, delivery_limit; of `requeued` nacked, rejected, recovered, lost, closed, ...; of
-    #: `lease_ended` also deadline, unsubscribed, taken_over, lifetime; the name
+    #: `lease_ended` also deadline, unsubscribed, taken_over, lifetime, site_lost; the name
     #: of a connection, the tag of a consumer, settings as JSON; what a publisher waits for as JSON; of `declared` the
     #: arguments of a queue as JSON; of the events of a cluster (led, followed, in_sync_changed, held, suspended) the
-    #: node and why as JSON.
+    #: node and why as JSON; of `transferred` from and to as JSON.
     #: A `settings_changed` with reason and without vhost is the start of a broker with scope "all": earlier transient
     #: messages (flag durable not set) ended there.
     Column("reason", "string", True),

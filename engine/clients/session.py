@@ -241,7 +241,12 @@ class Session(Delivering):
         if not no_ack and self.room() <= 0:
             raise UnackedMaxReached(name=queue.name, limit=self.client.broker.options.unacked_per_session_max)
         self.client.broker.scheduler.dispatch_now(queue)
-        message = queue.pop()
+        sites = self.client.broker.sites
+        if sites.own:
+            with sites.at(self.client.site or sites.own):
+                message = queue.pop()
+        else:
+            message = queue.pop()
         if message is None:
             queue.counters.get_empty += 1
             self.get_empty += 1

@@ -27,7 +27,7 @@ class LeaseConsumers(ConsumerList):
     that others get their messages. `renewing`: consumers whose leases are renewed while their connections are alive.
     """
 
-    __slots__ = ("_fairness", "aside", "late", "renewing")
+    __slots__ = ("_fairness", "_last_at", "aside", "late", "renewing")
 
     def __init__(self, rules: QueueRules, broker: "BrokerContext") -> None:
         super().__init__(rules, broker)
@@ -35,6 +35,7 @@ class LeaseConsumers(ConsumerList):
         self.aside: set[Consumer] = set()
         self.renewing: set[Holder] = set()
         self.late: set[Holder] = set()
+        self._last_at: dict[str, Consumer] = {}  # the consumer of each site that was served last
 
     def rules_changed(self, rules: QueueRules) -> None:
         """See `ConsumerList`; the fairness model may change."""
@@ -59,6 +60,13 @@ class LeaseConsumers(ConsumerList):
         for members in (self.aside, self.late, self.renewing):
             members.difference_update(leaving)
         gone = set(leaving)
+        for site, last in list(self._last_at.items()):
+            if last in gone:  # the next one is behind the one before it
+                before = self.consumers[: self.consumers.index(last)]
+                stays = [one for one in before if one not in gone]
+                del self._last_at[site]
+                if stays:
+                    self._last_at[site] = stays[-1]
         following = self._next - sum(one in gone for one in self.consumers[: self._next])
         is_another = super().leave(leaving)
         self._next = following
@@ -116,6 +124,25 @@ class LeaseConsumers(ConsumerList):
         if self._has_priorities:
             highest = max(one.priority for _, one, _ in free)
             free = [each for each in free if each[1].priority == highest]
+        return self._dealt(free, count)
+
+    def deal_at(self, site: str, consumers: Sequence[Consumer], count: int) -> list[Consumer]:
+        """As `deal`, among these consumers of a site, which has turns of its own. All have room."""
+        places = {one: at for at, one in enumerate(self.consumers)}
+        last, before = self._last_at.get(site), self._next
+        self._next = 0 if last is None else places[last] + 1
+        free = [(places[one], one, credit) for one in consumers if (credit := one.credit()) > 0]
+        if self._has_priorities:
+            highest = max((one.priority for _, one, _ in free), default=0)
+            free = [each for each in free if each[1].priority == highest]
+        dealt = self._dealt(free, count) if free else []
+        self._next = before
+        if dealt:
+            self._last_at[site] = dealt[-1]
+        return dealt
+
+    def _dealt(self, free: list[tuple[int, Consumer, int]], count: int) -> list[Consumer]:
+        """Deal among consumers with room, each with its place and its credit."""
         if any(one.session.prefetch_total for _, one, _ in free):
             count = 1  # a limit shared by several consumers is checked again after each delivery
         if self._fairness == FAST:

@@ -5,7 +5,7 @@ among the consumers that take a message. The search is that of other queues (`se
 Source: queues page A.4, A.7, A.9.
 """
 
-from collections.abc import Sequence
+from functools import partial
 
 from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX
@@ -13,10 +13,12 @@ from ..delivery.filter_groups import Asked, FilterGroup
 from ..messages.message import Message
 from ..queues import consumers
 from ..queues.classic import balance_memory
+from ..queues.searching import CATCH_UP, behind
 from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
 from . import deferring
+from .by_site import dispatch_by_site, pop_at
 from .ending import TIME_LIMIT, expire_for, expire_ready
-from .granting import grant
+from .granting import alive, grant, runs_of
 from .headers import browse_entries, lease_entries, with_entries
 from .replaying import show_replays
 from .state import Leases, bookmark_of, shown
@@ -25,8 +27,6 @@ from .state import Leases, bookmark_of, shown
 BROWSE_SLICE = 300
 #: Units of effort to show one message, beside the scan; this includes later garbage collection.
 SHOWING = 4
-#: Search steps that groups behind may take to catch up before a message goes to a group that has found it.
-CATCH_UP = 4
 
 Free = dict[FilterGroup, list[Consumer]]
 
@@ -84,10 +84,11 @@ def _has_waiting(leases: Leases) -> bool:
 
 def _dispatch_selected(leases: Leases, selection: Selection) -> None:
     """Dispatch in a queue with a filtering consumer."""
-    queue = leases.queue
-    _dispatch_found(leases, selection)
+    queue, owners = leases.queue, leases.owners
+    hand_out = _dispatch_found if owners is None else partial(dispatch_by_site, owners=owners)
+    hand_out(leases, selection)
     while leases.rules.barrier is not None and _is_behind_barrier(leases) and _release_barrier(leases):
-        _dispatch_found(leases, selection)
+        hand_out(leases, selection)
     queue.settle_quota()
 
 
@@ -98,42 +99,15 @@ def _hand_out(leases: Leases, count: int) -> bool:
     if not dealt:
         return False
     if len(dealt) > 1 and dealt[0] is dealt[-1] and dealt.count(dealt[0]) == len(dealt):
-        grant(leases, dealt[0], _alive(leases, store.take(len(dealt), dealt[0].client.room())))
+        grant(leases, dealt[0], alive(leases, store.take(len(dealt), dealt[0].client.room())))
         return True
     room = min(consumer.client.room() for consumer in set(dealt))
     while len(dealt) > 1 and store.head_octets(len(dealt)) > room:
         del dealt[len(dealt) // 2 :]
     messages = store.take(len(dealt), UNLIMITED)
-    for consumer, run in _runs(dealt, messages):
-        grant(leases, consumer, _alive(leases, run))
+    for consumer, run in runs_of(dealt, messages):
+        grant(leases, consumer, alive(leases, run))
     return True
-
-
-def _runs(dealt: Sequence[Consumer], messages: Sequence[Message]) -> list[tuple[Consumer, list[Message]]]:
-    """The messages of each consumer. If consumers share a session, runs keep the queue's order for its tags."""
-    if len({consumer.session for consumer in dealt}) == len(set(dealt)):
-        by_consumer: dict[Consumer, list[Message]] = {}
-        for consumer, message in zip(dealt, messages):
-            by_consumer.setdefault(consumer, []).append(message)
-        return list(by_consumer.items())
-    runs: list[tuple[Consumer, list[Message]]] = []
-    for consumer, message in zip(dealt, messages):
-        if not runs or runs[-1][0] is not consumer:
-            runs.append((consumer, []))
-        runs[-1][1].append(message)
-    return runs
-
-
-def _alive(leases: Leases, messages: list[Message]) -> list[Message]:
-    """Drop expired messages, and return the live ones."""
-    if not leases.queue.store.expiring:
-        return messages
-    now_ns = leases.queue.context.broker.clock.monotonic_ns()
-    dead = [message for message in messages if 0 < message.expires_ns < now_ns]
-    if dead:
-        expire_for(leases, dead, (TIME_LIMIT,))
-        return [message for message in messages if not 0 < message.expires_ns < now_ns]
-    return messages
 
 
 # -- to filtering consumers -------------------------------------------------------------------------------------------
@@ -150,8 +124,8 @@ def _dispatch_found(leases: Leases, selection: Selection) -> None:
         free = _free(leases, selection)
         if not free or not search.look_again(store, until):
             break
-        behind = _behind(free)
-        if behind and steps and search.look_ahead(store, behind, FOUND_MAX, until):
+        late = behind(free)
+        if late and steps and search.look_ahead(store, late, FOUND_MAX, until):
             steps -= 1
             continue
         if _hand_out_found(leases, free):
@@ -169,12 +143,6 @@ def _free(leases: Leases, selection: Selection) -> Free:
     for consumer in leases.consumer_list.free():
         free.setdefault(selection.groups.of(consumer), []).append(consumer)
     return free
-
-
-def _behind(free: Free) -> list[FilterGroup]:
-    """Groups that have not looked as far as the first message that another group has found."""
-    position = min((group.found[0].position for group in free if group.found), default=0)
-    return [group for group in free if group.position < position and not group.is_at_end]
 
 
 def _hand_out_found(leases: Leases, free: Free) -> bool:
@@ -303,7 +271,7 @@ def pop(leases: Leases) -> Message | None:
     """
     queue, store = leases.queue, leases.queue.takeable
     queue.note_use()
-    if leases.room() <= 0 or queue.freeze_count:
+    if (leases.owners is None and leases.room() <= 0) or queue.freeze_count:
         return None
     if leases.deferred is not None:
         deferring.settle_entered(leases)
@@ -318,4 +286,6 @@ def pop(leases: Leases) -> Message | None:
         return None
     if _is_behind_barrier(leases) and (len(leases.book) or _subscribers(leases)):
         return None
+    if leases.owners is not None:
+        return pop_at(leases, leases.owners, queue.context.broker.sites.now)
     return store.take(1, UNLIMITED)[0]

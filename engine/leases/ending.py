@@ -24,8 +24,9 @@ TIME_LIMIT, FORCED_EXPIRE, MAX_CANCELS, MAX_DELIVERIES = "time_limit", "forced_e
 #: AMPS' reason -> reason in x-death, in the order in which several reasons are named.
 X_DEATH = {TIME_LIMIT: EXPIRED, FORCED_EXPIRE: REJECTED, MAX_CANCELS: REJECTED, MAX_DELIVERIES: DELIVERY_LIMIT}
 #: Why a lease ended: its period, its consumer's cancellation, another client's or an operator's decision, the
-#: message's lifetime.
+#: message's lifetime, the loss of the site that had it.
 DEADLINE, UNSUBSCRIBED, TAKEN_OVER, LIFETIME = "deadline", "unsubscribed", "taken_over", "lifetime"
+SITE_LOST = "site_lost"
 #: Ready messages that expire in one slice.
 EXPIRE_SLICE = 1000
 #: Leases that end in one slice.
@@ -105,6 +106,8 @@ def returned(leases: Leases, messages: Sequence[Message], why: str, *, is_cancel
         for message in back if leases.rules.barrier is not None else ():
             if is_barrier(leases.rules.barrier, message):  # a basic.get had taken the barrier
                 leases.note_barrier(queue.store.position_of(message))
+        if leases.owners is not None:
+            leases.owners.returned(message.id for message in back)
         queue.merge(back)
         _expect_again(leases, back)
     for reasons, some in dead.items():

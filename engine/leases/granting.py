@@ -12,7 +12,7 @@ from ..delivery.effects import Delivered, by_redelivered
 from ..messages.message import Envelope, Message
 from ..messages.mixed import stretches_alike
 from ..queues.queue import Queue
-from .ending import arm, await_end
+from .ending import TIME_LIMIT, arm, await_end, expire_for
 from .headers import ORIGIN, DeliveredLeases, lease_entries, run_headers, with_entries
 from .ranked_store import is_barrier
 from .state import Leases, bookmark_of
@@ -82,6 +82,33 @@ def _deliver_each(leases: Leases, consumer: Consumer, messages: Sequence[Message
         effects.append(Delivered(consumer, 0, envelopes[start:stop], redelivered, contents[start:stop]))
         start = stop
     consumer.session.deliver(consumer, messages, effects)
+
+
+def runs_of(dealt: Sequence[Consumer], messages: Sequence[Message]) -> list[tuple[Consumer, list[Message]]]:
+    """The messages of each consumer. If consumers share a session, runs keep the queue's order for its tags."""
+    if len({consumer.session for consumer in dealt}) == len(set(dealt)):
+        by_consumer: dict[Consumer, list[Message]] = {}
+        for consumer, message in zip(dealt, messages):
+            by_consumer.setdefault(consumer, []).append(message)
+        return list(by_consumer.items())
+    runs: list[tuple[Consumer, list[Message]]] = []
+    for consumer, message in zip(dealt, messages):
+        if not runs or runs[-1][0] is not consumer:
+            runs.append((consumer, []))
+        runs[-1][1].append(message)
+    return runs
+
+
+def alive(leases: Leases, messages: list[Message]) -> list[Message]:
+    """Drop expired messages, and return the live ones."""
+    if not leases.queue.store.expiring:
+        return messages
+    now_ns = leases.queue.context.broker.clock.monotonic_ns()
+    dead = [message for message in messages if 0 < message.expires_ns < now_ns]
+    if dead:
+        expire_for(leases, dead, (TIME_LIMIT,))
+        return [message for message in messages if not 0 < message.expires_ns < now_ns]
+    return messages
 
 
 def begin(leases: Leases, messages: Sequence[Message], session: "Session") -> None:

@@ -27,6 +27,7 @@ from ..queues.picture import picture
 from ..queues.queue import Queue
 from ..queues.reconfigure import cap_memory, recount
 from ..queues.restore import Restorer
+from ..queues.selection import Selection
 from ..rules.arguments import REPLACE, Reason, plain_arguments
 from ..stores.store import Store, TakeableStore
 from ..stores.tailed_store import TailedStore
@@ -38,6 +39,7 @@ from .capture import TopicCapture, capture_of, check_logged
 from .consumer_list import LeaseConsumers
 from .ending import (
     FORCED_EXPIRE,
+    SITE_LOST,
     TIME_LIMIT,
     UNSUBSCRIBED,
     arm,
@@ -51,6 +53,7 @@ from .ending import (
 )
 from .granting import begin, presented
 from .hosts import Hosts, host, scoped
+from .owner_groups import OwnerGroups
 from .ranked_store import RANK_MAX, RankedStore, is_barrier, position_at, rank_of, ranked
 from .replay_rules import REPLAY_ARGUMENTS, is_known
 from .replaying import read_on, replay_for, take_turn
@@ -72,7 +75,7 @@ BUILD_SLICE = 500
 CANCELS = frozenset({"nacked", "rejected", "recovered"})
 #: Keys of what the journal keeps beside a queue's declaration. Source: docs/journal-format.md.
 RECOVERY, LAST_ID, DEFERRED = "leveret recovery", "leveret last-id", "leveret notes"
-HOSTS = "leveret hosts"
+HOSTS, SITES, OWNERS, MOVED = "leveret hosts", "leveret sites", "leveret owners", "leveret transferred"
 #: The settings that decide which messages a queue captures.
 _selection_of = attrgetter("underlying_topic", "default_publish_target", "filter")
 
@@ -99,22 +102,27 @@ class LeasedIntake(Policy):
     def admit(
         self, queue: Queue, first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
     ) -> Sequence[int]:
-        leases = self.leases
+        leases, owner = self.leases, 0
         leases.last_id = max(leases.last_id, first_id + len(contents) - 1)
+        if leases.owners is not None:
+            owner = leases.owners.came(first_id, len(contents), queue.context.broker.clock.monotonic_ns())
+            if leases.owners.is_changed:
+                leases.owners.is_changed = False
+                queue.events.notes_changed()
         storage = queue.context.broker.storage
         if storage.durability is None:
             wall_ms = queue.context.broker.clock.wall_ms()
             storage.memory_log.note(queue.vhost_name, queue.name, first_id, envelope, contents, wall_ms)
         refused: Sequence[int] = ()
         if due_ns is not None:
-            refused = _admit(leases, first_id, envelope, contents, 0, due_ns)
+            refused = _admit(leases, first_id, envelope, contents, 0, due_ns, owner=owner)
             scheduled.await_due(queue)
             return refused
         expires_ns = lifetime_ns(leases, envelope)
         if expires_ns or leases.rules.is_ranked or queue.refusing:
-            refused = _admit(leases, first_id, envelope, contents, expires_ns)
+            refused = _admit(leases, first_id, envelope, contents, expires_ns, owner=owner)
         else:
-            queue.events.enqueued_run(first_id, envelope, contents)
+            queue.events.enqueued_run(first_id, envelope, contents, owner)
             queue.takeable.append_run(first_id, envelope, contents)
             _tell_groups(queue, (leases.last_id,))
             if leases.deferred is not None:
@@ -162,11 +170,16 @@ class LeasedIntake(Policy):
 
     def restore(self, queue: Queue, restorer: Restorer) -> None:
         """Put messages back without leases and delivery counts, which do not survive a restart (queues page C.5)."""
-        self._restore_notes(restorer.notes, restorer.newest_id)
+        self._restore_notes(restorer.notes, restorer.newest_id, restorer.owners)
         restorer.forget_attempts()
         restorer.restore_ready(queue)
 
-    def _restore_notes(self, notes: FieldTable, newest_id: int) -> None:
+    def _restore_notes(
+        self,
+        notes: FieldTable,
+        newest_id: int,
+        owners: tuple[Sequence[tuple[int, int]], Mapping[int, int]],
+    ) -> None:
         leases, point, deferred = self.leases, notes.get(RECOVERY), notes.get(DEFERRED)
         leases.last_id = max(integer_of(notes, LAST_ID) or 0, newest_id)
         if point is not None:
@@ -175,10 +188,18 @@ class LeasedIntake(Policy):
             leases.deferred = deferring.DeferredAcks(deferred.value) if deferred.value else None
         if leases.hosts is not None and (hosts := notes.get(HOSTS)) is not None:
             leases.hosts.declaring.update(hosts.text.split(","))
+        if leases.owners is not None:
+            names, runs, moved = notes.get(SITES), notes.get(OWNERS), notes.get(MOVED)
+            leases.owners.set_names(names.text.split(",") if names is not None else ())
+            leases.owners.restore((_octets(runs), _octets(moved)), *owners, leases.last_id)
 
     def restored(self, queue: Queue) -> None:
         deferring.settle_restored(self.leases)
         _expect_all(self.leases)
+
+
+def _octets(field: Field | None) -> bytes:
+    return field.value if field is not None and isinstance(field.value, bytes) else b""
 
 
 def _admit(
@@ -188,6 +209,8 @@ def _admit(
     contents: Sequence[bytes],
     expires_ns: int,
     due_ns: int | None = None,
+    *,
+    owner: int = 0,
 ) -> list[int]:
     refused: list[int] = []
     queue, store = leases.queue, leases.queue.takeable
@@ -200,10 +223,10 @@ def _admit(
             queue.events.refused(message, refusal.reason)
             continue
         if due_ns is not None:
-            scheduled.take_in(queue, message, due_ns)
+            scheduled.take_in(queue, message, due_ns, owner)
             continue
         message.expires_ns = expires_ns
-        queue.events.enqueued(message)
+        queue.events.enqueued(message, owner)
         store.append(message)
         _tell_groups(queue, (store.position_of(message),))
         if expires_ns:
@@ -305,6 +328,9 @@ class LeasedDispatch(Policy, Dispatch):
         request = request_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
         _check_renewal(queue, consumer, request)
         _give_backlog(leases, consumer, request)
+        if leases.owners is not None and queue.selection is None:
+            selection = queue.selection = Selection(queue.context.broker)
+            selection.follow(OwnerGroups(queue.context.broker, leases.owners))
         asked = request.backlog if request.backlog is not None else consumer.session.prefetch_wanted
         if request.browses:
             queue.consumer_list.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
@@ -508,9 +534,25 @@ class LeasedSettlement(Policy):
         if active is not None:
             active.count = len(book.leases)
 
+    def site_went(self, site: str) -> None:
+        """The leases of a lost site end."""
+        tables = (self.leases.book.leases, self.leases.book.slots)
+        held = [lease for table in tables for lease in table.by_id.values()]
+        held = [lease for lease in held if holder_of(lease).session.client.site == site]
+        if held:
+            break_leases(self.leases, held, SITE_LOST)
+        self.sites_changed()
+
+    def sites_changed(self) -> None:
+        """Messages may go to other sites now, or stay at their own."""
+        if self.leases.owners is not None:
+            self.leases.queue.mark()
+
     def ending(self, queue: Queue) -> None:
-        """Cancel the deadline, and forget past leases."""
+        """Cancel the deadlines, and forget past leases."""
         queue.context.broker.deadlines.cancel(self.leases.deadline)
+        queue.context.broker.deadlines.cancel(self.leases.transfers)
+        queue.context.broker.sites.watchers.pop(self, None)
         self.leases.past.clear()
 
 
@@ -534,7 +576,10 @@ def _consumer_list(queue: Queue) -> ConsumerList:
 def _parts(queue: Queue) -> Parts:
     leases = Leases(queue)
     queue.use_takeable(store_of(queue))
-    return Parts(LeasedIntake(leases), LeasedDispatch(leases), LeasedSettlement(leases))
+    settlement, sites = LeasedSettlement(leases), queue.context.broker.sites
+    if sites.own:
+        sites.watchers[settlement] = None
+    return Parts(LeasedIntake(leases), LeasedDispatch(leases), settlement)
 
 
 def _capture(context: HostContext) -> TopicCapture:
@@ -638,17 +683,25 @@ def _notes(queue: Queue, is_whole: bool) -> FieldTable:
         notes[DEFERRED] = Field("x", leases.deferred.to_octets())
     if leases.hosts is not None and leases.hosts.declaring:
         notes[HOSTS] = Field("S", ",".join(sorted(leases.hosts.declaring)).encode())
+    if leases.owners is not None and len(leases.owners.names) > 1:
+        notes[SITES] = Field("S", ",".join(leases.owners.names[1:]).encode())
+        if is_whole:
+            leases.owners.runs.trim(leases.lowest_id())
+            notes[OWNERS] = Field("x", leases.owners.runs.to_octets())
+            notes[MOVED] = Field("x", leases.owners.moved_octets())
     return notes
 
 
 def _view(queue: Queue) -> Hosts | None:
-    """The sites that see the queue, unless all do."""
-    hosts = leases_of(queue).hosts
-    return hosts if hosts is not None and (hosts.scope or hosts.refused) else None
+    """The sites that see the queue; also of one that all see, whose messages have owners."""
+    return leases_of(queue).hosts
 
 
 def _site_of(queue: Queue, message: Message) -> str:
-    hosts = leases_of(queue).hosts
+    leases = leases_of(queue)
+    if leases.owners is not None:
+        return leases.owners.site_of(message.id)
+    hosts = leases.hosts
     return hosts.scope if hosts is not None and hosts.is_of_one_site else ""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from ..clock import MS
-from ..delivery.consumer import UNLIMITED, Consumer, Holder
+from ..delivery.consumer import UNLIMITED, Consumer, Holder, holder_of
 from ..messages.message import Envelope, Message
 from ..queues.queue import Queue
 from ..stores.store import Scanned
@@ -18,6 +18,7 @@ from .book import LeaseBook
 from .consumer_list import LeaseConsumers
 from .headers import ORIGIN, topic_entry
 from .hosts import hosts_of
+from .owners import Owners
 from .rules import LeasedRules, rules_in
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from .rebuilding import Rebuild
     from .replaying import Replay
 
+#: Messages that become active at once for a transfer.
+EXTENDED = 1000
 #: The id of a tombstone without a message: an acknowledgement has no effect.
 NOTHING = 0
 
@@ -38,7 +41,8 @@ class Leases:
 
     `last_id`: the highest id that came. `recovered_point`: the recovery point that it was built from; empty: none yet.
     `past`: the holders of leases that have ended, by session. `deadline`: of the next end of a lease or lifetime.
-    `barriers`: positions, rising; the first may be gone. `hosts`: the sites that host it; None: all do.
+    `barriers`: positions, rising; the first may be gone. `hosts`: the sites that host it; None: all do. `owners`: the
+    sites that own its messages; None: all alike. `transfers`: the deadline of the next message that waits for one.
     """
 
     __slots__ = (
@@ -52,12 +56,14 @@ class Leases:
         "deferred",
         "hosts",
         "last_id",
+        "owners",
         "past",
         "queue",
         "rebuild",
         "recovered_point",
         "replaying",
         "rules",
+        "transfers",
     )
 
     def __init__(self, queue: Queue) -> None:
@@ -80,6 +86,11 @@ class Leases:
         self.barriers: list[int] = []
         depth = settings.target_queue_depth
         self.active = None if depth is None else ActiveSet(depth)
+        sites = queue.context.broker.sites
+        self.owners: Owners | None = None
+        if self.hosts is not None and not self.hosts.is_of_one_site:
+            self.owners = Owners(sites, settings.initial_owner)
+        self.transfers: Deadline | None = None
         self._topics: dict[tuple[str, str], bytes] = {}  # entries of headers, by exchange and routing key
 
     # -- contents -----------------------------------------------------------------------------------------------------
@@ -132,14 +143,56 @@ class Leases:
         self.refill_active()
         return min(count, max(0, self.active.count - len(self.book.leases)))
 
-    def room(self) -> int:
-        """How many more leases the queue allows (MaxBacklog, TargetQueueDepth). Only active messages are leased."""
+    def room(self, site: str | None = None) -> int:
+        """How many more leases the queue allows (MaxBacklog, TargetQueueDepth). Only active messages are leased.
+
+        `site`: the backlog is that of a site; None: there is one for all.
+        """
         settings = self.rules.settings
         if self.active is not None:
             self.refill_active()
-        room = UNLIMITED if settings.max_backlog is None else settings.max_backlog - len(self.book)
+        backlog = settings.max_backlog
+        room = UNLIMITED if backlog is None else backlog - (len(self.book) if site is None else self._leased_at(site))
         depth = settings.target_queue_depth
         return room if depth is None else min(room, depth - len(self.book.leases))
+
+    # -- sites --------------------------------------------------------------------------------------------------------
+
+    def site_at(self, consumer: Consumer) -> str:
+        """The site of a consumer."""
+        return consumer.client.site or self.queue.context.broker.sites.own
+
+    def _leased_at(self, site: str) -> int:
+        """Leases and slots that clients of a site have. O(consumers); with leases of gets O(leases)."""
+        consumers = self.consumer_list.consumers
+        count = sum(one.unacked for one in consumers if self.site_at(one) == site)
+        if len(self.book) > sum(one.unacked for one in consumers):
+            for table in (self.book.leases, self.book.slots):
+                holders = map(holder_of, table.by_id.values())
+                others = (one for one in holders if not isinstance(one, Consumer))
+                count += sum(one.session.client.site == site for one in others)
+        return count
+
+    def id_at(self, position: int) -> int:
+        """The id of the message at a position; 0: it is gone."""
+        if not self.rules.is_ranked:
+            return position
+        seen = self.queue.store.scan(position - 1, 1).found
+        return seen[0][1].id if seen and seen[0][0] == position else 0
+
+    def lowest_id(self) -> int:
+        """No message of the queue has a lower id. O(leases)."""
+        lowest = min(self.book.leases.by_id, default=self.last_id + 1)
+        if self.rules.is_ranked:
+            return min((message.id for message in self.queue.store), default=lowest)
+        store = self.queue.pageable
+        return min(lowest, *(store.positions(0, 1) if store is not None else ()), self.last_id + 1)
+
+    def await_transfer(self, due_ns: int) -> None:
+        """Dispatch again when a message has waited long enough for its own site."""
+        broker = self.queue.context.broker
+        if due_ns and (self.transfers is None or self.transfers.action is None):
+            self.transfers = broker.deadlines.set(due_ns, self.queue.mark)
 
     # -- messages leave -----------------------------------------------------------------------------------------------
 
@@ -158,6 +211,8 @@ class Leases:
 
     def left_active(self, messages: Sequence[Message]) -> None:
         """Messages are gone from the queue, so that later ones may become active."""
+        if self.owners is not None:
+            self.owners.left(message.id for message in messages)
         if self.active is not None:
             self.active.left(map(self.queue.store.position_of, messages))
             self.queue.mark()
@@ -248,6 +303,16 @@ class ActiveSet:
         """Count new messages at these positions that stand among the active ones."""
         end = self.end
         self.count += sum(position <= end for position in positions)
+
+    def extend(self, store: TailedStore, position: int) -> None:
+        """Make all messages up to a position active, beyond the depth. O(newly active messages)."""
+        while self.end < position:
+            positions = [one for one in store.positions(self.end, EXTENDED) if one <= position]
+            self.count += len(positions)
+            if len(positions) < EXTENDED:
+                self.end = position
+            else:
+                self.end = positions[-1]
 
     def left(self, positions: Iterable[int]) -> None:
         """Messages at these positions are gone from the queue."""

@@ -29,6 +29,7 @@ from .queue_events import (
     NotesEvent,
     RequeuedEvent,
     ScheduledEvent,
+    TransferredEvent,
 )
 
 if TYPE_CHECKING:
@@ -109,13 +110,13 @@ class QueueEvents:
         """`count` messages are back after a restart."""
         self.counters.enqueued += count
 
-    def enqueued_run(self, first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
-        """A run of new messages."""
+    def enqueued_run(self, first_id: int, envelope: Envelope, contents: Sequence[bytes], owner: int = 0) -> None:
+        """A run of new messages. `owner`: see `EnqueuedEvent`."""
         count = len(contents)
         self.counters.enqueued += count
         if self._listeners:
             ids = range(first_id, first_id + count)
-            self._emit(EnqueuedEvent(self._vhost, self._name, ids, envelope))
+            self._emit(EnqueuedEvent(self._vhost, self._name, ids, envelope, owner))
 
     def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> None:
         """A mixed run of new messages."""
@@ -125,12 +126,12 @@ class QueueEvents:
             ids = range(first_id, first_id + count)
             emit_mixed(self._listeners, MixedEnqueuedEvent(self._vhost, self._name, ids, envelopes))
 
-    def enqueued(self, message: Message) -> None:
-        """A new message."""
+    def enqueued(self, message: Message, owner: int = 0) -> None:
+        """A new message. `owner`: see `EnqueuedEvent`."""
         self.counters.enqueued += 1
         self._came(message.envelope, (message.content,))
         if self._listeners:
-            self._emit(EnqueuedEvent(self._vhost, self._name, (message.id,), (message,)))
+            self._emit(EnqueuedEvent(self._vhost, self._name, (message.id,), (message,), owner))
 
     def scheduled(
         self, messages: Sequence[Message], due_ns: Sequence[int], *, why: str, counted: bool | None = None
@@ -158,6 +159,11 @@ class QueueEvents:
         self.counters.lease_ended += len(messages)
         if self._listeners:
             self._emit(LeaseEndedEvent(self._vhost, self._name, _ids(messages), messages, why))
+
+    def transferred(self, messages: Sequence[Message], source: str, target: str, number: int) -> None:
+        """Ready messages belong to another site now; `number`: that of the target."""
+        if self._listeners:
+            self._emit(TransferredEvent(self._vhost, self._name, _ids(messages), messages, source, target, number))
 
     def notes_changed(self) -> None:
         """`Kind.notes` changed."""

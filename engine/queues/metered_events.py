@@ -68,9 +68,9 @@ class MeteredQueueEvents(QueueEvents):
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
         self._meter.paged_out(count, octets, octets_paged, are_stored=are_stored)
 
-    def enqueued_run(self, first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
+    def enqueued_run(self, first_id: int, envelope: Envelope, contents: Sequence[bytes], owner: int = 0) -> None:
         self._came(envelope, contents)
-        super().enqueued_run(first_id, envelope, contents)
+        super().enqueued_run(first_id, envelope, contents, owner)
 
     def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> None:
         stored = self._stored_of_mixed(envelopes, contents)

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False, repr=False)
 class EnqueuedEvent(Event):
-    """New messages are in the queue."""
+    """New messages are in the queue. `owner`: the number of the site that owns them, in a queue with owners; else 0."""
 
     kind: EventKind = field(default=EventKind.ENQUEUED, init=False)
     of: Sequence[Message] | Envelope
+    owner: int = 0
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -127,8 +128,8 @@ class RequeuedEvent(Event):
 class LeaseEndedEvent(Event):
     """Leases of messages ended. Unless another event follows, the messages are ready again.
 
-    `why`: deadline, unsubscribed, taken_over (by another client, or an operator), lifetime, or, as of deliveries that
-    come back, nacked, rejected, recovered, closed, lost.
+    `why`: deadline, unsubscribed, taken_over (by another client, or an operator), lifetime, site_lost, or, as of
+    deliveries that come back, nacked, rejected, recovered, closed, lost.
     """
 
     kind: EventKind = field(default=EventKind.LEASE_ENDED, init=False)
@@ -138,6 +139,21 @@ class LeaseEndedEvent(Event):
     @property
     def detail(self) -> dict[str, object]:
         return {"why": self.why}
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class TransferredEvent(Event):
+    """Ready messages belong to another site now, whose consumer gets them next. `number`: that of the other site."""
+
+    kind: EventKind = field(default=EventKind.TRANSFERRED, init=False)
+    of: Sequence[Message]
+    source: str
+    target: str
+    number: int
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"from": self.source, "to": self.target}
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -6,7 +6,7 @@ Source: address-settings page 4.5, 5.7; queues page F.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..clock import AHEAD_MS_MAX, MS
@@ -51,6 +51,14 @@ class RecoveredMessages(Protocol):
     @property
     def states(self) -> Mapping[int, RecoveredState]:
         """The states of messages that are not new, by id."""
+
+    @property
+    def owners(self) -> Sequence[tuple[int, int]]:
+        """Ids, rising, each with the number of the owner of the messages from there on."""
+
+    @property
+    def transferred(self) -> Mapping[int, int]:
+        """By id, the numbers of the owners of messages that were transferred."""
 
     @property
     def priorities(self) -> bytearray | None:
@@ -138,6 +146,11 @@ class Restorer:
     def newest_id(self) -> int:
         """The highest id of the queue's messages in the journal; 0: there was none."""
         return self._found.last_id
+
+    @property
+    def owners(self) -> tuple[Sequence[tuple[int, int]], Mapping[int, int]]:
+        """Both: owners of runs, and of transferred messages (`RecoveredMessages`)."""
+        return self._found.owners, self._found.transferred
 
     def forget_attempts(self) -> None:
         """Make the next `restore_ready` forget delivery counts, as if nothing had been delivered."""

@@ -75,9 +75,12 @@ class Scheduled:
         return taken
 
 
-def take_in(queue: "Queue", message: Message, due_ns: int) -> None:
-    """Schedule a new message for `due_ns`, or for its expiry if that is sooner. The caller calls `await_due` next."""
-    queue.events.enqueued(message)
+def take_in(queue: "Queue", message: Message, due_ns: int, owner: int = 0) -> None:
+    """Schedule a new message for `due_ns`, or for its expiry if that is sooner. The caller calls `await_due` next.
+
+    `owner`: see `EnqueuedEvent`.
+    """
+    queue.events.enqueued(message, owner)
     due_ns = min(due_ns, message.expires_ns) if message.expires_ns else due_ns
     queue.scheduled.add(due_ns, message)
     queue.events.scheduled((message,), (due_ns,), why="published")

@@ -5,7 +5,7 @@ slices in turn with the others. Paged-out messages are read in windows between t
 Source: queues page F.2, F.6 ("new group", "starvation rule").
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Messages that one step scans at most.
 STEP = 250
+#: Search steps that groups behind may take to catch up before a message goes to a group that has found it.
+CATCH_UP = 4
 #: Units of effort beyond the limit that a step may spend to ask all groups about the message that it has read.
 OVER_MAX = 1000
 #: Paged-out messages that one window reads back.
@@ -139,6 +141,12 @@ class Search:
             self._broker.scheduler.load_later(queue)
         elif self._broker.turn.effort >= until:
             queue.mark()
+
+
+def behind(groups: Iterable[FilterGroup]) -> list[FilterGroup]:
+    """Groups that have not looked as far as the first message that another of them has found."""
+    position = min((group.found[0].position for group in groups if group.found), default=0)
+    return [group for group in groups if group.position < position and not group.is_at_end]
 
 
 def match_of(position: int, message: Message) -> Match:

@@ -49,6 +49,11 @@ class Selection:
         self._served = 0
         self._arriving = 0  # effort spent on arrivals since the last dispatch
 
+    def follow(self, groups: FilterGroups) -> None:
+        """Use these groups, before the first consumer."""
+        self.groups = groups
+        self.search = Search(groups, self._broker)
+
     def join(self, consumer: Consumer, *, is_empty: bool) -> None:
         """Add a consumer. `is_empty`: the queue has no messages to look at."""
         group = self.groups.join(consumer)

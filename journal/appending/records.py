@@ -116,18 +116,21 @@ class MessageRecords:
         expires_ms: int = 0,
         priorities: int | Sequence[int] = 0,
         durable: bool = True,
+        owner: int = 0,
     ) -> int:
         """Append that messages entered a queue. `content_lsn`: the result of `published` for the first of them.
 
         sizes: octets of each body. expires_ms: wall time in this queue (its own TTL or the message's), 0 never.
         priorities: one for all, or one for each. durable: persistent messages in a durable queue, which are restored.
+        owner: number of the site that owns them.
         """
         turns = self._turns
         block = turns.block or turns.begin()
         if durable:
             turns.ledger.enqueued(ids, content_lsn)
+        flags = DURABLE if durable else 0
         return block.enqueued(
-            queue_id, ids, content_lsn, sizes, arg=expires_ms, flags=DURABLE if durable else 0, priorities=priorities
+            queue_id, ids, content_lsn, sizes, arg=expires_ms, flags=flags, priorities=priorities, owner=owner
         )
 
     def happened(

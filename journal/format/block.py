@@ -318,10 +318,12 @@ class BlockBuilder:
         arg: int = 0,
         flags: int = DURABLE,
         priorities: int | Sequence[int] = 0,
+        owner: int = 0,
     ) -> int:
         """Append that messages entered a queue; their contents are in records from `content_lsn` on, one after another.
 
-        `sizes`: octets of each body. `priorities`: one for all, or one for each. Returns the LSN of the first.
+        `sizes`: octets of each body. `priorities`: one for all, or one for each. `owner`: left out of records with
+        far links. Returns the LSN of the first.
         """
         lsn = self.base_lsn + self.count
         link = lsn - content_lsn
@@ -336,14 +338,14 @@ class BlockBuilder:
             return lsn
         self.count += len(ids)
         if isinstance(priorities, int) and len(set(sizes)) == 1:
-            tail = RUN_TAIL.pack(arg, 0, ENQUEUED, flags, priorities, 0, 0, queue_id, 0, 0, 0, 0, sizes[0], 0, link)
+            tail = RUN_TAIL.pack(arg, 0, ENQUEUED, flags, priorities, 0, 0, queue_id, 0, 0, 0, owner, sizes[0], 0, link)
             self.records += map(RUN_HEAD.pack, repeat(self.ts_us), ids, repeat(tail))
             return lsn
         none = repeat(0)
         self.records += map(
             RECORD.pack,
             repeat(self.ts_us), ids, repeat(arg), none, repeat(ENQUEUED), repeat(flags), _each(priorities), none,
-            none, repeat(queue_id), none, none, none, none, sizes, none, repeat(link),
+            none, repeat(queue_id), none, none, none, repeat(owner), sizes, none, repeat(link),
         )  # fmt: skip
         return lsn
 

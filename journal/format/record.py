@@ -15,7 +15,7 @@
 | 40 | consumer_id | i32 | 0: none |
 | 44 | conn_id | i32 | 0: none |
 | 48 | attempt | u16 | delivery count (saturates at 65535) |
-| 50 | - | u16 | 0 |
+| 50 | owner | u16 | enqueued: number of the site that owns the message, in the notes of its queue; 0: none |
 | 52 | size | u32 | octets of body (message kinds); messages covered (with `RANGE`) |
 | 56 | heap_len | u32 | octets of its heap entry; 0: none |
 | 60 | link | u32 | by kind, see below |
@@ -27,7 +27,7 @@ transaction: 1 opens, 0 closes. checkpoint: LSN from which to replay. snapshot: 
 next free id.
 
 `link` by kind: enqueued: own LSN minus that of the record with the content (0: see the heap). requeued: deliveries that
-were no attempt.
+were no attempt. transferred: number of the new owner.
 
 The LSN of a record is not in it: it is the block's base LSN plus the record's index.
 Source: Spark page 4; ruling 21. This module imports only two leaves of the engine.
@@ -92,6 +92,7 @@ CODE_OF: dict[EventKind, int] = {
     EventKind.IN_SYNC_CHANGED: 34,
     EventKind.HELD: 35,
     EventKind.SUSPENDED: 36,
+    EventKind.TRANSFERRED: 37,
 }
 
 # The journal's own kinds.
@@ -108,7 +109,7 @@ DELIVERED, REQUEUED = CODE_OF[EventKind.DELIVERED], CODE_OF[EventKind.REQUEUED]
 SCHEDULED, DUE, MOVED = CODE_OF[EventKind.SCHEDULED], CODE_OF[EventKind.DUE], CODE_OF[EventKind.MOVED]
 DECLARED, UNDECLARED = CODE_OF[EventKind.DECLARED], CODE_OF[EventKind.UNDECLARED]
 BOUND, UNBOUND = CODE_OF[EventKind.BOUND], CODE_OF[EventKind.UNBOUND]
-SETTINGS_CHANGED = CODE_OF[EventKind.SETTINGS_CHANGED]
+SETTINGS_CHANGED, TRANSFERRED = CODE_OF[EventKind.SETTINGS_CHANGED], CODE_OF[EventKind.TRANSFERRED]
 
 #: Code -> name of the kind in texts.
 KIND_NAMES: dict[int, str] = {
@@ -171,6 +172,7 @@ REASONS = (
     "moved",
     "replayed",
     "discarded",
+    "site_lost",
 )
 REASON_CODES = {word: code for code, word in enumerate(REASONS)}
 OTHER_REASON = 255

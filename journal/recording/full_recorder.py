@@ -37,6 +37,7 @@ from ...engine import (
     ScheduledEvent,
     ServiceExchange,
     SettingsEvent,
+    TransferredEvent,
     holder_of,
 )
 from ..appending.journal import Journal
@@ -304,6 +305,9 @@ class FullMessageRecorder(MessageRecorder):
                 due_ms=due,
                 reason=event.why,
             )
+
+    def _way(self, event: TransferredEvent) -> str:
+        return json.dumps(event.detail)
 
     def lease_ended(self, event: LeaseEndedEvent) -> None:
         """History alone: no lease survives a restart, nor does any count of deliveries (queues page C.2)."""

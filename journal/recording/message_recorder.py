@@ -27,6 +27,7 @@ from ...engine import (
     Queue,
     RequeuedEvent,
     ScheduledEvent,
+    TransferredEvent,
     bounded_ms,
 )
 from ...engine.state import body_size
@@ -190,7 +191,20 @@ class MessageRecorder:
             expires_ms=expires_ms,
             priorities=envelope.summary.priority or 0,
             durable=durable,
+            owner=event.owner,
         )
+
+    def transferred(self, event: TransferredEvent) -> None:
+        """Messages belong to another site. Not durable: without it they belong to the one before."""
+        queue_id = self._queue_ids.get((event.vhost, event.subject))
+        if queue_id is not None:
+            self._journal.messages.happened(
+                event.kind, queue_id, event.messages, durable=False, uncounted=event.number, reason=self._way(event)
+            )
+
+    def _way(self, event: TransferredEvent) -> str:
+        """The text of the record: for people, and only where history is recorded."""
+        return ""
 
     def enqueued_mixed(self, event: MixedEnqueuedEvent) -> None:
         """Messages that differ entered a queue."""

@@ -28,6 +28,7 @@ from ...engine import (
     QueueEvent,
     RequeuedEvent,
     ScheduledEvent,
+    TransferredEvent,
     UserDeclaredEvent,
     UserUndeclaredEvent,
     VirtualHostEvent,
@@ -88,6 +89,7 @@ class Recorder:
         self._on(MixedEnqueuedEvent, messages.enqueued_mixed)
         self._on(RequeuedEvent, messages.requeued)
         self._on(ScheduledEvent, messages.scheduled)
+        self._on(TransferredEvent, messages.transferred)
         self._on(AckedEvent, messages.settled)
         self._on(LeftEvent, messages.settled)
         self._on(QueueEvent, objects.queue_changed)

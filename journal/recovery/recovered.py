@@ -60,7 +60,9 @@ class RecoveredQueue:
         "_priorities",
         "_sizes",
         "_starts",
+        "owners",
         "states",
+        "transferred",
     )
 
     def __init__(self) -> None:
@@ -77,6 +79,8 @@ class RecoveredQueue:
         self._highest_id = 0  # as of the last compaction
         self._late: dict[int, tuple[int, int, int, int]] = {}  # LSN, size, expiry, priority
         self.states: dict[int, MessageState] = {}  # without the priority
+        self.owners: list[tuple[int, int]] = []  # message id, number of its owner, where it is another than before
+        self.transferred: dict[int, int] = {}  # message id, number of its last owner
 
     def __len__(self) -> int:
         return len(self._ids) - self._gone_count + len(self._late)
@@ -85,6 +89,11 @@ class RecoveredQueue:
     def last_id(self) -> int:
         """The highest id that was ever added; 0: none."""
         return max(self._highest_id, self._ids[-1] if self._ids else 0)
+
+    def note_owner(self, id_: int, number: int) -> None:
+        """A message, and those behind it until another one is noted, belong to the site of this number."""
+        if not self.owners or (self.owners[-1][1] != number and id_ > self.owners[-1][0]):
+            self.owners.append((id_, number))
 
     # -- changes by records -------------------------------------------------------------------------------------------
 

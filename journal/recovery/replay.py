@@ -50,6 +50,7 @@ from ..format.record import (
     SCHEDULED,
     SNAPSHOT,
     TERMINAL_CODES,
+    TRANSFERRED,
     UNBOUND,
     UNDECLARED,
     VHOST,
@@ -119,6 +120,7 @@ class Replay:
             SNAPSHOT: self._snapshot,
             CHECKPOINT: self._checkpoint,
             IDS_SEEN: self._ids_seen,
+            TRANSFERRED: self._transferred,
         }
 
     def block(self, block: Block) -> None:
@@ -136,6 +138,8 @@ class Replay:
                     at = lsn - link if link else decode_link(block.heap_of(fields))
                     expires_ms = fields[2] and self._by_now(fields, fields[2])
                     queue_of(fields[9]).add(fields[1], at, fields[14], expires_ms, fields[6])
+                    if fields[13]:
+                        queue_of(fields[9]).note_owner(fields[1], fields[13])
             elif kind in TERMINAL_CODES:
                 settled = queues.get(fields[9])
                 if settled is not None and fields[5] & (DURABLE | KEPT) == DURABLE:
@@ -305,6 +309,10 @@ class Replay:
         ahead_ms = self._ahead_ms(fields)
         self.found.is_moved |= ahead_ms > 0
         load_part(block.heap_of(fields), self._queue(fields[9]), ahead_ms)
+
+    def _transferred(self, fields: Fields, lsn: int, block: Block) -> None:
+        if (queue := self.found.queues.get(fields[9])) is not None:
+            queue.transferred[fields[1]] = fields[16]
 
     def _checkpoint(self, fields: Fields, lsn: int, block: Block) -> None:
         self.found.next_message_id = max(self.found.next_message_id, fields[1])

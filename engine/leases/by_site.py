@@ -1,0 +1,296 @@
+"""The dispatch of a queue whose messages have owners: a site's own messages first, then the oldest that waits.
+
+Each site has its fairness and its backlog. A message goes to another site when a consumer there has room, none at its
+owner has, and it has waited for one; or when its owner was given up. Source: cluster page 12.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from ..delivery.consumer import Consumer
+from ..delivery.consumer_list import RUN_MAX
+from ..delivery.filter_groups import FilterGroup
+from ..messages.message import Message
+from ..queues.searching import CATCH_UP, behind
+from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
+from ..stores.store import Scanned
+from .granting import alive, grant, runs_of
+from .owner_groups import OwnedFilter, OwnerGroups, key_of
+from .owners import Owners
+from .state import Leases
+
+Free = dict[FilterGroup, list[Consumer]]
+#: The consumers of a site that may have a message, by key of their filter, in the order of their subscriptions.
+FreeAtSite = dict[object, list[Consumer]]
+
+
+def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> None:
+    """Lease found messages and look for more, while consumers have credit and the turn has time."""
+    queue, search, groups = leases.queue, selection.search, selection.groups
+    assert isinstance(groups, OwnerGroups)
+    store, turn = queue.store, queue.context.broker.turn
+    search.is_waiting = False
+    until = min(turn.effort_max, turn.effort + LOOKING_MAX)
+    owners.waits.mature(queue.context.broker.clock.monotonic_ns())
+    steps = CATCH_UP
+    waits = False
+    while turn.effort < until:
+        free = free_by_site(leases)
+        if not free or not search.look_again(store, until):
+            break
+        own = {site: _own(groups, owners, site, here) for site, here in free.items()}
+        late = [group for some in own.values() for group in behind(some)]
+        if late and steps and _look(leases, selection, late, until):
+            steps -= 1
+            continue
+        handled = [_hand_out(leases, some, site, extends=False) for site, some in own.items()]  # each site has one
+        if any(handled):
+            continue
+        if _look(leases, selection, [group for some in own.values() for group in some], until):
+            continue
+        if search.is_waiting:
+            break
+        foreign, waits = _foreign(leases, groups, owners, free)
+        if _transfer(leases, owners, foreign):
+            continue
+        others = list(dict.fromkeys(group for some in foreign.values() for group in some))
+        others += [group for group in _unknown(groups, owners, free) if group not in others]
+        if not _look(leases, selection, others, until):
+            break
+    search.go_on_later(queue, until)
+    if waits:
+        leases.await_transfer(owners.waits.next_ns())
+
+
+def free_by_site(leases: Leases) -> dict[str, FreeAtSite]:
+    """The consumers that may have a message, of the sites that are there and have room in their backlog."""
+    present = leases.queue.context.broker.sites.groups
+    free: dict[str, FreeAtSite] = {}
+    for consumer in leases.consumer_list.free():
+        free.setdefault(leases.site_at(consumer), {}).setdefault(key_of(consumer), []).append(consumer)
+    return {site: here for site, here in free.items() if site in present and leases.room(site) > 0}
+
+
+def _own(groups: OwnerGroups, owners: Owners, site: str, here: FreeAtSite) -> Free:
+    number = owners.number_of_site(site)
+    return {groups.group(number, key): consumers for key, consumers in here.items()}
+
+
+def _unknown(groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]) -> list[FilterGroup]:
+    """The groups of other owners that may have messages for these consumers."""
+    keys = dict.fromkeys(key for here in free.values() for key in here)
+    return [groups.group(number, key) for number in range(len(owners.names)) for key in keys]
+
+
+def _look(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup], until: int) -> bool:
+    """Make a search step for these groups. Groups whose owner has nothing further look no further."""
+    owners, store = leases.owners, leases.queue.store
+    assert owners is not None
+    if not leases.rules.is_ranked:  # positions are ids
+        for group in wanted:
+            owned = group.expression
+            if not group.is_at_end and isinstance(owned, OwnedFilter):
+                following = owners.may_have(owned.number, group.position)
+                if following is None:
+                    group.is_at_end = True
+                else:
+                    group.position = max(group.position, following - 1)
+    return selection.search.look_ahead(store, wanted, FOUND_MAX, until)
+
+
+def _foreign(
+    leases: Leases, groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]
+) -> tuple[dict[str, Free], bool]:
+    """For each free site the groups of other owners with a message that may be transferred now.
+
+    Also whether another one waits for its time.
+    """
+    foreign: dict[str, Free] = {}
+    waits = False
+    served = {leases.site_at(consumer) for consumer in leases.consumer_list.consumers}
+    for number in range(len(owners.names)):
+        owner = owners.name_of(number)
+        is_at_once = owner not in served or owners.is_stranded(number)
+        for site, here in free.items():
+            if site == owner:
+                continue
+            for key, consumers in here.items():
+                group = groups.group(number, key)
+                if not group.found:
+                    continue
+                if is_at_once or leases.id_at(group.found[0].position) <= owners.waits.matured_id:
+                    foreign.setdefault(site, {})[group] = consumers
+                else:
+                    waits = True
+    return foreign, waits
+
+
+def _transfer(leases: Leases, owners: Owners, foreign: dict[str, Free]) -> bool:
+    """Hand messages of other owners out at one site, the next in turn. Returns whether one was handled."""
+    if not foreign:
+        return False
+    sites = sorted(foreign, key=owners.number_of_site)
+    sites = [site for site in sites if owners.number_of_site(site) > owners.turn] + sites
+    for site in dict.fromkeys(sites):
+        if _hand_out(leases, foreign[site], site, extends=True):
+            owners.turn = owners.number_of_site(site)
+            return True
+    return False
+
+
+def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
+    """Lease the oldest messages found for these groups at a site. Returns whether one was handled.
+
+    `extends`: messages behind the active ones become active.
+    """
+    queue, owners, gate = leases.queue, leases.owners, leases.gate_position()
+    assert owners is not None
+    queue.context.broker.turn.effort += len(free)
+    position = min((group.found[0].position for group in free if group.found), default=None)
+    if position is None or (gate is not None and position >= gate) or not _activate(leases, position, extends):
+        return False
+    takers = [group for group in free if group.found and group.found[0].position == position]
+    consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)
+    others = [group.found[0].position for group in free if group.found and group not in takers]
+    count = 1 if len(takers) > 1 else _run_length(leases, takers[0], min(others, default=None), gate, extends)
+    dealt = leases.consumer_list.deal_at(site, consumers, min(count, leases.room(site)))
+    positions = [match.position for match in takers[0].found[: len(dealt)]]
+    for group in takers:
+        del group.found[: len(dealt)]
+    removed = queue.takeable.take_at(positions)
+    queue.events.octets_changed(removed.recounted)
+    messages = _still_theirs(leases, owners, removed.messages, takers)
+    if len(dealt) > 1 and dealt.count(dealt[0]) == len(dealt):
+        _grant(leases, owners, site, dealt[0], messages)
+    else:
+        for consumer, run in runs_of(dealt, messages):
+            _grant(leases, owners, site, consumer, run)
+    return bool(dealt)
+
+
+def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: int | None, extends: bool) -> int:
+    """How many of the messages that a group found may go out in one deal."""
+    limits = [one for one in (before, gate) if one is not None]
+    end = None if leases.active is None or extends else leases.active.end + 1
+    if end is not None:
+        limits.append(end)
+    if extends:  # the others wait for their own time
+        return 1 if leases.active is not None else _matured(leases, group, limits)
+    if not limits:
+        return min(len(group.found), RUN_MAX)
+    limit = min(limits)
+    return sum(match.position < limit for match in group.found[:RUN_MAX])
+
+
+def _matured(leases: Leases, group: FilterGroup, limits: list[int]) -> int:
+    """How many of a group's messages may be transferred now; at least the first."""
+    owners, owned = leases.owners, group.expression
+    assert owners is not None and isinstance(owned, OwnedFilter)
+    served = {leases.site_at(consumer) for consumer in leases.consumer_list.consumers}
+    is_at_once = owners.name_of(owned.number) not in served or owners.is_stranded(owned.number)
+    count = 0
+    for match in group.found[:RUN_MAX]:
+        if limits and match.position >= min(limits):
+            break
+        if not is_at_once and leases.id_at(match.position) > owners.waits.matured_id:
+            break
+        count += 1
+    return max(count, 1)
+
+
+def _activate(leases: Leases, position: int, extends: bool) -> bool:
+    """Whether the message there is active; a transfer makes it so, with all before it (TargetQueueDepth)."""
+    if leases.active is None:
+        return True
+    leases.refill_active()
+    if position > leases.active.end and extends and (store := leases.queue.pageable) is not None:
+        leases.active.extend(store, position)
+    return position <= leases.active.end
+
+
+def _still_theirs(
+    leases: Leases, owners: Owners, messages: list[Message], takers: Sequence[FilterGroup]
+) -> list[Message]:
+    """Put back those messages that another site got since they were found."""
+    numbers = {owned.number for group in takers if isinstance(owned := cast(object, group.expression), OwnedFilter)}
+    strangers = [message for message in messages if owners.owner_of(message.id) not in numbers]
+    if strangers:
+        leases.queue.merge(strangers[::-1])
+        messages = [message for message in messages if message not in strangers]
+    return alive(leases, messages)
+
+
+def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messages: Iterable[Message]) -> None:
+    """Lease messages to a consumer, and transfer those of other owners to its site before that."""
+    messages = list(messages)
+    number = owners.number_of_site(site)
+    by_owner: dict[int, list[Message]] = {}
+    for message in messages:
+        if (owner := owners.owner_of(message.id)) != number:
+            by_owner.setdefault(owner, []).append(message)
+    for owner, some in by_owner.items():
+        owners.move((message.id for message in some), number)
+        leases.queue.events.transferred(some, owners.name_of(owner), site, number)
+    if owners.back:
+        owners.back.difference_update(message.id for message in messages)
+    grant(leases, consumer, messages)
+
+
+def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
+    """The message for a basic.get at a site: the first of its own, or else of those that may be transferred."""
+    if leases.room(site) <= 0:
+        return None
+    owners.waits.mature(leases.queue.context.broker.clock.monotonic_ns())
+    number = owners.number_of_site(site)
+    position = _first_own(leases, owners, number)
+    if position is None:
+        served = {leases.site_at(consumer) for consumer in leases.consumer_list.consumers}
+        for here, message in _scanned(leases, 0).found:
+            owner = owners.owner_of(message.id)
+            is_at_once = owners.name_of(owner) not in served or owners.is_stranded(owner)
+            if is_at_once or message.id <= owners.waits.matured_id:
+                position = here
+                break
+    return None if position is None else _popped(leases, owners, position, number)
+
+
+def _first_own(leases: Leases, owners: Owners, number: int) -> int | None:
+    """The position of the first active message of an owner; None: there is none."""
+    after = 0
+    while True:
+        if not leases.rules.is_ranked:  # positions are ids
+            following = owners.may_have(number, after)
+            if following is None:
+                return None
+            after = max(after, following - 1)
+        seen = _scanned(leases, after)
+        for position, message in seen.found:
+            if owners.owner_of(message.id) == number:
+                return position
+        if not seen.found:
+            return None
+        after = seen.found[-1][0]
+
+
+def _scanned(leases: Leases, after: int) -> Scanned:
+    """Active messages behind a position, read back if they are paged out. Raises: Unreadable."""
+    seen = leases.scan_active(after, RUN_MAX)
+    if seen.missing and not seen.found:
+        leases.queue.store.load_at(after, RUN_MAX)
+        seen = leases.scan_active(after, RUN_MAX)
+    return seen
+
+
+def _popped(leases: Leases, owners: Owners, position: int, number: int) -> Message | None:
+    queue = leases.queue
+    taken = queue.takeable.take_at([position])
+    queue.events.octets_changed(taken.recounted)
+    messages = alive(leases, taken.messages)
+    if not messages:
+        return None
+    owner = owners.owner_of(messages[0].id)
+    if owner != number:
+        owners.move([messages[0].id], number)
+        queue.events.transferred(messages, owners.name_of(owner), owners.name_of(number), number)
+    owners.back.discard(messages[0].id)
+    return messages[0]

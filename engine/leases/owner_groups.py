@@ -1,0 +1,102 @@
+"""The groups of consumers in a queue whose messages have owners: one for each owner and filter.
+
+A message is found by the groups of its owner alone, so the groups of an owner know the next messages that it has. A
+consumer gets those of its own site first, and those of others when they are transferred (`by_site.py`).
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
+
+from ..delivery.consumer import Consumer
+from ..delivery.filter_groups import Asked, FilterGroup, FilterGroups
+from ..messages.message import Message
+from .owners import Owners
+
+if TYPE_CHECKING:
+    from ...expressions.language import Expression
+    from ..context import BrokerContext
+
+
+class OwnedFilter:
+    """Takes the messages of one owner that a filter takes (None: all). It stands where others have an expression."""
+
+    __slots__ = ("filter", "number")
+
+    def __init__(self, number: int, filter_: "Expression | None") -> None:
+        self.number = number
+        self.filter = filter_
+
+
+class AskedOwned(Asked):
+    """A message to be tested, with the number of its owner."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, message: Message, broker: "BrokerContext", number: int) -> None:
+        super().__init__(message, broker)
+        self._number = number
+
+    def is_taken_by(self, expression: "Expression | OwnedFilter | None") -> bool:
+        if isinstance(expression, OwnedFilter):
+            return expression.number == self._number and super().is_taken_by(expression.filter)
+        return super().is_taken_by(expression)
+
+
+class OwnerGroups(FilterGroups):
+    """The groups by owner and filter. `filters`: those of the consumers, by key."""
+
+    __slots__ = ("_consumers", "_groups", "_owners", "filters")
+
+    def __init__(self, broker: "BrokerContext", owners: Owners) -> None:
+        super().__init__(broker)
+        self._owners = owners
+        self._groups: dict[tuple[int, object], FilterGroup] = {}
+        self._consumers: dict[object, int] = {}  # consumers by key of their filter
+        self.filters: dict[object, Expression | None] = {}
+
+    @property
+    def has_filters(self) -> bool:
+        """Whether there is a consumer: each owner is a filter."""
+        return bool(self._consumers)
+
+    def of(self, consumer: Consumer) -> FilterGroup:
+        """The group of the consumer's filter and its own site."""
+        return self.group(self._owners.number_of_site(consumer.client.site or ""), key_of(consumer))
+
+    def join(self, consumer: Consumer) -> FilterGroup:
+        key = key_of(consumer)
+        self._consumers[key] = self._consumers.get(key, 0) + 1
+        self.filters[key] = consumer.filter
+        return self.of(consumer)
+
+    def leave(self, consumers: Iterable[Consumer]) -> None:
+        for consumer in consumers:
+            key = key_of(consumer)
+            self._consumers[key] -= 1
+            if not self._consumers[key]:
+                del self._consumers[key], self.filters[key]
+                for number in range(len(self._owners.names)):
+                    self._drop(number, key)
+
+    def _drop(self, number: int, key: object) -> None:
+        group = self._groups.pop((number, key), None)
+        self._by_key.pop((number, key), None)
+        for returned in self.again if group is not None else ():
+            if group in returned.groups:
+                returned.groups.remove(group)
+
+    def group(self, number: int, key: object) -> FilterGroup:
+        """The group of an owner and a filter. A new one begins at the head."""
+        group = self._groups.get((number, key))
+        if group is None:
+            group = FilterGroup(cast("Expression", OwnedFilter(number, self.filters[key])))
+            self._groups[number, key] = self._by_key[number, key] = group
+        return group
+
+    def asked(self, message: Message) -> Asked:
+        return AskedOwned(message, self._broker, self._owners.owner_of(message.id))
+
+
+def key_of(consumer: Consumer) -> object:
+    """The key of a consumer's filter."""
+    return None if consumer.filter is None else consumer.filter.key

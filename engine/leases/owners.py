@@ -1,0 +1,299 @@
+"""Whose messages they are: the site that owns each message of a leased queue, which is served first.
+
+A message is owned by the site of its publisher, or by the queue's initial owner, until it is transferred. The owner is
+a preference: losing it costs an order, never a delivery. Source: cluster page 12.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from struct import Struct
+
+from ..clock import MS
+from ..sites import Sites
+
+#: How long a message waits for a consumer at its owner before it goes elsewhere, if its owner has consumers at all.
+TRANSFER_AFTER_MS = 50
+#: Arrivals within this time mature together, when the last of them does.
+TOGETHER_NS = MS
+#: Owners that a queue tells apart; the messages of further ones have number 0, as those without a known owner.
+OWNERS_MAX = 30
+#: A unit of a block: the distance to the change before in 11 bits, the number in 5; this number extends the distance.
+_EXTENDS, _NUMBER_BITS, _DISTANCE_BITS = 31, 5, 11
+#: Changes in a block, which is searched from its begin.
+BLOCK = 128
+#: Octets of changes that a checkpoint has of a queue, at most: the newest.
+KEPT_OCTETS = 256 * 1024
+_HEAD, _MOVED = Struct(">qH"), Struct(">qB")
+#: Higher than any message id.
+_END = 1 << 62
+
+
+class OwnerRuns:
+    """Numbers of owners by message id. A change takes 2 octets, so a message takes at most that much.
+
+    `newest`: for each number the highest id that it may have.
+    """
+
+    __slots__ = ("_at", "_blocks", "_firsts", "_ids", "_last_id", "_number", "_numbers", "newest")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []  # id of the first change of each block
+        self._blocks: list[array[int]] = []
+        self._last_id = 0
+        self._number = -1  # of the last change
+        self.newest: dict[int, int] = {}
+        self._at = -1  # the block that was read last, ...
+        self._ids: list[int] = []  # ... and its changes
+        self._numbers: list[int] = []
+
+    def __len__(self) -> int:
+        """Octets in blocks."""
+        return sum(len(block) for block in self._blocks) * 2
+
+    def append(self, first_id: int, last_id: int, number: int) -> None:
+        """Messages behind all others have this owner."""
+        if number != self._number:
+            distance = first_id - self._last_id
+            if not self._blocks or len(self._blocks[-1]) >= BLOCK or distance >> (2 * _DISTANCE_BITS):
+                self._firsts.append(first_id)
+                self._blocks.append(array("H", (number,)))
+            else:
+                block, high = self._blocks[-1], distance >> _DISTANCE_BITS
+                if high:
+                    block.append(high << _NUMBER_BITS | _EXTENDS)
+                block.append((distance & ((1 << _DISTANCE_BITS) - 1)) << _NUMBER_BITS | number)
+                if self._at == len(self._blocks) - 1:
+                    self._ids.append(first_id)
+                    self._numbers.append(number)
+            self._last_id, self._number = first_id, number
+        self.newest[number] = last_id
+
+    @property
+    def last_id(self) -> int:
+        """Id of the last change; ids below it cannot be appended."""
+        return self._last_id
+
+    def number_of(self, id_: int) -> int:
+        """The number of a message's owner; 0: not known."""
+        if id_ >= self._last_id:
+            return max(self._number, 0)
+        at = self._at
+        if at < 0 or id_ < self._firsts[at] or (at + 1 < len(self._firsts) and id_ >= self._firsts[at + 1]):
+            at = bisect_right(self._firsts, id_) - 1
+            if at < 0:
+                return 0
+            self._read(at)
+        return self._numbers[bisect_right(self._ids, id_) - 1]
+
+    def _read(self, at: int) -> None:
+        """Read the changes of a block: first ids, and numbers."""
+        id_, high = self._firsts[at], 0
+        ids: list[int] = []
+        numbers: list[int] = []
+        for unit in self._blocks[at]:
+            number = unit & _EXTENDS
+            if number == _EXTENDS:
+                high = unit >> _NUMBER_BITS
+                continue
+            id_ += high << _DISTANCE_BITS | unit >> _NUMBER_BITS
+            high = 0
+            ids.append(id_)
+            numbers.append(number)
+        self._at, self._ids, self._numbers = at, ids, numbers
+
+    def next_of(self, number: int, after: int) -> int | None:
+        """The lowest id above `after` that this owner may have; None: there is none."""
+        if after >= self.newest.get(number, -1):
+            return None
+        if self.number_of(after + 1) == number:
+            return after + 1
+        for at in range(max(bisect_right(self._firsts, after + 1) - 1, 0), len(self._blocks)):
+            if at != self._at:
+                self._read(at)
+            for change, other in zip(self._ids, self._numbers):
+                if other == number and change > after:
+                    return change
+        return None
+
+    def trim(self, below_id: int) -> None:
+        """Forget messages below an id."""
+        count = max(bisect_right(self._firsts, below_id) - 1, 0)
+        del self._firsts[:count], self._blocks[:count]
+        self._at = -1
+
+    def to_octets(self) -> bytes:
+        """The newest changes, for `restore`."""
+        parts: list[bytes] = []
+        size = 0
+        for first, block in zip(reversed(self._firsts), reversed(self._blocks)):
+            size += _HEAD.size + 2 * len(block)
+            if size > KEPT_OCTETS:
+                break
+            units = b"".join(unit.to_bytes(2, "big") for unit in block)
+            parts.append(_HEAD.pack(first, len(block)) + units)
+        return b"".join(reversed(parts))
+
+    def restore(self, octets: bytes) -> None:
+        """Take changes of `to_octets`, before all others."""
+        at = 0
+        while at + _HEAD.size <= len(octets):
+            first, count = _HEAD.unpack_from(octets, at)
+            at += _HEAD.size
+            units = octets[at : at + 2 * count]
+            self._firsts.append(first)
+            self._blocks.append(array("H", (int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2))))
+            at += 2 * count
+        for block in range(len(self._blocks)):
+            self._read(block)
+            self.newest.update(dict.fromkeys(self._numbers, _END))  # an upper limit: the ends of runs are not known
+            self._last_id, self._number = self._ids[-1], self._numbers[-1]
+
+
+class Waits:
+    """When messages arrived, as far as they may still have to wait."""
+
+    __slots__ = ("_marks", "matured_id")
+
+    def __init__(self) -> None:
+        self._marks: deque[list[int]] = deque()  # [monotonic ns, last id]
+        self.matured_id = 0
+
+    def note(self, last_id: int, now_ns: int) -> None:
+        """Messages up to this id arrived."""
+        if self._marks and now_ns - self._marks[-1][0] < TOGETHER_NS:
+            self._marks[-1][1] = last_id
+        else:
+            self._marks.append([now_ns, last_id])
+        self.mature(now_ns)
+
+    def mature(self, now_ns: int) -> None:
+        """Set `matured_id`: messages up to it have waited long enough."""
+        marks = self._marks
+        while marks and marks[0][0] + TRANSFER_AFTER_MS * MS <= now_ns:
+            self.matured_id = marks.popleft()[1]
+
+    def next_ns(self) -> int:
+        """When the next messages have waited long enough (monotonic ns); 0: all have."""
+        return self._marks[0][0] + TRANSFER_AFTER_MS * MS if self._marks else 0
+
+
+class Owners:
+    """The owners of one queue's messages. `names`: by number; number 0 is the broker's own site. `moved`: numbers by id
+    of messages that were transferred; `back`: those of them that are ready again. `waits`: how long messages wait.
+    `turn`: number of the site that got the last transfer.
+    """
+
+    __slots__ = ("_initial", "_numbers", "_sites", "back", "is_changed", "moved", "names", "runs", "turn", "waits")
+
+    def __init__(self, sites: Sites, initial: str | None) -> None:
+        """`initial`: the owner of all messages that come; None: the site of their publishers."""
+        self._sites = sites
+        self._initial = initial
+        self.names: list[str] = [""]
+        self._numbers: dict[str, int] = {}
+        self.is_changed = False  # `names`, since they were recorded
+        self.runs = OwnerRuns()
+        self.moved: dict[int, int] = {}
+        self.back: set[int] = set()
+        self.waits = Waits()
+        self.turn = 0
+
+    def number_of_site(self, site: str) -> int:
+        """The number of a site, which may be new."""
+        number = self._numbers.get(site)
+        if number is None:
+            if len(self.names) > OWNERS_MAX:
+                return 0
+            number = self._numbers[site] = len(self.names)
+            self.names.append(site)
+            self.is_changed = True
+        return number
+
+    def set_names(self, names: Sequence[str]) -> None:
+        """Take names in the order of their numbers, from 1 on."""
+        for name in names:
+            self.number_of_site(name)
+        self.is_changed = False
+
+    def name_of(self, number: int) -> str:
+        """The site of a number."""
+        return self.names[number] or self._sites.own if number < len(self.names) else self._sites.own
+
+    def moved_octets(self) -> bytes:
+        """Some of the transferred messages, for `restore`."""
+        return b"".join(_MOVED.pack(*one) for one in islice(self.moved.items(), KEPT_OCTETS // _MOVED.size))
+
+    def restore(
+        self, octets: tuple[bytes, bytes], runs: Sequence[tuple[int, int]], transferred: Mapping[int, int], last_id: int
+    ) -> None:
+        """Take what a checkpoint had of owners, then what records said after it, up to the message `last_id`."""
+        self.runs.restore(octets[0])
+        for at, (first_id, number) in enumerate(runs):
+            if first_id > self.runs.last_id and number <= OWNERS_MAX:
+                behind = runs[at + 1][0] if at + 1 < len(runs) else last_id + 1
+                self.runs.append(first_id, behind - 1, number)
+        self.moved.update(_MOVED.iter_unpack(octets[1]))
+        self.moved.update((id_, number) for id_, number in transferred.items() if number <= OWNERS_MAX)
+        self.back.update(self.moved)
+        self.waits.matured_id = last_id
+
+    def came(self, first_id: int, count: int, now_ns: int) -> int:
+        """New messages came. Returns the number of their owner."""
+        number = self.number_of_site(self._initial or self._sites.now)
+        last_id = first_id + count - 1
+        self.note(first_id, last_id, number)
+        self.waits.note(last_id, now_ns)
+        return number
+
+    def note(self, first_id: int, last_id: int, number: int) -> None:
+        """Messages have an owner."""
+        if first_id > self.runs.last_id:
+            self.runs.append(first_id, last_id, number)
+        elif self.runs.number_of(first_id) != number:
+            ids = range(first_id, last_id + 1)
+            self.moved.update(dict.fromkeys(ids, number))
+            self.back.update(ids)
+
+    def owner_of(self, id_: int) -> int:
+        """The number of a message's owner."""
+        moved = self.moved
+        if moved and (number := moved.get(id_)) is not None:
+            return number
+        return self.runs.number_of(id_)
+
+    def site_of(self, id_: int) -> str:
+        """The site that owns a message."""
+        return self.name_of(self.owner_of(id_))
+
+    def move(self, ids: Iterable[int], number: int) -> None:
+        """Transfer messages."""
+        self.moved.update(dict.fromkeys(ids, number))
+
+    def returned(self, ids: Iterable[int]) -> None:
+        """Messages are ready again."""
+        if self.moved:
+            self.back.update(id_ for id_ in ids if id_ in self.moved)
+
+    def left(self, ids: Iterable[int]) -> None:
+        """Messages are gone."""
+        if self.moved:
+            for id_ in ids:
+                self.moved.pop(id_, None)
+                self.back.discard(id_)
+
+    def may_have(self, number: int, after: int) -> int | None:
+        """The lowest id above `after` that a site may own; None: it owns none there."""
+        moved = min((id_ for id_ in self.back if id_ > after and self.moved[id_] == number), default=None)
+        found = self.runs.next_of(number, after)
+        return found if moved is None else moved if found is None else min(moved, found)
+
+    def is_stranded(self, number: int) -> bool:
+        """Whether the owner was given up, or never was there."""
+        return self._sites.is_lost(self.name_of(number))
+
+    def count(self, ids: Iterable[int]) -> Counter[str]:
+        """Messages by owner. O(messages)."""
+        return Counter(map(self.site_of, ids))

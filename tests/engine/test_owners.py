@@ -1,0 +1,328 @@
+"""Whose messages they are: own site first, transfer, lost sites, backlogs and fairness by site.
+
+Three sites with one queue; the rows are of cluster page 13. All in virtual time. Source: cluster page 12.
+"""
+
+from typing import Any
+
+import pytest
+
+from leveret.engine import Session
+from leveret.engine.leases.owners import OwnerRuns
+from leveret.engine.leases.state import leases_of
+from leveret.testing.harness import Harness
+
+SITES = ("n1", "n2", "n3")
+
+
+class Sites(Harness):
+    """A broker at n1 with a client at each site, and a distributed queue."""
+
+    checks = True
+    #: Arguments of the queue.
+    arguments: dict[str, Any] = {"x_replication": "distributed"}
+
+    def begin(self) -> None:
+        super().begin()
+        self.at = {site: self.connect(f"client at {site}", site=site) for site in SITES}
+        self.events: list[tuple[str, str, object]] = []
+        if "q" not in self.vhost.queues:
+            self.queue(client=self.at["n1"].client, **self.arguments)
+        self.broker.context.listeners.append(self._hear)
+
+    def _hear(self, event: Any) -> None:
+        if event.kind.value in ("transferred", "lease_ended"):
+            self.events.append((event.kind.value, str(event.detail), list(event.messages)))
+
+    def reader(self, site: str, tag: str = "", *, prefetch: int = 1, **arguments: Any) -> str:
+        """A consumer at a site. Returns its tag."""
+        self.consume(tag=tag or site, by=self.connect(site=site), prefetch=prefetch, **arguments)
+        return tag or site
+
+    def transfers(self) -> list[str]:
+        return [detail for kind, detail, _ in self.events if kind == "transferred"]
+
+    def client_of(self, tag: str) -> Session:
+        return next(one.session for one in self.named().consumers if one.tag == tag)
+
+
+def queue_of(**arguments: Any) -> Sites:
+    """Sites with a queue of these arguments."""
+
+    class Other(Sites):
+        pass
+
+    Other.arguments = {"x_replication": "distributed", "x_max_backlog_per_consumer": 100, **arguments}
+    return Other(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""))
+
+
+@pytest.fixture
+def sites() -> Sites:
+    return queue_of()
+
+
+def test_a_message_goes_where_a_consumer_is(sites: Sites) -> None:
+    """D01: published at n1, a consumer at n2 alone: at once."""
+    sites.reader("n2")
+    sites.publish("a", by=sites.at["n1"])
+    assert sites.taken("n2") == "a"
+    assert sites.transfers() == ["{'from': 'n1', 'to': 'n2'}"]
+
+
+def test_the_own_site_comes_first(sites: Sites) -> None:
+    """D02: consumers at n1, with room, and n2: all at n1."""
+    sites.reader("n2", prefetch=100)
+    sites.reader("n1", prefetch=100)
+    sites.publish(*"abcdef", by=sites.at["n1"])
+    sites.advance(1000)
+    assert (sites.taken("n1"), sites.taken("n2"), sites.transfers()) == ("abcdef", "", [])
+
+
+def test_idle_consumers_get_a_message_once(sites: Sites) -> None:
+    """D03: idle ones at n2 and n3, one message of n1."""
+    sites.reader("n2")
+    sites.reader("n3")
+    sites.publish("a", by=sites.at["n1"])
+    sites.advance(1000)
+    assert sites.taken() == "a" and len(sites.transfers()) == 1
+
+
+def test_a_busy_site_keeps_its_messages_for_50_ms(sites: Sites) -> None:
+    """Its consumer has no room. Then the oldest goes to another site; the rest follows in order."""
+    sites.reader("n1")
+    sites.reader("n2", prefetch=2)
+    sites.publish(*"abcd", by=sites.at["n1"])
+    assert (sites.taken("n1"), sites.taken("n2")) == ("a", "")
+    sites.advance(49)
+    assert sites.taken("n2") == ""
+    sites.advance(1)
+    assert sites.taken("n2") == "bc"
+    assert sites.transfers() == ["{'from': 'n1', 'to': 'n2'}"]
+
+
+def test_a_site_takes_its_own_before_older_ones_of_others(sites: Sites) -> None:
+    """Though those may be transferred at once."""
+    sites.publish("a", "b", by=sites.at["n1"])
+    sites.publish("c", by=sites.at["n2"])
+    sites.publish("d", by=sites.at["n3"])
+    sites.reader("n2")
+    sites.client_of("n2")
+    order = ""
+    for tag in range(1, 5):
+        order += sites.taken("n2")
+        sites.client_of("n2").ack(tag)
+        sites.end_turn()
+    assert order == "cabd"
+
+
+def test_a_transferred_message_stays_where_it_went(sites: Sites) -> None:
+    """Given back, it is READY at n2: a free consumer of n1, who published it, does not get it before its time."""
+    sites.reader("n2")
+    sites.publish("a", by=sites.at["n1"])
+    sites.reader("n1")
+    sites.client_of("n2").reject(1, requeue=True)
+    sites.end_turn()
+    assert (sites.taken("n2"), sites.taken("n1")) == ("aa", "")
+
+
+def test_a_lost_site_has_its_messages_taken(sites: Sites) -> None:
+    """D05, D06: n1 owns 10 and goes; another gets each once, without an operator; n1 is back and delivers none."""
+    reader = sites.at["n2"]
+    sites.reader("n2", "r", prefetch=4)
+    sites.publish(*"0123456789", by=sites.at["n3"])
+    assert sites.taken("r") == "0123"
+    sites.broker.sites.went("n3")
+    for tag in range(1, 11):
+        sites.client_of("r").ack(tag)
+        sites.end_turn()
+    sites.broker.sites.came("n3")
+    sites.reader("n3")
+    assert (sites.taken("r"), sites.taken("n3")) == ("456789", "")
+    assert reader.client.site == "n2"
+
+
+def test_the_leases_of_a_lost_site_end_at_once(sites: Sites) -> None:
+    """Why: site_lost. Its consumers get nothing meanwhile; what nobody took is its own again when it is back."""
+    sites.reader("n3", prefetch=5)
+    sites.publish("a", "b", by=sites.at["n3"])
+    assert sites.taken() == "ab"
+    sites.broker.sites.went("n3")
+    sites.end_turn()
+    assert sites.events == [("lease_ended", "{'why': 'site_lost'}", [1, 2])] and sites.taken() == ""
+    sites.broker.sites.came("n3")
+    sites.end_turn()
+    assert sites.taken("n3") == "ab" and sites.transfers() == []
+
+
+def test_a_site_that_is_gone_for_3_s_is_given_up(sites: Sites) -> None:
+    """Its consumers would have had 50 ms; its messages are stranded, and go at once."""
+    sites.broker.sites.went("n3")
+    assert not sites.broker.sites.is_lost("n3")
+    sites.advance(2999)
+    assert not sites.broker.sites.is_lost("n3")
+    sites.advance(1)
+    assert sites.broker.sites.is_lost("n3")
+
+
+def test_an_initial_owner_that_is_not_there() -> None:
+    """Its messages are stranded and served."""
+    sites = queue_of(x_replication="group", x_initial_owner="n9", x_queue_domain="X")
+    sites.consume("q@X", "r", by=sites.at["n1"])
+    sites.publish("a", by=sites.at["n1"])
+    assert sites.taken("r") == "a" and sites.transfers() == ["{'from': 'n9', 'to': 'n1'}"]
+
+
+def test_the_initial_owner_comes_first() -> None:
+    """Whoever published."""
+    sites = queue_of(x_replication="group", x_initial_owner="n2", x_queue_domain="X")
+    for site in ("n2", "n3"):
+        sites.queue(client=sites.at[site].client, **sites.arguments)
+    sites.consume("q", "r1", by=sites.at["n1"])
+    sites.consume("q", "r2", by=sites.at["n2"])
+    sites.publish("a", by=sites.at["n1"])
+    sites.publish("b", by=sites.at["n3"])
+    assert (sites.taken("r1"), sites.taken("r2")) == ("", "a")
+    sites.advance(50)
+    assert (sites.taken("r1"), sites.taken("r2")) == ("b", "")
+
+
+def test_the_backlog_is_by_site() -> None:
+    """D15: MaxBacklog 2, consumers at three sites: 2 at each."""
+    sites = queue_of(x_max_backlog_total=2)
+    for site in SITES:
+        sites.reader(site, prefetch=100)
+        sites.reader(site, f"{site} too", prefetch=100)
+    sites.publish(*"0123456789", by=sites.at["n1"])
+    sites.advance(1000)
+    held = {site: sites.taken(site) + sites.taken(f"{site} too") for site in SITES}
+    assert held == {"n1": "01", "n2": "24", "n3": "35"} or sorted(map(len, held.values())) == [2, 2, 2]
+    assert sites.named().unacked == 6
+
+
+def test_fairness_is_by_site() -> None:
+    """Round robin at each site by itself."""
+    sites = queue_of(x_fairness="round-robin")
+    for tag, site in (("a1", "n1"), ("b1", "n2"), ("a2", "n1"), ("b2", "n2")):
+        sites.reader(site, tag, prefetch=100)
+    for site in ("n1", "n2") * 4:
+        sites.publish("x", by=sites.at[site])
+    assert [len(sites.taken(tag)) for tag in ("a1", "a2", "b1", "b2")] == [2, 2, 2, 2]
+
+
+def test_filters_at_sites(sites: Sites) -> None:
+    """The best match of the own site; then the oldest match elsewhere, whose own consumers do not take it."""
+    sites.reader("n1", "r1", prefetch=100, x_filter="a = 1")
+    sites.reader("n2", "r2", prefetch=100, x_filter="a = 2")
+    for number, a in enumerate((2, 1, 2)):
+        sites.publish(str(number), by=sites.at["n1"], headers={"a": a})
+    sites.publish("3", by=sites.at["n2"], headers={"a": 2})
+    assert (sites.taken("r1"), sites.taken("r2")) == ("1", "3")
+    sites.advance(50)
+    assert (sites.taken("r1"), sites.taken("r2")) == ("", "02")
+
+
+def test_priorities_at_sites() -> None:
+    """By rank within a site."""
+    sites = queue_of(x_priority_expr="rank")
+    for number, (site, rank) in enumerate((("n1", 1), ("n2", 9), ("n1", 5))):
+        sites.publish(str(number), by=sites.at[site], headers={"rank": rank})
+    sites.reader("n1", prefetch=1)
+    order = ""
+    for tag in range(1, 4):
+        order += sites.taken()
+        sites.client_of("n1").ack(tag)
+        sites.end_turn()
+    assert order == "201"
+
+
+def test_a_barrier_waits_for_all_sites() -> None:
+    """D14: an earlier message is out at n3; the barrier of n1 is released when that is settled."""
+    sites = queue_of(x_barrier_expr="sync = 1")
+    sites.reader("n3")
+    sites.publish("a", by=sites.at["n1"])
+    sites.reader("n1", prefetch=10)
+    sites.publish("S", by=sites.at["n1"], headers={"sync": 1})
+    sites.publish("b", by=sites.at["n1"])
+    assert (sites.taken("n3"), sites.taken("n1")) == ("a", "")
+    sites.client_of("n3").ack(1)
+    sites.end_turn()
+    assert (sites.taken("n3"), sites.taken("n1")) == ("S", "Sb")
+
+
+def test_gets_at_sites(sites: Sites) -> None:
+    """The own first, then what may be transferred; before its time it is not there."""
+    sites.reader("n1")
+    sites.publish(*"abc", by=sites.at["n1"])
+    sites.publish("d", by=sites.at["n2"])
+    bodies = [got[1].body for _ in range(2) if (got := sites.get(by=sites.at["n2"])) is not None]
+    assert bodies == [b"d"]
+    sites.advance(50)
+    got = sites.get(by=sites.at["n2"])
+    assert got is not None and got[1].body == b"b" and len(sites.transfers()) == 1
+
+
+def test_a_transfer_reads_forward_to_an_inactive_message() -> None:
+    """TargetQueueDepth: to the message that another site asks for, and no further."""
+    sites = queue_of(x_target_depth=1000)
+    for number in range(1500):
+        sites.publish("x", by=sites.at["n1"], headers={"n": number})
+    sites.reader("n2", prefetch=10, x_filter="n = 1200")
+    assert sites.taken("n2") == "x"
+    active = leases_of(sites.named()).active
+    assert active is not None and active.end == 1201
+    sites.reader("n3", prefetch=10, x_filter="n = 5000")
+    assert active.end == 1201
+
+
+def test_changes_of_owners_take_two_octets() -> None:
+    """Each message of another owner than the one before."""
+    runs = OwnerRuns()
+    owned = {id_: id_ // 3 % 7 for id_ in range(3, 30_000, 3)}
+    for id_, number in owned.items():
+        runs.append(id_, id_, number)
+    assert len(runs) <= 2 * len(owned)
+    assert all(runs.number_of(id_) == number for id_, number in owned.items())
+    again = OwnerRuns()
+    again.restore(runs.to_octets())
+    assert all(again.number_of(id_) == number for id_, number in owned.items())
+
+
+@pytest.mark.parametrize("gap", [1, 2000, 2048, 5000, 1 << 21, 1 << 22, 1 << 40])
+def test_ids_may_be_far_apart(gap: int) -> None:
+    """Messages of other queues are between them."""
+    runs = OwnerRuns()
+    for at in range(500):
+        runs.append(1 + at * gap, 1 + at * gap, at % 3)
+    assert [runs.number_of(1 + at * gap) for at in range(500)] == [at % 3 for at in range(500)]
+    assert runs.next_of(2, 1 + 400 * gap) == 1 + 401 * gap
+    assert runs.next_of(2, 1 + 499 * gap) is None
+    runs.trim(1 + 300 * gap)
+    assert runs.number_of(1 + 300 * gap) == 0 and runs.number_of(1 + 301 * gap) == 1
+
+
+def test_owners_survive_a_restart(tmp_path: Any) -> None:
+    """Those of records, and of a checkpoint. A transfer, too."""
+
+    class Kept(Sites):
+        arguments: dict[str, Any] = {"x_replication": "distributed", "x_max_backlog_per_consumer": 100}
+
+    sites = Kept(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=tmp_path)
+    for site in ("n1", "n2", "n3"):
+        sites.publish(f"{site} ", by=sites.at[site], delivery_mode=2)
+    sites.checkpoint()
+    for site in ("n3", "n2"):
+        sites.publish(f"{site} again ", by=sites.at[site], delivery_mode=2)
+    sites.reader("n2", "r", prefetch=1)
+    sites.client_of("r").ack(1)
+    sites.end_turn()
+    sites.client_of("r").ack(2)
+    sites.end_turn()
+    assert sites.taken("r") == "n2 n2 again n1 "
+    sites.restart()
+    owners = leases_of(sites.named()).owners
+    assert owners is not None
+    assert [(message.body, owners.site_of(message.id)) for message in sites.named().messages()] == [
+        (b"n1 ", "n2"),
+        (b"n3 ", "n3"),
+        (b"n3 again ", "n3"),
+    ]

@@ -1,0 +1,188 @@
+"""Any program of publishers, consumers and sites against what owners promise: own site first, and nothing waits long.
+
+After each step: a message has one lease at most; a consumer gets what its site owns; a transfer is to a site that has
+nothing of its own for that consumer, away from one where no consumer could take the message, and not before its time;
+backlogs by site are kept. After a rest no message is ready that any consumer could take. Source: cluster page 12.
+"""
+
+from random import Random
+from typing import Any
+
+import pytest
+from effort import examples
+
+from leveret.engine import Consumer, Event, Session
+from leveret.engine.leases.owners import TRANSFER_AFTER_MS
+from leveret.engine.leases.state import leases_of
+from leveret.expressions.language import AMPS, compiled
+from leveret.testing.harness import Harness
+
+SITES = ("n1", "n2", "n3")
+#: What queues may be like.
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"x_max_backlog_total": 2},
+    {"x_fairness": "round-robin", "x_lease_period": 40},
+    {"x_priority_expr": "rank", "x_max_backlog_total": 3},
+    {"x_replication": "group", "x_initial_owner": "n2", "x_queue_domain": "X"},
+    {"x_semantics": "at-most-once", "x_max_backlog_total": 2},
+    {"x_max_deliveries": 3, "x_fairness": "fast"},
+)
+FILTERS = (None, "a = 1", "a = 2")
+#: Value of the header a -> key of the filter that takes it.
+KEYS = {a: compiled(f"a = {a}", AMPS).key for a in (1, 2)}
+ACTS = ("publish", "publish", "publish", "consume", "cancel", "ack", "ack", "nack", "get", "went", "came", "wait")
+WAITS = (1, 20, 49, 50, 120, 3100)
+
+
+class World(Harness):
+    """A broker at n1, the clients of three sites, and what its events say."""
+
+    checks = True
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.queue_options = {"x_replication": "distributed", "x_max_backlog_per_consumer": 3, **options}
+        super().__init__(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""))
+        self.number = 0
+        self.readers: list[tuple[Session, Consumer]] = []
+        self.ready: dict[int, int] = {}  # message -> when it came (ns)
+        self.marks: dict[int, int] = {}  # message -> its header a
+        self.owners: dict[int, str] = {}
+        self.moved: set[int] = set()  # transferred, and not delivered yet
+        self.at = {site: self.connect(f"publisher at {site}", site=site) for site in SITES}
+        for site in SITES:
+            self.queue(client=self.at[site].client, **self.queue_options)
+        self.name = next(iter(self.vhost.queues))
+        self.leases = leases_of(self.named(self.name))
+        self.broker.context.listeners.append(self._hear)
+
+    # -- acts ---------------------------------------------------------------------------------------------------------
+
+    def act(self, what: str, one: int, other: int) -> None:
+        """One step."""
+        site = SITES[one % 3]
+        if what == "publish":
+            self.publish(*["x"] * (1 + other % 3), by=self.at[site], headers={"a": 1 + other % 2, "rank": other % 5})
+        elif what == "consume" and len(self.readers) < 6:
+            filter_ = FILTERS[other % 3]
+            arguments = {} if filter_ is None else {"x_filter": filter_}
+            session = self.connect(site=site)
+            self.number += 1
+            consumer = self.consume("q", f"c{self.number}", by=session, prefetch=1 + other % 3, **arguments)
+            self.readers.append((session, consumer))
+        elif what == "cancel" and self.readers:
+            session, consumer = self.readers.pop(one % len(self.readers))
+            if other % 2:
+                session.client.close(failed=True)
+            else:
+                session.cancel(consumer.tag)
+        elif what in ("ack", "nack") and self.readers:
+            session = self.readers[one % len(self.readers)][0]
+            if session.unacked:
+                tag = list(session.unacked)[other % len(session.unacked)]
+                if what == "ack":
+                    session.ack(tag)
+                else:
+                    session.reject(tag, requeue=True)
+        elif what == "get":
+            got = self.get("q", by=self.at[site], no_ack=False)
+            if got is not None and other % 2:
+                self.at[site].ack(got[0])
+        elif what == "went" and site != "n1":
+            self.broker.sites.went(site)
+        elif what == "came":
+            self.broker.sites.came(site)
+        elif what == "wait":
+            self.advance(WAITS[other % len(WAITS)])
+        self.end_turn()
+
+    # -- promises -----------------------------------------------------------------------------------------------------
+
+    def _hear(self, event: Event) -> None:
+        kind, ids = event.kind.value, list(event.messages)
+        now_ns = self.clock.monotonic_ns()
+        if kind == "enqueued":
+            for id_ in ids:
+                self.ready[id_] = now_ns
+                assert self.leases.owners is not None
+                self.owners[id_] = self.leases.owners.site_of(id_)
+                self.marks[id_] = self.next_mark
+        elif kind == "transferred":
+            self._is_right(event, ids, now_ns)
+        elif kind == "delivered":
+            detail = event.detail or {}
+            site = detail["session"].client.site  # type: ignore[attr-defined]
+            for id_ in ids:
+                assert id_ in self.ready, f"{id_} is leased twice"
+                assert self.owners[id_] == site, f"{id_} of {self.owners[id_]} went to {site}"
+                del self.ready[id_]
+            taker = next((one for _, one in self.readers if one.tag == detail.get("consumer")), None)
+            if taker is not None and not self.moved.isdisjoint(ids):
+                own = [id_ for id_ in self.ready if self.owners[id_] == site and self._takes(taker, id_)]
+                assert not own, f"{taker.tag} gets {ids} of others before {own}"
+            self.moved.clear()
+        elif kind in ("lease_ended", "requeued"):
+            self.ready.update(dict.fromkeys(ids, 0))
+        elif kind in ("acked", "expired", "dead_lettered", "killed", "purged", "deleted"):
+            for id_ in ids:
+                self.ready.pop(id_, None)
+
+    next_mark = 0
+
+    def publish(self, *bodies: bytes | str, **how: Any) -> list[bytes]:
+        self.next_mark = how["headers"]["a"]
+        return super().publish(*bodies, **how)
+
+    def _takes(self, consumer: Consumer, id_: int) -> bool:
+        if consumer.filter is None:
+            return True
+        return consumer.filter.key == KEYS[self.marks[id_]]
+
+    def _could(self, site: str, id_: int) -> list[Consumer]:
+        """The consumers at a site that could take a message now."""
+        if site not in self.broker.sites.groups or self.leases.room(site) <= 0:
+            return []
+        return [
+            one for one in self.named(self.name).consumers
+            if one.client.site == site and one.credit() > 0 and self._takes(one, id_)
+        ]  # fmt: skip
+
+    def _is_right(self, event: Event, ids: list[int], now_ns: int) -> None:
+        source, target = (event.detail or {})["from"], str((event.detail or {})["to"])
+        served = {one.client.site for one in self.named(self.name).consumers}
+        for id_ in ids:
+            assert self.owners[id_] == source and source != target and id_ in self.ready
+            assert not self._could(str(source), id_), f"{id_} leaves {source}, where it could be taken"
+            waited = now_ns - self.ready[id_] >= TRANSFER_AFTER_MS * 1_000_000
+            assert waited or source not in served or self.broker.sites.is_lost(str(source)), f"{id_} goes too early"
+            self.owners[id_] = target
+            self.moved.add(id_)
+
+    def check(self) -> None:
+        """Between two steps."""
+        limit = self.leases.rules.settings.max_backlog
+        if limit is not None:
+            for site in SITES:
+                assert self.leases.room(site) >= 0, f"{site} has more than {limit}"
+
+    def rest(self) -> None:
+        """After the time that a message waits for its own site, what any consumer could take is taken."""
+        self.advance(TRANSFER_AFTER_MS + 1)
+        for _ in range(3):
+            self.end_turn()
+        for id_ in self.ready:
+            able = [one.tag for site in SITES for one in self._could(site, id_)]
+            assert not able, f"{id_} of {self.owners[id_]} is ready, and {able} could take it"
+
+
+@pytest.mark.parametrize("seed", range(examples(25)))
+def test_owners_keep_their_promises(seed: int) -> None:
+    """With all kinds of queues that have owners."""
+    chance = Random(seed)
+    world = World(OPTIONS[seed % len(OPTIONS)])
+    for number in range(60):
+        world.act(chance.choice(ACTS), chance.randrange(12), chance.randrange(12))
+        world.check()
+        if number % 10 == 9:
+            world.rest()
+    world.rest()
