@@ -1,0 +1,303 @@
+"""What a broker keeps to when virtual hosts, users, connections and settings come, change and go."""
+
+from typing import Any
+
+import pytest
+from simulated_files import SimulatedFiles
+
+from leveret.engine import Grant, Permissions, User, Users, VirtualHostLimits
+from leveret.engine.commits import COMMIT_SLICE
+from leveret.engine.errors import InUse, LoginRefused, PermissionRefused, ResourceLocked
+from leveret.engine.options import BrokerOptions
+from leveret.engine.users.login_throttle import FREE_FAILURES, LoginThrottle
+from leveret.settings import Divert, LoggedTopic, Policies, make_policy
+from leveret.testing.harness import GUEST, Harness, arguments_of
+
+
+def granted(name: str, configure: str = ".*", write: str = ".*", read: str = ".*") -> User:
+    """A user with these permissions in the default virtual host."""
+    return User(name, permissions={"/": Permissions(Grant(configure, write, read), user=name, vhost="/")})
+
+
+def client_of(world: Harness, user: User, name: str = "another") -> Any:
+    """A client of this user, which reads what it is sent."""
+    if user is not GUEST:
+        world.broker.connections.replace_user(user)
+    client = world.broker.connections.open("/", user, name=name, flush=lambda: world.read(client))
+    return client
+
+
+# -- virtual hosts ----------------------------------------------------------------------------------------------------
+
+
+def test_limits_of_a_virtual_host_are_there_after_a_restart() -> None:
+    """Also if nothing else of it has changed since it was made."""
+    world = Harness(journal=SimulatedFiles())
+    made = world.broker.virtual_hosts.create("v")
+    world.end_turn()
+    world.broker.virtual_hosts.limit(made, VirtualHostLimits(max_queues=7))
+    world.end_turn()
+    world.kill()
+    assert world.broker.virtual_hosts["v"].context.limits.max_queues == 7
+
+
+def test_a_virtual_host_that_is_made_again_at_once_is_there_after_a_restart() -> None:
+    """The end of the old one is recorded before the begin of the new one."""
+    world = Harness(journal=SimulatedFiles())
+    world.broker.virtual_hosts.create("v").queues.declare("old", client=None, durable=True)
+    world.end_turn()
+    world.broker.virtual_hosts.delete("v")
+    world.broker.virtual_hosts.create("v").queues.declare("new", client=None, durable=True)
+    world.end_turn()
+    assert list(world.broker.virtual_hosts["v"].queues) == ["new"]
+    world.kill()
+    assert list(world.broker.virtual_hosts["v"].queues) == ["new"]
+
+
+# -- connections ------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_connection_has_sent_and_got_counts_when_it_is_gone() -> None:
+    """Octets and calls, each on its own account."""
+    world = Harness()
+    info = world.client.connection_info
+    info.octets_in, info.octets_out, info.reads, info.writes = 1, 2, 3, 4
+    world.client.close()
+    activity = world.broker.context.activity
+    assert (activity.octets_in, activity.octets_out, activity.reads, activity.writes) == (1, 2, 3, 4)
+
+
+def test_no_deadline_is_left_when_the_last_client_is_gone() -> None:
+    """Nor for the timeout of its deliveries, which are ready again."""
+    world = Harness()
+    world.queue()
+    world.publish("a")
+    world.get(no_ack=False)
+    assert world.broker.next_deadline_ns() is not None
+    world.client.close()
+    world.end_turn()
+    assert world.broker.next_deadline_ns() is None
+
+
+@pytest.mark.parametrize("kind", [{}, {"x_ring_size": 10}, {"x_queue_type": "quorum"}])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_what_returns_at_an_end_is_not_delivered_to_what_ends(kind: dict[str, Any], channels: int) -> None:
+    """A channel, or a connection with two: that would cost an attempt, and look like a redelivery."""
+    world = Harness()
+    queue = world.queue(**kind)
+    for number in range(channels):
+        session = world.client.open_session() if number else world.session
+        for tag in ("b", "a"):
+            world.consume(by=session, tag=f"{number}{tag}", prefetch=5)
+    world.publish(*"abcdef")
+    assert queue.counters.delivered == 6
+    (world.client if channels > 1 else world.session).close()
+    world.end_turn()
+    assert queue.counters.delivered == 6
+    assert [message.deliveries for message in queue.messages()] == [1] * 6
+
+
+def test_an_auto_delete_queue_ends_before_its_deliveries_return() -> None:
+    """A lost connection is a failed attempt, but nothing is left that could have failed: no dead letter."""
+    world = Harness()
+    world.queue("dead")
+    world.queue(
+        auto_delete=True, x_max_delivery_attempts=1, x_dead_letter_exchange="", x_dead_letter_routing_key="dead"
+    )
+    world.publish("a")
+    world.consume()
+    other = world.connect("other")
+    world.client.close(failed=True)
+    world.end_turn()
+    assert "q" not in world.vhost.queues
+    assert other.get(world.named("dead"), no_ack=True) is None
+
+
+def test_a_virtual_host_counts_what_its_past_channels_delivered() -> None:
+    """As the broker does over all."""
+    world = Harness()
+    world.queue()
+    world.publish(*"abc")
+    world.consume(no_ack=True)
+    world.client.close()
+    totals = [past.delivered for past in (world.broker.context.past_sessions, world.vhost.context.past_sessions)]
+    assert totals == [3, 3]
+
+
+# -- users ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_large_queue_is_deleted_by_those_alone_who_may() -> None:
+    """A permission that a deletion at once asks for is asked for by one in slices."""
+    world = Harness()
+    world.queue()
+    client = client_of(world, granted("reader", configure="^$"))
+    for begin in (world.vhost.queues.delete, world.vhost.queues.begin_delete):
+        with pytest.raises(PermissionRefused):
+            begin("q", client)
+    client = client_of(world, granted("writer", read="^$"))
+    for begin in (world.vhost.queues.purge, world.vhost.queues.begin_purge):
+        with pytest.raises(PermissionRefused):
+            begin("q", client)
+
+
+def test_an_alternate_exchange_needs_permissions_on_both() -> None:
+    """To read from the exchange, and to write to its alternate."""
+    world = Harness()
+    arguments = arguments_of({"alternate_exchange": "other"})
+    for user in (granted("a", write="^x$"), granted("b", read="^other$")):
+        with pytest.raises(PermissionRefused):
+            world.vhost.exchanges.declare("x", "fanout", arguments=arguments, client=client_of(world, user))
+    both = granted("c", write="^other$", read="^x$")
+    world.vhost.exchanges.declare("x", "fanout", arguments=arguments, client=client_of(world, both))
+
+
+def test_a_binding_of_an_exclusive_queue_is_removed_by_its_owner_alone() -> None:
+    """One that is not there is no error for anyone."""
+    world = Harness()
+    world.queue(client=world.client, durable=False, exclusive=True)
+    world.bind("q", "amq.direct", "k")
+    other = client_of(world, GUEST)
+    world.vhost.bindings.remove("queue", "q", "amq.direct", "no such key", {}, other)
+    with pytest.raises(ResourceLocked):
+        world.vhost.bindings.remove("queue", "q", "amq.direct", "k", {}, other)
+    assert len(world.vhost.exchanges["amq.direct"].bindings) == 1
+
+
+def test_an_exclusive_queue_that_is_deleted_is_forgotten_by_its_owner() -> None:
+    """Whose end then deletes the others alone, and not another queue of that name."""
+    world = Harness()
+    world.queue(client=world.client, durable=False, exclusive=True)
+    world.vhost.queues.delete("q", world.client)
+    assert not world.client.exclusive_queues
+    world.queue()
+    world.client.close()
+    world.end_turn()
+    assert list(world.vhost.queues) == ["q"]
+
+
+def test_logins_that_are_refused_unheard_are_counted() -> None:
+    """They failed, like those whose password was wrong."""
+    users = Users([GUEST], LoginThrottle(lambda: 0))
+    for _ in range(FREE_FAILURES + 3):
+        with pytest.raises(LoginRefused):
+            users.log_in("guest", "wrong", mechanism="PLAIN", is_loopback=True, origin="o")
+    assert users.attempts["amqp091"] == [0, FREE_FAILURES + 3]
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_reloaded_diverts_act_on_routes_that_are_known() -> None:
+    """They come and go, in each virtual host."""
+    world = Harness()
+    for name in ("q", "copy"):
+        world.queue(name)
+    for body, diverts in (("a", []), ("b", [Divert("d", "q", ("copy",))]), ("c", [])):
+        route = world.route("q")
+        world.broker.reloading.replace_diverts(diverts)
+        assert route.is_stale
+        world.publish(body)
+    assert (world.all(), world.all("copy")) == ("abc", "b")
+
+
+def test_a_reloaded_period_of_scans_counts_from_now() -> None:
+    """An unused queue is not kept for the rest of the old period."""
+    toml = '[[address-setting]]\nmatch = "#"\nauto-delete-queues-skip-usage-check = true\n'
+    world = Harness(toml, options=BrokerOptions(address_queue_scan_period_ms=1_000_000))
+    world.vhost.queues.create("q", is_auto_created=True)
+    settings = world.broker.context.settings
+    world.broker.reloading.replace_settings(settings, BrokerOptions(address_queue_scan_period_ms=100))
+    world.advance(300)
+    assert "q" not in world.vhost.queues
+
+
+def test_logged_topics_are_kept_for_the_longest_of_their_times() -> None:
+    """The journal is told at each reload, also that nothing is to be kept any longer."""
+    world = Harness(journal=SimulatedFiles())
+    topics = [LoggedTopic(name, retain_ms=ms) for name, ms in (("a", 1000), ("b", 5000), ("c", 3000))]
+    world.broker.reloading.replace_logged_topics(topics)
+    assert world.journal.old_segments.log_ms == 5000
+    world.broker.reloading.replace_logged_topics([])
+    assert world.journal.old_segments.log_ms == 0
+
+
+def test_an_exchange_that_a_policy_gives_an_alternate_hears_when_that_is_made() -> None:
+    """A route that was looked up before leads there from then on."""
+    world = Harness()
+    world.queue()
+    world.vhost.exchanges.declare("x", "direct")
+    policy = make_policy("p", "/", "^x$", {"alternate-exchange": "other"}, apply_to="exchanges")
+    world.broker.reloading.replace_policies(Policies([policy]))
+    world.end_turn()
+    route = world.route("k", "x")
+    assert world.publish("a", exchange="x", key="k", mandatory=True) == [b"a"]
+    world.vhost.exchanges.declare("other", "fanout")
+    assert route.is_stale
+    world.bind("q", "other")
+    assert world.publish("b", exchange="x", key="k", mandatory=True) == []
+    assert world.all() == "b"
+
+
+def test_an_exchange_in_use_is_deleted_only_without_that_condition() -> None:
+    """`if_unused`: a binding keeps it, and none does not."""
+    world = Harness()
+    world.queue()
+    world.vhost.exchanges.declare("x", "direct")
+    world.bind("q", "x")
+    with pytest.raises(InUse):
+        world.vhost.exchanges.delete("x", if_unused=True)
+    world.vhost.bindings.remove("queue", "q", "x", "", {})
+    world.vhost.exchanges.delete("x", if_unused=True)
+    assert "x" not in world.vhost.exchanges
+
+
+# -- transactions -----------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_with_very_many_rejections_is_done_in_slices() -> None:
+    """They cost what publishes and acknowledgements cost."""
+    world = Harness()
+    world.queue()
+    world.publish(*["x"] * (2 * COMMIT_SLICE))
+    world.consume()
+    world.session.select_transactions()
+    for tag in range(1, 2 * COMMIT_SLICE + 1):
+        world.session.reject(tag, requeue=False)
+    commit = world.session.commit()
+    assert not commit.is_done
+    world.end_turn()
+    assert commit.is_done and world.named().unacked == 0
+
+
+def test_a_session_that_ends_after_a_large_commit_leaves_its_queues() -> None:
+    """Its commit is not under way any more."""
+    world = Harness()
+    queue = world.queue()
+    world.publish("a")
+    world.session.select_transactions()
+    world.session.get(queue, no_ack=False)
+    world.publish(*["x"] * (2 * COMMIT_SLICE))
+    commit = world.session.commit()
+    world.end_turn()
+    assert commit.is_done and world.session in queue.sessions
+    world.session.close()
+    world.end_turn()
+    assert not queue.sessions and queue.ready_count == 2 * COMMIT_SLICE + 1
+
+
+def test_what_a_second_transaction_settles_is_known_as_unacknowledged() -> None:
+    """Though a first one, of which more was seen, is committed."""
+    world = Harness()
+    queue = world.queue()
+    world.publish(*"abcd")
+    world.consume()
+    world.session.select_transactions()
+    for tag in (1, 2, 3):
+        world.session.ack(tag)
+    assert len(queue.unacked_messages()) == 4
+    world.session.commit()
+    world.publish(*"efg", by=world.connect("another"))
+    for tag in (5, 6, 7):
+        world.session.ack(tag)
+    assert sorted(message.body for message in queue.unacked_messages()) == [b"d", b"e", b"f", b"g"]
