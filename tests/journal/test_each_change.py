@@ -1,0 +1,172 @@
+"""Each kind of change that survives restarts: its answer waits for its record, and a kill behind that finds it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from simulated_files import SimulatedFiles
+
+from leveret.engine import MS, Grant, Permissions, TopicPermission, User, VirtualHostLimits
+from leveret.settings import Origin, Policies, make_policy
+from leveret.testing.harness import Harness, arguments_of
+
+GRANT = Grant("^c", "^w", "^r", {"amq.topic": TopicPermission("^a", "^b")})
+ANN = User(
+    "ann",
+    tags=("b", "a"),
+    loopback_only=True,
+    permissions={"/": Permissions(GRANT, user="ann", vhost="/")},
+    max_connections=3,
+    max_channels=5,
+    waiting_topics={"other": {"x": TopicPermission("^c", "^d")}},
+)
+POLICY = make_policy("p", "/", "^nothing$", {"max-length": 3}, apply_to="queues", priority=7)
+OPERATORS = make_policy("p", "/", "^nothing$", {"max-length": 4}, priority=-2, is_operator=True)
+
+Act = Callable[[Harness], object]
+
+
+def _policies(*policies: Any) -> Act:
+    return lambda world: world.broker.reloading.replace_policies(Policies(policies))
+
+
+def _limit(limits: VirtualHostLimits) -> Act:
+    return lambda world: world.broker.virtual_hosts.limit(world.broker.virtual_hosts["v"], limits)
+
+
+def _bound(*, to: str, removes: bool = False) -> Act:
+    kind, name = to.split()
+
+    def act(world: Harness) -> None:
+        bindings = world.vhost.bindings
+        (bindings.remove if removes else bindings.add)(kind, name, "x", "k", arguments_of({"x_match": "all"}))
+
+    return act
+
+
+def _declare_without_right(world: Harness) -> None:
+    """Its dead letters may not create queues, as the client that declared it may not."""
+    user = User("few", permissions={"/": Permissions(Grant("^few$", ".*", ".*"), user="few", vhost="/")})
+    world.broker.connections.replace_user(user)
+    client = world.broker.connections.open("/", user, name="few", flush=lambda: None)
+    world.queue("few", client=client, x_dead_letter_address="elsewhere")
+    client.close()
+
+
+#: Each in the order given, on one broker; the first ones make what later ones change.
+CHANGES: list[tuple[str, Act]] = [
+    ("queue declared", lambda world: world.queue("made", x_max_length=4)),
+    ("queue auto-created", lambda world: world.vhost.queues.create("auto", address="other", is_auto_created=True)),
+    ("queue that makes none", _declare_without_right),
+    ("exchange declared", lambda world: world.vhost.exchanges.declare("x", "headers", durable=True, internal=True)),
+    (
+        "exchange that deletes itself",
+        lambda world: world.vhost.exchanges.declare("y", "topic", durable=True, auto_delete=True),
+    ),
+    ("bound to a queue", _bound(to="queue made")),
+    ("bound to an exchange", _bound(to="exchange y")),
+    ("unbound from a queue", _bound(to="queue made", removes=True)),
+    ("unbound from an exchange", _bound(to="exchange y", removes=True)),
+    ("virtual host made", lambda world: world.broker.virtual_hosts.create("v")),
+    ("virtual host limited", _limit(VirtualHostLimits(3, 4, "quorum"))),
+    ("virtual host of the configuration", _limit(VirtualHostLimits(5, 6, is_configured=True))),
+    ("user added", lambda world: world.broker.connections.replace_user(ANN)),
+    ("user changed", lambda world: world.broker.connections.replace_user(replace(ANN, max_connections=4))),
+    ("policy set", _policies(POLICY)),
+    ("policy of operators set", _policies(POLICY, OPERATORS)),
+    ("policy deleted", _policies(OPERATORS)),
+    ("parameter set", lambda world: world.broker.parameters.set(("/", "c", "n"), {"a": [1]})),
+    ("parameter of none set", lambda world: world.broker.parameters.set(("", "", "n"), "text")),
+    ("parameter deleted", lambda world: world.broker.parameters.remove(("/", "c", "n"))),
+    ("message published", lambda world: world.publish("a", key="made", delivery_mode=2)),
+    ("message delayed", lambda world: world.publish("b", key="made", headers={"x-delay": 60_000}, delivery_mode=2)),
+    ("message got", lambda world: world.take(1, "made")),
+    ("queue purged", lambda world: world.named("made").purge()),
+    ("queue deleted", lambda world: world.vhost.queues.delete("made", world.client)),
+    ("exchange deleted", lambda world: world.vhost.exchanges.delete("x")),
+    ("user deleted", lambda world: world.broker.connections.delete_user("ann")),
+    ("virtual host deleted", lambda world: world.broker.virtual_hosts.delete("v")),
+]
+#: They change nothing that the journal has to keep: what the configuration says is there again at each start.
+OF_CONFIGURATION = {"virtual host of the configuration"}
+
+
+def state(world: Harness) -> dict[str, Any]:
+    """All that a restart restores."""
+    broker = world.broker
+    return {
+        "queues": {
+            (vhost.name, queue.name): (
+                queue.arguments,
+                queue.address,
+                queue.is_auto_created,
+                queue.may_make_queues,
+                [(one.id, one.body, one.deliveries) for one in queue.messages()],
+                [due_ns // MS for due_ns, _ in queue.scheduled.entries()],
+            )
+            for vhost in broker.virtual_hosts.values()
+            for queue in vhost.queues.values()
+        },
+        "exchanges": {
+            (vhost.name, one.name): (one.type, one.auto_delete, one.internal, one.arguments)
+            for vhost in broker.virtual_hosts.values()
+            for one in vhost.exchanges.values()
+        },
+        "bindings": {
+            (vhost.name, one.name, binding.destination.name, binding.routing_key, str(binding.arguments))
+            for vhost in broker.virtual_hosts.values()
+            for one in vhost.exchanges.values()
+            for binding in one.bindings.values()
+        },
+        "limits": {
+            vhost.name: None if vhost.context.limits.is_configured else vhost.context.limits
+            for vhost in broker.virtual_hosts.values()
+        },
+        "users": {
+            user.name: (
+                replace(user, permissions=None),
+                None if user.permissions is None else {host: one.grant for host, one in user.permissions.items()},
+            )
+            for user in broker.users
+        },
+        "policies": list(broker.context.policies),
+        "parameters": dict(broker.parameters),
+    }
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_each_change_is_awaited_and_there_after_a_kill(has_checkpoint: bool) -> None:
+    """With its record alone, and with a checkpoint that states it anew."""
+    world = Harness(journal=SimulatedFiles())
+    for name, act in CHANGES:
+        before = world.broker.context.turn.records
+        world.ends_turns = False
+        act(world)
+        if name not in OF_CONFIGURATION:
+            assert world.broker.context.turn.records > before, name
+        world.ends_turns = True
+        world.end_turn()
+        if has_checkpoint:
+            world.checkpoint()
+        found = state(world)
+        world.kill()
+        restored = state(world)
+        if name in OF_CONFIGURATION:
+            found["limits"]["v"] = VirtualHostLimits()
+        for part, value in found.items():
+            assert restored[part] == value, (name, part)
+
+
+def test_what_the_configuration_takes_over_is_forgotten() -> None:
+    """A user and a policy that were set by hand before: without that configuration they are not back."""
+    world = Harness(journal=SimulatedFiles())
+    world.broker.connections.replace_user(ANN)
+    world.broker.reloading.replace_policies(Policies([POLICY]))
+    world.end_turn()
+    world.broker.connections.replace_user(replace(ANN, is_configured=True, max_channels=6))
+    configured = make_policy("p", "/", "^q$", {"max-length": 5}, origin=Origin("f", 1))
+    world.broker.reloading.replace_policies(Policies([configured]))
+    world.end_turn()
+    world.kill()
+    assert world.broker.users.find("ann") is None and not len(world.broker.context.policies)
