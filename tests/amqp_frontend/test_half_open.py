@@ -249,3 +249,25 @@ def test_each_shortage_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptur
                 admission.note_short(why)
     short = "no more connections are accepted: 100 descriptors are in use, the rest is for the broker's files"
     assert [record.getMessage() for record in caplog.records] == [short, "connections are accepted again"] * 2
+
+
+def test_a_shortage_of_descriptors_leaves_half_of_them_to_those_who_are_logged_in() -> None:
+    """And a newcomer takes the slot of another one while no descriptor is free at all."""
+    admission, options = Admission[int](), FrontendOptions(descriptor_max=8, half_open_max=100)
+    lost = []
+    for number in range(6):
+        peer = peer_of((f"10.0.0.{number}", 5), ("10.0.0.9", 5672))
+        lost.append(admission.make_room(peer, is_trusted=True, options=options, is_short=number == 3, now_ns=number))
+        admission.half_open.enter(number, peer.origin, is_trusted=True, now_ns=number)
+    assert lost == [None, None, None, 0, None, 1]
+    assert len(admission.half_open) == 4
+
+
+def test_an_address_that_logs_in_makes_room_for_other_strangers() -> None:
+    """All of its slots are those of a known one from then on."""
+    door = Door(slots=16)  # strangers have 12, an address 8 of them
+    first = door.fill("a", 8)
+    door.fill("b", 4)
+    assert door.come("c")[1] == first.pop(0)
+    door.half_open.has_logged_in(first.pop())
+    assert [door.come("d")[1] for _ in range(5)] == [None] * 5

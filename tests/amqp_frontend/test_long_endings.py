@@ -176,3 +176,14 @@ def test_our_own_consumers_hear_of_it_behind_the_answer() -> None:
     answers = stage.ask(stage.peer, method(1, C.Queue.Delete, queue="q"))
     assert [type(one) for one in answers] == [C.Queue.DeleteOk, C.Basic.Cancel]
     assert answers[0].message_count == COUNT - 1
+
+
+@pytest.mark.parametrize("condition", ["if_unused", "if_empty"])
+def test_conditions_are_not_asked_again(condition: str) -> None:
+    """A half-deleted queue is deleted, whatever comes meanwhile."""
+    stage = Stage(messages=0, bindings=BINDINGS)
+    other = stage.open()
+    assert not stage.ask(stage.peer, method(1, C.Queue.Delete, queue="q", **{condition: True}), turns=1)
+    other.send(method(1, C.Basic.Consume, queue="q", consumer_tag="c"), publish(1, "q", b"x"))
+    (answer,) = stage.ask(stage.peer, b"")
+    assert isinstance(answer, C.Queue.DeleteOk) and "q" not in stage.vhost.queues

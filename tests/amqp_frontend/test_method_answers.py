@@ -1,0 +1,112 @@
+"""Which methods are answered, and with what: `nowait`, counts, names with line ends, and what tune-ok may say."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pair import Pair
+from pamqp import commands as C
+from peer import OPTIONS, method, publish
+
+from leveret.amqp_frontend.session.turn import handle_bytes
+
+#: Methods with `nowait`, and their arguments; in an order in which each of them is done.
+WITH_NOWAIT: list[tuple[Any, dict[str, Any]]] = [
+    (C.Exchange.Declare, {"exchange": "x", "exchange_type": "fanout"}),
+    (C.Exchange.Declare, {"exchange": "y", "exchange_type": "fanout"}),
+    (C.Exchange.Bind, {"source": "x", "destination": "y"}),
+    (C.Queue.Declare, {"queue": "q"}),
+    (C.Queue.Bind, {"queue": "q", "exchange": "y"}),
+    (C.Queue.Purge, {"queue": "q"}),
+    (C.Basic.Consume, {"queue": "q", "consumer_tag": "c"}),
+    (C.Basic.Cancel, {"consumer_tag": "c"}),
+    (C.Exchange.Unbind, {"source": "x", "destination": "y"}),
+    (C.Queue.Delete, {"queue": "q"}),
+    (C.Exchange.Delete, {"exchange": "x"}),
+    (C.Exchange.Delete, {"exchange": "y"}),
+    (C.Confirm.Select, {}),
+]
+
+
+@pytest.mark.parametrize("nowait", [True, False])
+def test_a_method_is_answered_unless_it_says_nowait(nowait: bool) -> None:
+    """Once each, in order; and it is done in both cases."""
+    peer = Pair().open()
+    peer.send(*(method(1, kind, nowait=nowait, **fields) for kind, fields in WITH_NOWAIT))
+    answers = [type(one.frame).__name__ for one in peer.take()]
+    assert answers == ([] if nowait else [f"{kind.__name__}Ok" for kind, _ in WITH_NOWAIT])
+    peer.send(method(1, C.Exchange.Declare, exchange="x", passive=True))
+    assert peer.expect(C.Channel.Close).reply_code == 404
+
+
+def test_a_declaration_counts_what_is_left_after_deliveries() -> None:
+    """What was given back in the same read is out again."""
+    pair = Pair()
+    peer = pair.open(2)
+    peer.call(1, C.Queue.Declare, queue="q")
+    peer.send(method(1, C.Basic.Consume, queue="q", consumer_tag="c"))
+    peer.send(publish(1, "q", b"a"))
+    peer.take()
+    handle_bytes(
+        peer.session, method(1, C.Basic.Nack, delivery_tag=1, requeue=True) + method(2, C.Queue.Declare, queue="q")
+    )
+    pair.settle()
+    (answer,) = (one.frame for one in peer.take() if isinstance(one.frame, C.Queue.DeclareOk))
+    assert (answer.message_count, answer.consumer_count) == (0, 1)
+
+
+def test_line_ends_are_removed_from_names_wherever_an_object_is_named() -> None:
+    """So that what was declared with them is found with them, and without."""
+    pair = Pair()
+    peer = pair.open()
+    host = pair.vhost
+    peer.call(1, C.Exchange.Declare, exchange="x\r\n", exchange_type="fanout")
+    peer.call(1, C.Exchange.Declare, exchange="y\n", exchange_type="fanout")
+    peer.call(1, C.Queue.Declare, queue="\nq\r")
+    peer.call(1, C.Queue.Bind, queue="q\n", exchange="x\n")
+    peer.call(1, C.Exchange.Bind, source="x\r", destination="\ny")
+    assert len(host.exchanges["x"].bindings) == 2
+    peer.call(1, C.Queue.Unbind, queue="q\n", exchange="x\n")
+    peer.call(1, C.Exchange.Unbind, source="x\r", destination="\ny")
+    assert not host.exchanges["x"].bindings
+    peer.call(1, C.Queue.Delete, queue="q\r")
+    peer.call(1, C.Exchange.Delete, exchange="x\n")
+    assert "q" not in host.queues and "x" not in host.exchanges
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "code"),
+    [
+        ({"frame_max": 0}, {"frame_max": 0}, 0),
+        ({"frame_max": 0}, {"frame_max": 4095}, 530),
+        ({"frame_max": 8192}, {"frame_max": 4096}, 0),
+        ({"frame_max": 8192}, {"frame_max": 8192}, 0),
+        ({"frame_max": 8192}, {"frame_max": 8193}, 530),
+        ({"frame_max": 8192}, {"frame_max": 0}, 530),
+        ({"channel_max": 0}, {"channel_max": 0}, 0),
+        ({"channel_max": 5}, {"channel_max": 5}, 0),
+        ({"channel_max": 5}, {"channel_max": 6}, 530),
+        ({"channel_max": 5}, {"channel_max": 0}, 530),
+    ],
+)
+def test_tune_ok_stays_within_what_tune_offered(ours: dict[str, int], theirs: dict[str, int], code: int) -> None:
+    """Both ends of each limit; 0 means none, which is beyond any other."""
+    peer = Pair(replace(OPTIONS, **ours)).open(None)
+    agreed = {
+        "frame_max": ours.get("frame_max", OPTIONS.frame_max),
+        "channel_max": OPTIONS.channel_max,
+        **ours,
+        **theirs,
+    }
+    peer.send(
+        b"AMQP\0\0\x09\x01",
+        method(0, C.Connection.StartOk, response="\0guest\0guest"),
+        method(0, C.Connection.TuneOk, heartbeat=0, **agreed),
+        method(0, C.Connection.Open, virtual_host="/"),
+    )
+    said = [one.frame for one in peer.take()]
+    if code:
+        (close,) = (one for one in said if isinstance(one, C.Connection.Close))
+        assert close.reply_code == code
+    else:
+        assert isinstance(said[-1], C.Connection.OpenOk)
