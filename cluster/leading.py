@@ -4,6 +4,7 @@ The journal's thread sends what it wrote, and reports what it fsynced; all else 
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -12,6 +13,7 @@ import trio
 from ..engine import EventKind
 from ..journal import ClusterJournal, Journal, TermTable, WriterState
 from ..journal.copying.copied_journal import CopiedJournal
+from ..journal.disk.segment_file import probe
 from .agreement.events import DiskFailed, DiskFull, DiskRecovered, DiskStalled, Durable, Event
 from .front import Front, Leadership
 from .link.follower_links import FollowerLinks, LedJournal, forget_readers, readers_of
@@ -47,6 +49,7 @@ class Leading:
         report: Callable[[Event], object],
         status: Callable[[], Mapping[str, object]],
         wall_ms: Callable[[], int],
+        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.term = term
         self.level = level  # of the journal: what may be written
@@ -64,6 +67,8 @@ class Leading:
         self._report = report
         self._status = status
         self._wall_ms = wall_ms
+        self._now_ns = now_ns
+        self._probed_ns: int | None = None  # since when the disk does not answer a probe, while there is no broker
         self._is_stalled = False
         self._state = WriterState.RUNNING  # of the journal, when it was looked at last
         self._looks_at_room = 0  # while it is full
@@ -224,15 +229,23 @@ class Leading:
             journal = self.journal
             if self.has_closed:
                 return
-            if journal is None:
-                continue
             is_stalled = self.is_stalled
             if is_stalled != self._is_stalled:
                 self._is_stalled = is_stalled
                 self._tell(DiskStalled() if is_stalled else DiskRecovered())
-            if not is_stalled:
-                journal.probe()
-            self._look_at_state(journal)
+            if journal is not None:
+                if not is_stalled:
+                    journal.probe()
+                self._look_at_state(journal)
+
+    async def probe_disk(self) -> None:
+        """Until there is a broker: opening the journal may take minutes, and a disk that hangs must not lead."""
+        while self.leadership is None and not self.has_closed:
+            self._probed_ns = self._now_ns()
+            with suppress(OSError):  # of which the journal has more to say
+                await trio.to_thread.run_sync(probe, self._options.path, self._options.files, abandon_on_cancel=True)
+            self._probed_ns = None
+            await trio.sleep(LOOK_S)
 
     def _look_at_state(self, journal: Journal) -> None:
         """Report a journal that has failed, or has had no room since the last look."""
@@ -252,8 +265,10 @@ class Leading:
     @property
     def is_stalled(self) -> bool:
         """Whether a write or an fsync hangs for too long. For any thread."""
-        leadership = self.leadership
-        return leadership is not None and leadership.journal.stalled_s() > self._options.disk_stall_s
+        leadership, probed_ns = self.leadership, self._probed_ns
+        if leadership is not None:
+            return leadership.journal.stalled_s() > self._options.disk_stall_s
+        return probed_ns is not None and self._now_ns() - probed_ns > self._options.disk_stall_s * 1e9
 
     # -- its end ----------------------------------------------------------------------------------------------------
 

@@ -675,7 +675,10 @@ class Node:
             self._link_said,
             self._status,
             self._wall_ms,
+            self._now_ns,
         )
+        for task in (self.leading.watch_disk, self.leading.probe_disk):
+            self._nursery.start_soon(task)
         self._nursery.start_soon(self._open_broker, self.leading, decision)
         for name in self.options.others:  # a member whose process is gone leaves the set without `join_patience`
             self._nursery.start_soon(self._reaching.look_closely, name)
@@ -699,7 +702,6 @@ class Node:
         if leading.has_closed:
             return  # it resigned while it took over, and is closed by that
         assert leading.terms is not None and leading.journal is not None
-        self._nursery.start_soon(leading.watch_disk)
         self.handle(TookOver(leading.terms, leading.journal.next_lsn, level_of(leading.journal.needs)))
 
     def _agree(self, decision: do.Agree) -> None:

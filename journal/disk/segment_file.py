@@ -303,20 +303,25 @@ class SegmentFile:
 
     def probe(self) -> None:
         """Write and sync a small file. Nothing is said of a lack of room or descriptors. Raises: SyncError, OSError."""
-        try:
-            handle = self._files.open(os.path.join(self.path, PROBE), create=True)
-            try:
-                write_all(self._files, handle, b"\n", 0)
-                _sync_file(self._files, handle)
-            finally:
-                self._files.close(handle)
-        except OSError as error:
-            if isinstance(error, SyncError) or error.errno not in (*NO_ROOM, *LATER):
-                raise
+        probe(self.path, self._files)
 
     def close(self) -> None:
         """Close the file. Raises: OSError."""
         self._files.close(self._handle)
+
+
+def probe(path: str, files: Files) -> None:
+    """Write and sync a small file in a directory. See `SegmentFile.probe`."""
+    try:
+        handle = files.open(os.path.join(path, PROBE), create=True)
+        try:
+            write_all(files, handle, b"\n", 0)
+            _sync_file(files, handle)
+        finally:
+            files.close(handle)
+    except OSError as error:
+        if isinstance(error, SyncError) or error.errno not in (*NO_ROOM, *LATER):
+            raise
 
 
 def as_block(data: bytearray, offset: int) -> Block:

@@ -22,6 +22,7 @@ from leveret.cluster.agreement.events import (
     HandOver,
     InDoubt,
     JournalDamaged,
+    Read,
     Tick,
 )
 from leveret.cluster.agreement.states import State
@@ -165,6 +166,38 @@ def test_a_full_disk_is_reported_with_the_nodes_that_have_room_until_the_leader_
             assert len(told) == 2
             await later(LOOK_S)
             assert len(told) == 3
+            nursery.cancel_scope.cancel()
+
+    in_virtual_time(look)
+
+
+def test_a_disk_that_hangs_while_the_journal_is_opened_gives_up_the_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody leads for as long as it hangs: the lease was renewed while there was no broker."""
+    told: list[Event] = []
+    hangs = False
+
+    async def run_sync(work: Any, *arguments: object, **how: object) -> Any:
+        if hangs:
+            await trio.sleep_forever()
+        return work(*arguments)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", run_sync)
+
+    async def look() -> None:
+        nonlocal hangs
+        led = taking_over(str(tmp_path), None)
+        led._report, led._now_ns = told.append, lambda: int(trio.current_time() * SECOND)
+        node: Any = SimpleNamespace(_now_ns=lambda: 0, _beat_ns=0, leading=led)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(led.probe_disk)
+            nursery.start_soon(led.watch_disk)
+            await later(60)
+            assert told == [] and Node._may_renew(node, Lease.LEADER) and (tmp_path / "probe").exists()
+            hangs = True
+            await later(6.1)
+            assert told == [DiskStalled()] and not Node._may_renew(node, Lease.LEADER)
             nursery.cancel_scope.cancel()
 
     in_virtual_time(look)
@@ -422,6 +455,15 @@ def test_an_answer_of_etcd_counts_from_when_it_was_asked_for() -> None:
     assert heard == [(View(7), 3)]
 
 
+def test_what_this_node_has_fsynced_is_known_before_the_keys_of_etcd() -> None:
+    """Rule R10: the link tells it with its beacons only, and the keys may let this node campaign."""
+    told: list[Event] = []
+    node: Any = SimpleNamespace(_copied=SimpleNamespace(end=7), _see=lambda view: None, handle=told.append)
+    node._tell_durable = lambda: Node._tell_durable(node)
+    Node._heard(node, View(7), 5)
+    assert told == [Durable(7), Read(View(7), 5)]
+
+
 def test_a_process_that_stood_still_looks_whether_it_leads_before_it_serves() -> None:
     """What clients had sent before lies in its sockets, and its own tick may come after that. Else it costs nothing."""
     now, told = [100 * SECOND], []
@@ -522,9 +564,18 @@ def test_the_link_acknowledges_while_the_agreement_says_so(is_on: bool) -> None:
     assert done == ([True] if is_on else [False, Durable(8)])
 
 
-def test_a_node_that_takes_over_looks_at_once_which_processes_are_gone() -> None:
-    """A dead member leaves the set as soon as the broker runs, not when `join-patience` is over."""
+def test_a_node_that_takes_over_looks_at_once_which_processes_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead member leaves the set as soon as the broker runs, not when `join-patience` is over.
+
+    And it watches its disk: that may hang before there is a broker.
+    """
     looked: list[str] = []
+
+    async def look_at_disk() -> None:
+        looked.append("disk")
+
+    led = SimpleNamespace(watch_disk=look_at_disk, probe_disk=look_at_disk)
+    monkeypatch.setattr("leveret.cluster.node.Leading", lambda *how: led)
 
     async def look(name: str) -> None:
         looked.append(name)
@@ -538,6 +589,7 @@ def test_a_node_that_takes_over_looks_at_once_which_processes_are_gone() -> None
                 _link_said=None,
                 _status=None,
                 _wall_ms=None,
+                _now_ns=None,
                 _nursery=nursery,
                 _reaching=SimpleNamespace(look_closely=look),
                 _open_broker=lambda *how: later(1),
@@ -545,7 +597,7 @@ def test_a_node_that_takes_over_looks_at_once_which_processes_are_gone() -> None
             Node._take_over(node, do.TakeOver(2, b"J" * 16))
 
     in_virtual_time(take_over)
-    assert sorted(looked) == ["b", "c"]
+    assert sorted(looked) == ["b", "c", "disk", "disk"]
 
 
 @pytest.mark.parametrize(("is_calm", "is_owed"), [(True, True), (True, False), (False, True)])
@@ -624,6 +676,33 @@ def test_a_takeover_waits_until_no_thread_copies_any_more() -> None:
         assert steps == ["opened", "failed"]
 
     in_virtual_time(take_over)
+
+
+@pytest.mark.parametrize("agreed_lsn, end, known", [(5, 9, 5), (9, 7, 7)])
+def test_a_new_leader_trusts_what_was_agreed_when_it_followed(agreed_lsn: int, end: int, known: int) -> None:
+    """Not all that it has: the other nodes may not have it (rule R9); nor more than it has."""
+    opened: list[object] = []
+
+    async def take_over() -> None:
+        idle = trio.Event()
+        idle.set()
+
+        class Led:
+            async def open(self, copied: object, journal_id: bytes, agreed_lsn: int) -> None:
+                opened.append(agreed_lsn)
+                raise OSError("no further")
+
+        node: Any = SimpleNamespace(
+            _link_scope=None,
+            _link_idle=idle,
+            _copied=SimpleNamespace(terms=None, end=end),
+            agreed_lsn=agreed_lsn,
+            handle=lambda event: None,
+        )
+        await Node._open_broker(node, Led(), do.TakeOver(2, b"J" * 16, 1))  # type: ignore[arg-type]
+
+    in_virtual_time(take_over)
+    assert opened == [known]
 
 
 def test_a_takeover_that_ended_behind_the_resignation_is_reported_to_nobody() -> None:
