@@ -58,9 +58,13 @@ def dispatch(leases: Leases, *, expires: bool = True) -> None:
     while True:
         if pageable is not None and not store.ready and store.has_tail and _has_waiting(leases):
             pageable.load()
+        if leases.deferred is not None:  # of messages that became active in this dispatch
+            deferring.settle_entered(leases)
         if not store.ready:
             break
         count = min(len(store.ready), leases.room(), RUN_MAX)
+        if leases.deferred is not None and leases.active is not None:
+            count = min(count, leases.active.count - len(leases.book))
         if leases.rules.barrier is not None:
             count = _before_barrier(leases, count)
             if count < 0:
@@ -154,6 +158,8 @@ def _hand_out_found(leases: Leases, free: Free) -> bool:
         return False
     if leases.active is not None:
         leases.refill_active()
+        if leases.deferred is not None:
+            deferring.settle_entered(leases)
         if position > leases.active.end:
             return False
     takers = [group for group in free if group.found and group.found[0].position == position]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from leased_desk import BARRIER, DLX, SYNC, LeasedDesk, ask, numbered
 
@@ -141,6 +143,19 @@ def test_messages_that_are_not_active(desk: LeasedDesk) -> None:
     seen = [int(got.body[6:-1]) for got in (desk.must_get() for _ in range(1000))]
     assert seen == [*range(3, 1000), 1002, 1003, 1004]
     assert desk.get() is None and desk._facts("q")["deferred_acks"] == 0
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_filter": "/n >= 0"}])
+def test_messages_that_become_active_within_one_dispatch(desk: LeasedDesk, arguments: dict[str, Any]) -> None:
+    """A consumer that takes all at once gets none that was acknowledged beyond TargetQueueDepth (C.6)."""
+    desk.queue(x_target_depth=1000)
+    first = desk.pair.broker.context.next_id
+    desk.publish(*map(numbered, range(1005)))
+    assert defer(desk, f"1|{first + 1001}|,1|{first + 1003}|") == 2
+    desk.subscribe(no_ack=True, **arguments)
+    bodies = [got.body for got in desk.taken()]
+    assert bodies == [numbered(number) for number in range(1005) if number not in (1001, 1003)]
+    assert desk._facts("q")["deferred_acks"] == 0
 
 
 def test_inactive_messages_that_are_gone(desk: LeasedDesk) -> None:
