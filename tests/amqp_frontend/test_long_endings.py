@@ -184,6 +184,6 @@ def test_conditions_are_not_asked_again(condition: str) -> None:
     stage = Stage(messages=0, bindings=BINDINGS)
     other = stage.open()
     assert not stage.ask(stage.peer, method(1, C.Queue.Delete, queue="q", **{condition: True}), turns=1)
-    other.send(method(1, C.Basic.Consume, queue="q", consumer_tag="c"), publish(1, "q", b"x"))
+    handle_bytes(other.session, method(1, C.Basic.Consume, queue="q", consumer_tag="c") + publish(1, "q", b"x"))
     (answer,) = stage.ask(stage.peer, b"")
     assert isinstance(answer, C.Queue.DeleteOk) and "q" not in stage.vhost.queues

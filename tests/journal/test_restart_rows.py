@@ -250,3 +250,17 @@ def test_a_delivery_goes_out_when_its_count_is_on_the_disk() -> None:
     assert desk.peer.take() == []
     desk.settle()
     assert [one.body.decode() for one in desk.peer.take() if one.body is not None] == ["A"]
+
+
+def test_all_that_reached_their_last_attempt_are_dead_after_a_restart() -> None:
+    """However many, each once, in the order of the queue; and others stay."""
+    text = settings(q={"max_delivery_attempts": 1, "dead_letter_address": "D"})
+    desk = DurableDesk(SimulatedFiles(), text, persists=True)
+    for queue in ("q", "D"):
+        desk.declare(queue)
+    desk.publish(*"ABCDEFG", delivery_mode=2)
+    for _ in range(5):
+        desk.must_get()
+    desk.settle()
+    again = cut(desk, text, persists=True)
+    assert (again.all("D"), again.all()) == ("ABCDE", "FG")
