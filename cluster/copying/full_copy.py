@@ -15,7 +15,7 @@ import logging
 import os
 import shutil
 
-from ...journal import REAL, Files, reader_offsets, register_reader
+from ...journal import REAL, Files, JournalError, reader_offsets, register_reader
 from ...journal.copying.copied_journal import CopiedJournal
 
 logger = logging.getLogger("leveret.cluster")
@@ -31,9 +31,14 @@ def begin(path: str, files: Files = REAL) -> CopiedJournal:
 
 
 def swap(path: str, files: Files = REAL) -> None:
-    """The copy, which is closed and fsynced, takes the journal's place. Raises: OSError, JournalError."""
+    """The copy, which is closed and fsynced, takes the journal's place. Raises: OSError."""
     path = os.path.abspath(path)
-    for name, lsn in reader_offsets(path, files).items():
+    try:
+        readers = reader_offsets(path, files)
+    except JournalError as error:  # another copy would end here, too
+        logger.error("%s: what reads this node's journal begins anew", error)
+        readers = {}
+    for name, lsn in readers.items():
         register_reader(path + COPY, name, lsn, files)  # what reads this node's journal goes on, if it can
     files.sync_directory(path + COPY)
     files.rename(path + COPY, path + WHOLE)

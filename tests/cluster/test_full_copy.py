@@ -170,3 +170,15 @@ def test_a_copy_has_an_id_of_its_own(tmp_path: Path) -> None:
     assert copied.terms.node_id != before.terms.node_id
     before.close()
     copied.close()
+
+
+def test_readers_that_have_rotted_do_not_keep_a_copy_from_its_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A node with a damaged disk would copy everything again and again."""
+    path, _, new = old_and_new(tmp_path)
+    (tmp_path / "journal" / "readers" / "spark.json").write_bytes(b"rot")
+    filled(full_copy.begin(path), new)
+    full_copy.swap(path)
+    assert segments(path) == new.segments() and reader_offsets(path) == {}
+    assert "what reads this node's journal begins anew" in caplog.text

@@ -54,6 +54,28 @@ def test_a_slow_disk_of_a_follower_is_no_reason_to_wait_for_longer() -> None:
     assert stage.sent.put(INSYNC).nodes == {A, B}
 
 
+def test_a_member_that_joins_and_acknowledges_nothing_is_not_waited_for() -> None:
+    """Also when nothing is written meanwhile: what earlier leaders had agreed is known only by its word."""
+    stage = Stage().lead(C)
+    stage.tell(e.LinkOpened(B, 10))
+    beat(stage, 1.5, B, C)
+    assert stage.sent is None and stage.agreement.agreed == 0
+    beat(stage, 0.5, B, C)
+    assert stage.sent.put(INSYNC).nodes == {A, C}
+    assert stage.answer() == [d.Agree(10)]
+
+
+def test_members_have_their_time_to_join_from_when_the_broker_runs() -> None:
+    """However long that took, and though their links were open before, and closed."""
+    stage = Stage()
+    stage.read()
+    stage.answer()
+    stage.tell(e.LinkOpened(B, 10), e.LinkClosed(B))
+    stage.advance(30)
+    stage.tell(e.TookOver(stage.terms.with_term(2, 10), 10))
+    assert stage.sent is None
+
+
 def test_a_follower_whose_process_is_gone_leaves_at_once() -> None:
     """Its link is closed, and refuses a connection."""
     stage = Stage().lead(B, C)
