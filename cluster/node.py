@@ -135,7 +135,7 @@ class Node:
         self._status = status
         self._now_ns = now_ns
         self._wall_ms = wall_ms
-        self._reaching = Reaching(options, self._register_soon, self._refused)
+        self._reaching = Reaching(options, self._register_soon, self._refused, self._is_linked)
         self._events: deque[Event] = deque()
         self._is_handling = False
         self._clock_ns: deque[int] = deque(maxlen=CLOCK_BEACONS)  # how far the leader's clock is ahead
@@ -350,6 +350,12 @@ class Node:
     def _name_of(self, node_id: bytes) -> str | None:
         node = None if self.view is None else self.view.node_of(node_id)
         return None if node is None else node.name
+
+    def _is_linked(self, name: str) -> bool:
+        """Whether a link to this leader, or from this follower, is open."""
+        node = None if self.view is None else self.view.node(name)
+        links = None if self.leading is None else self.leading.links
+        return name == self.followed or (node is not None and links is not None and links.is_linked(node.node_id))
 
     def _refused(self, name: str) -> None:
         """No process listens at the link of a node."""

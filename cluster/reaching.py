@@ -1,4 +1,7 @@
-"""Which other nodes a node reaches by their links: tried every few seconds, and at once when a link was lost."""
+"""Which other nodes a node reaches by their links: tried every few seconds, and at once when a link was lost.
+
+A node with an open link is reached: it is tried when that has ended.
+"""
 
 from collections.abc import Callable
 
@@ -14,19 +17,24 @@ HURRIED_TRIES, HURRIED_PAUSE_S = 3, 0.1
 
 
 class Reaching:
-    """`changed` is told that `reached` has, `refused` the name of a node where no process listens."""
+    """`changed` is told that `reached` has, `refused` the name of a node where no process listens.
+
+    is_linked: whether a link to a node of this name, or from it, is open.
+    """
 
     def __init__(
         self,
         options: NodeOptions,
         changed: Callable[[], object],
         refused: Callable[[str], object],
+        is_linked: Callable[[str], bool],
     ) -> None:
         self.reached: frozenset[str] = frozenset()
         self._options = options
         self._others = options.others
         self._changed = changed
         self._refused = refused
+        self._is_linked = is_linked
 
     async def run(self) -> None:
         """Try all nodes again and again, until cancelled."""
@@ -41,7 +49,10 @@ class Reaching:
 
     async def look(self, name: str) -> Reach:
         """Try one node."""
-        found = await reach(self._others[name], self._options.circle, self._options.client_tls, self._options.link)
+        if self._is_linked(name):
+            found = Reach.REACHED
+        else:
+            found = await reach(self._others[name], self._options.circle, self._options.client_tls, self._options.link)
         reached = self.reached | {name} if found is Reach.REACHED else self.reached - {name}
         if found is Reach.REFUSED:
             self._refused(name)

@@ -137,6 +137,8 @@ class FollowerLinks:
         self._lock = threading.Lock()  # of the outlets, the position, and the end
         self._link_count = 0
         self._has_no_status = False
+        self._told: Mapping[str, object] = {}  # of this process, until the time
+        self._told_until_s = 0.0
         self._verify_after_s = 0.0
         self._damage: Damaged | None = None
 
@@ -157,6 +159,10 @@ class FollowerLinks:
     def unlinked(self, base_lsns: Sequence[int]) -> None:
         """The leader deleted segments."""
         self._say(Unlink((max(base_lsns),)))
+
+    def is_linked(self, node_id: bytes) -> bool:
+        """Whether the link of a follower is open."""
+        return node_id in self._followers
 
     def is_owed(self, lsn: int) -> bool:
         """Whether an acknowledgement of what is below `lsn` is to come. For any thread."""
@@ -190,16 +196,23 @@ class FollowerLinks:
         return [follower.statistics() for follower in self._followers.values()]
 
     def told_status(self) -> Mapping[str, object]:
-        """What beacons say of this process; nothing, if that cannot be found out: the links are needed all the same."""
+        """What beacons say of this process; nothing, if that cannot be found out: the links are needed all the same.
+
+        It is found out for the first beacon of a period; those to other followers say the same.
+        """
+        now_s = trio.current_time()
+        if now_s < self._told_until_s:
+            return self._told
+        self._told_until_s = now_s + self.options.beacon_s * 0.9
         try:
-            told = self.status()
+            self._told = self.status()
         except OSError as error:
             if not self._has_no_status:
                 logger.warning("the status of this node cannot be told: %s", error)
-            self._has_no_status = True
-            return {}
-        self._has_no_status = False
-        return told
+            self._has_no_status, self._told = True, {}
+        else:
+            self._has_no_status = False
+        return self._told
 
     async def follow(self, link: LinkStream, hello: Hello) -> None:
         """Serve a follower until its link ends. Raises: LinkFault, FrameFault."""

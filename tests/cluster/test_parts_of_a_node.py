@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from leveret.cluster import reaching as reaching_module
 from leveret.cluster.agreement import decisions as do
 from leveret.cluster.agreement.events import (
     Answered,
@@ -33,9 +34,10 @@ from leveret.cluster.coordinator import errors
 from leveret.cluster.coordinator.coordinator import Lease
 from leveret.cluster.leading import LOOK_S, RETRY_LOOKS, ROOM, Leading
 from leveret.cluster.link.challenge import Circle
-from leveret.cluster.link.introduction import Address
+from leveret.cluster.link.introduction import Address, Reach
 from leveret.cluster.node import Node
 from leveret.cluster.options import NodeOptions
+from leveret.cluster.reaching import Reaching
 from leveret.journal import ClusterJournal, Damaged, DirectoryLocked, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import read_terms
@@ -644,6 +646,46 @@ def test_what_is_fsynced_is_told_before_any_other_event() -> None:
     Node.handle(node, FollowerRefused(b"c"))
     assert told == [Durable(7), FollowerRefused(b"b"), FollowerRefused(b"c")]
     assert leading.is_calm
+
+
+def test_a_node_with_an_open_link_is_reached_without_another_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When its link has ended it is tried."""
+    tried: list[str] = []
+    changes: list[frozenset[str]] = []
+
+    async def reach(address: Address, *more: object) -> Reach:
+        tried.append(address.host)
+        return Reach.UNREACHED
+
+    async def look() -> None:
+        linked = {"b"}
+        options = NodeOptions("a", "", Circle("orders"), {one: Address(one, 1) for one in "abc"})
+        reaching = Reaching(options, lambda: changes.append(reaching.reached), lambda name: None, linked.__contains__)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reaching.run)
+            await later(3)
+            assert set(tried) == {"c"} and reaching.reached == {"b"}
+            linked.clear()
+            await later(2)
+            assert "b" in tried and reaching.reached == set()
+            nursery.cancel_scope.cancel()
+
+    monkeypatch.setattr(reaching_module, "reach", reach)
+    in_virtual_time(look)
+    assert changes == [{"b"}, set()]
+
+
+@pytest.mark.parametrize(("leads", "name"), [(True, "b"), (False, "c")])
+def test_links_to_a_leader_and_from_followers_count(*, leads: bool, name: str) -> None:
+    """Of three nodes the followers alone try each other."""
+    keys = {one: SimpleNamespace(node_id=one.encode()) for one in "bc"}
+    links = SimpleNamespace(is_linked=lambda node_id: node_id == b"b")
+    node: Any = SimpleNamespace(
+        view=SimpleNamespace(node=keys.get),
+        leading=SimpleNamespace(links=links) if leads else None,
+        followed=None if leads else "c",
+    )
+    assert [one for one in "abc" if Node._is_linked(node, one)] == [name]
 
 
 def test_a_takeover_waits_until_no_thread_copies_any_more() -> None:

@@ -232,7 +232,11 @@ class LeaderLink:
         assert process is not None
         self._owner: RealNode = process.owner
         self.copied = copied
-        self.is_open, self.received, self.progress, self.leader_status, self.why = False, 0, None, {}, ""
+        self.received, self.progress, self.leader_status, self.why = 0, None, {}, ""
+
+    @property
+    def is_open(self) -> bool:
+        return self._owner.link is not None
 
     def acknowledge(self, is_on: bool) -> None:
         self._owner.acknowledges = is_on
@@ -272,6 +276,9 @@ class FollowerLinks:
         self._owner: RealNode = process.owner
         self.led, self.end, self.is_closed = led, end, False
         self.acknowledged: dict[bytes, int] = {}  # by each follower, as this leader has heard
+
+    def is_linked(self, node_id: bytes) -> bool:
+        return node_id in self._owner.followers
 
     def is_owed(self, lsn: int) -> bool:
         return any(self.acknowledged.get(node_id, 0) < lsn for node_id in self._owner.followers)
