@@ -5,7 +5,7 @@ Figures travel in the status of each link, as JSON whose fields another release 
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from time import time_ns
 from typing import Any
 
@@ -31,7 +31,8 @@ _STATES = tuple(state.name.lower() for state in State)
 #: Ends of the journal that are kept, to tell since when a follower is behind: two a second at most, for ten minutes.
 ENDS_MAX, ENDS_MS = 1200, 500
 _SERVES = frozenset({State.LEADING, State.HELD})
-_HOST_FIELDS = tuple(field.name for field in fields(HostFacts))
+#: Figures of a process -> their names in a status.
+_HOST_FIELDS = {field.name: field.name.replace("_", "-") for field in fields(HostFacts)}
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,7 +81,7 @@ class NodeReport:
     def status(self) -> dict[str, object]:
         """Figures of this process, and of the leader the alarms of all nodes."""
         host, led = host_facts_of(self.data), self.led
-        told: dict[str, object] = {name.replace("_", "-"): value for name, value in asdict(host).items()}
+        told: dict[str, object] = {name: getattr(host, field) for field, name in _HOST_FIELDS.items()}
         told |= {
             "clients": self._clients(),
             "started-ms": self._started_ms,
@@ -244,7 +245,7 @@ def _host_of(status: Mapping[str, object]) -> HostFacts | None:
     """None: the node has told nothing yet, or its release tells other things."""
     if "process-id" not in status:
         return None
-    return HostFacts(**{name: _number(status, name.replace("_", "-")) for name in _HOST_FIELDS})
+    return HostFacts(**{field: _number(status, name) for field, name in _HOST_FIELDS.items()})
 
 
 def _number(status: Mapping[str, object], name: str) -> int:

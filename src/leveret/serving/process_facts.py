@@ -29,7 +29,7 @@ def host_facts_of(data: str | None) -> HostFacts:
         _memory(),
         _memory_max(),
         _disk_free(os.path.abspath(data or gettempdir())),
-        os.cpu_count() or 1,
+        _processors(),
         loop.tasks_living,
         loop.tasks_runnable,
         _context_switches(),
@@ -55,6 +55,12 @@ def _context_switches() -> int:
 
 
 @lru_cache(1)
+def _processors() -> int:
+    """Of the machine: the system is asked once, since that costs as much as all else here."""
+    return os.cpu_count() or 1
+
+
+@lru_cache(1)
 def _memory_max() -> int:
     """The memory limit of the process."""
     return process_memory()
@@ -63,7 +69,10 @@ def _memory_max() -> int:
 def _memory() -> int:
     """Resident memory in octets; 0 if the system does not tell."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * mmap.PAGESIZE
+        file = os.open("/proc/self/statm", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except OSError:
         return 0
+    try:
+        return int(os.read(file, 200).split()[1]) * mmap.PAGESIZE
+    finally:
+        os.close(file)
