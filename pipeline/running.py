@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .answers import EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK
-from .last_words import last_words
+from .last_words import last_words, plain_words, words_of_cluster
 from .options import JOBS, WITH_CONTENTS
 from .output.results import hand_out, holding, outputs_of, tell, tell_lineage
 from .progress import Progress
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
             return fail(options.job, f"--conf {setting}: expected NAME=VALUE")
     engines = Engines(options)
     try:
-        return _guarded(options.job, lambda: run_in(engines, options, check(options)))
+        return _guarded(options.job, lambda: run_in(engines, options, check(options)), _cluster(options))
     finally:
         engines.close()
 
@@ -172,7 +172,7 @@ def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "l
             _tell(options, job, outputs_of(answer, paths))
             return answer.code or (EXIT_HOLDS if held else EXIT_OK)
 
-        codes.append(_guarded(job, one))
+        codes.append(_guarded(job, one, _cluster(options)))
     return next(code for code in GRAVEST if code in codes)
 
 
@@ -191,6 +191,10 @@ def tasks_of(spark: Any) -> Callable[[], tuple[int, int]]:
 def _is_here(options: argparse.Namespace) -> bool:
     """Whether this machine's processes read the journal; a cluster's tasks do if one is named."""
     return bool(options.master.startswith("local"))
+
+
+def _cluster(options: argparse.Namespace) -> str:
+    return "" if _is_here(options) else str(options.master)
 
 
 def _ingest(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
@@ -286,14 +290,16 @@ def _forget(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _guarded(job: str, work: Callable[[], int]) -> int:
-    """What `work` returns; what it raises becomes a sentence."""
+def _guarded(job: str, work: Callable[[], int], master: str = "") -> int:
+    """What `work` returns; what it raises becomes a sentence. `master`: of the cluster that works, if one does."""
     try:
         return work()
     except ValueError as error:
         return fail(job, str(error))
     except OSError as error:
-        return fail(job, f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        if lost := words_of_cluster(error, master) if master else None:
+            return fail(job, lost)
+        return fail(job, f"{error.filename}: {error.strerror}" if error.filename else plain_words(str(error)))
     except Exception as error:  # for anything that Spark's Java or a task raised, print one line, not a hundred
         from ..journal import JournalError  # dear to import, and needed only now
         from .java import NoJava
@@ -303,7 +309,7 @@ def _guarded(job: str, work: Callable[[], int]) -> int:
             return fail(job, str(error))
         if os.environ.get("LEVERET_TRACEBACK"):
             raise
-        return fail(job, last_words(error))
+        return fail(job, (words_of_cluster(error, master) if master else None) or last_words(error))
 
 
 def say(job: str, text: str) -> None:

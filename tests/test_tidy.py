@@ -168,7 +168,7 @@ ARROWS = {
     "pipeline/patience": {"progress"},
     "pipeline/reading": {"schemas", "json_values"},
     "pipeline/amqp": {"json_values"},
-    "pipeline/lake": {"schemas", "progress", "patience", "reading"},
+    "pipeline/lake": {"schemas", "progress", "patience", "last_words", "reading"},
     "pipeline/engines": {"schemas", "last_words"},
     "pipeline/jobs": {
         *("schemas", "progress", "patience", "last_words", "selection", "answers", "engines", "amqp", "lake"),

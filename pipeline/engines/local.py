@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from ..last_words import words_of_sql
 from ..schemas import Columns
 from .protocol import POINTS, Dialect, QueueWork, Row, check_text, plain
 
@@ -159,7 +160,7 @@ class LocalEngine:
         begun = directory / f".{uuid4()}.part"
         try:
             self._run(f"COPY ({sql}) TO {self.dialect.text(str(begun))} (FORMAT parquet, COMPRESSION zstd)")
-        except ValueError:
+        except (OSError, ValueError):
             begun.unlink(missing_ok=True)
             raise
         return begun
@@ -187,13 +188,17 @@ def _is_sparks(file: Path) -> bool:
 
 @contextmanager
 def _refused() -> Iterator[None]:
-    """Raises: ValueError (the SQL is wrong)."""
+    """Raises: ValueError (the SQL is wrong, or memory is too small), OSError."""
     import duckdb
 
     try:
         yield
     except (duckdb.ProgrammingError, duckdb.DataError) as error:
-        raise ValueError(str(error).splitlines()[0]) from error
+        raise ValueError(words_of_sql(error)) from error
+    except duckdb.OutOfMemoryException as error:
+        raise ValueError(f"not enough memory: {words_of_sql(error)}") from error
+    except duckdb.IOException as error:
+        raise OSError(words_of_sql(error)) from error
 
 
 def _named(columns: dict[str, str]) -> str:

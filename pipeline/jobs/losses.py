@@ -69,7 +69,7 @@ SELECT vhost, queue, window_start, cause, n, bytes, moved, refused, discarded, a
 FROM (
     SELECT vhost, queue, timestamp_seconds({slot}) AS window_start, cause,
         count_if(is_lost) AS n,
-        IF(count_if(is_lost) = 0, 0, sum(IF(is_lost, octets, NULL))) AS bytes,
+        IF(count_if(is_lost AND octets IS NULL) > 0, NULL, coalesce(sum(IF(is_lost, octets, NULL)), 0)) AS bytes,
         count_if(is_moved) AS moved,
         count_if(is_refused) AS refused,
         count_if(is_discarded) AS discarded,

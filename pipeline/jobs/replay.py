@@ -80,7 +80,10 @@ def choose(tables: Tables, options: ReplayOptions) -> int:
     engine.view("causes", CAUSES, kept=True)
     engine.view("first_content", CONTENT)
     picked = "picked_0"
-    engine.view(picked, PICKED.format(where=options.where), kept=True)
+    try:
+        engine.view(picked, PICKED.format(where=options.where), kept=True)
+    except ValueError as error:
+        raise ValueError(f"--where {options.where}: {error}") from error
     for generation in range(1, GENERATIONS_MAX + 1):
         if not value(engine, f"SELECT count(*) FROM {picked} WHERE cause_id > 0"):
             break

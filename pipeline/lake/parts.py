@@ -8,6 +8,7 @@ A part is nobody's until a commit names it, so that it may be written by any pro
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -18,6 +19,7 @@ from pyarrow import parquet
 
 from ...journal import JournalError
 from ...journal.format.errors import Damaged
+from ..last_words import plain_words
 from ..reading.arrow_files import ArrowFiles, locate
 from ..reading.chunks import Chunk, read_chunks
 from ..reading.events import EventDecoder
@@ -56,9 +58,12 @@ def write_parts(
         for chunk in read_chunks(source, directory, part, strict=strict):
             for one in writers:
                 one.add(chunk)
+        return [made for one in writers for made in one.close()]
     except Damaged as error:
         raise JournalError(str(error)) from error  # as it is it does not get from one process into another
-    return [made for one in writers for made in one.close()]
+    finally:
+        for one in writers:
+            one.abandon()
 
 
 class _TableWriter:
@@ -98,6 +103,11 @@ class _TableWriter:
         self._made += [one.close() for one in self._open.values()]
         return self._made
 
+    def abandon(self) -> None:
+        """After an error: what is begun stays as it is."""
+        for one in self._open.values():
+            one.abandon()
+
 
 class _PartWriter:
     """One file. Memory: one row group."""
@@ -110,16 +120,17 @@ class _PartWriter:
         self._rows = self._octets = 0
         self._about: list[Any] = []
         self._schema = schema
-        files.make_directory(os.path.dirname(self._where))
-        self._writer = parquet.ParquetWriter(
-            self._where,
-            schema,
-            filesystem=files.system,
-            compression="zstd",
-            column_encoding={name: "DELTA_BINARY_PACKED" for name in schema.names if name in RISING},
-            use_dictionary=[name for name in schema.names if name not in RISING],
-            metadata_collector=self._about,
-        )
+        with _about_file(self._where):
+            files.make_directory(os.path.dirname(self._where))
+            self._writer = parquet.ParquetWriter(
+                self._where,
+                schema,
+                filesystem=files.system,
+                compression="zstd",
+                column_encoding={name: "DELTA_BINARY_PACKED" for name in schema.names if name in RISING},
+                use_dictionary=[name for name in schema.names if name not in RISING],
+                metadata_collector=self._about,
+            )
 
     def add(self, batch: Any) -> None:
         self._waiting.append(batch)
@@ -130,15 +141,33 @@ class _PartWriter:
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=GROUP_ROWS)
+            rows = pa.Table.from_batches(self._waiting, self._schema)
+            with _about_file(self._where):
+                self._writer.write_table(rows, row_group_size=GROUP_ROWS)
         self._waiting, self._rows, self._octets = [], 0, 0
 
     def close(self) -> Part:
         self._flush()
-        self._writer.close()
-        octets = self._files.make_durable(self._where)
+        with _about_file(self._where):
+            self._writer.close()
+            octets = self._files.make_durable(self._where)
         (about,) = self._about
         return Part(self._table, self._path, self._day, about.num_rows, octets, statistics(about))
+
+    def abandon(self) -> None:
+        """pyarrow would write its end when it is forgotten, and print that it cannot."""
+        self._writer.is_open = False
+
+
+@contextmanager
+def _about_file(path: str) -> Iterator[None]:
+    """Raises: OSError (with the path)."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno, os.strerror(error.errno) if error.errno else plain_words(str(error)), path
+        ) from error
 
 
 def merged(lake: str, table: str, day: str | None, paths: Sequence[str]) -> Part:

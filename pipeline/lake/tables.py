@@ -14,6 +14,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..last_words import plain_words
 from ..schemas import BY_DATE, STATISTICS, TABLES, arrow
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def open_table(lake: str, table: str) -> Any:
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        why = str(error).partition("\n")[0]  # a damaged log brings the places in delta-rs along
+        why = plain_words(str(error).partition("\n")[0])  # a damaged log brings the places in delta-rs along
         raise ValueError(f"{path}/{LOG}: {why}; copy the lake with all of its files") from error
 
 
@@ -264,9 +265,11 @@ def _refused(path: str) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise ValueError(f"{path}: another ingest is at work on this lake ({error})") from error
+        raise ValueError(f"{path}: another ingest is at work on this lake ({plain_words(str(error))})") from error
     except DeltaError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: {plain_words(str(error))}") from error
+    except OSError as error:
+        raise OSError(f"{path}: {plain_words(str(error))}") from error
 
 
 def _adds(parts: Sequence[Part], *, is_new: bool = True) -> list[Any]:

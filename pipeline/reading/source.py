@@ -55,17 +55,17 @@ class JournalSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """The requested columns."""
+        """The requested columns, unless `.schema(...)` names others."""
         return ddl(reader_of(self.options).columns)
 
     def reader(self, schema: Any) -> DataSourceReader:
         """A batch."""
         is_pushing = str(self.options.get("pushdown", "false")).lower() == "true"
-        return (PushingReader if is_pushing else PlainReader)(self.options)
+        return (PushingReader if is_pushing else PlainReader)(self.options, schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """A stream."""
-        return StreamReader(self.options)
+        return StreamReader(self.options, schema)
 
 
 class SegmentPartition(InputPartition):
@@ -80,8 +80,8 @@ class SegmentPartition(InputPartition):
 class PlainReader(DataSourceReader):
     """Reads everything that is durable when the query is planned. Spark refuses `pushFilters` unless it is enabled."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self.table: TableReader = reader_of(options)
+    def __init__(self, options: Mapping[str, str], schema: Iterable[Any] = ()) -> None:
+        self.table: TableReader = reader_of(options, schema)
         self.start = position_of(options, "from")
         self.until = position_of(options, "until")
 
@@ -124,8 +124,8 @@ class PushingReader(PlainReader):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches. With a name it registers as a reader before it returns its first offset."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self.table: TableReader = reader_of(options)
+    def __init__(self, options: Mapping[str, str], schema: Iterable[Any] = ()) -> None:
+        self.table: TableReader = reader_of(options, schema)
         self.name = options.get("reader")
         self.start = position_of(options, "from")
         self.until = position_of(options, "until")

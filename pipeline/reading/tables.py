@@ -4,11 +4,11 @@ Shared by both kinds of Spark readers and programs without Spark: slices, then b
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..schemas import EVENTS, Columns, chosen
+from ..schemas import EVENTS, Columns, chosen, ddl
 from .arrow_files import locate
 from .positions import JournalPlan, Position, Slice
 from .predicate import EVENT_CODES, TABLE_CODES, Predicate
@@ -66,8 +66,12 @@ class TableReader:
             yield from self.batches(plan.directory, part)
 
 
-def reader_of(options: Mapping[str, str]) -> TableReader:
-    """A reader for the options of a data source (names in any case). Raises: ValueError."""
+def reader_of(options: Mapping[str, str], schema: Iterable[Any] = ()) -> TableReader:
+    """A reader for the options of a data source (names in any case), and for the schema that Spark was asked for.
+
+    Args:   schema: fields with `name`, `dataType`, `nullable`; none: all columns, or those of the option.
+    Raises: ValueError.
+    """
     given = {name.lower(): value for name, value in options.items()}
     for name in given:
         if name not in OPTIONS:
@@ -78,8 +82,22 @@ def reader_of(options: Mapping[str, str]) -> TableReader:
     table = given.get("table", "events")
     names = given.get("columns")
     wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    columns = _columns_of(table, schema) or chosen(table, wanted)
     is_strict = str(given.get("failondataloss", "true")).lower() == "true"
-    return TableReader(where, table, chosen(table, wanted), strict=is_strict)
+    return TableReader(where, table, columns, strict=is_strict)
+
+
+def _columns_of(table: str, schema: Iterable[Any]) -> Columns:
+    """The columns that a schema names, in its order. Raises: ValueError (the table has no such columns)."""
+    found = []
+    for field_ in schema:
+        (known,) = chosen(table, [field_.name])
+        type_ = field_.dataType.simpleString()
+        if type_ != known.type or (known.nullable and not field_.nullable):
+            wanted = f"{type_}{'' if field_.nullable else ' NOT NULL'}"
+            raise ValueError(f"column {known.name!r} of table {table!r} is {ddl((known,))}, not {wanted}")
+        found.append(known._replace(nullable=field_.nullable))
+    return tuple(found)
 
 
 def position_of(options: Mapping[str, str], name: str) -> Position | None:

@@ -202,6 +202,10 @@ def test_octets_that_nobody_recorded_are_not_zero(engine: Any) -> None:
     tables = told(engine, "5 0 expired 1 q", "6 0 published 7", base_lsn=5)
     (row,) = answered(tables, "loss", loss(tables))
     assert (row.n, row.bytes, row.age_ms_max) == (1, None, None)
+    more = ("6 0 published 7", "7 0 enqueued 7 q", "8 0 expired 7 q")
+    tables = told(engine, "5 0 expired 1 q", *more, base_lsn=5)
+    (row,) = answered(tables, "loss", loss(tables))
+    assert (row.n, row.bytes) == (2, None), "of a sum of which a part is not known nothing is"
 
 
 @pytest.mark.parametrize(

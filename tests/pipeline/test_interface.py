@@ -1,8 +1,12 @@
 """What `leveret pipeline` is asked and what it hands out: options, selections, conditions, formats, progress."""
 
 import csv
+import errno
+import gc
 import io
 import json
+import socket
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,11 +15,15 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 import pyarrow
+from lakes import fill
 from pyarrow import parquet
+from recorded_broker import RecordedBroker
 
+from leveret.pipeline.__main__ import main
 from leveret.pipeline.answers import Answer
 from leveret.pipeline.engines.local import LocalDialect
 from leveret.pipeline.engines.spark import SparkDialect
+from leveret.pipeline.last_words import last_words, plain_words, words_of_cluster, words_of_sql
 from leveret.pipeline.options import Refused, parse
 from leveret.pipeline.output.conditions import conditions
 from leveret.pipeline.output.formats import as_csv, as_json, as_text, write
@@ -244,3 +252,66 @@ def test_progress() -> None:
     measured._measure = lambda: (1, 4)
     measured.draw()
     assert "██████░░░░░░░░░░░░░░░░░░ 1/4" in terminal.getvalue()
+
+
+def test_words_of_others_are_plain() -> None:
+    """Neither colours of delta-rs, nor the kinds of DuckDB's errors, nor where in Spark's library something failed."""
+    coloured = "Generic LocalFileSystem error\n  \x1b[31m↳\x1b[0m Unable to copy\n    \x1b[31m↳\x1b[0m No space left\n"
+    assert plain_words(coloured) == "Generic LocalFileSystem error: Unable to copy: No space left"
+    for said, words in (
+        ('Binder Error: Referenced column "x" not found\nLINE 1: SELECT', 'Referenced column "x" not found'),
+        ("Out of Memory Error: could not allocate block", "could not allocate block"),
+        ('IO Error: Async write failed: {"exception_type":"IO","exception_message":"Could not write \\"a\\": full"}',
+         'Could not write "a": full'),
+        ("nothing of a kind", "nothing of a kind"),
+    ):  # fmt: skip
+        assert words_of_sql(Exception(said)) == words
+    call = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.readRDDFromFile."
+    lost = Exception(
+        f"{call}\n: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat x"
+    )
+    assert last_words(lost) == "Cannot call methods on a stopped SparkContext."
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        master = f"spark://127.0.0.1:{nobody.getsockname()[1]}"
+        words = words_of_cluster(lost, master) or ""
+    assert words.startswith(f"the cluster {master} is lost: nothing answers at {master[8:]} (")
+    assert "Cannot call methods on a stopped SparkContext. Its master's page and logs" in words
+    assert words_of_cluster(Exception(f"{call}\n: java.lang.ArithmeticException: by zero"), master) is None
+
+
+def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which file was being written; and no writer tries again when it is forgotten, and prints that it cannot."""
+    from leveret.pipeline.lake import parts
+
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    one = RecordedBroker(tmp_path / "journal")
+    one.declare("q")
+    one.publish("q", 3)
+    one.close()
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device")
+
+    monkeypatch.setattr(parts.parquet.ParquetWriter, "write_table", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        fill(tmp_path / "journal", tmp_path / "lake")
+    assert str(caught.value.filename).startswith(f"{tmp_path}/lake/") and caught.value.errno == errno.ENOSPC
+    monkeypatch.setattr(parts.parquet.ParquetWriter, "close", full)
+    del caught
+    gc.collect()
+    assert unraisable == []
+
+
+def test_where_says_what_is_wrong_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In words of its own, beside what was given."""
+    pytest.importorskip("duckdb", reason="DuckDB is not installed (make spark)")
+    one = RecordedBroker(tmp_path / "journal")
+    one.declare("q")
+    one.publish("q", 3)
+    one.close()
+    fill(tmp_path / "journal", tmp_path / "lake", payloads=True)
+    assert main(["replay", "--lake", str(tmp_path / "lake"), "--where", "nonsense = 1"]) == 1
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("{")]
+    assert said.startswith('leveret pipeline replay: --where nonsense = 1: Referenced column "nonsense" not found')

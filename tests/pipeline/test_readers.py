@@ -159,3 +159,23 @@ def test_bad_options(tmp_path: Path) -> None:
         StreamReader(options(tmp_path, maxBytesPerTrigger="0"))
     with pytest.raises(ValueError, match="is no JSON"):
         StreamReader(options(tmp_path, until="{"))
+
+
+def test_a_schema_chooses_columns(broker: RecordedBroker, tmp_path: Path) -> None:
+    """`.schema(...)`: in its order; what the table does not have is refused when the query is planned."""
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    asked = StructType([StructField("queue", StringType()), StructField("lsn", LongType(), False)])
+    source = JournalSource(options(tmp_path))
+    reader: Any = source.reader(asked)
+    batch = next(reader.read(reader.partitions()[0]))
+    assert [(one.name, one.nullable) for one in batch.schema] == [("queue", True), ("lsn", False)]
+    stream: Any = source.streamReader(asked)
+    assert stream.table.columns == reader.table.columns
+    for field, words in (
+        (StructField("lsn", StringType()), "column 'lsn' of table 'events' is lsn bigint NOT NULL, not string"),
+        (StructField("consumer", StringType(), False), "column 'consumer' .* is consumer string, not string NOT NULL"),
+        (StructField("colour", StringType()), "table 'events' has no column 'colour'; it has lsn, "),
+    ):
+        with pytest.raises(ValueError, match=words):
+            source.reader(StructType([field]))

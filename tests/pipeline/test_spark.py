@@ -79,6 +79,10 @@ def test_batches(spark: Any, tmp_path: Path) -> None:
     assert "Filter" not in plan.replace("RuntimeFilters", ""), plan
     few = spark.read.format("leveret_journal").option("columns", "msg_id,kind").load(str(tmp_path))
     assert few.columns == ["kind", "msg_id"] and few.count() == every
+    named = spark.read.format("leveret_journal").schema("msg_id bigint, kind string").load(str(tmp_path))
+    assert named.columns == ["msg_id", "kind"] and named.where("kind IS NOT NULL").count() == every
+    with pytest.raises(Exception, match="column 'kind' of table 'events' is kind string NOT NULL, not int"):
+        spark.read.format("leveret_journal").schema("kind int").load(str(tmp_path)).collect()
 
 
 def test_without_push_down(spark: Any, tmp_path: Path) -> None:
@@ -104,6 +108,10 @@ def test_damage_fails_the_query(spark: Any, tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(Exception, match=f"segment {path.name}, offset .*: a bad block"):
         spark.read.format("leveret_journal").load(str(tmp_path)).collect()
+    passing = spark.read.format("leveret_journal").option("failOnDataLoss", "false")
+    assert passing.load(str(tmp_path)).count() > 0
+    (hole,) = passing.option("table", "holes").load(str(tmp_path)).collect()
+    assert (hole.why, hole.segment) == ("a bad block", path.name)
 
 
 def test_a_stream_comes_to_the_same(spark: Any, tmp_path: Path) -> None:
