@@ -21,6 +21,7 @@ __all__ = [
     "discarding",
     "is_leased",
     "leases_of",
+    "owners_of",
     "renew_leases",
     "rules_of",
 ]
@@ -48,6 +49,13 @@ def built_from(queue: Queue) -> str | None:
     from .state import leases_of
 
     return leases_of(queue).recovered_point or None
+
+
+def owners_of(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
+    """The steps of counting what each site has of a leased queue. Raises: BadRequest: its messages have no owners."""
+    from .control import list_owners
+
+    return list_owners(queue)
 
 
 def renew_leases(queue: Queue, bookmarks: str) -> int:

@@ -4,10 +4,12 @@ Each site has its fairness and its backlog. A message goes to another site when 
 owner has, and it has waited for one; or when its owner was given up. Source: cluster page 12.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from operator import attrgetter
 from typing import cast
 
-from ..delivery.consumer import Consumer
+from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX
 from ..delivery.filter_groups import FilterGroup
 from ..messages.message import Message
@@ -18,6 +20,8 @@ from .granting import alive, grant, runs_of
 from .owner_groups import OwnedFilter, OwnerGroups, key_of
 from .owners import Owners
 from .state import Leases
+
+_id_of: Callable[[Message], int] = attrgetter("id")
 
 Free = dict[FilterGroup, list[Consumer]]
 #: The consumers of a site that may have a message, by key of their filter, in the order of their subscriptions.
@@ -34,7 +38,9 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
     owners.waits.mature(queue.context.broker.clock.monotonic_ns())
     steps = CATCH_UP
     waits = False
-    while turn.effort < until:
+    if not leases.rules.is_ranked and leases.active is None and list(groups.filters) == [None]:
+        _serve_head(leases, owners, until)
+    while turn.effort < until and len(store):
         free = free_by_site(leases)
         if not free or not search.look_again(store, until):
             break
@@ -62,13 +68,113 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
         leases.await_transfer(owners.waits.next_ns())
 
 
+def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
+    """Without filters, lease messages at the head to their own sites, in runs: a third of the cost of a search.
+
+    What their own sites cannot take is left, and so is what is not in memory.
+    """
+    queue, store, turn = leases.queue, leases.queue.takeable, leases.queue.context.broker.turn
+    while turn.effort < until and store.ready:
+        free = free_by_site(leases)
+        window = list(islice(store, RUN_MAX)) if free else []
+        by_number: dict[int, list[Message]] = {}
+        if window and not owners.moved and owners.runs.is_one(window[0].id, window[-1].id):
+            by_number[owners.owner_of(window[0].id)] = window
+        else:
+            for message in window:
+                by_number.setdefault(owners.owner_of(message.id), []).append(message)
+        going: list[tuple[str, list[Consumer], list[Message]]] = []
+        for number, some in by_number.items():
+            site = owners.name_of(number)
+            if site in free:
+                dealt = leases.consumer_list.deal_at(site, free[site][None], min(len(some), leases.room(site)))
+                _fit(dealt, [len(message.content) for message in some[: len(dealt)]])
+                going.append((site, dealt, some[: len(dealt)]))
+        going += _transfers(leases, owners, free, by_number)
+        count = sum(len(dealt) for _, dealt, _ in going)
+        if not count:
+            return
+        if count == len(window):
+            store.take(count, UNLIMITED)
+        else:
+            removed = store.take_at([message.id for _, _, some in going for message in some])
+            queue.events.octets_changed(removed.recounted)
+        for site, dealt, some in going:
+            _grant_dealt(leases, owners, site, dealt, alive(leases, some))
+        if count < len(window):
+            return
+
+
+def _transfers(
+    leases: Leases, owners: Owners, free: dict[str, FreeAtSite], by_number: dict[int, list[Message]]
+) -> list[tuple[str, list[Consumer], list[Message]]]:
+    """Of messages at the head, by owner, those that go to other sites, in equal parts. These sites own none of them."""
+    rest = [
+        message
+        for number, some in by_number.items()
+        if owners.name_of(number) not in free
+        for message in (some if _is_at_once(leases, owners, number) else _old(owners, some))
+    ]
+    if not rest:
+        return []
+    rest.sort(key=_id_of)
+    behind_id = max(some[-1].id for some in by_number.values())
+    numbers = {owners.number_of_site(site): site for site in free}
+    numbers = {one: numbers[one] for one in sorted(numbers) if one not in by_number}
+    takers = [one for one in numbers if owners.may_have(one, behind_id) is None]
+    takers = [one for one in takers if one > owners.turn] + [one for one in takers if one <= owners.turn]
+    going: list[tuple[str, list[Consumer], list[Message]]] = []
+    for at, number in enumerate(takers):
+        site, share = numbers[number], -(-len(rest) // (len(takers) - at))
+        dealt = leases.consumer_list.deal_at(site, free[site][None], min(share, leases.room(site)))
+        _fit(dealt, [len(message.content) for message in rest[: len(dealt)]])
+        if dealt:
+            going.append((site, dealt, rest[: len(dealt)]))
+            del rest[: len(dealt)]
+            owners.turn = number
+    return going
+
+
+def _old(owners: Owners, messages: Sequence[Message]) -> list[Message]:
+    """Those that have waited for their own site long enough."""
+    return [message for message in messages if message.id <= owners.waits.matured_id]
+
+
+def _is_at_once(leases: Leases, owners: Owners, number: int) -> bool:
+    """Whether messages of an owner need not wait: it has no consumer, or was given up."""
+    site = owners.name_of(number)
+    return owners.is_stranded(number) or all(leases.site_at(one) != site for one in leases.consumer_list.consumers)
+
+
+def _fit(dealt: list[Consumer], octets: Sequence[int]) -> None:
+    """Shorten a deal to what the clients have room for; the first message goes in any case."""
+    if len(dealt) > 1:
+        room = min(one.client.room() for one in set(dealt))
+        while len(dealt) > 1 and sum(octets[: len(dealt)]) > room:
+            del dealt[len(dealt) // 2 :]
+
+
+def _grant_dealt(
+    leases: Leases, owners: Owners, site: str, dealt: Sequence[Consumer], messages: Sequence[Message]
+) -> None:
+    if len(dealt) > 1 and dealt.count(dealt[0]) == len(dealt):
+        _grant(leases, owners, site, dealt[0], messages)
+    else:
+        for consumer, run in runs_of(dealt, messages):
+            _grant(leases, owners, site, consumer, run)
+
+
 def free_by_site(leases: Leases) -> dict[str, FreeAtSite]:
     """The consumers that may have a message, of the sites that are there and have room in their backlog."""
-    present = leases.queue.context.broker.sites.groups
+    present, hosts = leases.queue.context.broker.sites.groups, leases.hosts
     free: dict[str, FreeAtSite] = {}
     for consumer in leases.consumer_list.free():
         free.setdefault(leases.site_at(consumer), {}).setdefault(key_of(consumer), []).append(consumer)
-    return {site: here for site, here in free.items() if site in present and leases.room(site) > 0}
+    return {
+        site: here
+        for site, here in free.items()
+        if site in present and leases.room(site) > 0 and (hosts is None or hosts.has(site))
+    }
 
 
 def _own(groups: OwnerGroups, owners: Owners, site: str, here: FreeAtSite) -> Free:
@@ -107,10 +213,9 @@ def _foreign(
     """
     foreign: dict[str, Free] = {}
     waits = False
-    served = {leases.site_at(consumer) for consumer in leases.consumer_list.consumers}
     for number in range(len(owners.names)):
         owner = owners.name_of(number)
-        is_at_once = owner not in served or owners.is_stranded(number)
+        is_at_once = _is_at_once(leases, owners, number)
         for site, here in free.items():
             if site == owner:
                 continue
@@ -154,17 +259,14 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     others = [group.found[0].position for group in free if group.found and group not in takers]
     count = 1 if len(takers) > 1 else _run_length(leases, takers[0], min(others, default=None), gate, extends)
     dealt = leases.consumer_list.deal_at(site, consumers, min(count, leases.room(site)))
+    _fit(dealt, [match.octets for match in takers[0].found[: len(dealt)]])
     positions = [match.position for match in takers[0].found[: len(dealt)]]
     for group in takers:
         del group.found[: len(dealt)]
     removed = queue.takeable.take_at(positions)
     queue.events.octets_changed(removed.recounted)
     messages = _still_theirs(leases, owners, removed.messages, takers)
-    if len(dealt) > 1 and dealt.count(dealt[0]) == len(dealt):
-        _grant(leases, owners, site, dealt[0], messages)
-    else:
-        for consumer, run in runs_of(dealt, messages):
-            _grant(leases, owners, site, consumer, run)
+    _grant_dealt(leases, owners, site, dealt, messages)
     return bool(dealt)
 
 
@@ -186,8 +288,7 @@ def _matured(leases: Leases, group: FilterGroup, limits: list[int]) -> int:
     """How many of a group's messages may be transferred now; at least the first."""
     owners, owned = leases.owners, group.expression
     assert owners is not None and isinstance(owned, OwnedFilter)
-    served = {leases.site_at(consumer) for consumer in leases.consumer_list.consumers}
-    is_at_once = owners.name_of(owned.number) not in served or owners.is_stranded(owned.number)
+    is_at_once = _is_at_once(leases, owners, owned.number)
     count = 0
     for match in group.found[:RUN_MAX]:
         if limits and match.position >= min(limits):
@@ -225,9 +326,16 @@ def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messag
     messages = list(messages)
     number = owners.number_of_site(site)
     by_owner: dict[int, list[Message]] = {}
-    for message in messages:
+    is_own = (
+        not (owners.moved or leases.rules.is_ranked)
+        and bool(messages)
+        and owners.runs.is_one(messages[0].id, messages[-1].id)
+    )
+    for message in messages[:1] if is_own else messages:
         if (owner := owners.owner_of(message.id)) != number:
             by_owner.setdefault(owner, []).append(message)
+    if is_own and by_owner:
+        by_owner = dict.fromkeys(by_owner, messages)
     for owner, some in by_owner.items():
         owners.move((message.id for message in some), number)
         leases.queue.events.transferred(some, owners.name_of(owner), site, number)
@@ -244,11 +352,8 @@ def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
     number = owners.number_of_site(site)
     position = _first_own(leases, owners, number)
     if position is None:
-        served = {leases.site_at(consumer) for consumer in leases.consumer_list.consumers}
         for here, message in _scanned(leases, 0).found:
-            owner = owners.owner_of(message.id)
-            is_at_once = owners.name_of(owner) not in served or owners.is_stranded(owner)
-            if is_at_once or message.id <= owners.waits.matured_id:
+            if message.id <= owners.waits.matured_id or _is_at_once(leases, owners, owners.owner_of(message.id)):
                 position = here
                 break
     return None if position is None else _popped(leases, owners, position, number)

@@ -6,6 +6,7 @@ sender's connection, adds the leases that this connection holds. The answer goes
 Source: queues page A.6; docs/leases.md.
 """
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -26,6 +27,7 @@ from ..users.permissions import CONFIGURE, QUEUE
 from .deferring import defer_acks
 from .ending import FORCED_EXPIRE, TAKEN_OVER, arm, break_leases, expire_for, taken_over
 from .headers import ORIGIN
+from .owners import TRANSFER_AFTER_MS
 from .state import Leases, bookmark_of, leases_of, state_of
 
 EXCHANGE = "amps.control"
@@ -34,6 +36,8 @@ ACKNOWLEDGE, CANCEL, EXPIRE = "", "cancel", "expire"
 OPTIONS = (ACKNOWLEDGE, CANCEL, EXPIRE)
 #: Messages that one step looks at.
 SLICE = 500
+#: Messages counted in one step.
+COUNTED_A_STEP = 20_000
 #: Bookmarks in one request, at most.
 BOOKMARKS_MAX = 10_000
 #: The highest id that a bookmark may have.
@@ -250,17 +254,81 @@ def list_leases(queue: Queue, count: int) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for lease, until_ns in islice(leases.book.leases.by_end(), count):
         holder = holder_of(lease)
-        found.append(
+        row: dict[str, object] = {
+            "bookmark": bookmark_of(lease.id),
+            "connection": holder.session.client.name,
+            "consumer": holder.tag if isinstance(holder, Consumer) else None,
+            "deliveries": lease.deliveries,
+            "cancels": leases.book.cancels.get(lease.id, 0),
+            "ends_in_ms": None if not until_ns else max(0, (until_ns - now_ns) // MS),
+        }
+        if leases.hosts is not None:
+            row["node"] = holder.session.client.site
+        if leases.owners is not None:
+            row["owner"] = leases.owners.site_of(lease.id)
+        found.append(row)
+    return found
+
+
+def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
+    """What each site has of a leased queue, in steps: messages that are ready, leased, and stranded.
+
+    A message is stranded while its owner is not there; other sites get it at once. Raises: BadRequest.
+    """
+    leases = leases_of(queue)
+    owners, sites = leases.owners, queue.context.broker.sites
+    if owners is None:
+        raise BadRequest("its messages have no owners: it is no leased queue with x-replication of a cluster")
+    ready: Counter[str] = Counter()
+    for count, id_ in enumerate(ready_ids(queue), 1):
+        ready[owners.site_of(id_)] += 1
+        if count % COUNTED_A_STEP == 0:
+            yield
+    leased = Counter(str(holder_of(lease).session.client.site) for lease in leases.book.leases.by_id.values())
+    consumers = Counter(leases.site_at(one) for one in leases.consumer_list.consumers)
+    names = [*dict.fromkeys([*sites.groups, *owners.names[1:], *ready, *leased])]
+    rows: list[dict[str, object]] = []
+    for name in filter(None, names):
+        is_stranded = sites.is_lost(name) or (leases.hosts is not None and not leases.hosts.has(name))
+        rows.append(
             {
-                "bookmark": bookmark_of(lease.id),
-                "connection": holder.session.client.name,
-                "consumer": holder.tag if isinstance(holder, Consumer) else None,
-                "deliveries": lease.deliveries,
-                "cancels": leases.book.cancels.get(lease.id, 0),
-                "ends_in_ms": None if not until_ns else max(0, (until_ns - now_ns) // MS),
+                "node": name,
+                "is_there": name in sites.groups,
+                "hosts": leases.hosts is None or leases.hosts.has(name),
+                "consumers": consumers[name],
+                "ready": 0 if is_stranded else ready[name],
+                "stranded": ready[name] if is_stranded else 0,
+                "leased": leased[name],
+                "waits_for": _awaited(leases, name, is_stranded=is_stranded) if ready[name] else "",
             }
         )
-    return found
+    return rows
+
+
+def _awaited(leases: Leases, site: str, *, is_stranded: bool) -> str:
+    """What the ready messages of a site wait for."""
+    free = [one for one in leases.consumer_list.free() if leases.room(leases.site_at(one)) > 0]
+    if not leases.consumer_list.consumers:
+        return "a consumer"
+    if not free:
+        return "a consumer with room, at any node"
+    if any(leases.site_at(one) == site for one in free):
+        return "a consumer whose filter takes them, or a barrier before them"
+    if is_stranded or all(leases.site_at(one) != site for one in leases.consumer_list.consumers):
+        return "a consumer of another node whose filter takes them"
+    return f"a consumer at {site} with room; after {TRANSFER_AFTER_MS} ms for one of another node"
+
+
+def ready_ids(queue: Queue) -> Iterator[int]:
+    """The ids of all ready messages, as they are now."""
+    parts = queue.store.paged_parts()
+    for message in list(queue.store):
+        yield message.id
+    for part in parts:
+        if isinstance(part, Message):
+            yield part.id
+        else:
+            yield from part.ids
 
 
 def renew_leases(queue: Queue, bookmarks: str) -> int:

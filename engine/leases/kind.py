@@ -54,6 +54,7 @@ from .ending import (
 from .granting import begin, presented
 from .hosts import Hosts, host, scoped
 from .owner_groups import OwnerGroups
+from .owners import TRANSFER_AFTER_MS
 from .ranked_store import RANK_MAX, RankedStore, is_barrier, position_at, rank_of, ranked
 from .replay_rules import REPLAY_ARGUMENTS, is_known
 from .replaying import read_on, replay_for, take_turn
@@ -649,6 +650,25 @@ def _describe(queue: Queue) -> Iterator[tuple[str, object, str]]:
     leases = leases_of(queue)
     rule = f"recovery-point {shown(leases.rules.settings.recovery_point)}"
     yield "built-from", leases.recovered_point or "is being built", rule
+    if leases.hosts is not None:
+        yield from _describe_sites(leases, leases.hosts)
+
+
+def _describe_sites(leases: Leases, hosts: Hosts) -> Iterator[tuple[str, object, str]]:
+    """Which nodes host the queue, and whose its messages are."""
+    settings, groups = leases.rules.settings, leases.queue.context.broker.sites.groups
+    rule = f"replication {settings.replication}" + (f", scope {shown(hosts.scope)}" if hosts.scope else "")
+    yield "hosted-by", ", ".join(filter(hosts.has, groups)) or "no node that is there", rule
+    for node, why in hosts.refused.items():
+        yield f"not-hosted-by-{node}", why, rule
+    if leases.owners is not None:
+        own = "initial-owner" if settings.initial_owner else "the node of the publisher"
+        yield "owner", settings.initial_owner or "by message", f"{own}; ctl owners counts them"
+        yield (
+            "served-first",
+            "consumers at the owner",
+            f"others after {TRANSFER_AFTER_MS} ms, or at once if it has none",
+        )
 
 
 def _why_captured(queue: Queue, topic: str) -> str | None:

@@ -104,6 +104,16 @@ class OwnerRuns:
             numbers.append(number)
         self._at, self._ids, self._numbers = at, ids, numbers
 
+    def is_one(self, first_id: int, last_id: int) -> bool:
+        """Whether all messages between two ids are known to have one owner."""
+        if first_id >= self._last_id:
+            return True
+        self.number_of(first_id)
+        if not self._ids or not self._ids[0] <= first_id:
+            return False
+        at = bisect_right(self._ids, first_id)
+        return at < len(self._ids) and last_id < self._ids[at]
+
     def next_of(self, number: int, after: int) -> int | None:
         """The lowest id above `after` that this owner may have; None: there is none."""
         if after >= self.newest.get(number, -1):

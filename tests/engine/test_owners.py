@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from leveret.engine import Session
+from leveret.engine.leases import leases_of as leases_seen
+from leveret.engine.leases import owners_of
 from leveret.engine.leases.owners import OwnerRuns
 from leveret.engine.leases.state import leases_of
+from leveret.operator.steps import finished
 from leveret.testing.harness import Harness
 
 SITES = ("n1", "n2", "n3")
@@ -272,6 +275,25 @@ def test_a_transfer_reads_forward_to_an_inactive_message() -> None:
     assert active is not None and active.end == 1201
     sites.reader("n3", prefetch=10, x_filter="n = 5000")
     assert active.end == 1201
+
+
+def test_operators_see_whose_messages_they_are(sites: Sites) -> None:
+    """By node; of a node that is lost they are stranded. Explanations name the hosts."""
+    sites.reader("n2", prefetch=1)
+    for site in ("n1", "n2", "n2", "n3"):
+        sites.publish("x", by=sites.at[site])
+    sites.broker.sites.went("n3")
+    sites.advance(3000)
+    (row, *_), rows = leases_seen(sites.named(), 10), finished(owners_of(sites.named()))
+    assert (row["node"], row["owner"]) == ("n2", "n2")  # the first one came from n1, and is transferred
+    assert [(one["node"], one["ready"], one["stranded"], one["leased"]) for one in rows] == [
+        ("n1", 0, 0, 0),
+        ("n2", 2, 0, 1),
+        ("n3", 0, 1, 0),
+    ]
+    assert rows[1]["waits_for"] == "a consumer with room, at any node" and not rows[2]["is_there"]
+    described = {name: value for name, value, _ in sites.named().kind.describe(sites.named())}
+    assert described["hosted-by"] == "n1, n2" and described["owner"] == "by message"
 
 
 def test_changes_of_owners_take_two_octets() -> None:
