@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: test-clients-cluster cluster-agreement cluster cluster-node cluster-rounds test-cluster test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
+.PHONY: test-clients-cluster bench-clients-cluster cluster-agreement cluster cluster-node cluster-rounds test-cluster test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -126,7 +126,8 @@ types: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks/compare.py $(ARGS)
 
-# What dashboards ask for, at a real Prometheus (Debian: prometheus); `make dashboards ARGS=FILE.json`: somebody else's.
+# What dashboards ask for, at a real Prometheus (Debian: prometheus); `make dashboards ARGS=FILE.json`: somebody else's;
+# ARGS=--follower: through a node of a cluster that does not lead.
 dashboards: $(VENV)/.dev
 	@$(BIN)/python tests/console/prometheus_check.py $(ARGS)
 
@@ -221,12 +222,18 @@ clients: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.suites $(ARGS)
 
 # Clients, tools and generated programs as at one node, through a node of a cluster that does not lead (needs etcd; RabbitMQ
-# for the comparisons).
+# for the comparisons); and each program of docs/clients-cluster.md while the leader is killed and stopped.
 test-clients-cluster: $(VENV)/.interop
-	@$(BIN)/pytest -m cluster tests/interop $(ARGS)
+	@$(BIN)/pytest -n 0 -m cluster tests/interop tests/cluster/test_clients_page.py $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python -m leveret.interop.suites --follower)
 	@$(if $(ARGS),,$(BIN)/python -m leveret.interop.workers --follower --broker leveret)
 	@$(if $(ARGS),,$(BIN)/python -m leveret.interop.differential --follower --operations $(OPERATIONS))
+	@$(if $(ARGS),,$(BIN)/python -m leveret.interop.tools --follower --only "rabbitmqadmin 1,rabbitmqadmin 2,Nagios")
+	@$(if $(ARGS),,$(BIN)/python tests/console/prometheus_check.py --follower)
+
+# What a change of the leader costs each client of docs/clients-cluster.md, here and with three RabbitMQs; half an hour.
+bench-clients-cluster: $(VENV)/.interop
+	@$(BIN)/python -m leveret.interop.takeovers --rounds 3 --write benchmarks/results/cluster-clients.md $(ARGS)
 
 # Real workers of task frameworks against RabbitMQ and Leveret; `make workers ARGS="--only celery -k retries"`.
 workers: $(VENV)/.dev

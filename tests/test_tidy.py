@@ -155,6 +155,7 @@ ARROWS = {
     "interop/tools": {"wire", "brokers", "running", "suites"},
     "interop/flow": {"wire", "brokers", "running"},
     "interop/workers": {"wire", "brokers", "running"},
+    "interop/takeovers": {"wire", "brokers", "running", "tools", "workers"},
     "interop/artemis": {"wire", "brokers"},
     "interop/differential": {"wire", "brokers"},
     "pipeline/schemas": set(),

@@ -57,6 +57,10 @@ class FollowedCluster:
         self.local.start_node(lost)
         self._await_in_sync()
 
+    def leader_first(self) -> list[str]:
+        """The nodes' names."""
+        return sorted(self.local.names, key=lambda name: name != self.leader)
+
     def has_ended(self) -> bool:
         """Whether a node has ended."""
         return not all(self.local.is_running(name) for name in self.local.names)
@@ -129,7 +133,7 @@ def leveret_follower(
                 local.log(FOLLOWER),
                 processes=followed,
                 console_port=local.port(FOLLOWER, "console"),
-                metrics_port=local.port(followed.leader, "metrics"),
+                metrics_ports=[local.port(name, "metrics") for name in followed.leader_first()],
                 tls_port=local.port(FOLLOWER, "amqps") if has_tls else 0,
             )
         finally:

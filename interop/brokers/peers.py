@@ -66,7 +66,7 @@ class Peer:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     processes: Life | None = field(default=None, repr=False)
     console_port: int = 0  # of its HTTP API; 0: it has none
-    metrics_port: int = 0  # for Prometheus; 0: it has none
+    metrics_ports: Sequence[int] = ()  # for Prometheus, of each node, the leader's first; empty: it has none
     tls_port: int = 0  # of AMQP with TLS; 0: it has none, or it was chosen by its options
 
     def restart(self, *, kill: bool = False) -> None:

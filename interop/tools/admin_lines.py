@@ -79,13 +79,13 @@ NAGIOS = (
     Line("check_rabbitmq_objects -H {host} --port {port}", STATUS),
     Line("check_rabbitmq_overview -H {host} --port {port} -w 1000,1000,1000 -c 2000,2000,2000"),
     Line("check_rabbitmq_overview -H {host} --port {port} -w 0,0,0 -c 0,0,0", STATUS, 2),
-    Line("check_rabbitmq_partition -H {host} --port {port} -n localhost"),
+    Line("check_rabbitmq_partition -H {host} --port {port} -n {short}"),
     Line("check_rabbitmq_queue -H {host} --port {port} --queue watched -w 1000,1000,1000 -c 2000,2000,2000"),
     Line("check_rabbitmq_queue -H {host} --port {port} --queue watched -w 0,0,0,0 -c 0,0,0,0", STATUS, 2),
     Line("check_rabbitmq_queue -H {host} --port {port} --queue missing", STATUS, 2),
-    Line("check_rabbitmq_server -H {host} --port {port} -n localhost", STATUS),
+    Line("check_rabbitmq_server -H {host} --port {port} -n {short}", STATUS),
     Line("check_rabbitmq_shovels -H {host} --port {port}", status=2),
-    Line("check_rabbitmq_watermark -H {host} --port {port} -n localhost", STATUS),
+    Line("check_rabbitmq_watermark -H {host} --port {port} -n {short}", STATUS),
     Line("check_rabbitmq_aliveness -H {host} --port {port} -u guest -p wrong", STATUS, 3),
 )
 #: Debian's centreon-plugins.

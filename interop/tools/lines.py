@@ -41,6 +41,7 @@ def run_lines(
         "port": str(place.management),
         "amqp": str(place.peer.port),
         "node": place.node,
+        "short": place.node.partition("@")[2],
         "dir": str(directory),
     }
     hidden = {str(directory): "DIR", place.url: "URL", **(hide or {})}

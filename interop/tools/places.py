@@ -100,6 +100,6 @@ def follower_place() -> Iterator[Place]:
     Raises: FileNotFoundError: no etcd on this machine. PeerFailed: it did not come up.
     """
     with leveret_follower() as peer:
-        found = Place(peer, peer.console_port, peer.metrics_port, f"rabbit@{FOLLOWER}")
+        found = Place(peer, peer.console_port, peer.metrics_ports[0], f"rabbit@{FOLLOWER}")
         ask(found.url, "PUT", "cluster-name", {"name": "rabbitmq@localhost"})
         yield found

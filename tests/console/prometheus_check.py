@@ -1,9 +1,11 @@
 """The queries of RabbitMQ's own dashboards at a real Prometheus that scrapes a real broker under load.
 
-`make dashboards`, or `python tests/console/prometheus_check.py [FILE]...`: prints what gave data, by dashboard; exit 1
-where a query gave none. FILE: a dashboard as Grafana exports it (RabbitMQ's: numbers 10991 and later), or a list of
-objects with `dashboard`, `panel` and `expr`. Without one: each series that RabbitMQ's dashboards need, joined as there,
-and our own dashboard. Needs Debian's package prometheus. Takes some 25 s, nearly all of it waiting for scrapes.
+`make dashboards`, or `python tests/console/prometheus_check.py [--follower] [FILE]...`: prints what gave data, by
+dashboard; exit 1 where a query gave none, or promtool has something to say. `--follower`: three nodes of a cluster are
+scraped, and the load is on one that does not lead.
+FILE: a dashboard as Grafana exports it (RabbitMQ's: numbers 10991 and later), or a list of objects with `dashboard`,
+`panel` and `expr`. Without one: each series that RabbitMQ's dashboards need, joined as there, and our own dashboard.
+Needs Debian's package prometheus. Takes some 25 s, nearly all of it waiting for scrapes.
 """
 
 import json
@@ -14,13 +16,15 @@ import tempfile
 import threading
 import urllib.parse
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pika
 
-from leveret.testing import RunningBroker, start_broker
+from leveret.interop.brokers.follower import leveret_follower
+from leveret.testing import start_broker
 
 SERIES = Path(__file__).parents[1] / "spec" / "management" / "dashboard-series.txt"
 JOINED = (
@@ -32,21 +36,21 @@ OURS = Path(__file__).parents[2] / "console" / "dashboards" / "leveret.json"
 VARIABLES = {
     "$__rate_interval": "20s",
     "$__range": "20s",
-    "$rabbitmq_cluster": "rabbit@localhost",
     "$namespace": "",
     "$endpoint": "aggregated",
     "$instance": ".*",
 }
 CONFIGURATION = """
 global: {{scrape_interval: 1s}}
-scrape_configs: [{{job_name: leveret, static_configs: [{{targets: ["{target}"]}}]}}]
+scrape_configs: [{{job_name: leveret, static_configs: [{{targets: {targets}}}]}}]
 """
 SCRAPES_S = 20.0
+FOLLOWER = "--follower"
 
 
-def queries(files: list[str]) -> list[tuple[str, str, str]]:
+def queries(files: list[str], *, is_cluster: bool = False) -> list[tuple[str, str, str]]:
     """(dashboard, panel, query)."""
-    found = [one for file in files or (str(OURS),) for one in _queries_of(Path(file))]
+    found = [one for file in files or (str(OURS),) for one in _queries_of(Path(file), is_cluster)]
     if not files:
         for line in SERIES.read_text(encoding="utf-8").splitlines():
             version, series = line.split(" ")
@@ -54,7 +58,7 @@ def queries(files: list[str]) -> list[tuple[str, str, str]]:
     return found
 
 
-def _queries_of(file: Path) -> list[tuple[str, str, str]]:
+def _queries_of(file: Path, is_cluster: bool) -> list[tuple[str, str, str]]:
     document = json.loads(file.read_text(encoding="utf-8"))
     if isinstance(document, list):
         return [(one["dashboard"], one["panel"], one["expr"]) for one in document]
@@ -62,13 +66,13 @@ def _queries_of(file: Path) -> list[tuple[str, str, str]]:
         (document["title"], panel["title"], target["expr"])
         for panel in document["panels"]
         for target in panel.get("targets", ())
-        if "leveret_cluster_" not in target["expr"]  # of no broker alone
+        if is_cluster or "leveret_cluster_" not in target["expr"]
     ]
 
 
-def filled_in(query: str) -> str:
+def filled_in(query: str, cluster: str) -> str:
     """A query without variables; rates are taken over what was scraped in so short a time."""
-    for name, value in VARIABLES.items():
+    for name, value in (VARIABLES | {"$rabbitmq_cluster": cluster}).items():
         query = query.replace(name, value)
     return re.sub(r"\[60s\]", "[20s]", query)
 
@@ -118,10 +122,12 @@ def asked(port: int, path: str, **parameters: str) -> Any:
         return json.load(answer)
 
 
-def results(broker: RunningBroker, port: int, folder: str, files: list[str]) -> list[tuple[str, str, bool]]:
+def results(
+    url: str, targets: list[str], port: int, folder: str, asked_for: list[tuple[str, str, str]]
+) -> list[tuple[str, str, bool]]:
     """(dashboard, panel, whether there was data) of each query."""
     configuration = Path(folder, "prometheus.yml")
-    configuration.write_text(CONFIGURATION.format(target=urlsplit(broker.metrics_url).netloc), encoding="utf-8")
+    configuration.write_text(CONFIGURATION.format(targets=json.dumps(targets)), encoding="utf-8")
     process = subprocess.Popen(
         [
             "prometheus",
@@ -132,15 +138,17 @@ def results(broker: RunningBroker, port: int, folder: str, files: list[str]) -> 
         stderr=subprocess.DEVNULL,
     )
     stopping = threading.Event()
-    thread = threading.Thread(target=load, args=(broker.url, stopping))
+    thread = threading.Thread(target=load, args=(url, stopping))
     thread.start()
     try:
         stopping.wait(SCRAPES_S)  # the load goes on meanwhile
         health = asked(port, "/api/v1/targets")["data"]["activeTargets"]
-        assert [one["health"] for one in health] == ["up"], health
+        assert [one["health"] for one in health] == ["up"] * len(targets), health
+        known = asked(port, "/api/v1/query", query="rabbitmq_identity_info")["data"]["result"]
+        (cluster,) = {one["metric"]["rabbitmq_cluster"] for one in known}
         found = []
-        for dashboard, panel, query in queries(files):
-            answer = asked(port, "/api/v1/query", query=filled_in(query))
+        for dashboard, panel, query in asked_for:
+            answer = asked(port, "/api/v1/query", query=filled_in(query, cluster))
             values = [float(one["value"][1]) for one in answer["data"]["result"]]
             found.append((dashboard, panel, any(value == value for value in values)))
         return found
@@ -151,6 +159,14 @@ def results(broker: RunningBroker, port: int, folder: str, files: list[str]) -> 
         process.wait()
 
 
+def remarks(target: str) -> str:
+    """What `promtool check metrics` says of a node's metrics."""
+    with urllib.request.urlopen(f"http://{target}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
+    return (done.stdout + done.stderr).strip()
+
+
 def main() -> int:
     """Print a table. Returns the exit code."""
     import socket
@@ -158,14 +174,24 @@ def main() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder, start_broker(management=True, data=f"{folder}/journal") as broker:
-        found = results(broker, port, folder, sys.argv[1:])
+    files = [argument for argument in sys.argv[1:] if argument != FOLLOWER]
+    is_cluster = FOLLOWER in sys.argv[1:]
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        if is_cluster:
+            peer = stack.enter_context(leveret_follower())
+            url, targets = peer.url, [f"127.0.0.1:{one}" for one in peer.metrics_ports]
+        else:
+            broker = stack.enter_context(start_broker(management=True, data=f"{folder}/journal"))
+            url, targets = broker.url, [urlsplit(broker.metrics_url).netloc]
+        found = results(url, targets, port, folder, queries(files, is_cluster=is_cluster))
+        said = [text for target in targets if (text := remarks(target))]
     for dashboard in dict.fromkeys(one[0] for one in found):
         rows = [one for one in found if one[0] == dashboard]
         print(f"{dashboard}: {sum(one[2] for one in rows)} of {len(rows)} queries give data")
     empty = [f"{dashboard}: {panel}" for dashboard, panel, has_data in found if not has_data]
-    print("\n".join(f"no data: {one}" for one in empty))
-    return int(bool(empty))
+    print("\n".join([*(f"no data: {one}" for one in empty), *said]))
+    return int(bool(empty or said))
 
 
 if __name__ == "__main__":

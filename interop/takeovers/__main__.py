@@ -1,0 +1,125 @@
+"""Measure what a change of the leader costs each client of docs/clients-cluster.md, and what it loses: nothing.
+
+    python -m leveret.interop.takeovers [--only pika,amqplib] [--subjects leveret,rabbitmq] [--deeds takeover,handover]
+                                        [--rounds 3] [--write benchmarks/results/cluster-clients.md]
+
+A publisher with confirms and a consumer, both the page's programs, are at work while the leader of three nodes is
+killed (takeover), stopped (handover), or nobody leads for ten seconds. Clients are given all addresses, one of a
+follower first. RabbitMQ's queues are quorum queues, and the node that leads the queue is killed or stopped. Exit code
+1: Leveret lost a message, or sent it again without `redelivered`. 2: nothing could be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+
+from ..brokers.processes import PeerFailed
+from ..running.toolchains import NotHere
+from .programs import PROGRAMS
+from .subjects import DEEDS, Subject, leveret_cluster, three_rabbitmqs
+from .trial import Books, run
+
+SUBJECTS: dict[str, Callable[[], AbstractContextManager[Subject]]] = {
+    "leveret": leveret_cluster,
+    "rabbitmq": three_rabbitmqs,
+}
+Found = dict[tuple[str, str, str], list[Books]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    commands: dict[str, list[str]] = {}
+    for client in options.only:
+        try:
+            commands[client] = PROGRAMS[client].prepare(options.work, lambda text: print(text, flush=True))
+        except NotHere as why:
+            print(f"{client} is left out: {why}", file=sys.stderr)
+    found: Found = {}
+    for name in options.subjects:
+        try:
+            with SUBJECTS[name]() as subject:
+                _measure(subject, commands, options, found)
+        except (FileNotFoundError, PeerFailed) as why:
+            print(f"{name} is left out: {why}", file=sys.stderr)
+    if not found:
+        return 2
+    table = "\n".join(rows(found)) + "\n"
+    print(table)
+    if options.write:
+        options.write.write_text(table)
+    return 0 if all(books.is_well for (name, *_), runs in found.items() for books in runs if name == "leveret") else 1
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m leveret.interop.takeovers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+    def among(names: Iterable[str]) -> Callable[[str], list[str]]:
+        def parsed(text: str) -> list[str]:
+            unknown = [name for name in text.split(",") if name not in names]
+            if unknown:
+                raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown)} (there are {', '.join(names)})")
+            return text.split(",")
+
+        return parsed
+
+    parser.add_argument("--only", type=among(PROGRAMS), default=list(PROGRAMS), help="clients, by comma")
+    parser.add_argument("--subjects", type=among(SUBJECTS), default=list(SUBJECTS), help="brokers, by comma")
+    parser.add_argument("--deeds", type=among(DEEDS), default=list(DEEDS), help="what is done, by comma")
+    parser.add_argument("--rounds", type=int, default=1, help="of each (default: 1)")
+    parser.add_argument("--work", type=Path, default=Path(".peers/takeovers"), help="where programs are built")
+    parser.add_argument("--write", type=Path, help="write the table there")
+    return parser.parse_args(arguments)
+
+
+def _measure(subject: Subject, commands: dict[str, list[str]], options: argparse.Namespace, found: Found) -> None:
+    numbers = itertools.count()
+    for client, command in commands.items():
+        for deed in [deed for deed in options.deeds for _ in range(options.rounds)]:
+            with tempfile.TemporaryDirectory(prefix="leveret-takeovers-", ignore_cleanup_errors=True) as directory:
+                try:
+                    books = run(command, subject.urls(), partial(DEEDS[deed], subject), Path(directory), next(numbers))
+                except PeerFailed as failure:
+                    print(f"{subject.name} {client} {deed}: {failure}", file=sys.stderr, flush=True)
+                else:
+                    print(f"{subject.name} {client} {deed}: {books}", flush=True)
+                    found.setdefault((subject.name, client, deed), []).append(books)
+            subject.heal()
+
+
+def rows(found: Found) -> Iterable[str]:
+    """A table: a row for each client and deed; medians of seconds, sums of messages."""
+    brokers = [name for name in SUBJECTS if any(key[0] == name for key in found)]
+    yield (
+        "| client | what | " + " | ".join(f"{name}: publishes, consumes again | lost; twice" for name in brokers) + " |"
+    )
+    yield "|---|---|" + "---|---|" * len(brokers)
+    for client, deed in dict.fromkeys((client, deed) for _, client, deed in found):
+        cells = [cell for name in brokers for cell in _cells(found.get((name, client, deed), []))]
+        yield f"| {client} | {deed} | {' | '.join(cells)} |"
+
+
+def _cells(runs: list[Books]) -> tuple[str, str]:
+    if not runs:
+        return "not run", ""
+    published, consumed = (
+        statistics.median(seconds) for seconds in zip(*((one.published_s, one.consumed_s) for one in runs))
+    )
+    lost, twice, unflagged = (sum(counts) for counts in zip(*((one.lost, one.twice, one.unflagged) for one in runs)))
+    remark = f", {unflagged} of them without a flag" if unflagged else ""
+    return f"{published:.1f} s, {consumed:.1f} s", f"{lost}; {twice}{remark}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""Clusters of three nodes whose leader is killed, stopped, or missing for a while."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from ..brokers.local_cluster import LocalCluster
+from ..brokers.peers import Peer, rabbitmq_cluster
+from ..brokers.processes import POLL_SECONDS, START_SECONDS_MAX, PeerFailed, directory_for, end_of
+from ..tools.asking import ask
+from ..wire.loopback import answers_amqp
+
+#: Seconds for which nobody leads.
+NOBODY_SECONDS = 10.0
+
+
+class Subject(Protocol):
+    """A cluster. `name`: of the broker."""
+
+    name: str
+
+    def urls(self) -> list[str]:
+        """Of all nodes, one that follows first."""
+
+    def kill_leader(self) -> None:
+        """SIGKILL."""
+
+    def stop_leader(self) -> None:
+        """SIGTERM: it hands over, or not, and ends."""
+
+    def nobody(self) -> None:
+        """Let no node lead for `NOBODY_SECONDS`; returns when that is over."""
+
+    def heal(self) -> None:
+        """Start what was ended, and wait until all nodes have everything."""
+
+
+DEEDS: dict[str, Callable[[Subject], None]] = {
+    "takeover": lambda subject: subject.kill_leader(),
+    "handover": lambda subject: subject.stop_leader(),
+    "nobody leads": lambda subject: subject.nobody(),
+}
+
+
+def _await(fact: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while not fact():
+        if time.monotonic() > deadline:
+            raise PeerFailed(f"not within {START_SECONDS_MAX:g} s: {what}")
+        time.sleep(POLL_SECONDS * 5)
+
+
+@dataclass
+class LeveretCluster:
+    """Three nodes of Leveret, three members of etcd."""
+
+    local: LocalCluster
+    name: str = "leveret"
+
+    def status(self) -> dict[str, object]:
+        """Of `leveret ctl cluster` by a node that answers; empty: none does."""
+        for node in filter(self.local.is_running, self.local.names):
+            url = f"amqp://guest:guest@127.0.0.1:{self.local.port(node)}/"
+            command = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, "--json", "cluster"]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+            except subprocess.TimeoutExpired:
+                continue
+            if not done.returncode:
+                return dict(json.loads(done.stdout))
+        return {}
+
+    def _leader(self) -> str:
+        _await(lambda: bool(self.status().get("leader")), "a node leads")
+        return str(self.status()["leader"])
+
+    def urls(self) -> list[str]:
+        leader = self._leader()
+        nodes = [*(node for node in self.local.names if node != leader), leader]
+        return [f"amqp://guest:guest@127.0.0.1:{self.local.port(node)}/" for node in nodes]
+
+    def kill_leader(self) -> None:
+        self.local.send(self._leader(), signal.SIGKILL)
+
+    def stop_leader(self) -> None:
+        self.local.send(self._leader(), signal.SIGTERM)
+
+    def nobody(self) -> None:
+        leader = self._leader()
+        self.local.send_to_members(signal.SIGSTOP)
+        self.local.send(leader, signal.SIGKILL)
+        time.sleep(NOBODY_SECONDS)
+        self.local.send_to_members(signal.SIGCONT)
+
+    def heal(self) -> None:
+        for node in self.local.names:
+            if not self.local.is_running(node):
+                self.local.start_node(node)
+        wanted = sorted(self.local.names)
+        try:
+            _await(lambda: self._in_sync() == wanted, "all nodes are in sync")
+        except PeerFailed as failure:
+            logs = "".join(f"\n{node}: {end_of(self.local.log(node))}" for node in self.local.names)
+            raise PeerFailed(f"{failure}{logs}") from None
+
+    def _in_sync(self) -> list[str]:
+        members = self.status().get("insync")
+        return sorted(map(str, members)) if isinstance(members, list) else []
+
+
+@dataclass
+class RabbitMQCluster:
+    """Three nodes of RabbitMQ. The leader is that of the queue."""
+
+    peers: list[Peer]
+    name: str = "rabbitmq"
+
+    def _leader(self) -> Peer:
+        for peer in self.peers:
+            try:
+                queues = json.loads(ask(f"http://127.0.0.1:{peer.console_port}", "GET", "queues"))
+            except OSError:
+                continue
+            if queues and "leader" in queues[0]:
+                number = int(queues[0]["leader"].partition("@")[0].removeprefix("peer"))
+                return next(one for one in self.peers if one.port == number)
+        return self.peers[0]
+
+    def urls(self) -> list[str]:
+        leader = self._leader()
+        return [peer.url for peer in (*(one for one in self.peers if one is not leader), leader)]
+
+    def _end(self, peer: Peer, number: signal.Signals) -> None:
+        assert peer.processes is not None
+        peer.processes.process.send_signal(number)
+
+    def kill_leader(self) -> None:
+        self._end(self._leader(), signal.SIGKILL)
+
+    def stop_leader(self) -> None:
+        self._end(self._leader(), signal.SIGTERM)
+
+    def nobody(self) -> None:
+        leader = self._leader()
+        lost = [leader, next(peer for peer in self.peers if peer is not leader)]
+        for peer in lost:
+            self._end(peer, signal.SIGKILL)
+        time.sleep(NOBODY_SECONDS)
+        self._start(lost)
+
+    def heal(self) -> None:
+        self._start([peer for peer in self.peers if peer.processes is not None and peer.processes.has_ended()])
+
+    def _start(self, peers: list[Peer]) -> None:
+        for peer in peers:
+            assert peer.processes is not None
+            _await(peer.processes.has_ended, f"{peer.port} has ended")
+            peer.processes.start_again()
+        for peer in self.peers:
+            _await(partial(answers_amqp, peer.port), f"{peer.port} accepts clients")
+
+
+@contextmanager
+def leveret_cluster() -> Iterator[LeveretCluster]:
+    """A fresh one, all nodes in sync. Raises: FileNotFoundError, PeerFailed."""
+    with directory_for("takeovers") as directory:
+        subject = LeveretCluster(LocalCluster(directory))
+        try:
+            subject.local.start()
+            for node in subject.local.names:
+                _await(partial(subject.local.accepts, node), f"{node} accepts clients")
+            subject.heal()
+            yield subject
+        finally:
+            subject.local.kill()
+
+
+@contextmanager
+def three_rabbitmqs() -> Iterator[RabbitMQCluster]:
+    """Fresh ones. Raises: FileNotFoundError, PeerFailed."""
+    with rabbitmq_cluster(has_consoles=True) as peers:
+        yield RabbitMQCluster(peers)

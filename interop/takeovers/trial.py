@@ -1,0 +1,160 @@
+"""One client during one change of the leader: a publisher with confirms and a consumer, and the books of both."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..brokers.processes import PeerFailed, kill_group
+
+PATIENCE_SECONDS = 90.0
+#: Confirms before the deed and behind it.
+BEFORE, BEHIND = 100, 100
+#: Between two publishes: a hundred or so a second are enough to see a gap.
+PAUSE_SECONDS = 0.005
+#: Time in which a message that comes twice would come.
+SETTLE_SECONDS = 1.0
+#: Less than this between two confirms is no gap.
+GAP_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """`published_s`, `consumed_s`: from the deed's end until messages were confirmed, and received, again.
+
+    `twice`: messages that came more than once; `unflagged`: those of them that came again without `redelivered`.
+    """
+
+    confirmed: int
+    lost: int
+    twice: int
+    unflagged: int
+    published_s: float
+    consumed_s: float
+
+    @property
+    def is_well(self) -> bool:
+        """Nothing is lost, and what came again says so."""
+        return not self.lost and not self.unflagged
+
+
+class _Side:
+    """A program that runs. Of its lines about this run: `times`, `orders` with whether they came again."""
+
+    def __init__(self, command: Sequence[str], log: Path, prefix: str) -> None:
+        self._log, self._prefix = log, prefix
+        self.times: list[float] = []
+        self.orders: list[tuple[str, bool]] = []
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+                bufsize=1,
+            )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            words = line.split()
+            if words[:1] in (["confirmed"], ["received"]) and words[1].startswith(self._prefix):
+                self.orders.append((words[1], words[2:] == ["again"]))
+                self.times.append(time.monotonic())
+
+    def feed(self, order: str) -> None:
+        """Give it a line of input."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(f"{order}\n")
+
+    def is_past(self, moment: float) -> bool:
+        """Whether it went on after a moment."""
+        return sum(at > moment for at in self.times[-2 * BEHIND :]) >= BEHIND
+
+    def await_fact(self, fact: Callable[[], bool], what: str) -> None:
+        """Raises: PeerFailed, with what the program wrote."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not fact():
+            code = self.process.poll()
+            if time.monotonic() > deadline or code is not None:
+                end = "" if code is None else f" (it ended with {code})"
+                raise PeerFailed(f"{what}: not within {PATIENCE_SECONDS:g} s{end}\n{self._log.read_text()[-3000:]}")
+            time.sleep(0.01)
+
+    def still_s(self, began: float, done: float) -> float:
+        """Seconds from `done` to the end of the longest time without a line that ended after `began`."""
+        pairs = [(one, later) for one, later in zip(self.times, self.times[1:]) if later > began]
+        one, later = max(pairs, key=lambda pair: pair[1] - pair[0])
+        return max(later - done, 0.0) if later - one > GAP_SECONDS else 0.0
+
+
+class _Feeder:
+    """Gives a publisher an order as soon as the one before is confirmed. `sent`: how many."""
+
+    def __init__(self, publisher: _Side, prefix: str) -> None:
+        self.sent = 0
+        self._publisher, self._prefix = publisher, prefix
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(PAUSE_SECONDS):
+            if len(self._publisher.orders) >= self.sent:
+                self._publisher.feed(f"{self._prefix}{self.sent}")
+                self.sent += 1
+
+    def end(self) -> None:
+        """Give no more."""
+        self._is_over.set()
+        self._thread.join()
+
+
+def run(command: Sequence[str], urls: Sequence[str], deed: Callable[[], None], directory: Path, number: int) -> Books:
+    """Publish and consume while `deed` is done. `number`: of this run, so that its orders are no others'.
+
+    Raises: PeerFailed: a program ended, or does not go on.
+    """
+    prefix = f"{number}-"
+    with ExitStack() as stack:
+        consumer, publisher = (
+            _Side([*command, what, *urls], directory / f"{what}.log", prefix) for what in ("consume", "publish")
+        )
+        for side in (consumer, publisher):
+            stack.callback(kill_group, side.process)
+        feeder = _Feeder(publisher, prefix)
+        stack.callback(feeder.end)
+        for side, what in ((publisher, "confirms"), (consumer, "deliveries")):
+            side.await_fact(lambda side=side: len(side.orders) >= BEFORE, f"{what} before")  # type: ignore[misc]
+        began = time.monotonic()
+        deed()
+        done = time.monotonic()
+        time.sleep(SETTLE_SECONDS)  # a deed takes a while to be noticed
+        for side, what in ((publisher, "confirms"), (consumer, "deliveries")):
+            side.await_fact(lambda side=side: side.is_past(time.monotonic() - 2 * SETTLE_SECONDS), what)  # type: ignore[misc]
+        feeder.end()
+        publisher.await_fact(lambda: len(publisher.orders) >= feeder.sent, "the last confirms")
+        confirmed = {order for order, _ in publisher.orders}
+        with suppress(PeerFailed):
+            consumer.await_fact(lambda: confirmed <= {order for order, _ in consumer.orders}, "the last deliveries")
+        time.sleep(SETTLE_SECONDS)
+    times = Counter(order for order, _ in consumer.orders)
+    unflagged = Counter(order for order, again in consumer.orders if not again)
+    return Books(
+        confirmed=len(confirmed),
+        lost=len(confirmed - times.keys()),
+        twice=sum(count > 1 for count in times.values()),
+        unflagged=sum(count > 1 for count in unflagged.values()),
+        published_s=publisher.still_s(began, done),
+        consumed_s=consumer.still_s(began, done),
+    )
