@@ -26,6 +26,7 @@ from .queue_types import QueueType, own_type
 from .rows.address_settings import SETTINGS
 from .rows.broker_keys import KEYS
 from .rows.queue_attributes import LIVE_ARGUMENTS
+from .shared import OF_ONE_NODE
 from .values import value_text
 
 _T = TypeVar("_T")
@@ -68,10 +69,12 @@ def differences(old: Configuration, new: Configuration) -> list[Change]:
 
 
 def _key_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
+    """Of two nodes of one cluster only what should be alike."""
+    are_two_nodes = old.is_clustered and new.is_clustered and old.cluster.node != new.cluster.node
     for table, keys in KEYS.items():
         for key, row in keys.items():
             before, after = old.value(table, key), new.value(table, key)
-            if before != after:
+            if before != after and not (are_two_nodes and (table, key) in OF_ONE_NODE):
                 yield Change(f"[{table}] {key}", f"{_text(before)} -> {_text(after)}", row.acts)
 
 

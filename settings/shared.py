@@ -1,0 +1,101 @@
+"""The parts of a configuration that are to be alike on all nodes of a cluster, each as text that says the same wherever
+it is made. Names of parts are those of `leveret diff`.
+
+What a node has of its own (`OF_ONE_NODE`) is left out: its name, places where it listens, paths of its files.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from types import MappingProxyType
+
+from .addresses.matching import DEFAULT_WILDCARDS
+from .declared.configuration import Configuration
+from .faults import Origin
+from .rows.broker_keys import KEYS
+
+#: (table, key) of what differs between nodes by nature.
+OF_ONE_NODE = frozenset(
+    {
+        ("broker", "listen"),
+        ("broker", "data"),
+        ("broker", "definitions"),
+        ("management", "enabled"),
+        ("management", "listen"),
+        ("management", "metrics"),
+        ("management", "node"),
+        ("management", "hosts"),
+        ("journal", "reserve"),
+        ("tls", "certificate"),
+        ("tls", "key"),
+        ("tls", "client-ca"),
+        ("cluster", "node"),
+        ("cluster", "listen"),
+        ("cluster", "advertise"),
+        ("cluster", "etcd"),
+        ("cluster", "etcd-user"),
+        ("cluster", "etcd-password-file"),
+        ("cluster", "secret-file"),
+        ("cluster", "group"),
+        *((table, key) for table in ("cluster.tls", "cluster.etcd-tls") for key in KEYS[table]),
+    }
+)
+
+
+def shared_parts(configuration: Configuration) -> dict[str, str]:
+    """Name of each part -> its text, which may hold secrets. Defaults are left out: releases may differ in them."""
+    return {what: text_of(value) for what, value in _parts(configuration)}
+
+
+def _parts(configuration: Configuration) -> Iterator[tuple[str, object]]:
+    for table, keys in KEYS.items():
+        for key, row in keys.items():
+            value = configuration.value(table, key)
+            if (table, key) not in OF_ONE_NODE and value != row.default and (table, key) in configuration.explicit:
+                yield f"[{table}] {key}", sorted(value) if (table, key) == ("cluster", "nodes") else value
+    if configuration.system_usage is not None:
+        yield "[system-usage]", ""
+    repository = configuration.repository
+    if repository.wildcards != DEFAULT_WILDCARDS:
+        yield "[wildcard-addresses]", repository.wildcards
+    for entry in (*repository.entries, *repository.destinations.entries):
+        yield f"{entry.kind} {entry.match.text!r}{_in(entry.vhost or '/')}", entry.settings
+    for queue in configuration.queues:
+        yield f"queue {queue.name!r}{_in(queue.vhost)}", queue
+    for exchange in configuration.exchanges:
+        yield f"exchange {exchange.name!r}{_in(exchange.vhost)}", exchange
+    for divert in configuration.diverts:
+        yield f"divert {divert.name!r}{_in(divert.vhost)}", divert
+    for topic in configuration.logged_topics:
+        yield f"{topic.title}{_in(topic.vhost)}", topic
+    for vhost in configuration.vhosts:
+        yield f"vhost {vhost!r}", configuration.limits.get(vhost)
+    for user in configuration.users:
+        yield f"user {user.name!r}", user
+    for policy in configuration.policies:
+        kind = "operator policy" if policy.is_operator else "policy"
+        yield f"{kind} {policy.name!r}{_in(policy.vhost)}", policy
+
+
+def _in(vhost: str) -> str:
+    return "" if vhost == "/" else f" in vhost {vhost!r}"
+
+
+def text_of(value: object) -> str:
+    """The same text for equal values in every process: no order of a set, no place in a file."""
+    if is_dataclass(value) and not isinstance(value, type):
+        compared = (one.name for one in fields(value) if one.compare)
+        return f"{type(value).__name__}({', '.join(_pairs((name, getattr(value, name)) for name in compared))})"
+    if isinstance(value, (Mapping, MappingProxyType)):
+        return f"{{{', '.join(sorted(_pairs(value.items())))}}}"
+    if isinstance(value, (set, frozenset)):
+        return f"{{{', '.join(sorted(map(text_of, value)))}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(text_of, value))}]"
+    if isinstance(value, Enum):
+        return value.name
+    return repr(value)
+
+
+def _pairs(pairs: Iterable[tuple[object, object]]) -> Iterator[str]:
+    return (f"{name}: {text_of(value)}" for name, value in pairs if not isinstance(value, Origin))
