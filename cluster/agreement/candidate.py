@@ -45,7 +45,7 @@ class Candidate:
         context, view = self.context, self.context.view
         if context.state is not State.IN_SYNC or view is None or context.sent is not None:
             return
-        is_gone = self.follower.leader_is_gone and not self._is_clock_wrong
+        is_gone = self.follower.leader_is_gone and not self._is_clock_wrong and not context.is_different
         if view.leader is not None and not is_gone:
             return
         why = obstacle(context, view)
@@ -61,7 +61,8 @@ class Candidate:
         return abs(self.context.clock_difference_ns) > self.context.timers.clock_difference_ns
 
     def _turn_ns(self, view: View) -> int:
-        """When it is this node's turn, as nobody leads: others first, if it just resigned or its clock is wrong.
+        """When it is this node's turn, as nobody leads: others first, if it just resigned, its clock is wrong, or its
+        configuration is another than the last leader's.
 
         A node that was handed the lead does not wait, also when it resigned shortly before.
         """
@@ -70,8 +71,8 @@ class Candidate:
         turn_ns = self.retry_ns
         if view.preferred != context.node.node_id:
             turn_ns = max(turn_ns, context.abstains_until_ns)
-            if view.preferred is not None:
-                turn_ns = max(turn_ns, since_ns + timers.preferred_first_ns)
+            waits = (view.preferred is not None) + context.is_different
+            turn_ns = max(turn_ns, since_ns + waits * timers.preferred_first_ns) if waits else turn_ns
         if self._is_clock_wrong:
             turn_ns = max(turn_ns, since_ns + timers.lease_ns)
         return turn_ns

@@ -26,6 +26,7 @@ class NodeContext:
     abstains_until_ns: int = 0  # after a resignation others campaign first
     highest_term: int = 0  # of all that were seen
     clock_difference_ns: int = 0  # of the last leader's wall clock
+    leader_fingerprint: str = ""  # of the last leader's configuration
     is_put_back: bool = False  # etcd's revision fell: its data were put back, or deleted
     is_drained: bool = False
     is_stalled: bool = False  # the disk hangs
@@ -68,6 +69,14 @@ class NodeContext:
         insync = self.view.insync if self.view is not None else None
         return insync is not None and self.node.node_id in insync.nodes
 
+    @property
+    def is_different(self) -> bool:
+        """Whether this node's configuration, as it was registered, differs from the last leader's."""
+        own = None if self.view is None else self.view.node_of(self.node.node_id)
+        if own is None or not own.fingerprint or not self.leader_fingerprint:
+            return False
+        return own.fingerprint != self.leader_fingerprint
+
     def note_terms(self, terms: TermTable, end: int) -> None:
         """The journal was cut, copied or opened anew."""
         self.terms, self.end = terms, end
@@ -88,6 +97,8 @@ class NodeContext:
             self.highest_term, self.is_put_back = term, False
         if view.leader is not None:
             self.absent_since_ns = None
+            led = view.node_of(view.leader.node_id)
+            self.leader_fingerprint = self.leader_fingerprint if led is None else led.fingerprint
         elif self.absent_since_ns is None:
             self.absent_since_ns = self.now_ns
         self.view, self.view_ns = view, self.now_ns

@@ -225,6 +225,42 @@ def test_a_node_whose_clock_is_wrong_waits_for_the_lease_of_a_leader_that_is_gon
     assert stage.state is State.IN_SYNC and stage.sent is None
 
 
+@pytest.mark.parametrize(
+    "own, led, preferred, waits_s",
+    [
+        ("x", "x", None, 0), ("x", "y", None, 2), ("x", "y", C, 4), ("x", "y", A, 0), ("", "y", None, 0),
+        ("x", "", None, 0),
+    ],
+)  # fmt: skip
+def test_a_node_whose_configuration_differs_from_the_last_leaders_campaigns_last(
+    own: str, led: str, preferred: bytes | None, waits_s: float
+) -> None:
+    """Unless an operator hands it the lead; a node of a release that tells no fingerprint differs from none."""
+    nodes = (*registered(0, fingerprint=own), *registered(1, fingerprint=led))
+    stage = following(nodes=nodes)
+    stage.read(leader=None, preferred=preferred, nodes=nodes[:1])  # the key of the leader's node goes with it
+    if waits_s:
+        stage.advance(waits_s - 0.1)
+        assert stage.sent is None
+        stage.advance(0.1)
+    assert stage.state is State.CAMPAIGNING
+
+
+def test_a_node_that_is_configured_alike_again_campaigns_at_once() -> None:
+    """It registers its new fingerprint."""
+    stage = following(nodes=(*registered(0, fingerprint="x"), *registered(1, fingerprint="y")))
+    stage.read(nodes=(*registered(0, fingerprint="y"), *registered(1, fingerprint="y")))
+    stage.read(leader=None)
+    assert stage.state is State.CAMPAIGNING
+
+
+def test_a_node_whose_configuration_differs_waits_for_the_lease_of_a_leader_that_is_gone() -> None:
+    """The others, whose links are refused, too, campaign meanwhile."""
+    stage = following(nodes=(*registered(0, fingerprint="x"), *registered(1, fingerprint="y")))
+    stage.tell(*[e.LeaderRefused()] * 3)
+    assert stage.state is State.IN_SYNC and stage.sent is None
+
+
 def test_a_drained_node_copies_and_does_not_campaign() -> None:
     """Until it is revived."""
     stage = following()
