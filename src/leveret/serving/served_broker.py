@@ -4,6 +4,8 @@ A process may serve several, one after the other. After `run` nothing of the bro
 descriptor, no connection, no thread.
 """
 
+import hashlib
+import json
 import logging
 import random
 from collections.abc import Callable
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from .console_parts import ConsoleParts
 
 logger = logging.getLogger("leveret")
+
+
+#: Global parameter with the digest of the definitions that a cluster has imported, under RabbitMQ's name for it.
+IMPORTED = ("", "", "imported_definition_hash_value")
 
 
 class DefinitionsRefused(Exception):
@@ -68,9 +74,11 @@ class ServedBroker:
         )
         log_report(self.built.report)
         log_flow(self.built.broker)
-        if options.definitions is not None:
+        if options.definitions is not None and (cluster is None or self._is_first_import(options.definitions)):
             try:
                 log_report(Report(warnings=tuple(self._import(options.definitions))))
+                if cluster is not None:
+                    self.built.broker.parameters.set(IMPORTED, _digest_of(options.definitions))
             except DefinitionsRefused:
                 if cluster is not None:  # this process lives on: unlock the directory
                     self.built.abandon()
@@ -83,6 +91,16 @@ class ServedBroker:
         self._lost: DataUnusable | Unreadable | None = None  # the reason why it had to stop
         if supervisor is None:
             self.built.broker.context.storage.on_unreadable = self._stop_for
+
+    def _is_first_import(self, file: "JsonFile") -> bool:
+        """Whether the cluster has imported no file of definitions: what operators deleted since then stays deleted at a
+        takeover.
+        """
+        known = self.built.broker.parameters.get(IMPORTED)
+        if known is not None and known != _digest_of(file):
+            hint = "the cluster has imported another file, see `leveret ctl definitions import`"
+            logger.warning("%s: is not imported: %s", file.name, hint)
+        return known is None
 
     def _import(self, file: "JsonFile") -> list[str]:
         """Import definitions. Returns the entries that were left out. Raises: DefinitionsRefused."""
@@ -208,6 +226,10 @@ class ServedBroker:
         """Stop, because spooled messages are lost, as after a failure of the journal."""
         self._lost = error
         self.stop()
+
+
+def _digest_of(file: "JsonFile") -> str:
+    return hashlib.sha256(json.dumps(file.value, sort_keys=True).encode()).hexdigest()
 
 
 def _edge_status() -> dict[str, Any]:
