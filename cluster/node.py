@@ -117,10 +117,12 @@ class Node:
         front: Front,
         *,
         status: Callable[[], Mapping[str, object]] = dict,
+        reload: Callable[[], object] = lambda: None,
         now_ns: Callable[[], int] = time.monotonic_ns,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.options = options
+        self.fingerprint = options.fingerprint  # of its configuration; registered when it changes
         self.view: View | None = None
         self.leading: Leading | None = None
         self.agreed_lsn = 0  # as heard last
@@ -133,6 +135,7 @@ class Node:
         self._listener = listener
         self._front = front
         self._status = status
+        self._reload = reload
         self._now_ns = now_ns
         self._wall_ms = wall_ms
         self._reaching = Reaching(options, self._register_soon, self._refused, self._is_linked)
@@ -268,6 +271,7 @@ class Node:
             files=options.files,
             wall_ms=self._wall_ms,
             status=self._status,
+            reload=self._reload,
         )
 
     # -- the agreement ----------------------------------------------------------------------------------------------
@@ -508,11 +512,16 @@ class Node:
             end,
             options.level,
             options.version,
-            options.fingerprint,
+            self.fingerprint,
             self.agreement.state is State.DRAINED,
             self._reaching.reached,
             options.addresses,
         )
+
+    def configured(self, fingerprint: str) -> None:
+        """The configuration was read again."""
+        self.fingerprint = fingerprint
+        self._register_soon()
 
     @property
     def reached(self) -> frozenset[str]:

@@ -7,6 +7,8 @@ from .agreement.view import NodeKey, View
 from .link.follower_links import FollowerStatistics
 from .node import Node
 
+#: Of a status: what a node tells of its configuration.
+CONFIGURATION = "configuration"
 _COPIES = frozenset({State.FOLLOWING, State.IN_SYNC})
 
 
@@ -102,7 +104,7 @@ class _Rows:
             "fingerprint": key.fingerprint,
             "link": key.link,
             "addresses": [f"{kind}://{place}" for kind, place in key.addresses],
-            "status": {} if link is None else dict(link.status),
+            "status": {} if link is None else {name: one for name, one in link.status.items() if name != CONFIGURATION},
         }
 
     def _state_of(self, key: NodeKey, *, is_own: bool, is_member: bool) -> str:

@@ -270,7 +270,7 @@ class Beacon:
 
 @dataclass(slots=True, frozen=True)
 class Order:
-    """An operator, whose command came to the leader, wants this of the follower: `drain` or `revive`.
+    """An operator, whose command came to the leader, wants this of the follower: `drain`, `revive` or `reload`.
 
     A verb that a follower does not know is one of a later release.
     """

@@ -57,6 +57,8 @@ FAULT_PAUSE_S = 1.0
 SOON_S = 0.05
 #: Verb of an order -> event.
 ORDERS: Mapping[str, Event] = {"drain": Drain(), "revive": Revive()}
+#: Verb of an order to read the configuration again.
+RELOAD = "reload"
 
 
 class Ending(Enum):
@@ -101,6 +103,7 @@ class LeaderLink:
         files: Files = REAL,
         wall_ms: Callable[[], int] = lambda: 0,
         status: Callable[[], Mapping[str, object]] = dict,
+        reload: Callable[[], object] = lambda: None,
     ) -> None:
         assert (copied is None) != (damaged is None)
         self.copied = copied
@@ -118,6 +121,7 @@ class LeaderLink:
         self._files = files
         self._wall_ms = wall_ms
         self._status = status
+        self._reload = reload
         self._acknowledges = False
         self._wants_copy = copied is None
         self._following: _Following | None = None
@@ -175,7 +179,9 @@ class LeaderLink:
 
     def _obey(self, verb: str) -> None:
         event = ORDERS.get(verb)
-        if event is None:
+        if verb == RELOAD:
+            self._reload()
+        elif event is None:
             logger.warning("an order of the leader that this release does not know: %s", verb)
         else:
             self._report(event)

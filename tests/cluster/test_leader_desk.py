@@ -8,6 +8,7 @@ import pytest
 from leveret.cluster.agreement.view import InSync, NodeKey, View
 from leveret.operator.command_error import CommandError
 from leveret.serving.cluster_desk import LeaderDesk
+from leveret.serving.node_report import ConfigurationFacts
 
 A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
 
@@ -30,7 +31,11 @@ class Bench:
             handover=None,
             raise_level=lambda level: self.raised.append(level),
         )
-        self.desk = LeaderDesk(node, lambda: None)  # type: ignore[arg-type, return-value]
+        report: Any = SimpleNamespace(
+            configurations=lambda: [ConfigurationFacts("b", ("[broker] heartbeat",), 3, ("leveret.toml:1: wrong",))],
+            compared=lambda parts, name: [f"{name}: {parts['fingerprint']}"],
+        )
+        self.desk = LeaderDesk(node, report)
 
     def _order(self, node_id: bytes, verb: str) -> bool:
         if node_id in self.linked:
@@ -111,3 +116,26 @@ def test_a_follower_without_a_link_is_not_said_to_have_done_it(verb: str) -> Non
     bench = Bench()
     with pytest.raises(CommandError, match="node b is not connected to the leader"):
         getattr(bench.desk, verb)("b")
+
+
+def test_a_reload_is_passed_on_to_those_that_are_connected() -> None:
+    """The others are named: they read their files when they are started."""
+    bench = Bench(B)
+    assert bench.desk.reload() == {"reloads": {"b": 3}, "not-asked": ["c"]}
+    assert bench.orders == [(B, "reload")]
+
+
+def test_what_differs_is_told_by_node() -> None:
+    """With the faults of files that could not be reloaded."""
+    assert Bench(B).desk.configurations() == {
+        "leader": "a",
+        "compared": ["b"],
+        "differences": [{"node": "b", "differs": "[broker] heartbeat"}],
+        "faults": [{"node": "b", "fault": "leveret.toml:1: wrong"}],
+    }
+
+
+@pytest.mark.parametrize("said, name", [({"node": "b"}, "b"), ({"node": 7}, "the files"), ({}, "the files")])
+def test_files_are_compared_with_what_is_in_force(said: dict[str, object], name: str) -> None:
+    """`leveret check --cluster` sends digests of their parts."""
+    assert Bench().desk.compare({**said, "fingerprint": "x"}) == {"leader": "a", "differences": [f"{name}: x"]}

@@ -124,10 +124,15 @@ class Follower:
             damaged=damaged,
             options=world.options,
             tls=world.client_tls,
+            reload=self._reload,
         )
+        self.reloads = 0
         self.ending: Ending | None = None
         self.ended = trio.Event()
         self._scope = trio.CancelScope()
+
+    def _reload(self) -> None:
+        self.reloads += 1
 
     @property
     def node_id(self) -> bytes:
@@ -504,9 +509,10 @@ async def test_an_operator_s_order_gets_to_the_follower(tmp_path: Path) -> None:
     links = world.lead()
     async with world.listening(), following(world) as follower:
         await until(lambda: same(world, follower))
-        for verb in ("drain", "dance", "revive"):
+        for verb in ("drain", "dance", "reload", "revive"):
             assert links.order(follower.node_id, verb)
         await until(lambda: follower.told[-2:] == [Drain(), Revive()])
+        assert follower.reloads == 1
         assert not links.order(b"?" * 16, "drain")
 
 

@@ -193,3 +193,37 @@ def test_the_level_is_raised_when_the_leader_says_so() -> None:
     assert cluster.asked == ["cluster"] * 3
     with pytest.raises(ControlFailed, match="no node leads, and only the one that does can do this"):
         Cluster(WAITING, state=status(None, "c")).run("cluster raise-level", action="raise-level")
+
+
+RELOADED = {"reloaded": True, "done": [], "warnings": [], "others": {"reloads": {"b": 1, "c": 4}, "not-asked": []}}
+
+
+def test_a_reload_is_done_when_all_nodes_have_reloaded() -> None:
+    """Each counts; the leader counts no others."""
+    cluster = Cluster(
+        RELOADED, status("a", b={"reloads": 1}, c={"reloads": 5}), status("a", b={"reloads": 2}, c={"reloads": 5})
+    )
+    assert cluster.run("reload") == {"reloaded": True, "done": [], "warnings": [], "nodes": "a, b, c"}
+    assert cluster.asked == ["reload", "cluster", "cluster"]
+
+
+def test_a_reload_tells_the_faults_of_each_node() -> None:
+    """The others have their new configuration."""
+    wrong = {"reloads": 2, "faults": ["leveret.toml:7: heartbeat: no number"]}
+    cluster = Cluster(RELOADED, status("a", b=wrong, c={"reloads": 5, "faults": []}))
+    with pytest.raises(ControlFailed, match="node b: leveret.toml:7: heartbeat"):
+        cluster.run("reload")
+
+
+def test_a_node_that_does_not_reload_is_named_when_the_time_is_over() -> None:
+    """It was lost meanwhile."""
+    with pytest.raises(ControlFailed, match="not all others within 30 s: not c"):
+        Cluster(RELOADED, status("a", b={"reloads": 2}, c={"state": "lost"})).run("reload")
+
+
+def test_a_reload_of_a_broker_alone_is_done_at_once() -> None:
+    """As one of a cluster whose other nodes are away, which are named."""
+    alone = {"reloaded": True, "done": ["x"], "warnings": []}
+    assert Cluster(alone).run("reload") == alone
+    away = {**alone, "others": {"reloads": {}, "not-asked": ["b"]}}
+    assert Cluster(away, status("a")).run("reload") == {**alone, "nodes": "a", "not-connected": ["b"]}

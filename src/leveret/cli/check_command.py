@@ -1,11 +1,16 @@
 """`leveret check`: check configuration files as `leveret serve` would. Source: interfaces page."""
 
 import argparse
+import sys
+from typing import TYPE_CHECKING
 
 from ..settings import Configuration
 from ..settings.faults import in_order
-from ..settings.printable import printable
+from ..settings.printable import printable, printable_lines
 from .configuration_files import addresses_of, configured_at, console_places, load, load_definitions
+
+if TYPE_CHECKING:
+    from ..serving.tls_files import TlsFiles
 
 EXIT_OK, EXIT_UNUSABLE = 0, 2
 
@@ -13,6 +18,10 @@ EXIT_OK, EXIT_UNUSABLE = 0, 2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--strict", action="store_true", help="exit 2 for a warning, too")
+    parser.add_argument("--cluster", action="store_true", help="warn of what differs from the cluster that runs")
+    parser.add_argument(
+        "--url", default=None, help="with --cluster: amqp[s]://USER:PASSWORD@HOST:PORT of any node of it"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,8 +40,16 @@ def run(options: argparse.Namespace) -> int:
     if configuration.is_clustered and not faults:
         from ..serving.cluster_files import load_cluster
 
-        _, faults, more = load_cluster(configuration)
+        files, faults, more = load_cluster(configuration)
         suspicious += more
+        if options.cluster and files is not None:
+            found, failure = _differences(configuration, tls, files.secret, options.url)
+            if failure:
+                print(f"leveret check: {printable_lines(failure)}", file=sys.stderr)
+                return EXIT_UNUSABLE
+            suspicious += found
+    elif options.cluster and not faults:
+        faults = ["leveret: [cluster] is missing: there is no cluster to compare with"]
     warnings = in_order([*configuration.warnings, *tls.warnings, *suspicious], options.files)
     if faults:
         print("\n".join(map(printable, in_order(faults, options.files))))
@@ -43,6 +60,23 @@ def run(options: argparse.Namespace) -> int:
         return EXIT_UNUSABLE
     print("ok")
     return EXIT_OK
+
+
+def _differences(
+    configuration: Configuration, tls: "TlsFiles", secret: bytes, url: str | None
+) -> tuple[list[str], str]:
+    """What differs from the running cluster, which gets digests, keyed with the secret; and why that is not known."""
+    from ..serving.shared_configuration import SharedConfiguration
+    from .control_client import DEFAULT_URL, ControlFailed, request
+
+    shared = SharedConfiguration(secret, configuration, tls)
+    said = {"node": configuration.cluster.node, "fingerprint": shared.fingerprint, "parts": shared.parts}
+    arguments = {"action": "differences", "parts": said}
+    try:
+        answer = request(url or DEFAULT_URL, "cluster", arguments)
+    except ControlFailed as error:
+        return [], str(error)
+    return [f"differs from node {answer['leader']}, which leads: {one}" for one in answer["differences"]], ""
 
 
 def _check_definitions(configuration: Configuration, *, is_sound: bool) -> tuple[list[str], list[str]]:

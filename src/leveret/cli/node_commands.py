@@ -18,13 +18,11 @@ from ..operator.cluster_waits import in_sync_reasons, stop_reasons
 from ..operator.command_error import CommandError
 from .control_client import TIMEOUT_S, ControlFailed, NotServed, request, target_of, tls_context
 
-NODE_COMMANDS = frozenset({"cluster", "handover", "drain", "revive", "forget"})
+NODE_COMMANDS = frozenset({"cluster", "handover", "drain", "revive", "forget", "reload"})
 #: Seconds after which a broker that says nothing counts as a node that keeps its client waiting; also for its answer.
 HELD_S = 2.0
 #: Seconds between two looks at a cluster.
 LOOK_S = 0.2
-#: Seconds that have to be left for one more look: with less it says nothing.
-TRY_S = 0.5
 _STATE_SIZE_MAX = 1 << 20
 #: Why a cluster is not yet as a command waits for it.
 _WAITS = {"cluster wait-in-sync": in_sync_reasons, "cluster wait-safe-to-stop": stop_reasons}
@@ -84,8 +82,10 @@ class NodeCommands:
         if (reasons_of := _WAITS.get(command)) is not None:
             return self._wait(reasons_of, arguments.get("node"))
         begun = self._ask(command.partition(" ")[0], arguments)
-        if command == "cluster":
+        if command in ("cluster", "cluster differences"):
             return begun
+        if command == "reload":
+            return self._follow_reload(begun)
         if command == "cluster raise-level":
             return self._follow(begun, lambda status: status["level"] >= begun["level"])
         if command == "forget":
@@ -136,6 +136,31 @@ class NodeCommands:
         self._until(lambda status: status["node"] == status["leader"] and is_done(status))
         return begun
 
+    def _follow_reload(self, begun: Status) -> Status:
+        """Raises: ControlFailed: a node's files have faults."""
+        others: Status | None = begun.get("others")  # of a cluster
+        if others is None:
+            return begun
+        before: dict[str, int] = others["reloads"]
+
+        def rest(status: Status) -> list[str]:
+            return [name for name, count in before.items() if _row(status, name).get("reloads") in (None, count)]
+
+        waits = list(before)
+
+        def is_done(status: Status) -> bool:
+            nonlocal waits
+            waits = rest(status) if status["node"] == status["leader"] else waits
+            return not waits
+
+        status = self._until(is_done, "the leader has, but not all others", lambda: f"not {', '.join(waits)}")
+        faults = [f"node {name}: {fault}" for name in before for fault in _row(status, name).get("faults", ())]
+        if faults:
+            raise ControlFailed("the others have reloaded, but\n" + "\n".join(faults))
+        absent = {"not-connected": others["not-asked"]} if others["not-asked"] else {}
+        told = {name: value for name, value in begun.items() if name != "others"}
+        return {**told, "nodes": ", ".join([status["leader"], *before]), **absent}
+
     def _follow_handover(self, begun: Status) -> Status:
         """Raises: ControlFailed."""
         before, drained = begun["from"], begun.get("node")
@@ -171,7 +196,7 @@ class NodeCommands:
                 if is_done(status):
                     return status
                 last = why()
-            if self._clock() + LOOK_S + TRY_S >= self._deadline:
+            if self._clock() + LOOK_S >= self._deadline:
                 raise ControlFailed(f"{late} within {self._timeout_s:g} s: {last}")
             self._pause(LOOK_S)
 

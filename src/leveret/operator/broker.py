@@ -4,7 +4,7 @@ Source: ruling 24.
 """
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 from .. import __version__
 from ..configured.configured import set_ring_size
@@ -15,7 +15,7 @@ from ..settings import ArgumentFault
 from ..settings.addresses.queue_arguments import check_conflicts
 from .command import command
 from .command_error import CommandError
-from .kinds import OnlyVhost, QueueName, RingSize, VhostName, Word
+from .kinds import FLAG, OnlyVhost, QueueName, RingSize, VhostName, Word
 from .operator import Operator
 from .parked import blocked_by, parked_of, parked_of_all
 from .steps import Steps
@@ -137,11 +137,15 @@ def log(at: Operator, level: Word = "debug") -> list[dict[str, Any]]:
 
 
 @command("reload")
-def reload(at: Operator) -> dict[str, Any]:
-    """Read the configuration files again."""
+def reload(at: Operator, here: Annotated[bool, FLAG] = False) -> dict[str, Any]:
+    """Read the configuration files again; on a cluster each node reads its own.
+
+    here: only the node that leads (default false)
+    """
     if at.reload is None:
         raise CommandError("this broker was started without configuration files")
     report = at.reload()
     if report.faults:
         raise CommandError("nothing was changed:\n" + "\n".join(report.faults))
-    return {"reloaded": True, "done": report.done, "warnings": report.warnings}
+    others = {} if at.cluster is None or here else {"others": at.cluster.reload()}
+    return {"reloaded": True, "done": report.done, "warnings": report.warnings, **others}

@@ -7,7 +7,7 @@ from .cluster_desk import ClusterDesk
 from .cluster_waits import in_sync_reasons, stop_reasons
 from .command import command
 from .command_error import CommandError
-from .kinds import NAME
+from .kinds import NAME, Json
 from .operator import Operator
 
 NodeName = Annotated[str, NAME, "of the node, as in [cluster] nodes"]
@@ -40,6 +40,20 @@ def wait_safe_to_stop(at: Operator, node: NodeName | None = None) -> dict[str, A
 def _ready(reasons: list[str]) -> dict[str, Any]:
     """What a broker says: that is now. `leveret ctl` asks again."""
     return {"is-ready": not reasons, "reasons": reasons}
+
+
+@command("cluster differences", http=Http("GET", "leveret/cluster/differences", Level.MONITORING), reads=True)
+def differences(at: Operator, parts: Json = None) -> dict[str, Any]:
+    """Show what differs between the leader's configuration and those of the other nodes, and their faults.
+
+    parts: instead, of the files that `leveret check --cluster` has read
+    """
+    desk = _desk(at)
+    if parts is None:
+        return desk.configurations()
+    if not isinstance(parts, dict):
+        raise CommandError("parts: expected an object")
+    return desk.compare(parts)
 
 
 # These change etcd and no record: their answers wait for nothing in the journal.

@@ -1,5 +1,6 @@
 """What an operator can see and do of a cluster, through the node that leads it."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ..console.cluster import ClusterFacts
@@ -12,6 +13,15 @@ class ClusterDesk(Protocol):
 
     def status(self) -> dict[str, Any]:
         """Nodes with their states, term, end and lag; the in-sync set; what is agreed."""
+
+    def configurations(self) -> dict[str, Any]:
+        """How the configurations of the other nodes differ from the leader's, and how their last reloads went."""
+
+    def compare(self, said: Mapping[str, object]) -> dict[str, Any]:
+        """How a configuration differs from the leader's. `said`: its fingerprint and parts, and its node's name."""
+
+    def reload(self) -> dict[str, Any]:
+        """Let the other nodes read their configuration files; `configurations` tells what comes of it."""
 
     def facts(self) -> ClusterFacts:
         """What the console shows of the cluster."""

@@ -86,7 +86,8 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: Listeners
     if options.configuration.is_clustered:
         from .served_node import ServedNode  # imports the room cluster/, which others do without
 
-        await process.run(ServedNode(process.current, options, listeners, process.build_broker))
+        reload = None if options.load is None else process.reload_now
+        await process.run(ServedNode(process.current, options, listeners, process.build_broker, reload))
     else:
         await process.run(process.build_broker())
 
@@ -134,7 +135,7 @@ class ServingProcess:
                 nursery.start_soon(return_memory)
                 nursery.start_soon(collector.collect)
                 if options.watch is not None:
-                    nursery.start_soon(watch_files, options.watch, self.current, self._reload_now)
+                    nursery.start_soon(watch_files, options.watch, self.current, self.reload_now)
                 nursery.start_soon(self._handle_signals, signals, life)
                 if self._manager is not None:
                     nursery.start_soon(self._tell_stopping, self._manager, life)
@@ -158,7 +159,7 @@ class ServingProcess:
             if number in STOPS:
                 logger.info("stopping: %s", number.name)
                 break
-            self._reload_now(number.name)
+            self.reload_now(number.name)
         life.stop()
 
     @staticmethod
@@ -173,7 +174,8 @@ class ServingProcess:
         objects = None if broker is None else broker.built.objects
         return reload(options.load, options.watch, self.current, objects, needs_tls=self._needs_tls)
 
-    def _reload_now(self, why: str) -> None:
+    def reload_now(self, why: str) -> None:
+        """Read the configuration files again, and log what comes of it."""
         broker = self._broker()
         if self._manager is not None:
             self._manager.reloading()

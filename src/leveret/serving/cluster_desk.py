@@ -1,6 +1,6 @@
 """What `leveret ctl cluster` and the console ask of the node that leads (`operator.cluster_desk.ClusterDesk`)."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from ..cluster.agreement.view import NodeKey
@@ -9,17 +9,48 @@ from ..cluster.status import cluster_status
 from ..console.cluster import ClusterFacts
 from ..operator.command_error import CommandError
 from ..settings.declared.cluster import shown_node
+from .node_report import NodeReport
 
 
 class LeaderDesk:
     """Of one node, while its broker leads."""
 
-    def __init__(self, node: Node, facts: Callable[[], ClusterFacts]) -> None:
+    def __init__(self, node: Node, report: NodeReport) -> None:
         self._node = node
-        self.facts = facts
+        self._report = report
+
+    def facts(self) -> ClusterFacts:
+        return self._report.facts()
 
     def status(self) -> dict[str, Any]:
-        return cluster_status(self._node)
+        configurations = {one.node: one for one in self._report.configurations()}
+        status = cluster_status(self._node)
+        for row in status["nodes"]:
+            if (one := configurations.get(row["name"])) is not None:
+                row |= {"differences": list(one.differences), "reloads": one.reloads, "faults": list(one.faults)}
+        return status
+
+    def configurations(self) -> dict[str, Any]:
+        found = self._report.configurations()
+        return {
+            "leader": self._node.options.name,
+            "compared": [one.node for one in found],
+            "differences": [{"node": one.node, "differs": what} for one in found for what in one.differences],
+            "faults": [{"node": one.node, "fault": fault} for one in found for fault in one.faults],
+        }
+
+    def compare(self, said: Mapping[str, object]) -> dict[str, Any]:
+        name = said.get("node")
+        found = self._report.compared(said, name if isinstance(name, str) and name else "the files")
+        return {"leader": self._node.options.name, "differences": found}
+
+    def reload(self) -> dict[str, Any]:
+        before = {one.node: one.reloads for one in self._report.configurations()}
+        others = [name for name in self._node.options.nodes if name != self._node.options.name]
+        for name in others:
+            if name in before:
+                self._order(name, "reload")
+        return {"reloads": before, "not-asked": [name for name in others if name not in before]}
 
     def handover(self, node: str | None) -> dict[str, Any]:
         key = None if node is None else self._key_of(node)

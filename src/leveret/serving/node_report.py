@@ -13,10 +13,13 @@ from ..cluster.agreement.states import State
 from ..cluster.agreement.view import NodeKey
 from ..cluster.link.follower_links import FollowerStatistics
 from ..cluster.node import Node
+from ..cluster.status import CONFIGURATION
 from ..console.cluster import ClusterFacts, NodeFacts
 from ..console.options import HostFacts, Listening
 from ..settings.declared.cluster import shown_node
 from .process_facts import host_facts_of
+from .reloading import CurrentConfiguration
+from .shared_configuration import SharedConfiguration
 
 #: Kinds of addresses of a node's key -> RabbitMQ's names of protocols.
 _PROTOCOLS = {
@@ -30,6 +33,8 @@ _PROTOCOLS = {
 _STATES = tuple(state.name.lower() for state in State)
 #: Ends of the journal that are kept, to tell since when a follower is behind: two a second at most, for ten minutes.
 ENDS_MAX, ENDS_MS = 1200, 500
+#: Faults of a reload that are told, and characters of one.
+FAULTS_MAX, FAULT_MAX = 5, 300
 _SERVES = frozenset({State.LEADING, State.HELD})
 #: Figures of a process -> their names in a status.
 _HOST_FIELDS = {field.name: field.name.replace("_", "-") for field in fields(HostFacts)}
@@ -43,9 +48,19 @@ class Led:
     cluster_name: Callable[[], str]
 
 
+@dataclass(slots=True, frozen=True)
+class ConfigurationFacts:
+    """Of another node. `differences`: names of what differs. `faults`: of its last reload, which changed nothing."""
+
+    node: str
+    differences: tuple[str, ...]
+    reloads: int
+    faults: tuple[str, ...]
+
+
 class NodeReport:
     """Of this process. `node`: called when it is made. `data`: the directory of the journal. `reserve`: octets that the
-    journal leaves free. `clients`: connections that are held or passed on.
+    journal leaves free. `clients`: connections that are held or passed on. `shared`: of this node's configuration.
     """
 
     def __init__(
@@ -56,6 +71,8 @@ class NodeReport:
         cluster_name: str,
         reserve: Callable[[], int],
         clients: Callable[[], int],
+        shared: SharedConfiguration,
+        current: CurrentConfiguration,
     ) -> None:
         self.led: Led | None = None  # set while this node leads
         self._node = node
@@ -65,6 +82,8 @@ class NodeReport:
         self._reserve = reserve
         self._ends: deque[tuple[int, int]] = deque(maxlen=ENDS_MAX)  # wall time in ms, end of the leader's journal
         self._clients = clients
+        self._shared = shared
+        self._current = current
 
     @property
     def reserve(self) -> int:
@@ -88,11 +107,48 @@ class NodeReport:
             "data": self.data,
             "disk-reserve": self.reserve,
             "alarms": list(self._alarms(host)),
+            CONFIGURATION: self._configuration(),
         }
         if led is not None:
             self._note_end()
             told |= {"cluster-name": led.cluster_name(), "cluster-alarms": [list(one) for one in self._others_alarms()]}
         return told
+
+    def _configuration(self) -> dict[str, object]:
+        """What the others compare with theirs. What differs from theirs is logged."""
+        own, said = self._node().options.name, self._said_of_configurations()
+        for name, one in said.items():
+            self._shared.warn(one, own, name)
+        faults = [fault[:FAULT_MAX] for fault in self._current.faults[:FAULTS_MAX]]
+        return {**self._shared.told(said.values()), "reloads": self._current.reloads, "faults": faults}
+
+    def _said_of_configurations(self) -> dict[str, Mapping[str, object]]:
+        """Name of a node -> what it told of its configuration: the leader, or each follower."""
+        node = self._node()
+        said = {} if node.followed is None else {node.followed: node.leader_status}
+        for node_id, link in self._linked().items():
+            key = None if node.view is None else node.view.node_of(node_id)
+            if key is not None:
+                said[key.name] = link.status
+        found = {name: status.get(CONFIGURATION) for name, status in said.items()}
+        return {name: one for name, one in found.items() if isinstance(one, dict)}
+
+    def configurations(self) -> list[ConfigurationFacts]:
+        """Of the other nodes that are connected: what differs from this node's, and how their last reload went."""
+        own = self._node().options.name
+        return [
+            ConfigurationFacts(
+                name,
+                tuple(self._shared.differences(said, own, name)),
+                _number(said, "reloads"),
+                tuple(_words(said, "faults")),
+            )
+            for name, said in sorted(self._said_of_configurations().items())
+        ]
+
+    def compared(self, parts: Mapping[str, object], name: str) -> list[str]:
+        """What differs between this node's configuration and another one, which is not in force."""
+        return self._shared.differences(parts, self._node().options.name, name)
 
     def _alarms(self, host: HostFacts) -> tuple[str, ...]:
         """Of this node: a follower has only a disk that can be full."""

@@ -38,6 +38,9 @@ class CurrentConfiguration:
     def __init__(self, configuration: Configuration, tls: TlsFiles) -> None:
         self.replaced = trio.Event()
         self.cluster: ClusterFiles | None = None
+        self.reloads = 0  # how often the files were read again
+        self.faults: tuple[str, ...] = ()  # of the last time; with one nothing has changed
+        self.on_reload: Callable[[], object] = lambda: None
         self.replace(configuration, tls)
 
     def replace(self, configuration: Configuration, tls: TlsFiles) -> None:
@@ -66,6 +69,21 @@ class CurrentConfiguration:
 
 
 def reload(
+    load: Load,
+    watch: FileWatch | None,
+    current: CurrentConfiguration,
+    objects: ConfiguredObjects | None,
+    *,
+    needs_tls: bool,
+) -> Report:
+    """As `_reload`, and count it."""
+    report = _reload(load, watch, current, objects, needs_tls=needs_tls)
+    current.reloads, current.faults = current.reloads + 1, report.faults
+    current.on_reload()
+    return report
+
+
+def _reload(
     load: Load,
     watch: FileWatch | None,
     current: CurrentConfiguration,
@@ -125,7 +143,7 @@ def run_reload(control: ControlTable | None, reload_files: Callable[[], Report],
     """
     try:
         if control is not None:
-            control.run("reload")
+            control.run("reload", {"here": True})
         elif faults := reload_files().faults:
             raise CommandError("; ".join(faults))
         logger.info("configuration reloaded: %s", why)

@@ -3,7 +3,6 @@
 Only a configuration with [cluster] imports this, and the room cluster/.
 """
 
-import hashlib
 import logging
 import math
 import socket
@@ -46,6 +45,7 @@ from .node_report import Led, NodeReport
 from .options import ServeOptions
 from .reloading import CurrentConfiguration, log_report
 from .served_broker import ServedBroker
+from .shared_configuration import SharedConfiguration
 
 logger = logging.getLogger("leveret.cluster")
 
@@ -141,6 +141,7 @@ class ServedNode:
         options: ServeOptions,
         listeners: Listeners,
         build: Callable[[ClusterJournal], ServedBroker],
+        reload: Callable[[str], object] | None = None,
     ) -> None:
         configuration = options.configuration
         assert options.data is not None, "checked with the configuration"
@@ -153,7 +154,9 @@ class ServedNode:
         if files is None:
             raise DataUnusable("\n".join(faults))
         current.join(files)
-        self._node_options = node_options(configuration, options.data, listeners, files)
+        self._shared = SharedConfiguration(files.secret, configuration, current.tls)
+        current.on_reload = self._reloaded
+        self._node_options = node_options(configuration, options.data, listeners, files, self._shared.fingerprint)
         cluster = configuration.cluster
         coordinator = EtcdCoordinator(files.etcd, cluster.name, math.ceil(cluster.lease_ms / 1000))
         node = self._node_options
@@ -173,8 +176,17 @@ class ServedNode:
             cluster_name_of(configuration),
             lambda: int(current.configuration.journal.reserve),
             lambda: self.gate.clients,
+            self._shared,
+            current,
         )
-        self.node = Node(node, coordinator, self._listener, self, status=self._report.status)
+        self.node = Node(
+            node,
+            coordinator,
+            self._listener,
+            self,
+            status=self._report.status,
+            reload=lambda: None if reload is None else reload("the leader asked for it"),
+        )
         self.gate = Gate(
             listeners,
             lambda: current.configuration.cluster.patience_ms / 1000,
@@ -218,7 +230,7 @@ class ServedNode:
     def build(self, cluster: ClusterJournal) -> ServedLeadership:
         leadership = ServedLeadership(self._build(cluster), self.gate)
         built, leadership.broker.runtime.look = leadership.broker.built, self.node.look
-        built.control.operator.cluster = LeaderDesk(self.node, self._report.facts)
+        built.control.operator.cluster = LeaderDesk(self.node, self._report)
         self._report.led = led_by(built)
         self._leadership = leadership
         operator, where = built.control.operator, self._node_options
@@ -248,6 +260,11 @@ class ServedNode:
             return Passing.SERVED if passed is Passed.SERVED else Passing.REFUSED
 
         self.gate.pass_on(pass_on)
+
+    def _reloaded(self) -> None:
+        """The files were read again: with a fault the configuration is as it was."""
+        self._shared.read(self._current.configuration, self._current.tls)
+        self.node.configured(self._shared.fingerprint)
 
     def refuse_clients(self) -> None:
         self.gate.close()
@@ -316,7 +333,9 @@ def led_by(built: BuiltBroker) -> Led:
     return Led(lambda: alarms_of(built.broker), lambda: str(built.control.run("cluster-name", {})["name"]))
 
 
-def node_options(configuration: Configuration, data: str, listeners: Listeners, files: ClusterFiles) -> NodeOptions:
+def node_options(
+    configuration: Configuration, data: str, listeners: Listeners, files: ClusterFiles, fingerprint: str
+) -> NodeOptions:
     """The options of this node. Only for a configuration without faults."""
     keys = configuration.cluster
     nodes = {node.name: LinkAddress(node.host, node.port) for node in nodes_of(keys)}
@@ -351,7 +370,7 @@ def node_options(configuration: Configuration, data: str, listeners: Listeners, 
         min_in_sync=keys.min_in_sync,
         disk_stall_s=keys.disk_stall_ms / 1000,
         version=__version__,
-        fingerprint=_fingerprint(configuration),
+        fingerprint=fingerprint,
         addresses=tuple(
             (kinds[address.is_tls], f"{address.host}:{listener.getsockname()[1]}")
             for kinds, of in (
@@ -363,16 +382,6 @@ def node_options(configuration: Configuration, data: str, listeners: Listeners, 
             if not address.path
         ),
     )
-
-
-def _fingerprint(configuration: Configuration) -> str:
-    """Of what should be alike on all nodes: everything but the node's own names and places."""
-    said = sorted(
-        f"{table}.{key}={value!r}"
-        for (table, key), value in configuration.explicit.items()
-        if table not in ("management",) and key not in ("node", "listen", "advertise", "data")
-    )
-    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 
 def _host_and_port(address: object) -> tuple[str, int] | None:

@@ -22,6 +22,12 @@ async function change(question, done, verb, node, reload) {
   if ((await confirm(question)) && (await act(done, "POST", `leveret/cluster/${verb}`, { body: { node } }))) reload();
 }
 
+/** Of a node whose files say something else than the leader's. */
+function differs(node) {
+  const found = [...(node.differences || []), ...(node.faults || []).map((fault) => `cannot be reloaded: ${fault}`)];
+  return found.length > 0 && html`<br /><${Badge} text="configuration differs" kind="warn" /> <small>${found.slice(0, 5).join(", ")}${found.length > 5 ? ` and ${found.length - 5} more` : ""}</small>`;
+}
+
 function Acts({ node, leader, reload }) {
   const { name } = node;
   const close = "Its clients are disconnected and connect again, to any node: some seconds.";
@@ -42,7 +48,7 @@ export function Nodes() {
   const of = (node) => figures[node.name.includes("@") ? node.name : `rabbit@${node.name}`] || {};
   const columns = cluster && [
     { title: "Node", cell: (node) => html`<span class="name">${node.name}</span> ${node.name === cluster.leader && html`<${Badge} text="leads" kind="good" />`}` },
-    { title: "State", cell: (node) => html`${node.state.replace("_", " ")} <small>${STATES[node.state] || ""}</small>` },
+    { title: "State", cell: (node) => html`${node.state.replace("_", " ")} <small>${STATES[node.state] || ""}</small>${differs(node)}` },
     { title: "Behind", isNumber: true, cell: (node) => (node.lag === undefined ? "" : count(node.lag)) },
     { title: "Memory", isNumber: true, isWide: true, cell: (node) => (of(node).mem_used === undefined ? "" : bytes(of(node).mem_used)) },
     { title: "Disk free", isNumber: true, isWide: true, cell: (node) => (of(node).disk_free === undefined ? "" : bytes(of(node).disk_free)) },
