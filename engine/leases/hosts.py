@@ -51,6 +51,9 @@ class Hosts:
 
 def scoped(context: HostContext, name: str, arguments: FieldTable, site: str) -> tuple[str, FieldTable]:
     """The full name and the arguments of a declaration at a site. Invalid arguments are refused later."""
+    given = arguments.get(SCOPE)
+    if given is not None and given.tag == "S":  # the name is a full one
+        name = name.removesuffix(f"@{given.text}")
     found = arguments.get(REPLICATION)
     replication = "" if found is None or found.tag != "S" else found.text
     if replication == LOCAL:
@@ -76,12 +79,12 @@ def hosts_of(queue: Queue, name: str, replication: str) -> Hosts | None:
 def host(hosts: Hosts, queue: Queue, site: str, arguments: FieldTable) -> bool:
     """Add a site that declares the queue. Returns whether it is new. Raises: InvalidArgument (E-MISMATCH)."""
     differing = [key for key in AGREED if _text(queue.arguments, key) != _text(arguments, key)]
-    if differing:
+    if differing and hosts.declaring - {site}:
         key = differing[0]
         detail = f"{shown(_text(arguments, key))} at {site}, {shown(_text(queue.arguments, key))} at the others"
         fault = LeasedFault("E-MISMATCH", key, detail)
-        if site not in hosts.declaring:  # it hosted the queue as the others do
-            hosts.refused[site] = str(fault)
+        hosts.refused[site] = str(fault)
+        hosts.declaring.discard(site)
         raise InvalidArgument(
             key=key, name=hosts.name, vhost=queue.vhost_name, reason=Reason("text", str(fault))
         ) from None

@@ -345,6 +345,8 @@ class _Loader(Actions):
         origins["name"] = self.at(next(iter(names.values()), element))
         if TAGS[element.name] != LOCAL:
             arguments["x-replication"] = TAGS[element.name]
+        else:
+            self.builder.collected(Collected).local.add(("/", name))
         if "x-message-type" not in arguments:
             self.refuse(element, f"{path}/MessageType", "E-MTYPE")
         queue = QueueDeclaration(

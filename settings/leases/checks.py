@@ -13,6 +13,7 @@ from ..files.builder import ConfigurationBuilder
 from ..values import shown
 from .leased_settings import (
     AMPS,
+    LOCAL,
     REASONS,
     LeasedFault,
     LeasedSettings,
@@ -99,7 +100,7 @@ class TopicCheck:
 
 
 def lint_of_leases(
-    queues: Iterable[QueueDeclaration], topics: Sequence[LoggedTopic], logs: Iterable[str]
+    queues: Iterable[QueueDeclaration], topics: Sequence[LoggedTopic], logs: Iterable[str], *, is_clustered: bool
 ) -> Iterator[str]:
     """W-TXLOG, once for a virtual host; W-MTYPE, once for a type; and the warnings about each queue's settings."""
     logged = {*logs, *(topic.vhost for topic in topics)}
@@ -114,7 +115,7 @@ def lint_of_leases(
         if settings.message_type not in types and settings.message_type != "json":
             types.add(settings.message_type)
             yield f"{queue.origin_of(_TYPE)}: {where}: W-MTYPE: {settings.message_type}: {NOT_READ}"
-        for warning in leased_warnings(settings):
+        for warning in leased_warnings(settings, is_clustered=is_clustered):
             yield f"{queue.origin}: {where}: {warning}"
 
 
@@ -141,16 +142,21 @@ class ExpiryAction:
 
 @dataclass(slots=True)
 class Collected:
-    """What AMPS' files say beside their queues. `replicated`: topics that AMPS would replicate -> where."""
+    """What AMPS' files say beside their queues. `replicated`: topics that AMPS would replicate -> where. `local`: the
+    virtual host and name of each LocalQueue.
+    """
 
     actions: list[ExpiryAction] = field(default_factory=list)
     replicated: dict[str, tuple[Origin, str]] = field(default_factory=dict)
+    local: set[tuple[str, str]] = field(default_factory=set)
 
 
 def complete(builder: ConfigurationBuilder) -> None:
     """Give leased queues their dead-letter destinations and exchanges for publishing to them; check their topics."""
     collected = builder.collected(Collected)
     queues, faults, warnings = with_dead_letters(builder.queues.values(), collected.actions)
+    if builder.cluster_at is not None:
+        queues = [_of_this_node(queue) if (queue.vhost, queue.name) in collected.local else queue for queue in queues]
     builder.queues = {(queue.vhost, queue.name): queue for queue in queues}
     for action, problem in faults:
         builder.fault(action.origin, action.path, problem)
@@ -163,11 +169,16 @@ def complete(builder: ConfigurationBuilder) -> None:
         in_file = builder.in_file.get(key, {})
         for origin, argument, fault in check.problems(queue):
             builder.fault(origin, in_file.get(argument, argument), str(fault))
-        if "x-replication" not in queue.arguments and queue.name in collected.replicated:
+        if queue.arguments.get("x-replication") in (None, LOCAL) and queue.name in collected.replicated:
             origin, path = collected.replicated[queue.name]
             builder.fault(origin, path, str(LeasedFault("E-REPL-LOCAL", "name", shown(queue.name))))
     for exchange in topic_exchanges(builder.queues.values(), builder.exchanges):
         builder.add_exchange(exchange)
+
+
+def _of_this_node(queue: QueueDeclaration) -> QueueDeclaration:
+    """A LocalQueue of a file: on a node of a cluster, other nodes have their own of that name."""
+    return replace(queue, arguments=MappingProxyType({**queue.arguments, "x-replication": LOCAL}))
 
 
 def with_dead_letters(

@@ -280,7 +280,8 @@ class LeasedSettings:
     name: str
     # fmt: off
     replication: str = element(one_of(LOCAL, DISTRIBUTED, GROUP), LOCAL, WITHOUT_MEANING,
-        help="Accepted for the files of AMPS: `local`, `distributed`, `group`. One instance has all queues.")
+        default_text="unset: all nodes alike",
+        help="Nodes of a cluster that have the queue: `local`, `group`, `distributed` (docs/from-amps.md).")
     message_type: str = element(one_of(*MESSAGE_TYPES), "json", NEVER, tag="MessageType",
         help="Type of the bodies; expressions look only into those of type `json`.")
     underlying_topic: str = element(topic("E-NAME"), "", ARRIVAL, tag="UnderlyingTopic", default_text="the name",
@@ -332,10 +333,10 @@ class LeasedSettings:
         tag="DeferredAckExpiration", key="deferred-ack-ttl",
         help="How long an acknowledgement waits for a message that is not there yet.")
     initial_owner: str | None = element(topic("E-OWNER-REQUIRED"), None, WITHOUT_MEANING, tag="InitialOwner",
-        help="Accepted for the files of AMPS, where a `group` queue needs one: one instance owns all messages.")
+        help="Of a `group` queue, which needs one: the node whose consumers get all new messages first.")
     domain: str | None = element(topic("E-OWNER-TAG"), None, WITHOUT_MEANING,
         tag="GroupLocalQueueDomain", key="queue-domain",
-        help="Accepted for the files of AMPS: there are no other groups of instances to join.")
+        help="Of a `group` queue: the nodes that declare it with this domain share it. Unset: `[cluster] group`.")
     # fmt: on
 
     @property
@@ -458,10 +459,10 @@ def _check_together(given: dict[str, object], faults: list[LeasedFault]) -> None
                 faults.append(LeasedFault("E-OWNER-TAG", argument))
 
 
-def leased_warnings(settings: LeasedSettings) -> list[str]:
+def leased_warnings(settings: LeasedSettings, *, is_clustered: bool = False) -> list[str]:
     """Warnings about accepted settings: W-FBM-TQD, W-OWNER (queues page A.3.2); W-LOCAL is Leveret's."""
     warnings: list[str] = []
-    if settings.replication != LOCAL:
+    if settings.replication != LOCAL and not is_clustered:
         warnings.append(
             f"W-LOCAL: its replication is {settings.replication}: without a cluster it acts as a LocalQueue"
         )

@@ -66,7 +66,8 @@ def _complete(builder: "ConfigurationBuilder") -> None:
 def _lint(configuration: "Configuration", logs: Iterable[str]) -> Iterator[str]:
     from .checks import lint_of_leases
 
-    return lint_of_leases(configuration.queues, configuration.logged_topics, logs)
+    clustered = configuration.is_clustered
+    return lint_of_leases(configuration.queues, configuration.logged_topics, logs, is_clustered=clustered)
 
 
 def _xml() -> tuple[Iterable[str], LoadXml]:

@@ -8,7 +8,8 @@ Source: address-settings page 1.3, 3.5, 3.7, 3.8, 6.1, 6.7.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ..amqp_frontend.wire.replies import reply_for
 from ..engine import (
@@ -115,7 +116,8 @@ class ConfiguredObjects:
         exchanges_made = [self._exchange(exchange) for exchange in configuration.exchanges]
         queues_made = [self._queue(queue) for queue in configuration.queues]
         self._tell_created(sum(created), sum(exchanges_made), sum(queues_made))
-        self._drop_queues({(queue.vhost, queue.name) for queue in configuration.queues})
+        here = [at_own_site(broker, queue) for queue in configuration.queues]
+        self._drop_queues({(queue.vhost, queue.name) for queue in here})
         self._drop_exchanges({(exchange.vhost, exchange.name) for exchange in configuration.exchanges})
         for name in sorted(self._vhosts - set(configuration.vhosts)):
             self._remark(
@@ -164,7 +166,15 @@ class ConfiguredObjects:
     def _queue(self, declared: QueueDeclaration) -> bool:
         """Declare a queue. Returns whether it is new."""
         vhost = self.broker.virtual_hosts.create(declared.vhost)
-        current = vhost.queues.get(declared.name)
+        declared = at_own_site(self.broker, declared)
+        current, site = vhost.queues.get(declared.name), self.broker.sites.own
+        if current is not None and site:
+            try:
+                current.kind.host(current, site, fields_of(declared.arguments))
+            except EngineError as error:
+                self._remark(f"{_queue_at(declared)} is not hosted by this node: {text_of(error)}")
+                self._queues.pop((declared.vhost, declared.name), None)
+                return False
         managed = self._queues.get((declared.vhost, declared.name))
         if current is not None and self._is_starting and _follows(current, declared):
             reconfigure.keep(current)
@@ -174,7 +184,11 @@ class ConfiguredObjects:
         else:
             try:
                 queue = vhost.queues.declare(
-                    declared.name, client=None, durable=declared.durable, arguments=fields_of(declared.arguments)
+                    declared.name,
+                    client=None,
+                    durable=declared.durable,
+                    arguments=fields_of(declared.arguments),
+                    site=site,
                 )
             except EngineError as error:
                 self._remark(f"{_queue_at(declared)} is there otherwise and stays as it is: {text_of(error)}")
@@ -323,10 +337,22 @@ class ConfiguredObjects:
                 self._done.append(f"{what} is no longer declared: deleted, as config-delete-addresses is FORCE")
 
 
+def at_own_site(broker: Broker, declared: QueueDeclaration) -> QueueDeclaration:
+    """A queue of the files as this node of a cluster has it: one of a node or a domain has its full name."""
+    site = broker.sites.own
+    if not site or "x-replication" not in declared.arguments:
+        return declared
+    kind = kind_of_type(str(declared.arguments.get("x-queue-type", CLASSIC)))
+    context = broker.virtual_hosts.create(declared.vhost).context
+    name, arguments = kind.scoped(context, declared.name, fields_of(declared.arguments), site)
+    address = name if declared.address == declared.name else declared.address
+    return replace(declared, name=name, address=address, arguments=MappingProxyType(plain_of(arguments)))
+
+
 def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
     """Why configured queues cannot be built, such as a recovery point that the log does not have; one line each."""
     found: list[str] = []
-    for declared in configuration.queues:
+    for declared in (at_own_site(broker, one) for one in configuration.queues):
         queue_type = str(declared.arguments.get("x-queue-type", CLASSIC))
         start_fault = kind_of_type(queue_type).start_fault if queue_type in QUEUE_TYPES else None
         if start_fault is not None:
