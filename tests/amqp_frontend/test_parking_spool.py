@@ -267,3 +267,17 @@ def test_at_the_temp_limit_it_is_ended_after_a_minute(make: Any) -> None:
     assert not bench.peer.is_closed
     bench.pair.advance(2000)
     assert bench.peer.expect(C.Connection.Close).reply_code == 506
+
+
+def test_an_alarm_may_last_longer_than_any_stall(make: Any) -> None:
+    """Nobody can make room while it lasts: the connection stays, and what it has sent is published then."""
+    bench = make(max_stall_ms=2_000)
+    bench.pair.broker.flow.raise_alarm("tea break")
+    bench.publish(40)
+    assert bench.area.is_full
+    bench.pair.advance(60_000)
+    assert not bench.peer.is_closed
+    assert not any(isinstance(one.frame, C.Connection.Close) for one in bench.peer.take())
+    bench.pair.broker.flow.end_alarm()
+    bench.pair.settle()
+    assert bench.take_all()[:3] == [1, 2, 3]

@@ -105,3 +105,17 @@ def test_what_stands_before_undecodable_properties_is_published() -> None:
     peer.send(MESSAGES[0] + MESSAGES[1] + METHOD + raw_frame(2, 1, WITH_BODY[7:19] + b"\x20\x00") + WITH_BODY[-59:])
     assert isinstance(peer.take()[-1].frame, commands.Connection.Close)
     assert peer.pair.broker.virtual_hosts["/"].queues["the.queue"].ready_count == 2
+
+
+@pytest.mark.parametrize("message", [0, 1, 4])
+@pytest.mark.parametrize("frame", [0, 1, 2])
+def test_each_frame_of_a_run_has_its_end(message: int, frame: int) -> None:
+    """Of the first message, which is read with all checks, and of those that are compared with it."""
+    octets = bytearray(STREAM)
+    at = ENDS[message - 1] if message else 0
+    for _ in range(frame + 1):
+        at += int.from_bytes(octets[at + 3 : at + 7], "big") + 8
+    octets[at - 1] ^= 0xFF
+    peer = Pair().open(2)
+    peer.send(bytes(octets))
+    assert peer.expect(commands.Connection.Close).reply_code == 501

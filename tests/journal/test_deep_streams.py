@@ -164,3 +164,19 @@ def test_a_stream_deleted_with_what_only_the_journal_has() -> None:
     world.checkpoint(reclaims=True)
     world.kill(power_cut=True)
     assert world.stream.ready_count == 0
+
+
+def test_a_window_is_as_large_as_its_octets_allow() -> None:
+    """At least one message, and none that is in memory: one at a time would be a read of the disk for each."""
+    world = World()
+    for _ in range(10):
+        world.write(10)
+    log: Any = world.stream.store
+    end = log.memory_offset
+    assert 50 < end <= 100
+
+    def window(offset: int, count: int, octets: int) -> int:
+        return sum(map(len, log.paged(offset, count, octets)))
+
+    assert [window(20, 50, octets) for octets in (1, 2, 3, 4, 21)] == [1, 1, 2, 2, 11]
+    assert (window(20, 7, 1 << 20), window(end - 3, 50, 1 << 20)) == (7, 3)
