@@ -207,3 +207,19 @@ def _check(world: World, started: list[bytes], gone: Any, targets: list[str], mo
     assert len(left) == moving.done and not moving.kept
     for name in targets:
         assert sorted(gone[name] + world.bodies(name)) == left
+
+
+def test_nothing_is_moved_while_an_alarm_lasts() -> None:
+    """It holds publishers, and a move publishes; what is moved already stays moved."""
+    world = World({})
+    bodies = world.fill("from", 4)
+    moving = world.moving()
+    moving.work(1)
+    world.broker.flow.raise_alarm("tea break")
+    moving.work()
+    assert (moving.waits_for, moving.done, moving.is_done) == ("the end of the alarm", 1, False)
+    assert world.bodies("from") == bodies[1:]
+    world.broker.flow.end_alarm()
+    moving.work()
+    world.end_turn()
+    assert (moving.waits_for, world.bodies("to")) == ("", bodies)

@@ -137,3 +137,31 @@ def test_what_expires_does_so_after_a_checkpoint_and_a_restart(arguments: FieldT
     assert len(bodies) == 25 and not any(body.startswith(b"3.") for body in bodies)
     world.close()
     after.close()
+
+
+@KINDS
+def test_times_belong_to_their_messages_when_others_leave_meanwhile(arguments: FieldTable) -> None:
+    """Every other message expires; whichever leave while they are stated, the rest keeps its own time."""
+    step, is_over = 0, False
+    while not is_over:
+        world, is_over = DepthWorld(arguments, {}, memory=0), True
+        for number in range(14):
+            more = {"expiration": b"90000"} if number % 2 else {}
+            world.fill([number], {"delivery_mode": 2, **more}, number)
+        world.end_turn()
+        for at, _ in enumerate(steps_of(world)):
+            if at == step:
+                for _ in range(3):
+                    world.fetch()
+                    world.end_turn()
+                is_over = False
+        after = restarted(world)
+        for one in (world, after):
+            one.advance(91_000)
+            one.end_turn()
+        left = [content for _, content in contents(world)]
+        assert len(left) in (5, 7) and [content for _, content in contents(after)] == left, f"after step {step}"
+        world.close()
+        after.close()
+        step += 1
+    assert step > 5

@@ -214,3 +214,17 @@ def test_a_snapshot_that_is_cut_is_refused() -> None:
     ):
         with pytest.raises(BadRecord):
             load_part(PART_HEAD.pack(*head) + record.heap[PART_HEAD.size :], RecoveredQueue())
+
+
+def test_the_highest_id_is_known_when_its_message_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many were removed since: leased queues number on from there."""
+    monkeypatch.setattr(recovered, "COMPACT_MIN", 2)
+    queue = RecoveredQueue()
+    for id_ in range(1, 11):
+        queue.add(id_, 100 + id_, 5, 0)
+    for id_ in range(10, 0, -1):
+        assert queue.last_id == 10
+        queue.remove(id_)
+    assert (queue.last_id, len(queue)) == (10, 0)
+    queue.add(12, 200, 5, 0)
+    assert queue.last_id == 12
