@@ -174,7 +174,7 @@ class ModelSide(Side):
         until = self.now + operation.get("ms", 0)
         while dues := [due for queue in self.queues.values() for due in queue.next_due() if due <= until]:
             self.now = max(self.now, min(dues))
-            for queue in self.queues.values():
+            for queue in sorted(self.queues.values(), key=lambda one: min(one.next_due(), default=until)):
                 queue.pass_time()
             self._bury()
         self.now = until
