@@ -193,7 +193,7 @@ def _trace(work: Work) -> Answer:
     found = EngineTable(work.engine, "trace", _rows_of(trace(tables, message), work), outputs.TRACE)
     if not found.count():
         more = "; correlation ids, message ids and headers are in a lake only with `ingest --payloads`"
-        gone = f"; {missing}" if (missing := tables.missing()) else ""
+        gone = "".join(f"; {words}" for words in (tables.missing(), tables.lost()) if words)
         raise ValueError(f"no message {message!r} in the lake{'' if tables.are_contents_there() else more}{gone}")
     return Answer("trace", {"trace": found})
 

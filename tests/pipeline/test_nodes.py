@@ -29,14 +29,15 @@ def lsns(plan: JournalPlan, start: Position, end: Position) -> list[int]:
     return [
         int(lsn)
         for part in plan.slices(start, end)
-        for chunk in read_chunks(plan.files, plan.directory, part)
+        for chunk in read_chunks(plan.files, plan.directory, part, strict=False)
         for lsn in chunk.lsns
     ]
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_stream_reads_each_agreed_record_once(seed: int, tmp_path: Path) -> None:
-    """On a follower, whose journal is cut and copied from another leader now and then, by one plan and by new ones."""
+    """On a follower, whose journal is cut and copied from another leader now and then, by one plan and by new ones,
+    also by those that pass over damage, of which there is none."""
     chance = Random(seed)
     leader, disk = led(), SimulatedFiles()
     follower = CopiedJournal.open(PATH, files=disk)
@@ -44,7 +45,7 @@ def test_a_stream_reads_each_agreed_record_once(seed: int, tmp_path: Path) -> No
     follower.set_terms(follower.terms.with_term(1, 1))
     follow(follower, leader.files, leader.end, chance)
     put(disk, tmp_path)
-    plan = JournalPlan(str(tmp_path))
+    plan = JournalPlan(str(tmp_path), strict=seed < 4)
     at, seen = plan.first(), list[int]()
     for term in range(2, 8):
         driver = leader.driver
@@ -59,7 +60,7 @@ def test_a_stream_reads_each_agreed_record_once(seed: int, tmp_path: Path) -> No
             follow(follower, leader.files, leader.end, chance)
             put(disk, tmp_path)
             if chance.random() < 0.3:
-                plan = JournalPlan(str(tmp_path))
+                plan = JournalPlan(str(tmp_path), strict=seed < 4)
             end = plan.end()
             assert end.lsn <= leader.journal.committed_lsn
             seen += lsns(plan, at, end)
