@@ -6,15 +6,22 @@ from typing import TYPE_CHECKING
 
 from .context import NodeContext
 from .decisions import HandoverRefused, Quiesce
+from .timers import SECOND
 from .transactions import hand_over
 from .view import Purpose, View
 
 if TYPE_CHECKING:
     from .leadership import Leadership
 
+#: After this time with a link, nodes are alike as successors but for what they have of the journal.
+SETTLED_NS = 30 * SECOND
+
 
 def successor(leadership: Leadership, to: bytes | None) -> bytes | str:
-    """The node that is to lead, or why there is none, in words: it must be in the set, answer, and be able to lead."""
+    """The node that is to lead, or why there is none, in words: it must be in the set, answer, and be able to lead.
+
+    One that has just begun had better not: it still imports what leading needs.
+    """
     view = leadership.context.view
     if to is not None:
         return obstacle(leadership, view, to) or to
@@ -23,7 +30,9 @@ def successor(leadership: Leadership, to: bytes | None) -> bytes | str:
     able = [one for one in others if reasons[one] is None]
     if not able:
         return "; ".join(sorted(filter(None, reasons.values()))) or "no other node is in sync"
-    return max(able, key=lambda one: (leadership.member(one).acked, one))
+    now_ns = leadership.context.now_ns
+    linked_ns = {one: min(now_ns - leadership.member(one).since_ns, SETTLED_NS) for one in able}
+    return max(able, key=lambda one: (linked_ns[one], leadership.member(one).acked, one))
 
 
 def obstacle(leadership: Leadership, view: View | None, node_id: bytes) -> str | None:

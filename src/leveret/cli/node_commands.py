@@ -23,6 +23,8 @@ NODE_COMMANDS = frozenset({"cluster", "handover", "drain", "revive", "forget", "
 HELD_S = 2.0
 #: Seconds between two looks at a cluster.
 LOOK_S = 0.2
+#: Seconds that have to be left for one more look: with less it says nothing.
+TRY_S = 0.5
 _STATE_SIZE_MAX = 1 << 20
 #: Why a cluster is not yet as a command waits for it.
 _WAITS = {"cluster wait-in-sync": in_sync_reasons, "cluster wait-safe-to-stop": stop_reasons}
@@ -196,7 +198,7 @@ class NodeCommands:
                 if is_done(status):
                     return status
                 last = why()
-            if self._clock() + LOOK_S >= self._deadline:
+            if self._clock() + LOOK_S + TRY_S >= self._deadline:
                 raise ControlFailed(f"{late} within {self._timeout_s:g} s: {last}")
             self._pause(LOOK_S)
 

@@ -831,3 +831,17 @@ def test_a_node_that_is_back_or_not_yet_there_has_its_time_to_join() -> None:
     assert stage.sent is None
     stage.advance(1.1)
     assert stage.sent.put(INSYNC).nodes == {A, B}
+
+
+def test_a_node_that_has_just_begun_is_not_handed_the_lead() -> None:
+    """In an upgrade the followers are restarted first: one of them, and then the leader is stopped."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    stage.tell(e.LinkClosed(C))
+    stage.advance(0.5)
+    stage.join(C)
+    stage.tell(e.HandOver(is_leaving=True))
+    assert stage.agreement.leadership.handover.to == B
+    settled = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    beat(settled, 31, B, C)
+    settled.tell(e.Durable(12), settled.acknowledged(C, 12), e.HandOver(is_leaving=True))
+    assert settled.agreement.leadership.handover.to == C
