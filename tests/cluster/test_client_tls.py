@@ -29,6 +29,7 @@ from leveret.cluster.link.listener import LinkListener
 from leveret.console.views.connections import connection_view
 from leveret.engine import User, Users
 from leveret.journal import TermTable
+from leveret.serving import gate
 from leveret.serving.addresses import Address, bind
 from leveret.serving.gate import GOODBYE, UNAVAILABLE, Frontends, Gate, Passing, own_paths
 from leveret.serving.guest import Guest
@@ -233,6 +234,25 @@ def test_what_is_no_tls_is_closed(tmp_path: Path, octets: bytes) -> None:
         client = await world.client()
         await client.send_all(b"GET /cluster HTTP/1.1\r\n\r\n")
         assert await received(client, 12) == b"GET /cluster"
+
+    run(World(tmp_path), script)
+
+
+def test_a_flood_of_clients_that_never_shake_hands_pushes_itself_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who came last is served."""
+    monkeypatch.setattr(gate, "HANDSHAKES_MAX", 8)
+
+    async def script(world: World, nursery: trio.Nursery) -> None:
+        place = next(iter(world.listeners.amqp)).getsockname()[:2]
+        flood = [await trio.open_tcp_stream(*place) for _ in range(30)]
+        assert await received(flood[0]) == b""
+        client = await world.client()
+        await client.send_all(b"GET /cluster HTTP/1.1\r\n\r\n")
+        assert await received(client, 12) == b"GET /cluster"
+        for one in flood:
+            await one.aclose()
 
     run(World(tmp_path), script)
 

@@ -70,6 +70,43 @@ def test_certificates_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "cannot be used" in check(tmp_path, capsys, text)[0]
 
 
+@pytest.mark.parametrize(
+    "hosts, more, expected",
+    [
+        ("127.0.0", "", ["EXTERNAL through a node that follows"]), ("10.0.0", "", ["in clear"]),
+        ("127.0.0", "secret", []), ("10.0.0", "tls", []), ("127.0.0", "tls", []),
+    ],
+)  # fmt: skip
+def test_clients_with_tls_are_warned_of_links_that_prove_or_hide_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], hosts: str, more: str, expected: list[str]
+) -> None:
+    """Their TLS ends at the node that they are connected to."""
+    authority = Authority(tmp_path)
+    authority.issue("node", "127.0.0.1")
+    (tmp_path / "secret").write_text("x" * 16)
+    (tmp_path / "secret").chmod(0o600)
+    secret = 'secret-file = "secret"\n' if more == "secret" or hosts == "10.0.0" else ""
+    keys = f'certificate = "node.pem"\nkey = "node.key"\nca = "{authority.file.name}"\n'
+    text = NODE.replace("127.0.0", hosts).replace('"http://10.0.0', '"http://127.0.0') + secret
+    text += f"[cluster.tls]\n{keys}" if more == "tls" else ""
+    text += '[tls]\ncertificate = "node.pem"\nkey = "node.key"\nclient-ca = "node.pem"\nverify = "optional"\n'
+    found = check(tmp_path, capsys, text + '[broker]\nmechanisms = ["PLAIN", "EXTERNAL"]\n')
+    warnings = [line for line in found if "nodes: " in line]
+    assert len(warnings) == len(expected) and all(one in line for one, line in zip(expected, warnings)), found
+    assert found[-1] == "ok"
+
+
+def test_files_are_compared_with_a_cluster_that_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`check --cluster`: of a broker alone, and where nothing answers."""
+    file = tmp_path / "node.toml"
+    file.write_text("[broker]\n")
+    assert main(["check", "--cluster", str(file)]) == 2
+    assert "[cluster] is missing: there is no cluster to compare with" in capsys.readouterr().out
+    file.write_text(NODE)
+    assert main(["check", "--cluster", "--url", "amqp://guest:guest@127.0.0.1:1/", str(file)]) == 2
+    assert capsys.readouterr().err.startswith("leveret check: ")
+
+
 def test_what_the_files_hold(tmp_path: Path) -> None:
     """Etcd's login and contexts for links, both of which ask for a certificate."""
     authority = Authority(tmp_path)

@@ -63,3 +63,15 @@ def test_the_state_of_the_cluster_is_for_the_node_s_own_machine(pages: NodePages
     """It has addresses, paths and process ids; `metrics-open` is about names in metrics."""
     assert pages.page("GET", "/cluster", is_loopback=False) == ("401 Unauthorized", b"")
     assert b"10.0.0.1:5671" in pages.page("GET", "/cluster", is_loopback=True)[1]
+
+
+@pytest.mark.parametrize(
+    "head, is_proxied",
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", False), (b"GET / HTTP/1.1\r\nX-Forwarded-For: 10.0.0.7\r\n\r\n", True),
+        (b"GET / HTTP/1.1\r\nforwarded: for=10.0.0.7\r\n\r\n", True),
+    ],
+)  # fmt: skip
+def test_what_comes_by_a_proxy_of_this_machine_comes_from_elsewhere(head: bytes, is_proxied: bool) -> None:
+    """Its clients are told no details."""
+    assert node_pages._is_proxied(head) is is_proxied

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..cluster.coordinator.gateway import EtcdAccess
+from ..cluster.link.challenge import is_loopback
 from ..settings import Configuration
+from ..settings.declared.cluster import nodes_of
 from .file_watch import FileMark, marks_of
 
 #: Octets of a secret at least: `openssl rand -hex 16` makes 32.
@@ -93,7 +95,20 @@ class _Files:
         password = self._line("etcd-password-file").decode(errors="replace")
         etcd = EtcdAccess(keys.etcd, user, password, self._etcd_context())
         server, client = self._context(ssl.PROTOCOL_TLS_SERVER), self._context(ssl.PROTOCOL_TLS_CLIENT)
+        self._warn(secret, has_tls=server is not None)
         return ClusterFiles(etcd, secret, server, client)
+
+    def _warn(self, secret: bytes, *, has_tls: bool) -> None:
+        """Of what clients with TLS do not expect of a cluster."""
+        configuration = self._configuration
+        where, has_clients = self.origin("cluster", "nodes"), configuration.tls.certificate is not None
+        if has_clients and "EXTERNAL" in configuration.broker.mechanisms and not (secret or has_tls):
+            why = "links prove nothing without secret-file or [cluster.tls]"
+            self.warnings.append(f"{where}: nodes: nobody can log in by EXTERNAL through a node that follows: {why}")
+        is_of_one_machine = all(is_loopback(node.host) for node in nodes_of(configuration.cluster))
+        if has_clients and not has_tls and not is_of_one_machine:
+            why = "the TLS of clients ends at the node they are connected to, and there is no [cluster.tls]"
+            self.warnings.append(f"{where}: nodes: what clients send passes between nodes in clear: {why}")
 
     def origin(self, table: str, key: str) -> str:
         """FILE:LINE of a key."""

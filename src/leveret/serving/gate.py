@@ -28,6 +28,8 @@ amqp_logger = logging.getLogger("leveret.amqp")
 
 #: Clients that are held or passed on at once, at most.
 CLIENTS_MAX = 10_000
+#: TLS handshakes at once, at most: each has up to 100 KiB. A flood of strangers pushes itself out.
+HANDSHAKES_MAX = 256
 #: Seconds between two attempts to pass a client on to a leader that refuses it: it may not serve yet.
 AGAIN_S = 0.1
 #: Seconds for which clients of a leader that is lost stay with it: one that resigns closes them itself.
@@ -106,6 +108,7 @@ class Gate:
         self._pass_on: PassOn | None = None  # None: there is no leader
         self.frontends: Frontends | None = None
         self._passing: dict[trio.CancelScope, None] = {}  # of the clients that are with the leader
+        self._shaking: dict[trio.CancelScope, None] = {}  # clients whose TLS handshake is not over
         self._accepts = _Accepts()
         self._is_closed = False
         self._changed = trio.Event()
@@ -215,7 +218,7 @@ class Gate:
         try:
             is_served = self.frontends is not None and wait is None and guest.service is not Service.METRICS
             if guest.must_shake_hands and not is_served:
-                await guest.end_tls(self._options())
+                await self._end_tls(guest)
             if guest.service is Service.METRICS or await self._asks_for_node(guest):
                 await self._answer(guest)
             else:
@@ -232,6 +235,22 @@ class Gate:
             self.clients -= 1
             if is_ours:
                 guest.close()
+
+    async def _end_tls(self, guest: Guest) -> None:
+        """Raises: TlsFault, ProxyFault, OSError."""
+        shaking = self._shaking
+        if len(shaking) >= HANDSHAKES_MAX:
+            oldest = next(iter(shaking))
+            del shaking[oldest]
+            oldest.cancel()
+        with trio.CancelScope() as scope:
+            shaking[scope] = None
+            try:
+                await guest.end_tls(self._options())
+            finally:
+                shaking.pop(scope, None)
+        if scope.cancelled_caught:
+            raise TlsFault("handshake: not over, and made room for others")
 
     async def _asks_for_node(self, guest: Guest) -> bool:
         """Whether a client asks for this node's metrics, health or state."""

@@ -48,7 +48,8 @@ class NodePages:
                 head += data
             method, _, rest = head.partition(b" ")
             path = self._without_prefix(rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1"))
-            status, body = self.page(method.decode("latin-1"), path, is_loopback=_is_loopback(guest.address))
+            is_loopback = _is_loopback(guest.address) and not _is_proxied(head)
+            status, body = self.page(method.decode("latin-1"), path, is_loopback=is_loopback)
             length = f"content-length: {len(body)}\r\nconnection: close\r\n"
             is_json = path == _CLUSTER or path.startswith(PREFIX)
             kind = f"content-type: {'application/json' if is_json else 'text/plain; version=0.0.4; charset=utf-8'}\r\n"
@@ -83,6 +84,11 @@ class NodePages:
         if path.rstrip("/") not in ENDPOINTS:
             return "404 Not Found", b""
         return "200 OK", node_metrics(self._report, self._configuration, path.rstrip("/")).encode()
+
+
+def _is_proxied(head: bytes) -> bool:
+    """Whether a proxy sent this request, perhaps for a client elsewhere."""
+    return any(line.lower().startswith((b"x-forwarded-for:", b"forwarded:")) for line in head.split(b"\r\n"))
 
 
 def _is_loopback(address: object) -> bool:

@@ -25,7 +25,7 @@ async function change(question, done, verb, node, reload) {
 /** Of a node whose files say something else than the leader's. */
 function differs(node) {
   const found = [...(node.differences || []), ...(node.faults || []).map((fault) => `cannot be reloaded: ${fault}`)];
-  return found.length > 0 && html`<br /><${Badge} text="configuration differs" kind="warn" /> <small>${found.slice(0, 5).join(", ")}${found.length > 5 ? ` and ${found.length - 5} more` : ""}</small>`;
+  return found.length > 0 && html`<br /><${Badge} text="configuration differs" kind="warning" /> <small>${found.slice(0, 5).join(", ")}${found.length > 5 ? ` and ${found.length - 5} more` : ""}</small>`;
 }
 
 function Acts({ node, leader, reload }) {
