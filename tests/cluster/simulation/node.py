@@ -122,6 +122,7 @@ class Link:
 class Node:
     """`files`: its disk. `broker`: of its leadership; `copied`: while it does not lead."""
 
+    looks_for_room = False  # when its disk is full and it leads
     PERFORM: ClassVar[dict[type[Any], Callable[[Node, Any], None]]] = {}
 
     def __init__(self, world: World, name: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -305,7 +306,11 @@ class FollowerLinks:
         self._owner.followers.clear()
 
     def statistics(self) -> list[Any]:
-        return []
+        followers = self._owner.followers.values()
+        return [
+            SimpleNamespace(node_id=link.follower_id, is_full_copy=False, status=link.follower.status())
+            for link in followers
+        ]
 
 
 async def _reach(address: Address, *more: object) -> Reach:
@@ -322,6 +327,8 @@ async def _reach(address: Address, *more: object) -> Reach:
 
 class RealNode(Node):
     """See the module."""
+
+    looks_for_room = True
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
@@ -360,8 +367,14 @@ class RealNode(Node):
             Front(self),
             now_ns=lambda: self.world.now_ns,
             wall_ms=self.clock.wall_ms,
+            status=self.status,
         )
         await self.real.run([])
+
+    def status(self) -> dict[str, object]:
+        """What it says of its machine."""
+        capacity = self.files.capacity
+        return {"disk-free": 2**40 if capacity is None else max(capacity - self.files.used, 0)}
 
     def soon(self, delay_ns: float, action: Callable[[], object]) -> None:
         generation = self.generation

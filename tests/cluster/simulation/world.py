@@ -264,12 +264,17 @@ class World:
         self._any().hang(self.chance.choice([0.5, 3, 12]) * SECOND)
 
     def _fill_disk(self) -> None:
-        """Of a follower (CL21)."""
+        """Of a follower, or of the leader (CL21)."""
         node = self.nodes[self.chance.choice(NAMES)]
-        if node.is_alive and node.broker is None:
+        if node.is_alive and (node.broker is None or node.looks_for_room):
             node.files.capacity = node.files.used + self.chance.choice([0, 500, 5000])
             self.note(f"the disk of {node.name} is full")
-            self.at(self.chance.choice([1, 6]) * SECOND, lambda: setattr(node.files, "capacity", None))
+            self.at(self.chance.choice([1, 6]) * SECOND, lambda: self._make_room(node))
+
+    def _make_room(self, node: Node) -> None:
+        node.files.capacity = None
+        if node.is_alive and node.broker is not None:
+            node.write_soon()
 
     def _lose_etcd(self) -> None:
         if self.chance.random() < 0.25:
