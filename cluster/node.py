@@ -68,12 +68,11 @@ from .link.leader_link import Ending, LeaderLink
 from .link.listener import LinkListener
 from .options import NodeOptions
 from .reaching import Reaching
+from .registration import Registration
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Seconds between two writes of this node's own key because its journal has grown.
-REGISTER_S = 10.0
-#: Seconds until a registration, or an opening of the directory, that failed is tried again.
+#: Seconds until an opening of the directory that failed is tried again, and for which the end of a lease is waited for.
 AGAIN_S = 1.0
 #: Seconds for which a node that stops waits for another to take the lead.
 LEAVE_S = 10.0
@@ -138,17 +137,14 @@ class Node:
         self._reload = reload
         self._now_ns = now_ns
         self._wall_ms = wall_ms
-        self._reaching = Reaching(options, self._register_soon, self._refused, self._is_linked)
+        self._registration = Registration(coordinator, self.key)
+        self._reaching = Reaching(options, self._registration.look, self._refused, self._is_linked)
         self._events: deque[Event] = deque()
         self._is_handling = False
         self._clock_ns: deque[int] = deque(maxlen=CLOCK_BEACONS)  # how far the leader's clock is ahead
         self._is_clock_told = False
         self._moved = trio.Event()  # the next deadline of the agreement is earlier than `_sleeps_until_ns`
         self._sleeps_until_ns = FOREVER_NS
-        self._register = trio.Event()
-        self._registering = trio.Lock()
-        self._may_register = False
-        self._registered: NodeKey | None = None
         self._is_reading = False
         self._copied: CopiedJournal | None = None
         self._rot: Damaged | Unreadable | None = None  # what a broker of this node could not read, until the next copy
@@ -182,7 +178,7 @@ class Node:
                 self._watch,
                 self._keep_leases,
                 self._tick,
-                self._keep_registered,
+                self._registration.run,
                 self._follow,
                 self._reaching.run,
                 self._beat,
@@ -310,7 +306,7 @@ class Node:
         logger.info("%s: %s (was %s)%s", self.options.name, self._state.name, before.name, why)
         if self.leading is not None and (kind := _KINDS.get(self._state)) is not None:
             self.leading.note(kind, self.why)
-        self._register_soon()
+        self._registration.look()
 
     async def _tick(self) -> None:
         while True:
@@ -384,9 +380,8 @@ class Node:
 
     def _see(self, view: View) -> None:
         before, self.view = self.view, view
-        if self._registered is not None and view.node(self.options.name) is None and not self.stopping.is_set():
-            self._registered = None  # its lease is over, or the leader took this node for a dead one
-            self._register_soon()
+        if not self.stopping.is_set():
+            self._registration.seen(view)
         known = None if before is None or before.insync is None else before.insync.nodes
         if self.leading is not None and view.insync is not None and view.insync.nodes != known:
             names = sorted(one.name for one in view.nodes if one.node_id in view.insync.nodes)
@@ -460,38 +455,6 @@ class Node:
 
     # -- this node's key --------------------------------------------------------------------------------------------
 
-    def _register_now(self, decision: do.Register) -> None:
-        self._may_register = True
-        self._registered = None
-        self._register.set()
-
-    def _register_soon(self) -> None:
-        self._register.set()
-
-    async def _keep_registered(self) -> None:
-        while True:
-            with trio.move_on_after(REGISTER_S):
-                await self._register.wait()
-            self._register = trio.Event()
-            if not await self._register_key():
-                await trio.sleep(AGAIN_S)
-                self._register.set()
-
-    async def _register_key(self) -> bool:
-        """Register what has changed. Returns whether that is done."""
-        async with self._registering:
-            key = self.key()
-            if not self._may_register or key == self._registered:
-                return True
-            try:
-                if await self._coordinator.register(key):
-                    self._registered = key
-                    return True
-                logger.error("another node has the name %s", key.name)
-            except errors.CoordinatorError as error:
-                logger.debug("this node is not registered: %s", error)
-            return False
-
     def key(self) -> NodeKey:
         """What this node registers of itself."""
         options, leading = self.options, self.leading
@@ -521,7 +484,7 @@ class Node:
     def configured(self, fingerprint: str) -> None:
         """The configuration was read again."""
         self.fingerprint = fingerprint
-        self._register_soon()
+        self._registration.look()
 
     @property
     def reached(self) -> frozenset[str]:
@@ -658,10 +621,7 @@ class Node:
 
     async def _begin_anew(self, held: Held) -> None:
         """Go on with a directory that has another node's id."""
-        self._may_register = False
-        async with self._registering:  # else the old id could be registered once more, and kept
-            with suppress(errors.CoordinatorError):
-                await self._coordinator.end_lease(Lease.NODE)
+        await self._registration.end()
         self._leader = do.Follow(None)
         self._agree_anew(held)
         self.handle(Tick())
@@ -826,7 +786,7 @@ def _address_of(text: str) -> Address:
 
 
 _PERFORM: dict[type[Any], Callable[[Node, Any], Awaitable[None] | None]] = {
-    do.Register: Node._register_now,
+    do.Register: lambda node, decision: node._registration.begin(),
     do.ReadKeys: Node._read_keys,
     do.Transact: Node._transact,
     do.EndLease: Node._end_lease,

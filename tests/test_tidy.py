@@ -138,9 +138,12 @@ ARROWS = {
     "cluster/link": {"agreement", "copying", "resolver"},
     "cluster/options": {"agreement", "link"},
     "cluster/front": {"agreement"},
+    "cluster/registration": {"agreement", "coordinator"},
     "cluster/reaching": {"link", "options"},
     "cluster/leading": {"agreement", "link", "options", "front"},
-    "cluster/node": {"agreement", "coordinator", "copying", "link", "options", "front", "reaching", "leading"},
+    "cluster/node": {
+        *("agreement", "coordinator", "copying", "link", "options", "front", "reaching", "registration", "leading"),
+    },
     "cluster/status": {"agreement", "link", "node"},
     "src/leveret/__init__": set(),
     "src/leveret/configured": set(),
