@@ -1,6 +1,7 @@
 """Whom a node follows, when it campaigns, and when it must not."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from agreement_stage import A, B, C, Stage, leader, registered
@@ -11,7 +12,7 @@ from leveret.cluster.agreement import events as e
 from leveret.cluster.agreement.agreement import Agreement
 from leveret.cluster.agreement.states import State
 from leveret.cluster.agreement.timers import SECOND, Timers
-from leveret.cluster.agreement.transactions import recover
+from leveret.cluster.agreement.transactions import bootstrap, recover
 from leveret.cluster.agreement.view import INSYNC, LEADER, AgreedKey, InSync, NodeKey, Purpose, View
 from leveret.journal.format.terms import TermTable
 
@@ -391,6 +392,21 @@ def test_a_drained_node_says_why_it_does_not_lead() -> None:
     assert stage.agreement.obstacle is None
     stage.tell(e.Drain())
     assert stage.state is State.DRAINED and stage.agreement.obstacle == "it is drained"
+
+
+@pytest.mark.parametrize("there", [{"insync": None}, {"journal": None}, {}])
+def test_a_cluster_that_has_begun_is_not_begun_again(there: dict[str, Any]) -> None:
+    """A transaction that comes late would replace the set by one node, or the journal by another."""
+    etcd = Stage(**there).etcd
+    assert carry_out(etcd, bootstrap(named(0, 3), JOURNAL_ID, 0, 1)) == (False, etcd)
+    empty = Stage(insync=None, journal=None).etcd
+    assert carry_out(empty, bootstrap(named(0, 3), JOURNAL_ID, 0, 1))[0]
+
+
+def test_nothing_is_recovered_while_a_node_leads() -> None:
+    """It has what is confirmed, and the chosen node may not."""
+    etcd = Stage(leader=B_LEADS).etcd
+    assert carry_out(etcd, recover(etcd, A, 5, JOURNAL_ID)) == (False, etcd)
 
 
 def test_recovering_forgets_what_etcd_remembers_to_be_agreed() -> None:
