@@ -27,6 +27,7 @@ from ...journal import (
 )
 from ...journal.copying.octet_reader import OctetReader, damage_in, position_of
 from ...journal.disk.segment import path_of, segments_in
+from ...journal.format.terms import FIRST_LSN
 from ..agreement.events import Acknowledged, Event, FollowerHeard, JournalDamaged, LinkClosed, LinkOpened
 from ..copying.joining import CutTo, FullCopy, Held, Refuse, join
 from .feed import Feed, Position
@@ -222,6 +223,7 @@ class FollowerLinks:
             try:
                 told = await trio.to_thread.run_sync(follower.answer, self.position, self.end)
             except (OSError, JournalError) as error:
+                follower.doubts = True
                 told = No(f"the leader cannot read its journal: {error}")
             if self.is_closed:
                 told = No("this node does not lead any more")
@@ -319,7 +321,7 @@ class _Follower:
         self._socket: socket.socket
         self.acknowledged = 0
         self.node_id = hello.terms.node_id
-        self.began: Position  # where the link's octets begin
+        self.began = Position(FIRST_LSN, 0)  # where the link's octets begin
         self.feed: Feed
         self.outlet: Outlet
         self.told_needs: frozenset[str] = frozenset()

@@ -536,6 +536,26 @@ async def test_a_leader_whose_segment_has_rotted_is_told_by_the_follower_that_ca
     assert damages()[0].damage.segment == "00000000000000000001.log"
 
 
+@in_trio
+async def test_a_leader_that_cannot_read_its_journal_for_a_follower_looks_at_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower is told, and is not even sent octets of which it could complain."""
+    world = World(tmp_path)
+    world.journal.roll()
+    world.lead()
+
+    def broken(*how: object) -> tuple[int, int]:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("leveret.cluster.link.follower_links.segments_in", broken)
+    with open(path_of(world.journal.path, 1), "r+b") as file:
+        file.truncate(10)
+    async with world.listening(), following(world) as follower:
+        await until(lambda: any(isinstance(one, JournalDamaged) for one in world.told))
+        await until(lambda: follower.link.why == "the leader cannot read its journal: [Errno 5] Input/output error")
+
+
 @pytest.mark.parametrize("complains", [True, False])
 @in_trio
 async def test_a_complaint_about_whole_files_is_the_follower_s_trouble(
