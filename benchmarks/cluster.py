@@ -17,7 +17,7 @@ for JetStream (rate and paced only, `sync_interval: always`) `pip install nats-s
 | stopped | SIGSTOP of the leader: the same |
 | handover | `leveret ctl handover` while publishing: the same |
 | follower | SIGKILL, then SIGSTOP, of a follower: the same |
-| returns | a follower is away for a number of messages: seconds until it is in sync, rate meanwhile |
+| returns | a follower is away for a number of messages, which stay: seconds until it is in sync, rate meanwhile |
 | etcd | one member of etcd killed, then all of them for a while: the same, and that confirms go on |
 | idle | CPU of nodes that have nothing to do, in percent of a core, and of a follower for a health check |
 | pages | at the paced load: CPU of the leader for `/api/nodes`, and for a health check, that a follower is asked for |
@@ -66,6 +66,8 @@ from leveret.interop.brokers.processes import PeerFailed
 
 #: Health checks of a follower that is idle; seconds between two requests beside a load.
 CHECK_COUNT, REQUEST_PAUSE_S = 200, 0.02
+#: Seconds of a load beside a follower that returns; it is begun again until that is in sync.
+RETURN_LOAD_S = 4
 HEALTH_CHECK, NODES_PAGE = "/api/health/checks/node-is-quorum-critical", "/api/nodes"
 
 
@@ -315,23 +317,32 @@ def ask_returns(subject: Subject, sizes: Sizes, results: Results) -> None:
         return
     nodes = subject.nodes()
     port = str(subject.port(nodes[0]))
-    before = generator.call([*WINDOWED, "--count", str(sizes.count), "--port", port])["msgs_per_s"]
+    before = generator.call([*WINDOWED, "--count", str(max(sizes.count, 20_000)), "--port", port])["msgs_per_s"]
     os.kill(subject.pid(nodes[1]), signal.SIGKILL)
-    generator.call([*WINDOWED, "--count", str(sizes.away), "--port", port])
-    memory = resident_kb(subject.pid(nodes[0]))
+    fill(subject, nodes[0], subject.ready + sizes.away)
+    log = subject.local.log(nodes[1])
+    since_octet, leader = log.stat().st_size, subject.pid(nodes[0])
+    memory = most = resident_kb(leader)
+    rates: list[float] = []
     subject.start(nodes[1])
-    since = time.monotonic()
-    command = [str(generator.PROGRAM), *WINDOWED, "--time", "10", "--port", port]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as meanwhile:
-        most = memory
-        while len(subject.status().get("insync", ())) < len(nodes):
-            if time.monotonic() > since + IN_SYNC_SECONDS_MAX:
-                raise PeerFailed(f"{nodes[1]} is not in sync after {IN_SYNC_SECONDS_MAX:g} s")
-            most = max(most, resident_kb(subject.pid(nodes[0])))
-            time.sleep(0.1)
-        in_sync = time.monotonic() - since
-        said = json.loads(meanwhile.communicate()[0].splitlines()[0])
-    figures = {"in_sync_s": in_sync, "rate_ratio": said["msgs_per_s"] / before, "memory_mib": (most - memory) / 1024}
+    since, is_in_sync = time.monotonic(), False
+    while not is_in_sync:
+        command = [str(generator.PROGRAM), *WINDOWED, "--time", str(RETURN_LOAD_S), "--port", port]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as meanwhile:
+            while meanwhile.poll() is None:
+                if not is_in_sync and ": IN_SYNC (" in log.read_text()[since_octet:]:
+                    is_in_sync, in_sync = True, time.monotonic() - since
+                most = max(most, resident_kb(leader))
+                time.sleep(0.05)
+            assert meanwhile.stdout is not None
+            rates.append(json.loads(meanwhile.stdout.readline())["msgs_per_s"])
+        if time.monotonic() > since + IN_SYNC_SECONDS_MAX:
+            raise PeerFailed(f"{nodes[1]} is not in sync after {IN_SYNC_SECONDS_MAX:g} s")
+    figures = {
+        "in_sync_s": in_sync,
+        "rate_ratio": statistics.mean(rates) / before,
+        "memory_mib": (most - memory) / 1024,
+    }
     results.add("returns", subject.name, figures)
 
 

@@ -2,8 +2,9 @@
 
     python benchmarks/lone_confirm.py [--seconds 5] [--rounds 3]
 
-Each node notes when it passes some points, by the clock that all processes of a machine share. `fsync alone` is what
-the disk takes for as many octets in a file of one process, right after. Parts of the confirm, in this order:
+Each node notes when it passes some points, by the clock that all processes of a machine share. Beside that stands what
+the disk takes right after for as many octets in a file of one process, and of three at once: the middle one of these,
+for which a majority waits, and the slowest, for which nodes in sync do. Parts of the confirm, in this order:
 
 | part | from, to |
 |---|---|
@@ -24,6 +25,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import json
+import multiprocessing
 import os
 import statistics
 import sys
@@ -54,7 +56,7 @@ PARTS = (
     ("own fsync", "acknowledged", "agreed"),
     ("confirm", "agreed", "confirmed"),
 )
-FSYNCED_OCTETS = 1_300
+FSYNCED_OCTETS, FSYNCS = 1_300, 300
 
 
 # -- in a node ---------------------------------------------------------------------------------------------------------
@@ -141,21 +143,35 @@ def cycles(leader: dict[str, list[int]], followers: Sequence[dict[str, list[int]
     return found
 
 
-def fsync_alone(directory: Path, count: int = 300) -> float:
-    """The median of what an fsync of one message takes in one process, in microseconds."""
+def fsync(path: Path, begins: Any, ended: Any) -> None:
+    """What each fsync of one message takes in this process, in microseconds, beside those of the others."""
     took = []
-    handle = os.open(directory / "alone", os.O_RDWR | os.O_CREAT)
-    try:
-        os.posix_fallocate(handle, 0, count * FSYNCED_OCTETS)
-        for number in range(count):
-            os.pwrite(handle, os.urandom(FSYNCED_OCTETS), number * FSYNCED_OCTETS)
-            since = time.monotonic_ns()
-            os.fdatasync(handle)
-            took.append((time.monotonic_ns() - since) / 1e3)
-            time.sleep(0.001)
-    finally:
-        os.close(handle)
-    return statistics.median(took)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.posix_fallocate(handle, 0, FSYNCS * FSYNCED_OCTETS)
+    for number in range(FSYNCS):
+        begins.wait()
+        os.pwrite(handle, os.urandom(FSYNCED_OCTETS), number * FSYNCED_OCTETS)
+        since = time.monotonic_ns()
+        os.fdatasync(handle)
+        took.append((time.monotonic_ns() - since) / 1e3)
+        time.sleep(0.001)
+    os.close(handle)
+    ended.put(took)
+
+
+def fsyncs(directory: Path, processes: int) -> list[float]:
+    """The medians of the quickest fsync, the next and so on of some processes that begin together."""
+    context = multiprocessing.get_context("fork")
+    begins, ended = context.Barrier(processes), context.Queue()
+    running = [
+        context.Process(target=fsync, args=(directory / f"alone{number}", begins, ended)) for number in range(processes)
+    ]
+    for process in running:
+        process.start()
+    took = [ended.get() for _ in running]
+    for process in running:
+        process.join()
+    return [statistics.median(one) for one in zip(*(sorted(together) for together in zip(*took)))]
 
 
 def measure(seconds: float) -> dict[str, float]:
@@ -167,8 +183,9 @@ def measure(seconds: float) -> dict[str, float]:
         began = time.monotonic_ns()
         raw = subject.run(nodes[0], pids.values(), paced_s=seconds)
         ended = time.monotonic_ns()
-        alone = fsync_alone(subject.local.directory)
         subject.local.stop()
+        (alone,) = fsyncs(subject.local.directory, 1)
+        _, middle, slowest = fsyncs(subject.local.directory, 3)
         stamps: dict[str, dict[str, list[int]]] = {}
         for name, pid in pids.items():
             points: dict[str, list[int]] = {}
@@ -183,6 +200,8 @@ def measure(seconds: float) -> dict[str, float]:
     values["leader's own fsync, beside"] = statistics.median((one["synced"] - one["sent"]) / 1e3 for one in found)
     values["client's p50"] = raw["confirm_us"]["p50"]
     values["fsync alone"] = alone
+    values["of three fsyncs at once the middle one"] = middle
+    values["of three fsyncs at once the slowest"] = slowest
     values["messages"] = len(found)
     return values
 
