@@ -1,5 +1,6 @@
 """The door between a node and what builds and serves brokers: Leveret's front door, or a model in the tests."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from ..engine import EventKind
@@ -38,6 +39,15 @@ class Leadership(Protocol):
     def resign(self) -> None:
         """Close the connections and write nothing any more: `serve` returns soon."""
 
+    def sites_are(self, sites: Mapping[str, Mapping[str, object]]) -> None:
+        """Before `serve`: the other nodes that have links, and what each says of its site (see `Front.site`)."""
+
+    def site_came(self, node: str, site: Mapping[str, object]) -> None:
+        """Another node has a link."""
+
+    def site_left(self, node: str) -> None:
+        """The link of another node has ended; it may come back at once."""
+
     def note(self, kind: EventKind, node: str, term: int, why: str) -> None:
         """Record an event of the cluster."""
 
@@ -50,6 +60,9 @@ class Front(Protocol):
 
     def build(self, cluster: ClusterJournal) -> Leadership:
         """Open the journal and restore a broker from it; in a thread. Raises: JournalError, OSError, DataUnusable."""
+
+    def site(self) -> Mapping[str, object]:
+        """What this node says of its site to the broker of a leader: JSON of at most 512 KiB."""
 
     def hold_clients(self) -> None:
         """No node leads: hold clients for a while."""

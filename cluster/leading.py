@@ -75,6 +75,7 @@ class Leading:
         self._needs: frozenset[str] = frozenset()  # that were added before there were links
         self._agreed = 0
         self._synced = self._told_synced = 0  # LSN
+        self._sites: dict[str, Mapping[str, object]] = {}  # of the nodes with links, for the broker
         self._token = trio.lowlevel.current_trio_token()
 
     # -- taking over ------------------------------------------------------------------------------------------------
@@ -90,6 +91,8 @@ class Leading:
                 await trio.to_thread.run_sync(copied.close)
             else:
                 self.leadership = await trio.to_thread.run_sync(self._build, copied, journal_id, agreed_lsn)
+                if not self.has_closed:
+                    self.leadership.sites_are(self._sites)
         finally:
             self._opened.set()
 
@@ -141,6 +144,8 @@ class Leading:
             wall_ms=self._wall_ms,
             status=self._status,
             level=lambda: self.level,
+            joined=self._node_joined,
+            left=self._node_left,
         )
         self._soon(self._take_links)
 
@@ -185,6 +190,16 @@ class Leading:
     def _take_links(self) -> None:
         if not self.has_closed:
             self._listener.links = self.links
+
+    def _node_joined(self, name: str, site: Mapping[str, object]) -> None:
+        self._sites[name] = site
+        if self.leadership is not None and not self.has_closed:
+            self.leadership.site_came(name, site)
+
+    def _node_left(self, name: str) -> None:
+        self._sites.pop(name, None)
+        if self.leadership is not None and not self.has_closed:
+            self.leadership.site_left(name)
 
     # -- leading ----------------------------------------------------------------------------------------------------
 

@@ -268,6 +268,7 @@ class Node:
             wall_ms=self._wall_ms,
             status=self._status,
             reload=self._reload,
+            site=self._front.site,
         )
 
     # -- the agreement ----------------------------------------------------------------------------------------------
@@ -485,6 +486,11 @@ class Node:
         """The configuration was read again."""
         self.fingerprint = fingerprint
         self._registration.look()
+
+    def connect_again(self) -> None:
+        """Open the link to the leader again: this node says something else of its site."""
+        if self._link_scope is not None:
+            self._link_scope.cancel()
 
     @property
     def reached(self) -> frozenset[str]:

@@ -24,7 +24,8 @@ class EndedTls:
 @dataclass(slots=True, frozen=True)
 class Arrival:
     """`address`: the client's, as `accept` gives it. `local`: where it connected to; None: the socket's own address.
-    `is_tls`: TLS comes. `node`: the node of a cluster to which it is connected; empty: this one. `tls`: that has ended.
+    `is_tls`: TLS comes. `node`: the node of a cluster to which it is connected, as tools know it; empty: this one.
+    `tls`: that has ended. `site`: the client's, for the broker; None: the broker's own.
     """
 
     socket: socket.socket
@@ -33,3 +34,4 @@ class Arrival:
     node: str = ""
     local: object = None
     tls: EndedTls | None = None
+    site: str | None = None

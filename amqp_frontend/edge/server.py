@@ -110,7 +110,8 @@ class Server:
             assert options.tls is not None, "a TLS listener without a certificate"
             tls = TlsTransport(sock, options.tls, functools.partial(sock.shutdown, socket.SHUT_RD))
         endpoint = self.endpoint_type(self, sock, peer, tls, is_proxied and ended is None)
-        endpoint.session.login.connection_info.node = arrival.node or options.node
+        login = endpoint.session.login
+        login.connection_info.node, login.site = arrival.node or options.node, arrival.site
         if ended is not None:
             endpoint.take_over(ended)
         self._enter(endpoint, is_trusted)

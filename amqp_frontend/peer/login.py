@@ -83,9 +83,21 @@ MECHANISMS: dict[str, Callable[[bytes, Users, Peer, str], User]] = {
 
 
 class Login:
-    """The login of a connection. `user` is set by a login, `client` and `vhost` by connection.open."""
+    """The login of a connection. `user` is set by a login, `client` and `vhost` by connection.open. `site`: of the
+    client, see `Arrival`.
+    """
 
-    __slots__ = ("capabilities", "client", "client_properties", "connection_info", "mechanism", "peer", "user", "vhost")
+    __slots__ = (
+        "capabilities",
+        "client",
+        "client_properties",
+        "connection_info",
+        "mechanism",
+        "peer",
+        "site",
+        "user",
+        "vhost",
+    )
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -93,6 +105,7 @@ class Login:
         self.capabilities: frozenset[str] = frozenset()
         self.connection_info = ConnectionInfo("AMQP 0-9-1")
         self.mechanism = ""
+        self.site: str | None = None
         self.user: User | None = None
         self.client: Client | None = None
         self.vhost: VirtualHost | None = None

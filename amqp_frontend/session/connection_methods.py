@@ -119,6 +119,7 @@ def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
         name=login.peer.name,
         flush=session.output.wake,
         properties=login.client_properties,
+        site=login.site,
     )
     if session.heartbeat.interval_s:
         login.client.liveness = session.heartbeat.is_alive

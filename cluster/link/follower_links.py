@@ -102,7 +102,8 @@ class FollowerLinks:
     """The links of one leadership. `report` gets LinkOpened, FollowerHeard, Acknowledged, LinkClosed, JournalDamaged.
 
     position, end: where the journal ends when this is made, and its LSN; `written` goes on there. needs: see `Needs`.
-    level: of the journal, as etcd says.
+    level: of the journal, as etcd says. joined, left: told of each link, also of one with a full copy, by the node's
+    name; `joined` also what it says of its site.
     `written`, `needed` and `unlinked` are for the journal's thread, all other methods for the event loop.
     """
 
@@ -119,8 +120,11 @@ class FollowerLinks:
         wall_ms: Callable[[], int] = lambda: 0,
         status: Callable[[], Mapping[str, object]] = dict,
         level: Callable[[], int] = lambda: 0,
+        joined: Callable[[str, Mapping[str, object]], object] = lambda name, site: None,
+        left: Callable[[str], object] = lambda name: None,
     ) -> None:
         self.led = led
+        self._joined, self._left = joined, left
         self.level = level
         self.report = report
         self.options = options or LinkOptions()
@@ -265,6 +269,7 @@ class FollowerLinks:
             if self.needs != follower.told_needs:
                 follower.outlet.say(Needs(self.needs))
             self._outlets += (follower.outlet,)
+        self._joined(follower.name, follower.site)
 
     def left(self, follower: "_Follower") -> None:
         """The link of a follower is closed."""
@@ -273,6 +278,7 @@ class FollowerLinks:
         self._acknowledging = tuple(one for one in self._acknowledging if one is not follower)
         with self._lock:
             self._outlets = tuple(one for one in self._outlets if one is not follower.outlet)
+        self._left(follower.name)
 
 
 def readers_of(path: str, files: Files = REAL, node: str | None = None) -> list[str]:
@@ -321,6 +327,8 @@ class _Follower:
         self._socket: socket.socket
         self.acknowledged = 0
         self.node_id = hello.terms.node_id
+        self.name = hello.name
+        self.site = hello.site or {}
         self.began = Position(FIRST_LSN, 0)  # where the link's octets begin
         self.feed: Feed
         self.outlet: Outlet

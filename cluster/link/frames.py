@@ -97,6 +97,10 @@ def _read_status(value: object) -> Mapping[str, object]:
     return value
 
 
+def _read_optional_status(value: object) -> Mapping[str, object] | None:
+    return None if value is None else _read_status(value)
+
+
 def _plain(value: Any) -> Any:
     return value
 
@@ -166,7 +170,8 @@ class Hello:
     """What a follower says of itself and of its journal.
 
     level: of what its program can read. term: of the leader that it read in etcd. journal_id: None if its directory is
-    empty. end: LSN behind its last whole fsynced block. wants_copy: its journal is damaged.
+    empty. end: LSN behind its last whole fsynced block. wants_copy: its journal is damaged. site: what its
+    configuration says of its clients' site, for the broker; None: nothing.
     """
 
     version: int = _number()
@@ -179,6 +184,7 @@ class Hello:
     terms: TermTable = _terms()
     end: int = _number()
     wants_copy: bool = _flag(False)
+    site: Mapping[str, object] | None = _row(_read_optional_status, default=None)
 
 
 @dataclass(slots=True, frozen=True)

@@ -104,6 +104,7 @@ class LeaderLink:
         wall_ms: Callable[[], int] = lambda: 0,
         status: Callable[[], Mapping[str, object]] = dict,
         reload: Callable[[], object] = lambda: None,
+        site: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
         assert (copied is None) != (damaged is None)
         self.copied = copied
@@ -122,6 +123,7 @@ class LeaderLink:
         self._wall_ms = wall_ms
         self._status = status
         self._reload = reload
+        self._site = site
         self._acknowledges = False
         self._wants_copy = copied is None
         self._following: _Following | None = None
@@ -203,7 +205,7 @@ class LeaderLink:
         await link.send(
             Hello(
                 VERSION, self._circle.cluster, self._circle.group, self._name, self._level, term,
-                held.journal_id, held.terms, held.end, self._wants_copy,
+                held.journal_id, held.terms, held.end, self._wants_copy, self._site(),
             )
         )  # fmt: skip
         cut: Cut | None = None

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..lifetime import AT_CONNECTION, RESTART, WITHOUT_MEANING, Lifetime
+from ..lifetime import AT_CONNECTION, RESTART, Lifetime
 from ..values import BYTES, DURATION_UNITS, INT_MAX, SIZE_UNITS, TEXT, Kind, duration_ms, size_between, texts, whole
 from .row import row
 
@@ -115,8 +115,8 @@ class ClusterKeys:
         "Nodes that must have what is confirmed on disk; with fewer in sync, publishers are held.")
     secret_file: str | None = setting(TEXT, None,
         "File with a secret that all nodes share and prove to each other, where there is no `[cluster.tls]`.")
-    group: str | None = row(Kind(plain_name), None, WITHOUT_MEANING, reason="`GroupLocalQueue` acts as a `LocalQueue`.",
-        help="Name of the group of nodes to which this one belongs, as AMPS has it.")
+    group: str | None = setting(Kind(plain_name), None,
+        "Name of the group of nodes to which this one belongs, as AMPS has it: see `x-queue-domain`.")
     lease_ms: int = setting(at_least(2000, "2s"), 6000,
         "How long a node that is silent counts as present in etcd, rounded up to seconds.")
     suspend_after_ms: int = setting(TIMER, 2000,

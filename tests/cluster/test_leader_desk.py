@@ -34,6 +34,7 @@ class Bench:
         report: Any = SimpleNamespace(
             configurations=lambda: [ConfigurationFacts("b", ("[broker] heartbeat",), 3, ("leveret.toml:1: wrong",))],
             compared=lambda parts, name: [f"{name}: {parts['fingerprint']}"],
+            led=SimpleNamespace(not_hosted={"b": ("queue 'orders': E-MISMATCH",)}),
         )
         self.desk = LeaderDesk(node, report)
 

@@ -86,6 +86,9 @@ class Broker:
     def resign(self) -> None:
         self.resigned.set()
 
+    def sites_are(self, sites: object) -> None:
+        pass
+
     async def close_unserved(self) -> None:
         self.close_directory()
         self.is_closed = True

@@ -33,7 +33,7 @@ class Bench:
         served: Any = SimpleNamespace(
             runtime=self.runtime, built=SimpleNamespace(broker=self.broker), abandon=self._abandon
         )
-        self.leadership = ServedLeadership(served, None)  # type: ignore[arg-type]
+        self.leadership = ServedLeadership(served, None, ())  # type: ignore[arg-type]
 
     def _abandon(self) -> None:
         self.abandoned += 1
@@ -93,7 +93,7 @@ def test_the_lead_is_handed_over_behind_the_last_turn() -> None:
             return 10 + turns.ended
 
     built = SimpleNamespace(broker=Broker(), supervisor=SimpleNamespace(journal=Journal()))
-    leadership = ServedLeadership(SimpleNamespace(runtime=turns, built=built), None)  # type: ignore[arg-type]
+    leadership = ServedLeadership(SimpleNamespace(runtime=turns, built=built), None, ())  # type: ignore[arg-type]
     assert trio.run(leadership.quiesce) == 13
 
 

@@ -28,6 +28,10 @@ class LeaderDesk:
         for row in status["nodes"]:
             if (one := configurations.get(row["name"])) is not None:
                 row |= {"differences": list(one.differences), "reloads": one.reloads, "faults": list(one.faults)}
+        led = self._report.led
+        not_hosted = {} if led is None else led.not_hosted
+        if lines := [f"{name}: {line}" for name, lines in not_hosted.items() for line in lines]:
+            status["not-hosted"] = lines
         return status
 
     def configurations(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from ..configured.options import broker_options, unsent_max
 from ..engine import Broker, Clock, LoginThrottle, Message, TempStore, Users
 from ..operator.control import EXCHANGE, ControlTable
 from ..settings import Configuration
+from ..settings.declared.cluster import nodes_of
 from .descriptors import descriptor_limits
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def build_broker(
     Raises: DataUnusable.
     """
     control = ControlTable(reload=reload, edge_status=edge_status, log_lines=log_lines)
+    site, groups = _sites(configuration) if data is not None and data.cluster is not None else ("", {})
     broker = Broker(
         clock,
         Users(login_throttle=LoginThrottle(clock.monotonic_ns)) if users is None else users,
@@ -103,6 +105,8 @@ def build_broker(
         options=broker_options(configuration),
         chance=chance,
         unsent_max=unsent_max(configuration),
+        site=site,
+        groups=groups,
     )
     if data is None or data.files is None:
         directory = None if data is None else data.path
@@ -114,6 +118,13 @@ def build_broker(
         if supervisor is not None and supervisor.journal.leads_cluster:  # this process lives on: unlock the directory
             supervisor.abandon()
         raise
+
+
+def _sites(configuration: Configuration) -> tuple[str, dict[str, str]]:
+    """The site of this node, and the group of each node, of which the others say theirs later."""
+    own = configuration.cluster.node or ""
+    groups = dict.fromkeys((node.name for node in nodes_of(configuration.cluster)), "")
+    return own, {**groups, own: configuration.cluster.group or ""}
 
 
 def _configured(

@@ -4,7 +4,7 @@ Figures travel in the status of each link, as JSON whose fields another release 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from time import time_ns
 from typing import Any
@@ -42,10 +42,13 @@ _HOST_FIELDS = {field.name: field.name.replace("_", "-") for field in fields(Hos
 
 @dataclass(slots=True, frozen=True)
 class Led:
-    """What only the leader knows: its alarms, and the name of the cluster."""
+    """What only the leader knows: its alarms, the name of the cluster, and why nodes do not host queues of their files
+    (node -> lines).
+    """
 
     alarms: Callable[[], tuple[str, ...]]
     cluster_name: Callable[[], str]
+    not_hosted: Mapping[str, Sequence[str]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -112,6 +115,7 @@ class NodeReport:
         if led is not None:
             self._note_end()
             told |= {"cluster-name": led.cluster_name(), "cluster-alarms": [list(one) for one in self._others_alarms()]}
+            told["not-hosted"] = {name: list(lines) for name, lines in led.not_hosted.items()}
         return told
 
     def _configuration(self) -> dict[str, object]:
@@ -149,6 +153,11 @@ class NodeReport:
     def compared(self, parts: Mapping[str, object], name: str) -> list[str]:
         """What differs between this node's configuration and another one, which is not in force."""
         return self._shared.differences(parts, self._node().options.name, name)
+
+    def not_hosted(self, name: str) -> list[str]:
+        """Why a node does not host queues of its files, as the leader says; one line each."""
+        told = self._node().leader_status.get("not-hosted") if self.led is None else self.led.not_hosted
+        return _words(told, name) if isinstance(told, Mapping) else []
 
     def _alarms(self, host: HostFacts) -> tuple[str, ...]:
         """Of this node: a follower has only a disk that can be full."""

@@ -7,7 +7,7 @@ import logging
 import math
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 
@@ -35,6 +35,7 @@ from ..settings.declared.cluster import cluster_name_of, nodes_of, own_place, sh
 from .addresses import Address, AddressTaken, bind
 from .cluster_desk import LeaderDesk
 from .cluster_files import ClusterFiles, load_cluster
+from .cluster_sites import ClusterSites, site_of
 from .composition import BuiltBroker, DataUnusable
 from .gate import Frontends, Gate, Passing, own_paths
 from .guest import Guest, Service
@@ -69,8 +70,10 @@ LEADING_MODULES = (
 class ServedLeadership:
     """A broker of this process that leads (`cluster.front.Leadership`)."""
 
-    def __init__(self, broker: ServedBroker, gate: Gate) -> None:
+    def __init__(self, broker: ServedBroker, gate: Gate, others: Sequence[str]) -> None:
+        """`others`: the names of the other nodes."""
         self.broker = broker
+        self.sites = ClusterSites(broker.built.broker, others, broker.runtime.end_turn)
         self._gate = gate
 
     @property
@@ -126,6 +129,15 @@ class ServedLeadership:
 
     async def close_unserved(self) -> None:
         await trio.to_thread.run_sync(self.broker.built.abandon)
+
+    def sites_are(self, sites: Mapping[str, Mapping[str, object]]) -> None:
+        self.sites.begin(sites)
+
+    def site_came(self, node: str, site: Mapping[str, object]) -> None:
+        self.sites.came(node, site)
+
+    def site_left(self, node: str) -> None:
+        self.sites.left(node)
 
     def note(self, kind: EventKind, node: str, term: int, why: str) -> None:
         self.broker.built.broker.context.emit(ClusterEvent(kind, "", node, term, why))
@@ -184,7 +196,7 @@ class ServedNode:
             coordinator,
             self._listener,
             self,
-            status=self._report.status,
+            status=self._status,
             reload=lambda: None if reload is None else reload("the leader asked for it"),
         )
         self.gate = Gate(
@@ -196,6 +208,8 @@ class ServedNode:
         )
         self.stopping = self.node.stopping
         self._leadership: ServedLeadership | None = None
+        self._site = site_of(configuration)
+        self._not_hosted: list[str] = []  # of this node, as logged last
         self._passed_to: tuple[int, str] | None = None  # the leader that clients are passed on to
         checks = NodeChecks(self._report, options.data, self._certificates)
         self._pages = NodePages(self.node, self._report, checks, lambda: current.configuration)
@@ -221,6 +235,17 @@ class ServedNode:
     def stop(self) -> None:
         self.node.stop()
 
+    def _status(self) -> dict[str, object]:
+        """What each beacon says; and the log of this node says what the leader's said of its queues."""
+        if (
+            self._report.led is None
+            and (refused := self._report.not_hosted(self._node_options.name)) != self._not_hosted
+        ):
+            self._not_hosted = refused
+            for line in refused:
+                logger.warning("this node does not host a queue that its files declare: %s", line)
+        return self._report.status()
+
     # -- the node's front -------------------------------------------------------------------------------------------
 
     def preload(self) -> None:
@@ -228,16 +253,19 @@ class ServedNode:
             import_module(name)
 
     def build(self, cluster: ClusterJournal) -> ServedLeadership:
-        leadership = ServedLeadership(self._build(cluster), self.gate)
+        leadership = ServedLeadership(self._build(cluster), self.gate, tuple(self._node_options.others))
         built, leadership.broker.runtime.look = leadership.broker.built, self.node.look
         built.control.operator.cluster = LeaderDesk(self.node, self._report)
-        self._report.led = led_by(built)
+        self._report.led = led_by(built, leadership.sites.refused)
         self._leadership = leadership
         operator, where = built.control.operator, self._node_options
         of_process = operator.edge_status
         leads = f"node {where.name} leads cluster {where.circle.cluster}"
         operator.edge_status = lambda: {**of_process(), "cluster": leads}
         return leadership
+
+    def site(self) -> Mapping[str, object]:
+        return self._site
 
     def hold_clients(self) -> None:
         self._leadership = self._passed_to = self._report.led = None
@@ -265,6 +293,9 @@ class ServedNode:
         """The files were read again: with a fault the configuration is as it was."""
         self._shared.read(self._current.configuration, self._current.tls)
         self.node.configured(self._shared.fingerprint)
+        if (site := site_of(self._current.configuration)) != self._site:
+            self._site = site
+            self.node.connect_again()
 
     def refuse_clients(self) -> None:
         self.gate.close()
@@ -295,7 +326,8 @@ class ServedNode:
         tls = self._tls_of(header)
         arrivals = frontends.console if service == Service.CONSOLE.value else frontends.amqp
         try:
-            arrivals.send_nowait(Arrival(sock, found.source or "", False, shown_node(node), found.destination, tls))
+            source, local = found.source or "", found.destination
+            arrivals.send_nowait(Arrival(sock, source, False, shown_node(node), local, tls, site=node))
         except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker ends just now
             sock.close()
 
@@ -326,11 +358,11 @@ class ServedNode:
         return certificates_of(self._current.tls, [*shown, *listening(listeners.metrics, "http/prometheus")])
 
 
-def led_by(built: BuiltBroker) -> Led:
-    """What a broker that leads says of itself."""
+def led_by(built: BuiltBroker, refused: Mapping[str, Sequence[str]]) -> Led:
+    """What a broker that leads says of itself. `refused`: see `ClusterSites`."""
     from ..console.views.nodes import alarms_of
 
-    return Led(lambda: alarms_of(built.broker), lambda: str(built.control.run("cluster-name", {})["name"]))
+    return Led(lambda: alarms_of(built.broker), lambda: str(built.control.run("cluster-name", {})["name"]), refused)
 
 
 def node_options(

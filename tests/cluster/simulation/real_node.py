@@ -144,6 +144,9 @@ class Front:
     def build(self, cluster: ClusterJournal) -> Leadership:
         return Leadership(self._owner, cluster)
 
+    def site(self) -> dict[str, object]:
+        return {}
+
     def hold_clients(self) -> None:
         pass
 
@@ -210,6 +213,9 @@ class Leadership:
 
     def agree(self, lsn: int, *, at_once: bool) -> None:
         self._broker.journal.agree(lsn)
+
+    def sites_are(self, sites: object) -> None:
+        pass
 
     def note(self, kind: object, node: str, term: int, why: str) -> None:
         pass

@@ -1,0 +1,129 @@
+"""The other nodes of a cluster as sites of the broker that leads: which are there, and what their files declare.
+
+A node says in its link's Hello which group it is of, and which leased queues with `x-replication` its files declare.
+The leader hosts these queues for it. Source: cluster page 12.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from ..configured.configured import text_of
+from ..configured.typed_arguments import fields_of
+from ..engine import Broker, EngineError
+from ..settings import Configuration
+from ..settings.addresses.queue_arguments import plain_values
+from ..settings.values import shown
+
+logger = logging.getLogger("leveret.cluster")
+
+#: Time for which a node may be without a link until its clients count as gone: a link is opened again within it.
+RETURN_MS = 500
+#: Octets that a node says of itself at most: a Hello has room for twice as many.
+SIZE_MAX = 512 * 1024
+#: Refusals of one node that are kept for people.
+REFUSALS_MAX = 50
+
+
+def site_of(configuration: Configuration) -> dict[str, object]:
+    """What a node says of its site, as JSON: `group`, `queues` as [virtual host, name, arguments]."""
+    queues = [
+        [queue.vhost, queue.name, plain_values(queue.arguments)]
+        for queue in configuration.queues
+        if "x-replication" in queue.arguments
+    ]
+    site: dict[str, object] = {"group": configuration.cluster.group or "", "queues": queues}
+    if len(json.dumps(site)) > SIZE_MAX:
+        logger.error("%d queues with x-replication are more than a leader can be told: it is told none", len(queues))
+        site["queues"] = []
+    return site
+
+
+class ClusterSites:
+    """Of one broker that leads. `refused`: node -> why it does not host queues that its files declare, one line each.
+
+    `end_turn`: ends the broker's turn. `others`: the names of all other nodes.
+    """
+
+    def __init__(self, broker: Broker, others: Sequence[str], end_turn: Callable[[], object]) -> None:
+        self.refused: dict[str, tuple[str, ...]] = {}
+        self._broker = broker
+        self._others = others
+        self._end_turn = end_turn
+        self._leaving: dict[str, Callable[[], object]] = {}  # node -> cancels its leaving
+
+    def begin(self, sites: Mapping[str, Mapping[str, object]]) -> None:
+        """The nodes that have links at the start. The others have a while to open theirs."""
+        for name in self._others:
+            if name in sites:
+                self._take(name, sites[name])
+            else:
+                self._broker.sites.went(name)
+
+    def came(self, name: str, site: Mapping[str, object]) -> None:
+        """A node has opened a link."""
+        if name in self._others:
+            self._take(name, site)
+            self._end_turn()
+
+    def left(self, name: str) -> None:
+        """A node's link has ended."""
+        if name not in self._others:
+            return
+        self._stay(name)
+        deadlines, now_ns = self._broker.context.deadlines, self._broker.context.clock.monotonic_ns()
+        deadline = deadlines.set(now_ns + RETURN_MS * 1_000_000, partial(self._went, name))
+        self._leaving[name] = partial(deadlines.cancel, deadline)
+
+    def _went(self, name: str) -> None:
+        del self._leaving[name]
+        self._broker.sites.went(name)
+
+    def _stay(self, name: str) -> None:
+        cancel = self._leaving.pop(name, None)
+        if cancel is not None:
+            cancel()
+
+    def _take(self, name: str, site: Mapping[str, object]) -> None:
+        self._stay(name)
+        group = site.get("group")
+        self._broker.sites.came(name, group if isinstance(group, str) else "")
+        refused = tuple(self._declare(name, site.get("queues")))[:REFUSALS_MAX]
+        if refused != self.refused.get(name, ()):
+            for line in refused:
+                logger.warning("node %s: %s", name, line)
+        if refused:
+            self.refused[name] = refused
+        else:
+            self.refused.pop(name, None)
+
+    def _declare(self, name: str, queues: object) -> Iterator[str]:
+        """Host the queues of a node's files. Yields why one is not hosted for it."""
+        for queue in queues if isinstance(queues, list) else ():
+            found = _queue(queue)
+            if found is None:
+                yield f"queue {shown(queue)[:200]}: this release does not understand its declaration"
+                continue
+            vhost_name, queue_name, arguments = found
+            vhost = self._broker.virtual_hosts.get(vhost_name)
+            if vhost is None:
+                yield f"queue {shown(queue_name)}: the leader has no virtual host {shown(vhost_name)}"
+                continue
+            try:
+                vhost.queues.declare(queue_name, client=None, durable=True, arguments=fields_of(arguments), site=name)
+            except EngineError as error:
+                yield f"queue {shown(queue_name)}: {text_of(error)}"
+            except ValueError as fault:  # a node of another release, whose values this one does not know
+                yield f"queue {shown(queue_name)}: {fault}"
+
+
+def _queue(said: object) -> tuple[str, str, dict[str, object]] | None:
+    """(virtual host, name, arguments) of a declaration; None: it is none."""
+    if not isinstance(said, list) or len(said) != 3:
+        return None
+    vhost, name, arguments = said
+    if not isinstance(vhost, str) or not isinstance(name, str) or not isinstance(arguments, dict):
+        return None
+    is_plain = all(isinstance(value, bool | int | float | str) for value in arguments.values())
+    return (vhost, name, arguments) if is_plain and "x-replication" in arguments else None

@@ -1,0 +1,229 @@
+"""Leased queues of three real nodes: whose messages they are. The names of the cases are those of the cluster page."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+
+import pika
+import pytest
+from cluster_nodes import LOST, NAMES, ClusterNodes, cluster_nodes, until
+from etcd_servers import ETCD, WHY_NOT
+
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(ETCD is None, reason=WHY_NOT)]
+
+#: Seconds in which nothing more comes.
+QUIET_S = 1.0
+QUEUES = """
+[[queue]]
+name = "orders"
+type = "amps"
+replication = "distributed"
+max-backlog-per-consumer = 100
+
+[[queue]]
+name = "desk"
+type = "amps"
+replication = "local"
+"""
+DIFFERENT = """
+[[queue]]
+name = "orders"
+type = "amps"
+replication = "distributed"
+max-backlog-per-consumer = 100
+queue-filter = "/a = 1"
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
+    """Three nodes whose files have the same queues."""
+    with cluster_nodes(tmp_path_factory.mktemp("cluster")) as nodes:
+        nodes.extra = dict.fromkeys(NAMES, QUEUES)
+        nodes.start_all()
+        yield nodes
+
+
+@pytest.fixture
+def nodes(cluster: ClusterNodes) -> ClusterNodes:
+    """Three nodes in sync, with the same files."""
+    for name in NAMES:
+        cluster.extra[name] = QUEUES
+        if name not in cluster.processes:
+            cluster.start(name)
+    cluster.await_in_sync()
+    return cluster
+
+
+class Site:
+    """A client at one node."""
+
+    def __init__(self, nodes: ClusterNodes, name: str) -> None:
+        self.connection = nodes.connect(name)
+        self.channel = self.connection.channel()
+        self.channel.confirm_delivery()
+        self.got: list[tuple[str, bool]] = []  # bodies, and whether redelivered
+
+    def publish(self, *bodies: str, queue: str = "orders") -> None:
+        """Confirmed."""
+        for body in bodies:
+            self.channel.basic_publish("", queue, body.encode(), pika.BasicProperties(delivery_mode=2))
+
+    def consume(self, queue: str = "orders", *, acks: bool = True, count: int = 100) -> None:
+        """Take all that comes."""
+
+        def take(channel: object, deliver: object, properties: object, body: bytes) -> None:
+            self.got.append((body.decode(), deliver.redelivered))  # type: ignore[attr-defined]
+            if acks:
+                self.channel.basic_ack(deliver.delivery_tag)  # type: ignore[attr-defined]
+
+        self.channel.basic_qos(prefetch_count=count)
+        self.channel.basic_consume(queue, take)
+
+    @property
+    def bodies(self) -> list[str]:
+        """What was delivered."""
+        return [body for body, _ in self.got]
+
+    def close(self) -> None:
+        """Also a connection that is lost."""
+        with suppress(*LOST):
+            self.connection.close()
+
+    def wait(self, seconds: float = QUIET_S) -> None:
+        """Take what comes for a while."""
+        self.connection.process_data_events(time_limit=seconds)
+
+    def wait_for(self, count: int) -> None:
+        """Take what comes until there are as many messages."""
+        until(lambda: self.wait(0.05) or len(self.got) >= count or None, f"{count} messages, not {self.got}")
+
+
+@pytest.fixture
+def sites(nodes: ClusterNodes) -> Iterator[tuple[str, dict[str, Site]]]:
+    """The leader, and a client at each node; empty queues."""
+    with ExitStack() as stack:
+        clients = {name: Site(nodes, name) for name in NAMES}
+        for one in clients.values():
+            stack.callback(one.close)
+            for queue in ("orders", "desk"):
+                until(lambda one=one, queue=queue: declared(one, queue), queue)
+                one.channel.queue_purge(queue)
+        yield nodes.leader(), clients
+
+
+def declared(site: Site, queue: str) -> bool:
+    """Whether the site has a queue; a new channel if not."""
+    try:
+        site.channel.queue_declare(queue, passive=True)
+    except pika.exceptions.ChannelClosedByBroker:
+        site.channel = site.connection.channel()
+        site.channel.confirm_delivery()
+        return False
+    return True
+
+
+def test_messages_of_a_node_go_to_its_own_consumers(sites: tuple[str, dict[str, Site]]) -> None:
+    """D02, at each node in turn, whichever leads."""
+    _, clients = sites
+    for one in clients.values():
+        one.consume()
+    for name, one in clients.items():
+        one.publish(*(f"{name}{number}" for number in range(5)))
+    for name, one in clients.items():
+        one.wait_for(5)
+        one.wait(0.1)
+        assert sorted(one.bodies) == [f"{name}{number}" for number in range(5)]
+
+
+def test_without_a_consumer_at_home_another_node_gets_them(sites: tuple[str, dict[str, Site]]) -> None:
+    """D01 and D03: once, at one of those that wait."""
+    leader, clients = sites
+    second, third = (name for name in NAMES if name != leader)
+    clients[second].consume()
+    clients[third].consume()
+    clients[leader].publish("m")
+    until(
+        lambda: clients[second].wait(0.05) or clients[third].wait(0.05) or clients[second].got + clients[third].got,
+        "a delivery",
+    )
+    for name in (second, third):
+        clients[name].wait(0.2)
+    assert clients[second].bodies + clients[third].bodies == ["m"]
+
+
+def test_each_node_has_its_local_queue(sites: tuple[str, dict[str, Site]]) -> None:
+    """D13."""
+    _, clients = sites
+    for name, one in clients.items():
+        one.publish(f"for {name}", queue="desk")
+    for name, one in clients.items():
+        one.consume("desk")
+        one.wait_for(1)
+        one.wait(0.2)
+        assert one.bodies == [f"for {name}"]
+
+
+def test_messages_of_a_node_that_is_killed_go_elsewhere_once(
+    nodes: ClusterNodes, sites: tuple[str, dict[str, Site]]
+) -> None:
+    """D05 and D06: without an operator; and the node that returns gets none of them."""
+    leader, clients = sites
+    owner, other = (name for name in NAMES if name != leader)
+    clients[owner].publish(*map(str, range(10)))
+    nodes.kill(owner)
+    clients[other].consume()
+    clients[other].wait_for(10)
+    assert sorted(clients[other].bodies, key=int) == [str(number) for number in range(10)]
+    nodes.start(owner)
+    nodes.await_in_sync()
+    returned = Site(nodes, owner)
+    returned.consume()
+    returned.wait()
+    assert returned.got == []
+    returned.close()
+
+
+def test_owners_outlive_a_takeover(nodes: ClusterNodes, sites: tuple[str, dict[str, Site]]) -> None:
+    """Messages that wait are their node's own under the next leader, too."""
+    leader, clients = sites
+    owner = next(name for name in NAMES if name != leader)
+    clients[owner].publish(*map(str, range(5)))
+    nodes.kill(leader)
+    following = nodes.leader(but=leader)
+    third = next(name for name in NAMES if name not in (leader, owner))
+    home, stranger = Site(nodes, owner), Site(nodes, third)
+    home.consume()
+    stranger.consume()
+    home.wait_for(5)
+    stranger.wait(0.2)
+    assert sorted(home.bodies) == [str(number) for number in range(5)] and stranger.got == []
+    assert following != leader
+    for one in (home, stranger):
+        one.close()
+
+
+def test_a_node_whose_file_differs_does_not_host_the_queue(
+    nodes: ClusterNodes, sites: tuple[str, dict[str, Site]]
+) -> None:
+    """D10: its log, its clients and the leader say why; the other nodes are not touched."""
+    leader, clients = sites
+    odd, other = (name for name in NAMES if name != leader)
+    nodes.stop(odd)
+    nodes.extra[odd] = DIFFERENT
+    nodes.start(odd)
+    nodes.await_in_sync()
+    until(lambda: "E-MISMATCH" in nodes.log(odd) or None, "the reason in the node's log")
+    assert "E-MISMATCH" in nodes.log(leader)
+    refused = Site(nodes, odd)
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refusal:
+        refused.channel.queue_declare("orders", passive=True)
+    assert refusal.value.reply_code == 404 and "E-MISMATCH" in refusal.value.reply_text
+    refused.close()
+    clients[other].consume()
+    clients[other].publish("here")
+    clients[other].wait_for(1)
+    file = nodes.directory / odd / "leveret.toml"
+    file.write_text(file.read_text().replace(DIFFERENT, QUEUES))
+    mended = Site(nodes, odd)
+    until(lambda: declared(mended, "orders") or None, "the queue at the node whose file was mended")
+    mended.close()

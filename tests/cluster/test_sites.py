@@ -1,0 +1,141 @@
+"""The other nodes as sites of the broker that leads: their declarations, and whether they are there."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from leveret.serving.cluster_sites import RETURN_MS, ClusterSites, site_of
+from leveret.settings import Configuration
+from leveret.settings.declared.declarations import QueueDeclaration
+from leveret.testing.harness import Harness
+
+GROUPS = {"n1": "east", "n2": "", "n3": ""}
+OWNED = {"x-queue-type": "amps", "x-replication": "distributed"}
+
+
+class Leader(Harness):
+    """A broker at n1, and the nodes n2 and n3 beside it."""
+
+    checks = True
+
+    def begin(self) -> None:
+        super().begin()
+        self.turns = 0
+        self.nodes = ClusterSites(self.broker, ("n2", "n3"), self._end_turn)
+
+    def _end_turn(self) -> None:
+        self.turns += 1
+
+    def joins(self, node: str, *queues: Any, group: str = "") -> None:
+        """A node opens a link, with these queues in its files."""
+        self.nodes.came(node, {"group": group, "queues": list(queues)})
+
+
+@pytest.fixture
+def leader() -> Iterator[Leader]:
+    yield Leader(kind="amps", site="n1", groups=GROUPS)
+
+
+def test_a_node_says_its_group_and_its_queues_with_replication() -> None:
+    """Other leased queues are the leader's own: all nodes' files are to declare them alike."""
+    leased = QueueDeclaration("q", "q", arguments={**OWNED, "x-lease-period": "30s"})
+    plain = QueueDeclaration("p", "p", arguments={"x-queue-type": "amps"})
+    configuration = Configuration(queues=(leased, plain), explicit={("cluster", "group"): "west"})
+    assert site_of(configuration) == {
+        "group": "west",
+        "queues": [["/", "q", {**OWNED, "x-lease-period": "30s"}]],
+    }
+
+
+def test_more_queues_than_a_link_tells_are_told_as_none(caplog: pytest.LogCaptureFixture) -> None:
+    """A Hello that is too large would keep the node out of the cluster."""
+    many = tuple(QueueDeclaration(f"q{i}", f"q{i}", arguments={**OWNED, "x-filter": "f" * 900}) for i in range(600))
+    assert site_of(Configuration(queues=many))["queues"] == []
+    assert "600 queues" in caplog.text
+
+
+def test_queues_of_a_nodes_files_are_hosted_for_it(leader: Leader) -> None:
+    """Each node's LocalQueue is its own."""
+    local = {"x-queue-type": "amps", "x-replication": "local"}
+    leader.joins("n2", ["/", "q", local])
+    leader.joins("n3", ["/", "q", local], ["/", "orders", OWNED])
+    assert sorted(leader.vhost.queues) == ["orders", "q@n2", "q@n3"]
+    assert leader.nodes.refused == {} and leader.turns == 2
+
+
+def test_what_differs_is_refused_with_its_reason_until_it_is_alike(
+    leader: Leader, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D10: other queues and nodes are not touched."""
+    leader.joins("n2", ["/", "orders", OWNED])
+    leader.joins("n3", ["/", "orders", {**OWNED, "x-queue-filter": "/a = 1"}], ["/", "more", OWNED])
+    assert sorted(leader.vhost.queues) == ["more", "orders"]
+    (line,) = leader.nodes.refused["n3"]
+    assert "'orders'" in line and "E-MISMATCH" in line and "n3" in line
+    assert line in caplog.text
+    leader.joins("n3", ["/", "orders", OWNED])
+    assert leader.nodes.refused == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (["/elsewhere", "q", OWNED], "no virtual host '/elsewhere'"),
+        (["/", "q", {**OWNED, "x-lease-period": "soon"}], "x-lease-period"),
+        (["/", "q", {**OWNED, "x-replication": "everywhere"}], "x-replication"),
+        (["/", "q", {**OWNED, "x-max-backlog": [1]}], "does not understand"),
+        (["/", "q"], "does not understand"),
+        ("q", "does not understand"),
+        (["/", "q", {"x-queue-type": "amps"}], "does not understand"),
+        (["/", "q" * 300, OWNED], "q"),
+    ],
+)
+def test_a_declaration_that_cannot_be_hosted_is_told(leader: Leader, said: Any, why: str) -> None:
+    """Also one that no configuration of this release makes: nodes of two releases follow each other."""
+    leader.joins("n2", said)
+    assert list(leader.vhost.queues) == [] and why in leader.nodes.refused["n2"][0]
+
+
+@pytest.mark.parametrize("site", [{}, {"queues": 3, "group": None}, {"queues": [[]], "group": ["east"]}])
+def test_a_node_may_say_anything_of_its_site(leader: Leader, site: dict[str, object]) -> None:
+    """Its link stays."""
+    leader.nodes.came("n2", site)
+    assert leader.broker.sites.groups["n2"] == ""
+
+
+def test_a_stranger_is_no_site(leader: Leader) -> None:
+    """A link of a name that the configuration does not have declares nothing."""
+    leader.joins("n9", ["/", "q", OWNED])
+    leader.nodes.left("n9")
+    assert "n9" not in leader.broker.sites.groups and not leader.vhost.queues
+
+
+def test_a_link_that_is_opened_again_at_once_is_not_noticed(leader: Leader) -> None:
+    """Leases of the node's clients go on."""
+    leader.joins("n2", group="west")
+    leader.nodes.left("n2")
+    leader.advance(RETURN_MS - 1)
+    leader.joins("n2", group="west")
+    leader.advance(60_000)
+    assert leader.broker.sites.groups["n2"] == "west"
+
+
+def test_a_node_that_stays_away_is_gone_and_may_come_back(leader: Leader) -> None:
+    """Gone after a moment, given up 3 s later."""
+    leader.joins("n2", group="west")
+    leader.nodes.left("n2")
+    leader.advance(RETURN_MS)
+    assert "n2" not in leader.broker.sites.groups and not leader.broker.sites.is_lost("n2")
+    leader.advance(3000)
+    assert leader.broker.sites.is_lost("n2")
+    leader.joins("n2", group="west")
+    assert leader.broker.sites.groups["n2"] == "west"
+
+
+def test_nodes_have_a_while_to_open_their_links_to_a_new_leader(leader: Leader) -> None:
+    """A takeover does not make all messages those of lost nodes."""
+    leader.nodes.begin({"n2": {"group": "west", "queues": []}})
+    assert not leader.broker.sites.is_lost("n3")
+    leader.advance(3000)
+    assert leader.broker.sites.is_lost("n3") and not leader.broker.sites.is_lost("n2")
