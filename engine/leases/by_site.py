@@ -338,6 +338,7 @@ def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messag
         by_owner = dict.fromkeys(by_owner, messages)
     for owner, some in by_owner.items():
         owners.move((message.id for message in some), number)
+        leases.record_sites()
         leases.queue.events.transferred(some, owners.name_of(owner), site, number)
     if owners.back:
         owners.back.difference_update(message.id for message in messages)
@@ -396,6 +397,7 @@ def _popped(leases: Leases, owners: Owners, position: int, number: int) -> Messa
     owner = owners.owner_of(messages[0].id)
     if owner != number:
         owners.move([messages[0].id], number)
+        leases.record_sites()
         queue.events.transferred(messages, owners.name_of(owner), owners.name_of(number), number)
     owners.back.discard(messages[0].id)
     return messages[0]

@@ -28,6 +28,7 @@ from .deferring import defer_acks
 from .ending import FORCED_EXPIRE, TAKEN_OVER, arm, break_leases, expire_for, taken_over
 from .headers import ORIGIN
 from .owners import TRANSFER_AFTER_MS
+from .rebuilding import ids_here
 from .state import Leases, bookmark_of, leases_of, state_of
 
 EXCHANGE = "amps.control"
@@ -280,7 +281,7 @@ def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
     if owners is None:
         raise BadRequest("its messages have no owners: it is no leased queue with x-replication of a cluster")
     ready: Counter[str] = Counter()
-    for count, id_ in enumerate(ready_ids(queue), 1):
+    for count, id_ in enumerate(list(ids_here(leases)), 1):
         ready[owners.site_of(id_)] += 1
         if count % COUNTED_A_STEP == 0:
             yield
@@ -317,18 +318,6 @@ def _awaited(leases: Leases, site: str, *, is_stranded: bool) -> str:
     if is_stranded or all(leases.site_at(one) != site for one in leases.consumer_list.consumers):
         return "a consumer of another node whose filter takes them"
     return f"a consumer at {site} with room; after {TRANSFER_AFTER_MS} ms for one of another node"
-
-
-def ready_ids(queue: Queue) -> Iterator[int]:
-    """The ids of all ready messages, as they are now."""
-    parts = queue.store.paged_parts()
-    for message in list(queue.store):
-        yield message.id
-    for part in parts:
-        if isinstance(part, Message):
-            yield part.id
-        else:
-            yield from part.ids
 
 
 def renew_leases(queue: Queue, bookmarks: str) -> int:

@@ -33,6 +33,20 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
         yield f"remembers {len(strangers)} consumers that are gone, or none"
     if is_small:
         yield from _messages_of(leases)
+        yield from _owners_of(leases)
+
+
+def _owners_of(leases: Leases) -> Iterator[str]:
+    """Faults of owners: what was transferred is in the queue, and what is noted as ready is."""
+    owners = leases.owners
+    if owners is None or not (owners.moved or owners.back):
+        return
+    ready, scheduled = set(ids_in_store(leases.queue)), {message.id for message in leases.queue.scheduled}
+    gone = owners.moved.keys() - ready - scheduled - leases.book.leases.by_id.keys()
+    if gone:
+        yield f"remembers the owners of messages that are gone: {sorted(gone)[:20]}"
+    if not owners.back >= owners.moved.keys() & ready:
+        yield f"does not know that {sorted(owners.moved.keys() & ready - owners.back)[:20]} are back"
 
 
 def _messages_of(leases: Leases) -> Iterator[str]:

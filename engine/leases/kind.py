@@ -107,9 +107,7 @@ class LeasedIntake(Policy):
         leases.last_id = max(leases.last_id, first_id + len(contents) - 1)
         if leases.owners is not None:
             owner = leases.owners.came(first_id, len(contents), queue.context.broker.clock.monotonic_ns())
-            if leases.owners.is_changed:
-                leases.owners.is_changed = False
-                queue.events.notes_changed()
+            leases.record_sites()
         storage = queue.context.broker.storage
         if storage.durability is None:
             wall_ms = queue.context.broker.clock.wall_ms()
@@ -195,6 +193,10 @@ class LeasedIntake(Policy):
             leases.owners.restore((_octets(runs), _octets(moved)), *owners, leases.last_id)
 
     def restored(self, queue: Queue) -> None:
+        owners = self.leases.owners
+        if owners is not None and owners.moved:  # records say so also of messages that are gone
+            here = {id_ for id_ in rebuilding.ids_here(self.leases) if id_ in owners.moved}
+            owners.keep(here | {message.id for message in queue.scheduled})
         deferring.settle_restored(self.leases)
         _expect_all(self.leases)
 
@@ -534,6 +536,8 @@ class LeasedSettlement(Policy):
         book.cancels = {id_: cancels for id_, cancels in book.cancels.items() if id_ in book.leases.by_id}
         if active is not None:
             active.count = len(book.leases)
+        if self.leases.owners is not None:
+            self.leases.owners.keep(book.leases.by_id)
 
     def site_went(self, site: str) -> None:
         """The leases of a lost site end."""

@@ -61,7 +61,7 @@ class OwnerGroups(FilterGroups):
 
     def of(self, consumer: Consumer) -> FilterGroup:
         """The group of the consumer's filter and its own site."""
-        return self.group(self._owners.number_of_site(consumer.client.site or ""), key_of(consumer))
+        return self.group(self._owners.number_of_site(consumer.client.site or self._owners.own), key_of(consumer))
 
     def join(self, consumer: Consumer) -> FilterGroup:
         key = key_of(consumer)

@@ -7,7 +7,7 @@ a preference: losing it costs an order, never a delivery. Source: cluster page 1
 from array import array
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import islice
 from struct import Struct
 
@@ -211,6 +211,11 @@ class Owners:
         self.waits = Waits()
         self.turn = 0
 
+    @property
+    def own(self) -> str:
+        """The broker's own site."""
+        return self._sites.own
+
     def number_of_site(self, site: str) -> int:
         """The number of a site, which may be new."""
         number = self._numbers.get(site)
@@ -286,6 +291,10 @@ class Owners:
         """Messages are ready again."""
         if self.moved:
             self.back.update(id_ for id_ in ids if id_ in self.moved)
+
+    def keep(self, ids: Container[int]) -> None:
+        """All messages but these are gone."""
+        self.left([id_ for id_ in self.moved if id_ not in ids])
 
     def left(self, ids: Iterable[int]) -> None:
         """Messages are gone."""

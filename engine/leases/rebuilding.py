@@ -113,14 +113,15 @@ def _drop_before(leases: Leases, rebuild: Rebuild) -> None:
     if rebuild.boundary.wall_ms:
         queue.purge()
         return
-    ids = sorted(id_ for id_ in _ids_here(leases) if id_ < rebuild.boundary.id)
+    ids = sorted(id_ for id_ in ids_here(leases) if id_ < rebuild.boundary.id)
     for start in range(0, len(ids), DROP_SLICE):
         taken = queue.takeable.take_at(leases.positions_of(ids[start : start + DROP_SLICE]))
         queue.events.octets_changed(taken.recounted)
         queue.events.purged(taken.messages)
 
 
-def _ids_here(leases: Leases) -> Iterator[int]:
+def ids_here(leases: Leases) -> Iterator[int]:
+    """The ids of all ready messages."""
     store = leases.queue.store
     yield from (message.id for message in store)
     for part in store.paged_parts():

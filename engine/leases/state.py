@@ -6,6 +6,7 @@ Source: queues page A.2, A.3, A.7.
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from ..clock import MS
@@ -180,13 +181,20 @@ class Leases:
         seen = self.queue.store.scan(position - 1, 1).found
         return seen[0][1].id if seen and seen[0][0] == position else 0
 
+    def record_sites(self) -> None:
+        """Have the journal know the numbers of owners before it has records with them."""
+        if self.owners is not None and self.owners.is_changed:
+            self.owners.is_changed = False
+            self.queue.events.notes_changed()
+
     def lowest_id(self) -> int:
         """No message of the queue has a lower id. O(leases)."""
-        lowest = min(self.book.leases.by_id, default=self.last_id + 1)
+        scheduled = (message.id for message in self.queue.scheduled)
+        lowest = min(chain(self.book.leases.by_id, scheduled), default=self.last_id + 1)
         if self.rules.is_ranked:
-            return min((message.id for message in self.queue.store), default=lowest)
+            return min(chain((message.id for message in self.queue.store), (lowest,)))
         store = self.queue.pageable
-        return min(lowest, *(store.positions(0, 1) if store is not None else ()), self.last_id + 1)
+        return min(chain(() if store is None else store.positions(0, 1), (lowest,)))
 
     def await_transfer(self, due_ns: int) -> None:
         """Dispatch again when a message has waited long enough for its own site."""

@@ -175,6 +175,21 @@ def test_an_initial_owner_that_is_not_there() -> None:
     assert sites.taken("r") == "a" and sites.transfers() == ["{'from': 'n9', 'to': 'n1'}"]
 
 
+def test_messages_of_a_site_that_was_given_up_wait_for_nobody() -> None:
+    """The initial owner is lost, and its connections linger. Until then they wait for it."""
+    sites = queue_of(x_replication="group", x_initial_owner="n2", x_queue_domain="X")
+    sites.queue(client=sites.at["n2"].client, **sites.arguments)
+    sites.consume("q", "r1", by=sites.at["n1"], prefetch=10)
+    sites.consume("q", "r2", by=sites.at["n2"])
+    sites.broker.sites.went("n2")
+    sites.publish("a", by=sites.at["n1"])
+    assert sites.taken() == ""
+    sites.advance(3000)
+    assert sites.taken() == "a"
+    sites.publish("b", by=sites.at["n1"])
+    assert sites.taken() == "b"
+
+
 def test_the_initial_owner_comes_first() -> None:
     """Whoever published."""
     sites = queue_of(x_replication="group", x_initial_owner="n2", x_queue_domain="X")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from effort import examples
+from simulated_files import SimulatedFiles
 
 from leveret.engine import Consumer, Event, Session
 from leveret.engine.leases.owners import TRANSFER_AFTER_MS
@@ -31,7 +32,21 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 FILTERS = (None, "a = 1", "a = 2")
 #: Value of the header a -> key of the filter that takes it.
 KEYS = {a: compiled(f"a = {a}", AMPS).key for a in (1, 2)}
-ACTS = ("publish", "publish", "publish", "consume", "cancel", "ack", "ack", "nack", "get", "went", "came", "wait")
+ACTS = (
+    "publish",
+    "publish",
+    "publish",
+    "consume",
+    "cancel",
+    "ack",
+    "ack",
+    "nack",
+    "get",
+    "went",
+    "came",
+    "wait",
+    "takeover",
+)
 WAITS = (1, 20, 49, 50, 120, 3100)
 
 
@@ -40,14 +55,17 @@ class World(Harness):
 
     checks = True
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: dict[str, Any], files: SimulatedFiles | None = None) -> None:
         self.queue_options = {"x_replication": "distributed", "x_max_backlog_per_consumer": 3, **options}
-        super().__init__(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""))
         self.number = 0
-        self.readers: list[tuple[Session, Consumer]] = []
         self.ready: dict[int, int] = {}  # message -> when it came (ns)
         self.marks: dict[int, int] = {}  # message -> its header a
         self.owners: dict[int, str] = {}
+        super().__init__(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=files)
+
+    def begin(self) -> None:
+        super().begin()
+        self.readers: list[tuple[Session, Consumer]] = []
         self.moved: set[int] = set()  # transferred, and not delivered yet
         self.at = {site: self.connect(f"publisher at {site}", site=site) for site in SITES}
         for site in SITES:
@@ -55,6 +73,20 @@ class World(Harness):
         self.name = next(iter(self.vhost.queues))
         self.leases = leases_of(self.named(self.name))
         self.broker.context.listeners.append(self._hear)
+
+    def take_over(self, site: str, *, is_orderly: bool) -> None:
+        """Another node leads: no lease and no consumer is left, and the owners are those that were."""
+        assert self.leases.owners is not None
+        left = {*self.ready, *self.leases.book.leases.by_id}
+        self._options["site"] = site
+        if is_orderly:
+            self.restart()
+        else:
+            self.kill()
+        assert self.leases.owners is not None
+        assert {one.id for one in self.named(self.name).messages()} == left
+        assert {id_: self.leases.owners.site_of(id_) for id_ in left} == {id_: self.owners[id_] for id_ in left}
+        self.ready = dict.fromkeys(left, -TRANSFER_AFTER_MS * 1_000_000)
 
     # -- acts ---------------------------------------------------------------------------------------------------------
 
@@ -92,6 +124,8 @@ class World(Harness):
             self.broker.sites.went(site)
         elif what == "came":
             self.broker.sites.came(site)
+        elif what == "takeover" and self.journal is not None:
+            self.take_over(site, is_orderly=bool(other % 2))
         elif what == "wait":
             self.advance(WAITS[other % len(WAITS)])
         self.end_turn()
@@ -179,7 +213,7 @@ class World(Harness):
 def test_owners_keep_their_promises(seed: int) -> None:
     """With all kinds of queues that have owners."""
     chance = Random(seed)
-    world = World(OPTIONS[seed % len(OPTIONS)])
+    world = World(OPTIONS[seed % len(OPTIONS)], SimulatedFiles() if seed % 3 == 0 else None)
     for number in range(60):
         world.act(chance.choice(ACTS), chance.randrange(12), chance.randrange(12))
         world.check()

@@ -55,7 +55,7 @@ const EventRows = ({ rows }) => html`<${Rows} rows=${rows} columns=${COLUMNS} ca
 const KEPT = 200;
 /** Between two drawings: what came meanwhile is drawn at once, however much it is. */
 const DRAWN_EVERY_MS = 250;
-const KINDS = [["", "everything"], ["connection_opened,connection_closed,consumer_added,consumer_removed", "clients"], ["declared,undeclared,bound,unbound,settings_changed", "what there is"], ["published,routed,unroutable", "publishes"], ["delivered,acked,requeued", "deliveries"], ["expired,dead_lettered,killed,evicted,replaced,dropped,blocked,unblocked", "losses, and blocked publishers"], ["led,followed,in_sync_changed,held,suspended", "the cluster"]];
+const KINDS = [["", "everything"], ["connection_opened,connection_closed,consumer_added,consumer_removed", "clients"], ["declared,undeclared,bound,unbound,settings_changed", "what there is"], ["published,routed,unroutable", "publishes"], ["delivered,acked,requeued,transferred", "deliveries"], ["expired,dead_lettered,killed,evicted,replaced,dropped,blocked,unblocked", "losses, and blocked publishers"], ["led,followed,in_sync_changed,held,suspended", "the cluster"]];
 
 /**
  * The latest events, newest first, drawn in one frame when several came: {rows, waiting, ended, isPaused, pause}.
