@@ -160,6 +160,7 @@ class Node:
         self._late_ns = options.timers.suspend_after_ns // 2
         self._beat_ns = now_ns()  # when the event loop was seen last to go round
         self._reopened: trio.Event | None = None
+        self.is_open = False  # its directory is; before that there is nothing to say about this node
         self._nursery: trio.Nursery
         self.agreement: Agreement
 
@@ -170,6 +171,7 @@ class Node:
     ) -> None:
         """Run until `stop`. Raises: DirectoryRefused; what a broker raises that cannot go on."""
         self._agree_anew(await trio.to_thread.run_sync(self._open))
+        self.is_open = True
         self._front.hold_clients()
         async with trio.open_nursery() as self._nursery:
             start_soon = self._nursery.start_soon

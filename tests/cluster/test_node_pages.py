@@ -35,7 +35,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> NodePages:
     monkeypatch.setattr(node_pages, "cluster_status", lambda node: {"address": "10.0.0.1:5671"})
     report: Any = SimpleNamespace(facts=lambda: FACTS, alarms=lambda: [("rabbit@a", "disk")])
     checks = NodeChecks(report, "/nowhere", lambda: [Certificate(TLS, "/etc/leveret/own.pem", (1,))])
-    node: Any = SimpleNamespace(agreement=SimpleNamespace(state=State.CAMPAIGNING))
+    node: Any = SimpleNamespace(agreement=SimpleNamespace(state=State.CAMPAIGNING), is_open=True)
     configuration, _ = load_configuration([("a.toml", "[management]\nmetrics-open = true\n")])
     return NodePages(node, report, checks, lambda: configuration)
 
@@ -57,6 +57,16 @@ def test_probes_are_answered_everywhere(pages: NodePages) -> None:
     assert pages.page("GET", "/health/live", is_loopback=False)[0] == "200 OK"
     assert pages.page("GET", "/health/ready", is_loopback=False)[0] == "503 Service Unavailable"
     assert pages.page("GET", "/api/health/checks/is-in-service", is_loopback=False) == ("200 OK", b'{"status":"ok"}')
+
+
+@pytest.mark.parametrize("path", ["/health/ready", "/cluster", "/metrics", "/api/health/checks/alarms"])
+def test_a_node_that_opens_its_directory_says_so(path: str) -> None:
+    """It knows nothing yet: no id, no state. Clients and probes come before that."""
+    unopened: Any = SimpleNamespace(is_open=False)
+    pages = NodePages(unopened, unopened, unopened, load_configuration)  # type: ignore[arg-type]
+    status, body = pages.page("GET", path, is_loopback=True)
+    assert status == "503 Service Unavailable" and b"this node opens its data directory" in body
+    assert pages.page("GET", "/health/live", is_loopback=True) == ("200 OK", b"alive\n")
 
 
 def test_the_state_of_the_cluster_is_for_the_node_s_own_machine(pages: NodePages) -> None:

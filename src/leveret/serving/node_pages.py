@@ -69,11 +69,16 @@ class NodePages:
         """Status and body of an answer."""
         if method not in ("GET", "HEAD"):
             return "405 Method Not Allowed", b""
+        if path == _LIVE:
+            return "200 OK", b"alive\n"
+        if not self._node.is_open:
+            why = "this node opens its data directory"
+            is_json = path == _CLUSTER or path.startswith(PREFIX)
+            said = json.dumps({"status": "failed", "reason": why}) if is_json else f"{why}\n"
+            return "503 Service Unavailable", said.encode()
         if path.startswith(PREFIX):
             status, body = self._checks.answer(path, is_detailed=is_loopback)
             return f"{status} {HTTPStatus(status).phrase}", body
-        if path == _LIVE:
-            return "200 OK", b"alive\n"
         if path == _READY:
             is_ready = self._node.agreement.state in _READY_STATES
             return ("200 OK", b"ready\n") if is_ready else ("503 Service Unavailable", b"no node leads\n")
