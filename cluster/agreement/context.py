@@ -6,7 +6,7 @@ from ...journal.format.terms import TermTable
 from .decisions import Decision, ReadKeys, Transact
 from .states import NEXT, State, Step
 from .timers import Timers
-from .view import Leader, Node, Transaction, View
+from .view import Leader, Node, Transaction, View, fingerprints_differ
 
 
 @dataclass(slots=True)
@@ -73,9 +73,7 @@ class NodeContext:
     def is_different(self) -> bool:
         """Whether this node's configuration, as it was registered, differs from the last leader's."""
         own = None if self.view is None else self.view.node_of(self.node.node_id)
-        if own is None or not own.fingerprint or not self.leader_fingerprint:
-            return False
-        return own.fingerprint != self.leader_fingerprint
+        return own is not None and fingerprints_differ(own.fingerprint, self.leader_fingerprint)
 
     def note_terms(self, terms: TermTable, end: int) -> None:
         """The journal was cut, copied or opened anew."""

@@ -63,6 +63,13 @@ class NodeKey:
     addresses: tuple[tuple[str, str], ...] = ()  # of its listeners for clients: (kind, `HOST:PORT`)
 
 
+def fingerprints_differ(one: str, other: str) -> bool:
+    """Whether two configurations are known to differ: fingerprints `FORM-DIGEST` of two forms, as those of two
+    releases, tell nothing; nor does one of a release without forms.
+    """
+    return "-" in one and one != other and one.partition("-")[0] == other.partition("-")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """All keys of the prefix at one revision. None: the key is absent."""

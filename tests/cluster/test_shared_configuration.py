@@ -70,6 +70,7 @@ def test_many_parts_of_a_kind_are_told_as_one(count: int, names: int) -> None:
     "said",
     [
         {}, {"fingerprint": None}, {"fingerprint": 7}, {"fingerprint": ["x"]}, {"parts": {"x": "y"}},
+        {"fingerprint": "2-x", "parts": {}}, {"fingerprint": "x", "parts": {}},
     ],
 )  # fmt: skip
 def test_a_node_that_tells_nothing_differs_in_nothing(said: dict[str, Any]) -> None:
@@ -80,10 +81,10 @@ def test_a_node_that_tells_nothing_differs_in_nothing(said: dict[str, Any]) -> N
 @pytest.mark.parametrize("parts", [None, 7, [], "x", {str(number): "x" for number in range(5_000)}])
 def test_parts_that_make_no_sense_are_not_read(parts: Any) -> None:
     """Nor kept: what a node says is no larger than its link lets it be, and names in logs are short."""
-    assert shared(HEARTBEAT).differences({"fingerprint": "x", "parts": parts}, "a", "b") == [
+    assert shared(HEARTBEAT).differences({"fingerprint": "1-x", "parts": parts}, "a", "b") == [
         "parts that it has not told yet"
     ]
-    long = shared(HEARTBEAT).differences({"fingerprint": "x", "parts": {"n" * 9_000: {"a": 1}}}, "a", "b")
+    long = shared(HEARTBEAT).differences({"fingerprint": "1-x", "parts": {"n" * 9_000: {"a": 1}}}, "a", "b")
     assert all(len(name) < 300 for name in long) and len(long) == 2
 
 

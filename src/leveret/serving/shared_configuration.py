@@ -8,6 +8,7 @@ import hmac
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..cluster.agreement.view import fingerprints_differ
 from ..settings import Configuration
 from ..settings.shared import shared_parts
 from .tls_files import TlsFiles
@@ -19,6 +20,8 @@ PARTS_MAX, NAME_MAX = 60, 80
 #: Parts that are named in a warning, and of another node's list that are read.
 NAMED_MAX, READ_MAX = 8, 2000
 _DIGEST_SIZE, _FINGERPRINT_SIZE = 8, 16
+#: Of fingerprints: another one whenever the same configuration gets other parts, or other texts, than before.
+_FORM = "1"
 _CLIENT_CA = "[tls] client-ca (its content)"
 
 
@@ -37,7 +40,7 @@ class SharedConfiguration:
             parts[_CLIENT_CA] = tls.authorities.text
         digests = {name: self._digest(f"{name}\0{text}", _DIGEST_SIZE) for name, text in parts.items()}
         self.parts = self._short(digests)
-        self.fingerprint = self._digest(repr(sorted(digests.items())), _FINGERPRINT_SIZE)
+        self.fingerprint = f"{_FORM}-{self._digest(repr(sorted(digests.items())), _FINGERPRINT_SIZE)}"
 
     def _digest(self, text: str, size: int) -> str:
         return hmac.digest(self._secret, text.encode("utf-8", "surrogatepass"), "sha256").hex()[:size]
@@ -64,7 +67,7 @@ class SharedConfiguration:
     def differs_from(self, said: Mapping[str, object]) -> bool:
         """Whether another node, which told this, has another configuration; False: it told none."""
         fingerprint = said.get("fingerprint")
-        return isinstance(fingerprint, str) and fingerprint != self.fingerprint
+        return isinstance(fingerprint, str) and fingerprints_differ(self.fingerprint, fingerprint)
 
     def differences(self, said: Mapping[str, object], own: str, other: str) -> list[str]:
         """What differs from another node's: names of parts, sorted. `own`, `other`: names of the two nodes."""

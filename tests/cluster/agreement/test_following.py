@@ -229,14 +229,14 @@ def test_a_node_whose_clock_is_wrong_waits_for_the_lease_of_a_leader_that_is_gon
 @pytest.mark.parametrize(
     "own, led, preferred, waits_s",
     [
-        ("x", "x", None, 0), ("x", "y", None, 2), ("x", "y", C, 4), ("x", "y", A, 0), ("", "y", None, 0),
-        ("x", "", None, 0),
+        ("1-x", "1-x", None, 0), ("1-x", "1-y", None, 2), ("1-x", "1-y", C, 4), ("1-x", "1-y", A, 0),
+        ("", "1-y", None, 0), ("1-x", "", None, 0), ("2-x", "1-y", None, 0), ("x", "y", None, 0),
     ],
 )  # fmt: skip
 def test_a_node_whose_configuration_differs_from_the_last_leaders_campaigns_last(
     own: str, led: str, preferred: bytes | None, waits_s: float
 ) -> None:
-    """Unless an operator hands it the lead; a node of a release that tells no fingerprint differs from none."""
+    """Unless an operator hands it the lead; fingerprints of two releases cannot be compared."""
     nodes = (*registered(0, fingerprint=own), *registered(1, fingerprint=led))
     stage = following(nodes=nodes)
     stage.read(leader=None, preferred=preferred, nodes=nodes[:1])  # the key of the leader's node goes with it
@@ -249,15 +249,15 @@ def test_a_node_whose_configuration_differs_from_the_last_leaders_campaigns_last
 
 def test_a_node_that_is_configured_alike_again_campaigns_at_once() -> None:
     """It registers its new fingerprint."""
-    stage = following(nodes=(*registered(0, fingerprint="x"), *registered(1, fingerprint="y")))
-    stage.read(nodes=(*registered(0, fingerprint="y"), *registered(1, fingerprint="y")))
+    stage = following(nodes=(*registered(0, fingerprint="1-x"), *registered(1, fingerprint="1-y")))
+    stage.read(nodes=(*registered(0, fingerprint="1-y"), *registered(1, fingerprint="1-y")))
     stage.read(leader=None)
     assert stage.state is State.CAMPAIGNING
 
 
 def test_a_node_whose_configuration_differs_waits_for_the_lease_of_a_leader_that_is_gone() -> None:
     """The others, whose links are refused, too, campaign meanwhile."""
-    stage = following(nodes=(*registered(0, fingerprint="x"), *registered(1, fingerprint="y")))
+    stage = following(nodes=(*registered(0, fingerprint="1-x"), *registered(1, fingerprint="1-y")))
     stage.tell(*[e.LeaderRefused()] * 3)
     assert stage.state is State.IN_SYNC and stage.sent is None
 
