@@ -251,11 +251,12 @@ class Node:
             "" if self._copied is None else self._copied.unknown,
         )
         self.agreement = Agreement(identity, options.timers, held.terms, held.end, held.journal_id, self._now_ns())
-        self._held = held
+        self._held, self._link = held, None
         self._make_link(held)
 
     def _make_link(self, held: Held) -> None:
-        options = self.options
+        """Another one for the same leader acknowledges as the one before: the agreement decides that only once."""
+        options, before = self.options, self._link
         self._link = LeaderLink(
             options.circle,
             options.name,
@@ -272,6 +273,8 @@ class Node:
             reload=self._reload,
             site=self._front.site,
         )
+        if before is not None:
+            self._link.acknowledge(before.acknowledges)
 
     # -- the agreement ----------------------------------------------------------------------------------------------
 

@@ -124,7 +124,7 @@ class LeaderLink:
         self._status = status
         self._reload = reload
         self._site = site
-        self._acknowledges = False
+        self.acknowledges = False  # see `acknowledge`
         self._wants_copy = copied is None
         self._following: _Following | None = None
 
@@ -140,7 +140,7 @@ class LeaderLink:
 
     def acknowledge(self, is_on: bool) -> None:
         """Send acknowledgements, or send none from now on."""
-        self._acknowledges = is_on
+        self.acknowledges = is_on
         if self._following is not None:
             self._following.acknowledge(is_on)
 
@@ -226,7 +226,7 @@ class LeaderLink:
                 assert following.copied is not None
                 self._report(Joined(following.copied.terms, following.copied.end))
             self._following = following
-            following.acknowledge(self._acknowledges)
+            following.acknowledge(self.acknowledges)
             self.why = ""
             return await following.run()
         finally:

@@ -32,13 +32,14 @@ from leveret.cluster.agreement.transactions import progress
 from leveret.cluster.agreement.view import Leader, NodeKey, View
 from leveret.cluster.coordinator import errors
 from leveret.cluster.coordinator.coordinator import Lease
+from leveret.cluster.copying.joining import Held
 from leveret.cluster.leading import LOOK_S, RETRY_LOOKS, ROOM, Leading
 from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.introduction import Address, Reach
 from leveret.cluster.node import Node
 from leveret.cluster.options import NodeOptions
 from leveret.cluster.reaching import Reaching
-from leveret.journal import ClusterJournal, Damaged, DirectoryLocked, reader_offsets, register_reader
+from leveret.journal import ClusterJournal, Damaged, DirectoryLocked, TermTable, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import read_terms
 from leveret.journal.disk.files import REAL, SyncError
@@ -335,7 +336,9 @@ class Reopening:
 
 def test_a_process_that_begins_trusts_no_fsync_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of the process before may have failed. When the directory is opened again, that is known."""
-    node = Node(NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)}), *[SimpleNamespace()] * 3)  # type: ignore[arg-type]
+    node = Node(
+        NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)}), *[SimpleNamespace(site=None)] * 3
+    )  # type: ignore[arg-type]
     reopening = Reopening(monkeypatch)
     Node._open(node)
     Node._open(node)
@@ -351,6 +354,23 @@ def test_a_follower_whose_fsync_failed_writes_again_what_may_be_lost(
     reopening.node._copied = SimpleNamespace(end=7, has_failed=has_failed, close=lambda: None)
     in_virtual_time(partial(Node._reopen, reopening.node, is_copy=False))
     assert reopening.suspected == [has_failed] and not reopening.node._is_suspect
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_follower_whose_disk_failed_acknowledges_by_its_next_link_as_before(is_on: bool) -> None:
+    """The agreement knows nothing of that, and decides nothing anew; of a copy with another id it does."""
+    options = NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)})
+    node = Node(options, *[SimpleNamespace(site=None)] * 3)  # type: ignore[arg-type]
+    held = Held(b"J" * 16, TermTable(b"a" * 16), 9)
+    node._copied = SimpleNamespace(end=9, unknown="")  # type: ignore[assignment]
+    node._agree_anew(held)
+    first = node._link
+    assert first is not None and not first.acknowledges
+    first.acknowledge(is_on)
+    node._make_link(held)
+    assert node._link is not first and node._link is not None and node._link.acknowledges is is_on
+    node._agree_anew(held)
+    assert not node._link.acknowledges
 
 
 @pytest.mark.parametrize("state", [WriterState.FAILED, WriterState.CLOSED])

@@ -11,6 +11,7 @@ from leveret.cluster.agreement import decisions as d
 from leveret.cluster.agreement import events as e
 from leveret.cluster.agreement.states import State
 from leveret.cluster.agreement.timers import SECOND
+from leveret.cluster.agreement.transactions import forget
 from leveret.cluster.agreement.view import AGREED, INSYNC, LEADER, PREFERRED, AgreedKey, InSync, Purpose
 from leveret.journal.format.errors import Damaged
 
@@ -492,6 +493,16 @@ def test_what_etcd_was_told_to_be_agreed_is_never_lowered_by_a_transaction_that_
     beat(stage, 5, B, C)
     stage.answer()
     assert stage.etcd.agreed.lsn == 20 and carry_out(stage.etcd, late) == (False, stage.etcd)
+
+
+def test_what_is_agreed_is_told_by_the_leader_alone() -> None:
+    """Rule R10: of one that was replaced meanwhile, nothing is written, nor is a node forgotten."""
+    stage = Stage().lead(B, C)
+    key = stage.etcd.leader
+    beat(stage, 5, B, C)
+    stage.change(leader=leader(1, 3, 9))
+    for late in (stage.sent, forget(key, "c")):
+        assert carry_out(stage.etcd, late) == (False, stage.etcd)
 
 
 def test_a_member_whose_disk_was_put_back_does_not_lower_what_etcd_was_told() -> None:

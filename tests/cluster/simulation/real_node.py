@@ -240,13 +240,14 @@ class LeaderLink:
         self._owner: RealNode = process.owner
         self.copied = copied
         self.received, self.progress, self.leader_status, self.why = 0, None, {}, ""
+        self.acknowledges = self._owner.acknowledges = False
 
     @property
     def is_open(self) -> bool:
         return self._owner.link is not None
 
     def acknowledge(self, is_on: bool) -> None:
-        self._owner.acknowledges = is_on
+        self.acknowledges = self._owner.acknowledges = is_on
         self._owner.tell_fsynced()
 
     async def run(self, address: Address, term: int) -> Any:
