@@ -495,6 +495,25 @@ def test_what_etcd_was_told_to_be_agreed_is_never_lowered_by_a_transaction_that_
     assert stage.etcd.agreed.lsn == 20 and carry_out(stage.etcd, late) == (False, stage.etcd)
 
 
+def test_what_was_agreed_when_the_set_changed_is_not_lowered_by_a_leader_that_knows_less() -> None:
+    """Rule R10: a new one knows of nothing before all members have joined."""
+    stage = Stage(insync=InSync(1, frozenset({A, B, C}), 9, revision=3)).lead()
+    stage.tell(e.LinkOpened(B, 10))
+    beat(stage, 1, B)
+    assert stage.agreement.agreed == 0
+    assert stage.sent.put(INSYNC).nodes == {A, B} and stage.sent.put(INSYNC).agreed == 9
+
+
+def test_a_leader_that_stops_without_a_successor_waits_for_its_own_disk() -> None:
+    """It leads again, or the next leader is cut to what it has."""
+    stage = Stage(insync=InSync(1, frozenset({A}), 0, revision=3)).lead()
+    assert stage.tell(e.HandOver(is_leaving=True)) == [d.Quiesce()]
+    stage.tell(e.Quiesced(12))
+    assert stage.sent is None
+    stage.tell(e.Durable(12))
+    assert stage.sent.purpose is Purpose.HAND_OVER
+
+
 def test_what_is_agreed_is_told_by_the_leader_alone() -> None:
     """Rule R10: of one that was replaced meanwhile, nothing is written, nor is a node forgotten."""
     stage = Stage().lead(B, C)
