@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pika
 import pytest
 from cluster_nodes import NAMES, ClusterNodes, Publisher, assert_each_once, cluster_nodes, drain, until
 from etcd_servers import ETCD, WHY_NOT
@@ -156,12 +157,16 @@ def test_an_older_node_leads_until_the_level_is_raised(
             restart(name, nodes, ctl, releases.this)
         assert nodes.leader() == "a" and ctl("b", "handover", "b") == 0
         publisher.await_confirms(20)
+        publish_leased(nodes, "c", 20)
         assert ctl("c", "cluster", "raise-level") == 1
         why = f"not raised to level {LEVEL + 1}: node a (0.2.0) reads level {LEVEL}: upgrade it first"
         assert why in ctl.err
         assert ctl("c", "handover", "a") == 0, ctl.err
         publisher.await_confirms(20)
         assert nodes.leader() == "a", "the older release leads"
+        with nodes.channel("b") as channel:
+            leased = channel.queue_declare("jobs", passive=True).method
+            assert leased.message_count == 20, "with what the newer one wrote of its leased queues"
         restart("a", nodes, ctl, releases.this)
         assert ctl("a", "cluster", "raise-level") == 0, ctl.err
         assert ctl.levels() == (LEVEL + 1, dict.fromkeys(NAMES, LEVEL + 1))
@@ -175,6 +180,15 @@ def test_an_older_node_leads_until_the_level_is_raised(
         put_unknown_feature(nodes, older, ctl, releases)
         publisher.await_confirms(20)
     assert_each_once(publisher, drain(nodes, leader))
+
+
+def publish_leased(nodes: ClusterNodes, name: str, count: int) -> None:
+    """Messages in a leased queue, whose records have owners and notes that the release before does not know."""
+    with nodes.channel(name) as channel:
+        channel.queue_declare("jobs", durable=True, arguments={"x-queue-type": "amps"})
+        channel.confirm_delivery()
+        for _ in range(count):
+            channel.basic_publish("", "jobs", b"", pika.BasicProperties(delivery_mode=2))
 
 
 def put_unknown_feature(nodes: ClusterNodes, name: str, ctl: Ctl, releases: Releases) -> None:
