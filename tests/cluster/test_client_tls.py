@@ -29,7 +29,7 @@ from leveret.cluster.link.listener import LinkListener
 from leveret.console.views.connections import connection_view
 from leveret.engine import User, Users
 from leveret.journal import TermTable
-from leveret.serving import gate
+from leveret.serving import gate, guest
 from leveret.serving.addresses import Address, bind
 from leveret.serving.gate import GOODBYE, UNAVAILABLE, Frontends, Gate, Passing, own_paths
 from leveret.serving.guest import Guest
@@ -243,6 +243,7 @@ def test_a_flood_of_clients_that_never_shake_hands_pushes_itself_out(
 ) -> None:
     """Who came last is served."""
     monkeypatch.setattr(gate, "HANDSHAKES_MAX", 8)
+    monkeypatch.setattr(guest, "HANDSHAKE_S", 1000)
 
     async def script(world: World, nursery: trio.Nursery) -> None:
         place = next(iter(world.listeners.amqp)).getsockname()[:2]

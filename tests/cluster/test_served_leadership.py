@@ -14,9 +14,11 @@ from leveret.cluster.agreement.view import Leader
 from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.clients import ClientTls, client_header
 from leveret.cluster.link.clients import Passed as Outcome
+from leveret.operator.json_file import JsonFile
 from leveret.serving.gate import Frontends
 from leveret.serving.guest import Guest, Service
 from leveret.serving.runtime import Runtime
+from leveret.serving.served_broker import IMPORTED, ServedBroker, digest_of
 from leveret.serving.served_node import ServedLeadership, ServedNode
 from leveret.testing.harness import Harness
 
@@ -205,3 +207,15 @@ def test_a_client_that_is_passed_on_twice_has_its_own_addresses() -> None:
         arrival = Arrival(link, ("10.1.2.3", 5000), False, "rabbit@b", ("10.0.0.1", 5672))
         trio.run(handed[0], Guest(arrival, Service.AMQP))
     assert headers == [HEADER]
+
+
+def test_definitions_are_imported_once_in_a_cluster(caplog: pytest.LogCaptureFixture) -> None:
+    """Not at takeovers; a file that is another one is named in the log."""
+    parameters: dict[object, object] = {}
+    served: Any = SimpleNamespace(built=SimpleNamespace(broker=SimpleNamespace(parameters=parameters)))
+    files = [JsonFile("definitions.json", "", value) for value in ({"queues": []}, {"queues": [], "users": []})]
+    assert ServedBroker._is_first_import(served, files[0])
+    parameters[IMPORTED] = digest_of(files[0])
+    assert not ServedBroker._is_first_import(served, files[0]) and not caplog.messages
+    assert not ServedBroker._is_first_import(served, files[1])
+    assert "definitions.json: is not imported" in caplog.text

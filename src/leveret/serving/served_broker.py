@@ -78,7 +78,7 @@ class ServedBroker:
             try:
                 log_report(Report(warnings=tuple(self._import(options.definitions))))
                 if cluster is not None:
-                    self.built.broker.parameters.set(IMPORTED, _digest_of(options.definitions))
+                    self.built.broker.parameters.set(IMPORTED, digest_of(options.definitions))
             except DefinitionsRefused:
                 if cluster is not None:  # this process lives on: unlock the directory
                     self.built.abandon()
@@ -97,7 +97,7 @@ class ServedBroker:
         takeover.
         """
         known = self.built.broker.parameters.get(IMPORTED)
-        if known is not None and known != _digest_of(file):
+        if known is not None and known != digest_of(file):
             hint = "the cluster has imported another file, see `leveret ctl definitions import`"
             logger.warning("%s: is not imported: %s", file.name, hint)
         return known is None
@@ -228,7 +228,8 @@ class ServedBroker:
         self.stop()
 
 
-def _digest_of(file: "JsonFile") -> str:
+def digest_of(file: "JsonFile") -> str:
+    """Of a file of definitions."""
     return hashlib.sha256(json.dumps(file.value, sort_keys=True).encode()).hexdigest()
 
 
