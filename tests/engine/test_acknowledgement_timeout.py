@@ -190,3 +190,13 @@ def test_notes_are_bounded() -> None:
     for tag in range(10, 99_000, 777):
         delivered = notes.delivered_ns(tag)
         assert delivered is None or delivered >= tag // 10
+
+
+def test_what_the_last_consumer_leaves_unacknowledged_is_timed_out() -> None:
+    """No consumer is left to look after, but its delivery is."""
+    bench = Bench()
+    bench.consume()
+    bench.publish("m")
+    bench.session.cancel("c")
+    bench.wait(13)
+    assert bench.failures_seen() == [10_000] and bench.q.ready_count == 1

@@ -6,6 +6,7 @@ import pytest
 from flow_bench import MIB, FlowBench, Publisher, make_content, saying
 
 from leveret.engine import Envelope, PropertySummary
+from leveret.engine.flow.control import _fitting as fitting
 from leveret.settings import SettingsRepository, SystemUsage, WholeLimits, entry
 from leveret.testing.harness import GUEST
 from leveret.testing.memory_pager import MemoryPager
@@ -394,3 +395,25 @@ def test_a_body_in_several_queues_counts_in_each() -> None:
     route = bench.vhost.router.route("amq.fanout", "", GUEST)
     publisher.session.offer(route, Envelope("amq.fanout", ""), [make_content(1_500)], mandatory=False)
     assert next(node for node in bench.broker.flow.nodes() if node.is_root).used == 3_000
+
+
+@pytest.mark.parametrize(
+    ("room", "width", "in_messages", "count"),
+    [
+        (3, 1, True, 3),
+        (3, 2, True, 2),  # the last one may exceed it
+        (4, 2, True, 2),
+        (0, 2, True, 1),
+        (100, 1, True, 5),
+        (30, 1, False, 3),
+        (31, 1, False, 4),
+        (50, 1, False, 5),
+        (51, 1, False, 5),
+        (40, 2, False, 2),
+        (41, 2, False, 3),
+        (0, 1, False, 1),
+    ],
+)
+def test_how_many_messages_use_up_the_room(room: int, width: int, in_messages: bool, count: int) -> None:
+    """Of five with ten octets each, for so many queues that each of them goes to."""
+    assert fitting(room, width, [b"0123456789"] * 5, in_messages=in_messages) == count

@@ -365,3 +365,16 @@ def test_what_many_have_out_goes_back_in_slices_and_in_order() -> None:
     world.advance(1000)
     assert world.queue.ready_count == 1500
     assert [message.id for message in world.queue.store] == sorted(message.id for message in world.queue.store)
+
+
+def test_checks_are_counted_in_a_row() -> None:
+    """One delivery between two of them, and they begin anew."""
+    world = World(abort_slow_consumer_count=3, abort_slow_consumer_check_period_ms=500)
+    consumer = world.consumer("slow")
+    world.publish(20)
+    for _ in range(4):
+        world.advance(1400)  # two or three checks, of which the first sees a new delivery
+        consumer.ack()
+    assert world.found == []
+    world.advance(2000)
+    assert consumer.is_cancelled
