@@ -399,6 +399,7 @@ class LeaseQueue:
         """A.6, by somebody who holds nothing: matches, deleted, deferred. `numbers`: bookmarks; None: a filter."""
         matches = deleted = deferred = 0
         known, there = set(), self.visible()
+        inactive = {one.number for one in self.ready} - {one.number for one in there}  # before anything is removed
         if self.rules["leasing"] != "strict":
             for out in [out for out in self.outs if not out.is_slot and out.message and chosen(out.message)]:
                 message = self.end(out, keeps_tag=True)
@@ -421,13 +422,14 @@ class LeaseQueue:
             matches, deleted = matches + 1, deleted + 1
             self._remove(message, how)
         if numbers is not None and how == "":
-            deferred = self._defer([number for number in numbers if number not in known])
+            deferred = self._defer([number for number in numbers if number not in known], inactive)
+        self.settle_deferred()
         self.dispatch()
         return [matches, deleted, deferred]
 
-    def _defer(self, numbers: list[int]) -> int:
+    def _defer(self, numbers: list[int], here: set[int]) -> int:
+        """`here`: messages that are not active yet."""
         self.prune()
-        here = {message.number for message in self.ready} - {message.number for message in self.visible()}
         wanted = [number for number in dict.fromkeys(numbers) if number > self.newest or number in here]
         for number in wanted:
             self.deferred[number] = None if number in here else self.now() + self.rules["deferred"]

@@ -320,9 +320,9 @@ class ModelQueue:
 
     def pass_time(self) -> None:
         """What is due: those that waited are at their places (5.3), or their time is over."""
-        due = [message for when, message in self.scheduled if when <= self.now()]
+        soonest_first = sorted(self.scheduled, key=lambda one: (one[0], one[1].number))
+        due = [message for when, message in soonest_first if when <= self.now()]
         self.scheduled = [(when, message) for when, message in self.scheduled if when > self.now()]
-        due.sort(key=lambda one: one.number)
         for message in due:
             if message.expires is not None and message.expires <= self.now():
                 self.kill(message, "expired")
