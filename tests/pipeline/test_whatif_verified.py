@@ -1,7 +1,11 @@
-"""What-if under the settings that were in force gives what happened, whatever clients did. Without Java."""
+"""What-if under the settings that were in force gives what happened, whatever clients did. Without Java.
+
+WHATIF_STORIES=200 tells as many stories, half a second of CPU each.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -18,8 +22,8 @@ from leveret.pipeline.progress import Progress
 
 pytest.importorskip("duckdb", reason="DuckDB is not installed (make spark)")
 
-#: Queues by their arguments. Limits of length are not among them: with these it counts what was one turn within a
-#: millisecond, which is not recorded.
+#: Queues by their arguments, and those of them of which it counts what was one turn within a millisecond, which is not
+#: recorded.
 QUEUES: dict[str, dict[str, int | str]] = {
     "plain": {},
     "short": {"x-message-ttl": 40},
@@ -28,7 +32,12 @@ QUEUES: dict[str, dict[str, int | str]] = {
     "letters": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "plain", "x-message-ttl": 90},
     "ranked": {"x-max-priority": 3},
     "log": {"x-queue-type": "stream"},
+    "newest": {"x-max-length": 7},
+    "refusing": {"x-max-length": 5, "x-overflow": "reject-publish"},
+    "crowded": {"x-max-length": 6, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "plain"},
 }
+BOUNDED = {"ranked", "newest", "refusing", "crowded"}
+STORIES = int(os.environ.get("WHATIF_STORIES", "4"))
 STEPS = 400
 
 
@@ -91,7 +100,7 @@ class Story:
             session.close(failed=self.chance.random() < 0.5)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(STORIES))
 def test_what_happened_happens_again(seed: int, tmp_path: Path) -> None:
     """Every count of every queue."""
     from leveret.pipeline.engines.local import LocalEngine
@@ -110,4 +119,5 @@ def test_what_happened_happens_again(seed: int, tmp_path: Path) -> None:
     assert {row["queue"] for row in found} == {*QUEUES} - {"log"}
     assert sum(row["was"] for row in found) > STEPS
     assert [row for row in found if abs(row["was"] - row["would_be"]) > row["untold"]] == []
-    assert {row["queue"] for row in found if row["untold"]} == {"ranked"}
+    untold = {row["queue"] for row in found if row["untold"]}
+    assert "ranked" in untold and untold <= BOUNDED
