@@ -141,7 +141,7 @@ def run(command: Sequence[str], urls: Sequence[str], deed: Callable[[], None], d
         done = time.monotonic()
         time.sleep(SETTLE_SECONDS)  # a deed takes a while to be noticed
         for side, what in ((publisher, "confirms"), (consumer, "deliveries")):
-            side.await_fact(lambda side=side: side.is_past(time.monotonic() - 2 * SETTLE_SECONDS), what)  # type: ignore[misc]
+            side.await_fact(lambda side=side: side.is_past(done + SETTLE_SECONDS), what)  # type: ignore[misc]
         feeder.end()
         publisher.await_fact(lambda: len(publisher.orders) >= feeder.sent, "the last confirms")
         confirmed = {order for order, _ in publisher.orders}
