@@ -1,7 +1,11 @@
 """Leased queues of three real nodes: whose messages they are. The names of the cases are those of the cluster page."""
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pika
 import pytest
@@ -23,7 +27,30 @@ max-backlog-per-consumer = 100
 name = "desk"
 type = "amps"
 replication = "local"
+
+[[queue]]
+name = "few"
+type = "amps"
+replication = "distributed"
+max-backlog-per-consumer = 100
+max-backlog-total = 2
+
+[[queue]]
+name = "steps"
+type = "amps"
+replication = "distributed"
+max-backlog-per-consumer = 100
+barrier-expr = "/barrier IS NOT NULL"
+
+[[queue]]
+name = "bills"
+type = "amps"
+replication = "group"
+initial-owner = "b"
+queue-domain = "money"
+max-backlog-per-consumer = 100
 """
+PAGE = Path(__file__).parents[2] / "docs" / "leases.md"
 DIFFERENT = """
 [[queue]]
 name = "orders"
@@ -105,7 +132,7 @@ def sites(nodes: ClusterNodes) -> Iterator[tuple[str, dict[str, Site]]]:
         clients = {name: Site(nodes, name) for name in NAMES}
         for one in clients.values():
             stack.callback(one.close)
-            for queue in ("orders", "desk"):
+            for queue in ("orders", "desk", "few", "steps", "bills"):
                 until(lambda one=one, queue=queue: declared(one, queue), queue)
                 one.channel.queue_purge(queue)
         yield nodes.leader(), clients
@@ -200,6 +227,57 @@ def test_owners_outlive_a_takeover(nodes: ClusterNodes, sites: tuple[str, dict[s
     assert following != leader
     for one in (home, stranger):
         one.close()
+
+
+def test_the_backlog_is_by_node(sites: tuple[str, dict[str, Site]]) -> None:
+    """D15: MaxBacklog 2, consumers at three nodes: 2 at each."""
+    leader, clients = sites
+    for one in clients.values():
+        one.consume("few", acks=False)
+    clients[leader].publish(*map(str, range(10)), queue="few")
+    for one in clients.values():
+        one.wait_for(2)
+    for one in clients.values():
+        one.wait(0.2)
+        assert len(one.got) == 2
+
+
+def test_a_barrier_waits_for_what_is_out_at_another_node(sites: tuple[str, dict[str, Site]]) -> None:
+    """D14: a message is leased at one node; the barrier comes at both when it is settled."""
+    leader, clients = sites
+    second = clients[next(name for name in NAMES if name != leader)]
+    second.consume("steps", acks=False)
+    clients[leader].publish('{"n": 1}', queue="steps")
+    second.wait_for(1)
+    clients[leader].consume("steps")
+    clients[leader].publish('{"barrier": 1}', '{"n": 2}', queue="steps")
+    clients[leader].wait(0.3)
+    assert clients[leader].got == []
+    second.channel.basic_ack(1)
+    clients[leader].wait_for(2)
+    second.wait_for(2)
+    assert (clients[leader].bodies, second.bodies) == (['{"barrier": 1}', '{"n": 2}'], ['{"n": 1}', '{"barrier": 1}'])
+
+
+def test_the_initial_owner_of_a_group_comes_first(sites: tuple[str, dict[str, Site]]) -> None:
+    """Through whichever node its messages are published."""
+    _, clients = sites
+    for one in clients.values():
+        one.consume("bills")
+    for name, one in clients.items():
+        one.publish(f"{name} 1", f"{name} 2", queue="bills")
+    clients["b"].wait_for(6)
+    assert sorted(clients["b"].bodies) == [f"{name} {number}" for name in NAMES for number in (1, 2)]
+    assert clients["a"].got == clients["c"].got == []
+
+
+def test_the_program_of_the_page(nodes: ClusterNodes, sites: tuple[str, dict[str, Site]]) -> None:
+    """docs/leases.md: it runs as it stands, with the addresses of three nodes."""
+    found = re.search(r"```python\n(# sites\.py\n.*?)```\n\n```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found is not None
+    urls = [f"amqp://127.0.0.1:{nodes.ports[name]}/" for name in NAMES]
+    done = subprocess.run([sys.executable, "-c", found[1], *urls], capture_output=True, text=True, timeout=180)
+    assert (done.returncode, done.stdout) == (0, found[2]), done.stderr
 
 
 def test_a_node_whose_file_differs_does_not_host_the_queue(
