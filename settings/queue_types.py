@@ -39,7 +39,8 @@ class QueueType:
     configured queue -> argument; `instead`: attributes of other queues -> the one that such a queue has instead.
 
     `apply_to`: the word of policies for such queues alone. `policy_keys`: keys of policies that it shares with other
-    types; `policy_arguments`: own arguments that policies may set, too.
+    types; `policy_arguments`: own arguments that policies may set, too. `alone`: own arguments -> why queues of other
+    types cannot have them, in words for clients.
 
     `read(name, arguments)`: the settings of a queue, with an attribute for each row, and the faults; an argument with a
     fault has its default. `plain(arguments)`: arguments of a configuration in the form of a client's. `why_not(
@@ -66,6 +67,7 @@ class QueueType:
     apply_to: str = ""
     policy_keys: frozenset[str] = frozenset()
     policy_arguments: frozenset[str] = frozenset()
+    alone: Mapping[str, str] = field(default_factory=dict)
     plain: Callable[[Mapping[str, object]], dict[str, object]] = dict
     why_not: Callable[[str, object], str] = lambda argument, value: ""
     repeated: Callable[[str], str] = str

@@ -325,6 +325,9 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)
     for key in arguments:
         if key in ARGUMENTS and takes not in ARGUMENTS[key].types:
+            why = next((other.alone[key] for other in OWN_TYPES.values() if key in other.alone), None)
+            if why is not None:
+                raise InvalidArgument(key=key, name=name, vhost=vhost, reason=Reason("text", why))
             raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
     faults = () if own is None else own.read(name, plain_arguments(arguments))[1]
     if faults:

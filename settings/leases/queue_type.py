@@ -98,6 +98,11 @@ register_type(
             + ("dead-letter-address", "expiry-address", "max-deliveries")
         ),
         policy_arguments=LIVE_LEASED - OF_CAPTURE,
+        alone=dict.fromkeys(
+            ("x-replication", "x-initial-owner", "x-queue-domain"),
+            "only a leased queue (x-queue-type = amps) is one of some nodes, or has owners of its messages;"
+            " other queues have one order and one rota for all nodes",
+        ),
         plain=_plain,
         why_not=_why_not,
         repeated=lambda problem: str(LeasedFault("E-NAME", "name", problem)),

@@ -224,9 +224,10 @@ FAULTS: list[tuple[str, str, dict[str, Any]]] = [
     ("E-RP-UNKNOWN", "q", {"x_recovery_point": "1|77|"}),
     ("E-RP-UNKNOWN", "q", {"x_recovery_point": "7|1|"}),
     ("E-NAME", "q", {"x_underlying_topic": ""}),
+    ("E-SCOPE", "q", {"x_queue_scope": "n1"}),
 ]
-#: Those that only a file can have: tests/settings/test_amps_xml.py.
-OF_FILES = {"E-MTYPE-MISMATCH", "E-TXLOG", "E-REPL-LOCAL", "E-DUP-ELEM", "E-UNKNOWN"}
+#: Those that only files can have: tests/settings/test_amps_xml.py; of several nodes: tests/engine/test_scopes.py.
+OF_FILES = {"E-MISMATCH", "E-MTYPE-MISMATCH", "E-TXLOG", "E-REPL-LOCAL", "E-DUP-ELEM", "E-UNKNOWN"}
 
 
 @pytest.mark.parametrize(("code", "name", "arguments"), FAULTS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leveret.engine import Client, Queue
-from leveret.engine.errors import EngineError, InequivalentArgument, InvalidArgument, QueueNotFound, QueueNotHosted
+from leveret.engine.errors import InequivalentArgument, InvalidArgument, QueueNotFound, QueueNotHosted
 from leveret.engine.messages.field_table import Field
 from leveret.testing.harness import Harness, arguments_of
 
@@ -234,5 +234,5 @@ def test_scopes_and_hosts_survive_a_restart(tmp_path: Any) -> None:
 
 def test_another_kind_of_queue_has_no_scope(sites: Sites) -> None:
     """Its messages have one order and one rota."""
-    with pytest.raises(EngineError):
+    with pytest.raises(InvalidArgument, match="one order and one rota"):
         sites.queue("plain", client=sites.at["n2"].client, x_queue_type="quorum", x_replication="local")
