@@ -16,7 +16,7 @@ from leveret.cluster.agreement.timers import Timers
 from leveret.cluster.agreement.view import Node as Identity
 from leveret.cluster.agreement.view import NodeKey
 from leveret.cluster.copying.joining import CutTo, FullCopy, Held, Refuse, join
-from leveret.journal import ClusterJournal, Journal, JournalFull, JournalOptions, NotInJournal, TermTable
+from leveret.journal import ClusterJournal, Journal, JournalFailed, JournalFull, JournalOptions, NotInJournal, TermTable
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.copying.octet_reader import OctetReader, position_of
 from leveret.journal.disk.segment import path_of, segments_in
@@ -132,7 +132,7 @@ class Node:
         self.backup: tuple[SimulatedFiles, int] | None = None  # an old copy of the directory, and where that ends
         self.is_put_back = False  # the directory is an old copy, until the leader has sent what it lacks
         self.hangs_since_ns = self.hangs_until_ns = 0  # its disk
-        self.is_alive = False
+        self.is_alive = self.has_failed = False
         self.generation = 0
         self.paused_until_ns = 0
         self.node_id = b""
@@ -472,13 +472,15 @@ class Node:
         """The leader's welcome."""
         try:
             self._join(link, terms, cut_lsn)
-        except JournalFull as error:
+        except (JournalFull, JournalFailed) as error:
             self.lack_room(link, error)
 
-    def lack_room(self, link: Link, error: JournalFull) -> None:
-        """The disk is full: the link is tried again later."""
+    def lack_room(self, link: Link | None, error: JournalFull | JournalFailed) -> None:
+        """The disk is full, or has failed: the link is tried again later; if it failed, with the directory anew."""
         self.world.note(f"{self.name}: {error}")
-        link.close()
+        self.has_failed = self.has_failed or isinstance(error, JournalFailed)
+        if link is not None:
+            link.close()
 
     def _join(self, link: Link, terms: TermTable, cut_lsn: int | None) -> None:
         copied, world = self.copied, self.world
@@ -509,7 +511,7 @@ class Node:
         if link is self.link and self.copied is not None:
             try:
                 self.copied.append(base_lsn, offset, octets)
-            except JournalFull as error:
+            except (JournalFull, JournalFailed) as error:
                 self.lack_room(link, error)
                 return
             self.sync_soon()
@@ -528,9 +530,8 @@ class Node:
         if self.copied is not None:
             try:
                 end = self.copied.sync()
-            except JournalFull as error:
-                if self.link is not None:
-                    self.lack_room(self.link, error)
+            except (JournalFull, JournalFailed) as error:
+                self.lack_room(self.link, error)
                 return
             self.handle(ev.Durable(end))
             self.tell_fsynced()
@@ -541,7 +542,7 @@ class Node:
             try:
                 self.copied.sync()
                 self.copied.unlink(base_lsns)
-            except JournalFull as error:
+            except (JournalFull, JournalFailed) as error:
                 self.lack_room(link, error)
 
     def link_lost(self, link: Link) -> None:

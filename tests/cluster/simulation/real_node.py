@@ -22,8 +22,9 @@ from leveret.cluster.coordinator import errors
 from leveret.cluster.coordinator.coordinator import Lease
 from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.introduction import Address, Reach
+from leveret.cluster.link.leader_link import Ending
 from leveret.cluster.options import NodeOptions
-from leveret.journal import ClusterJournal, Journal
+from leveret.journal import ClusterJournal, Journal, JournalFailed
 from leveret.testing.harness import DATA
 
 from .etcd import SECOND
@@ -255,12 +256,16 @@ class LeaderLink:
         if self.copied is None:
             owner.world.at(0, lambda generation=owner.generation: owner.wipe(generation))
             await trio.sleep_forever()
-        await trio.to_thread.run_sync(self.copied.sync)
-        owner.followed, owner.target = self.copied, Target(address.host, term)
+        owner.has_failed = False
         try:
-            while True:
+            await trio.to_thread.run_sync(self.copied.sync)
+            owner.followed, owner.target = self.copied, Target(address.host, term)
+            while not owner.has_failed:
                 owner._connect()
                 await pass_time(0.1)
+            return Ending.FAILED
+        except JournalFailed:
+            return Ending.FAILED
         finally:
             owner.target = owner.followed = None
             if owner.link is not None:
@@ -422,7 +427,7 @@ class RealNode(Node):
 
     @property
     def copied(self) -> Any:
-        return self.followed
+        return None if self.has_failed else self.followed
 
     @copied.setter
     def copied(self, value: Any) -> None:

@@ -223,6 +223,7 @@ class World:
             self._kill, self._kill, self._power, self._pause, self._part, self._part, self._no_etcd, self._lose_answers,
             self._slow_down, self._all_power, self._one_way, self._hand_over, self._leader_without_etcd,
             self._power_after_an_acknowledgement, self._put_back, self._hang_disk, self._fill_disk, self._lose_etcd,
+            self._break_disk,
         ]  # fmt: skip
         self.is_stormy = True
         while self.now_ns < end_ns:
@@ -270,6 +271,22 @@ class World:
             node.files.capacity = node.files.used + self.chance.choice([0, 500, 5000])
             self.note(f"the disk of {node.name} is full")
             self.at(self.chance.choice([1, 6]) * SECOND, lambda: self._make_room(node))
+
+    def _break_disk(self) -> None:
+        """One fsync of a follower's segment fails, and the system forgets what it should have written."""
+        node = self.nodes[self.chance.choice(NAMES)]
+        if not node.is_alive or not node.looks_for_room:
+            return
+        files = node.files
+
+        def forget(operation: str, path: str) -> None:
+            if operation == "sync" and path.endswith(".log") and node.broker is None:
+                files.fault = lambda operation, path: None
+                files.names_now[path].unsynced.clear()
+                self.note(f"an fsync of {node.name} fails")
+                raise OSError(5, "Input/output error")
+
+        files.fault = forget
 
     def _make_room(self, node: Node) -> None:
         node.files.capacity = None
