@@ -40,6 +40,8 @@ OF_ONE_NODE = frozenset(
         *((table, key) for table in ("cluster.tls", "cluster.etcd-tls") for key in KEYS[table]),
     }
 )
+#: Values of `x-replication` with which each node, or each group of nodes, has queues of its own.
+OF_ONE_SITE = frozenset({"local", "group"})
 
 
 def shared_parts(configuration: Configuration) -> dict[str, str]:
@@ -61,6 +63,8 @@ def _parts(configuration: Configuration) -> Iterator[tuple[str, object]]:
     for entry in (*repository.entries, *repository.destinations.entries):
         yield f"{entry.kind} {entry.match.text!r}{_in(entry.vhost or '/')}", entry.settings
     for queue in configuration.queues:
+        if queue.arguments.get("x-replication") in OF_ONE_SITE:
+            continue
         yield f"queue {queue.name!r}{_in(queue.vhost)}", queue
     for exchange in configuration.exchanges:
         yield f"exchange {exchange.name!r}{_in(exchange.vhost)}", exchange

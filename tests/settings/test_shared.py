@@ -46,6 +46,14 @@ def test_what_a_node_has_of_its_own_is_no_part() -> None:
     assert [change.what for change in differences(loaded(A), moved)] == ["[broker] listen"], "of one node it is shown"
 
 
+@pytest.mark.parametrize("own", ["replication = 'local'", "replication = 'group'\ninitial-owner = 'a'"])
+def test_a_leased_queue_of_one_node_or_of_a_group_is_no_part(own: str) -> None:
+    """Each node declares its own; one of all nodes is to be alike."""
+    leased = "[[queue]]\nname = 'q'\ntype = 'amps'\n"
+    assert shared_parts(loaded(A + leased + own)) == shared_parts(loaded(A))
+    assert shared_parts(loaded(A + leased + "replication = 'distributed'")) != shared_parts(loaded(A))
+
+
 #: What is added to a file -> the part's name.
 PARTS = [
     ("[limits]\nconnections = 7\n", "[limits] connections"),
