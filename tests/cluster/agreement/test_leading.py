@@ -72,9 +72,9 @@ def test_members_have_their_time_to_join_from_when_the_broker_runs() -> None:
     stage.read()
     stage.answer()
     stage.tell(e.LinkOpened(B, 10), e.LinkClosed(B))
-    stage.advance(30)
+    beat(stage, 30)
     stage.tell(e.TookOver(stage.terms.with_term(2, 10), 10))
-    assert stage.sent is None
+    assert stage.sent is None and stage.of(d.Resign) == []
 
 
 def test_a_follower_whose_process_is_gone_leaves_at_once() -> None:
