@@ -16,6 +16,7 @@ from ..messages.message import Message
 from ..queues.searching import CATCH_UP, behind
 from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
 from ..stores.store import Scanned
+from . import deferring
 from .granting import alive, grant, runs_of
 from .owner_groups import OwnedFilter, OwnerGroups, key_of
 from .owners import Owners
@@ -306,6 +307,8 @@ def _activate(leases: Leases, position: int, extends: bool) -> bool:
     leases.refill_active()
     if position > leases.active.end and extends and (store := leases.queue.pageable) is not None:
         leases.active.extend(store, position)
+    if leases.deferred is not None:  # of messages that became active in this dispatch
+        deferring.settle_entered(leases)
     return position <= leases.active.end
 
 

@@ -292,6 +292,19 @@ def test_a_transfer_reads_forward_to_an_inactive_message() -> None:
     assert active.end == 1201
 
 
+def test_a_transfer_gives_nothing_that_was_acknowledged_before_it_was_active() -> None:
+    """TargetQueueDepth: a message is gone as soon as it becomes active, also because another site asks for it."""
+    sites = queue_of(x_target_depth=1000)
+    first = sites.broker.context.next_id
+    for number in range(1500):
+        sites.publish(f"{number}", by=sites.at["n1"], headers={"n": number})
+    steps = sites.named().kind.discarding(sites.named(), f"1|{first + 1100}|", None, "")
+    assert finished(steps).deferred == 1
+    sites.reader("n2", prefetch=10, x_filter="n = 1100 OR n = 1200")
+    sites.advance(100)
+    assert sites.taken("n2") == "1200"
+
+
 def test_operators_see_whose_messages_they_are(sites: Sites) -> None:
     """By node; of a node that is lost they are stranded. Explanations name the hosts."""
     sites.reader("n2", prefetch=1)
