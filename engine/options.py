@@ -20,7 +20,9 @@ class MessageAddress(Enum):
 
 @dataclass(slots=True, frozen=True)
 class BrokerOptions:
-    """`address_queue_scan_period_ms`: period of the scan for unused auto-created queues; None: no scan.
+    """`nack_counts`, `reject_counts`: a nack or a reject with requeue counts as a failed delivery attempt.
+    `delay_on_connection_loss`: the redelivery delay also applies to deliveries that a lost connection returns.
+    `address_queue_scan_period_ms`: period of the scan for unused auto-created queues; None: no scan.
 
     `consumer_timeout_ms`: maximum time for which a delivery may stay unacknowledged, after which its session is closed;
     None: unlimited.
@@ -28,7 +30,7 @@ class BrokerOptions:
     `has_shared_prefetch`: qos(global=true) limits all consumers of a channel together; else it acts as global=false.
     `quorum_delivery_limit`: x-delivery-limit of quorum queues without a limit of attempts; None: unlimited.
     `quorum_priorities`: number of priority levels of quorum queues: 0, 2 (above 4 is high) or 32.
-    `continues_deaths`: the broker continues an x-death header that a client published; else only its own.
+    `continues_deaths`: the broker also continues x-death headers that clients published, not only those of its own.
     `tells_last_death`: dead letters have the headers x-last-death-*.
     `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
     `headers_conditions_max`: maximum conditions in the bindings of one headers exchange (`HeadersPattern.conditions`),

@@ -20,7 +20,10 @@ READ_SIZE = 128 * 1024
 
 
 def note_tls(session: AmqpSession, protocol: str, cipher: str, certificate: Certificate | None) -> None:
-    """The peer uses TLS, and showed this certificate, which was verified: the user of EXTERNAL, facts for operators."""
+    """Note that the peer uses TLS: the name that EXTERNAL logs in, and facts for operators.
+
+    `certificate`: the peer's, verified; None: it showed none.
+    """
     login, options = session.login, session.options
     name = certificate and user_name(
         certificate, options.ssl_cert_login_from, options.ssl_cert_login_san_type, options.ssl_cert_login_san_index
@@ -32,12 +35,15 @@ def note_tls(session: AmqpSession, protocol: str, cipher: str, certificate: Cert
     logger.debug("%s: %s, %s, certificate of %r", login.peer.name, protocol, cipher, name)
 
 
-#: Reads up to so many octets of the peer, empty at its end. Raises: OSError.
+#: Reads at most the given number of octets from the peer; empty: the peer sends no more. Raises: OSError.
 ReadSome = Callable[[int], Awaitable[bytes]]
 
 
 async def read_proxy_header(read_some: ReadSome) -> tuple[ProxyHeader | None, bytes]:
-    """A PROXY header, and the octets behind it; None: the peer sent nothing. Raises: ProxyFault, OSError."""
+    """Read a PROXY header. Returns: the header (None: the peer sent nothing), and the octets behind it.
+
+    Raises: ProxyFault, OSError.
+    """
     data = b""
     while (header := read_header(data)) is None:
         more = await read_some(SIZE_MAX)
@@ -50,9 +56,9 @@ async def read_proxy_header(read_some: ReadSome) -> tuple[ProxyHeader | None, by
 
 
 async def shake_hands(sock: socket.socket, tls: TlsTransport, data: bytes, read_some: ReadSome) -> bytes:
-    """Do the handshake, of which `data` were read. Returns: octets that came in the same read as its end.
+    """Do the TLS handshake. `data`: octets of it that were read already.
 
-    Raises: TlsFault, OSError.
+    Returns: octets that came in the same read as its end. Raises: TlsFault, OSError.
     """
     is_over = False
     while not is_over:
@@ -67,8 +73,9 @@ async def shake_hands(sock: socket.socket, tls: TlsTransport, data: bytes, read_
 
 
 class Introduction:
-    """The introduction of one connection. `on_proxied`: a proxy named the peer (raises NoSlot); `on_begun`: the peer
-    sent octets.
+    """The introduction of one connection.
+
+    `on_proxied` is called when a proxy has named the peer (raises NoSlot), `on_begun` when the peer has sent octets.
     """
 
     def __init__(

@@ -26,8 +26,8 @@ class BlockedNotice:
     disconnect. Peers that did not announce the capability get no notice.
     """
 
-    __slots__ = ("_broker", "_deadline", "_is_parked", "_login", "_on_change", "_output", "_reason", "_restless_ns",
-                 "is_given")  # fmt: skip
+    __slots__ = ("_broker", "_deadline", "_is_parked", "_last_unparked_ns", "_login", "_on_change", "_output",
+                 "_reason", "is_given")  # fmt: skip
 
     def __init__(
         self,
@@ -47,24 +47,24 @@ class BlockedNotice:
         self._on_change = on_change
         self._deadline: Deadline | None = None
         self._reason = ""
-        self._restless_ns = -CALM_NS
+        self._last_unparked_ns = -CALM_NS  # or the time when connection.unblocked was sent
         self.is_given = False
 
     def give(self, full: Blocker) -> None:
         """Note that a publish was parked for lack of room, or for an alarm."""
         if self.is_given:
             if full.concerns_all:
-                self._cancel()  # no publish continues before this ends
+                self._cancel()  # the whole broker is full or has an alarm: no publish continues before that ends
         elif "connection.blocked" in self._login.capabilities:
             self._reason = full.reason
-            if self._broker.context.clock.monotonic_ns() >= self._restless_ns + CALM_NS:
+            if self._broker.context.clock.monotonic_ns() >= self._last_unparked_ns + CALM_NS:
                 self._send_blocked()
             elif self._deadline is None:
                 self._check_later()
 
     def note_unparked(self) -> None:
         """Note that no publish is parked. The peer is notified when that has lasted for `CALM_MS`."""
-        self._restless_ns = self._broker.context.clock.monotonic_ns()
+        self._last_unparked_ns = self._broker.context.clock.monotonic_ns()
         if not self.is_given:
             self._cancel()
         elif self._deadline is None:
@@ -92,7 +92,7 @@ class BlockedNotice:
 
     def _take_back(self) -> None:
         self.is_given = False
-        self._restless_ns = self._broker.context.clock.monotonic_ns()
+        self._last_unparked_ns = self._broker.context.clock.monotonic_ns()
         self._output.send(0, commands.Connection.Unblocked)
         self._on_change(False)
         if self._is_parked():

@@ -18,7 +18,7 @@ class MalformedResponse(Exception):
 class Peer:
     """The peer before its login. `certified_name`: proven by a client certificate.
 
-    `origin`: an address (of IPv6 a /64), for shares of the half-open slots and counts of failed logins.
+    `origin`: the address, or the /64 of an IPv6 one, by which half-open slots are shared out and failed logins counted.
     """
 
     name: str

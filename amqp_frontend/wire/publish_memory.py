@@ -13,9 +13,9 @@ from .layout import FRAME_OVERHEAD, HEADER_FIXED
 from .peer_errors import PropertiesUndecodable
 
 PUBLISH = 60 << 16 | 40
-#: Property lists that a connection caches.
+#: Property lists that a connection caches at most.
 MEMORY_MAX = 512
-#: Publish frames, and kinds of messages, that it caches: a client may publish to a thousand queues in turn.
+#: Publish frames that a connection caches at most, and kinds of messages: a client may publish to 1,000 queues in turn.
 KINDS_MAX = 2048
 #: Octets of a property list above which it is scanned each time.
 _REMEMBERED_SIZE_MAX = 256
@@ -34,9 +34,9 @@ class PublishArguments(NamedTuple):
 
 
 class PublishKind:
-    """A kind of message: whole basic.publish frame and summary of properties. One object for each kind of a connection.
+    """A kind of message. Messages with equal basic.publish frames and equal summaries of properties are of one kind.
 
-    `known`: the session's data for the kind; the reader does not use it.
+    A connection has one object for each kind. `known`: the session's data for the kind; the reader does not use it.
     """
 
     __slots__ = ("known", "method_frame", "summary")
@@ -52,7 +52,7 @@ class PublishKind:
 HEAD_FIXED = FRAME_OVERHEAD + HEADER_FIXED - 8
 #: Octets of a basic.publish frame above which its size does not fit into one octet, so that its head is not cached.
 _METHOD_SIZE_MAX = 255 + FRAME_OVERHEAD
-#: Forms of property lists that are cached for a head; others are found by their summary.
+#: Known forms of a head at most. A property list of another form is looked up by its summary, which takes longer.
 FORMS_MAX = 8
 
 
@@ -65,7 +65,9 @@ class Form(NamedTuple):
 
 
 class Forms:
-    """The forms of a head, and the sources of others: `alike` is an entry of `PublishMemory.kinds`, `shapes` one of
+    """`known`: the forms that property lists of a head had, FORMS_MAX at most.
+
+    Other forms are found with `alike`, an entry of `PublishMemory.kinds`, and `shapes`, an entry of
     `Shapes.by_length`.
     """
 
@@ -159,7 +161,8 @@ class PublishMemory:
             if number & mask == value:
                 return kind
         mask, value, summary = _form_of(properties, forms.shapes)
-        found = forms.alike.get(id(summary or self.summaries.get(properties)))  # no kind has the key id(None)
+        summary = summary or self.summaries.get(properties)
+        found = None if summary is None else forms.alike.get(id(summary))
         if found is not None and len(forms.known) < FORMS_MAX:
             forms.known.append(Form(mask, value, found))
             self.heads[key] = head._replace(mask=mask, value=value, kind=found)
@@ -204,7 +207,9 @@ class PublishMemory:
 
 
 def _publish_arguments(raw: bytes) -> PublishArguments:
-    """Decode the octets after the ids in a third of the time of `decode_method`: routing keys may all be new.
+    """Decode the octets after class and method id, without a loop over fields: a third of the time of `decode_method`.
+
+    The time matters where each message has a new routing key, so that no cache helps.
 
     Raises: as `decode_method`, which decodes all irregular octets.
     """

@@ -1,8 +1,8 @@
-"""The capture of messages by topic: for queues of kinds that take messages so, and for the log of listed topics.
+"""The capture of messages by topic, for queues of capturing kinds and for the log of listed topics.
 
-A message published to an exchange belongs to the topics EXCHANGE and EXCHANGE/KEY; by the default exchange, to its
-routing key. A publish to the name of a capturing queue belongs to the queue's publish target. A message captured by
-several queues is one message. Source: queues page A.2.
+A message published to an exchange belongs to the topics EXCHANGE and EXCHANGE/KEY; one published to the default
+exchange belongs to the topic named by its routing key. A publish to the name of a capturing queue belongs to the
+queue's publish target. A message captured by several queues is one message. Source: queues page A.2.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,20 +26,20 @@ class Capture(Protocol):
         """Add a new queue. `next_id`: the id of the next message."""
 
     def changed(self, queue: Queue) -> None:
-        """Apply another selection of messages by a queue. O(topics)."""
+        """Apply a queue's changed selection of messages. O(topics)."""
 
     def remove(self, queue: Queue) -> None:
         """Remove a queue."""
 
     def capturing(self, topics: Sequence[str], *, is_dry: bool) -> "Mapping[Queue, Expression | None]":
-        """The queues that take messages of any of these topics, unordered, each with its filter; None: all messages.
+        """The queues that take messages of any of these topics, unordered, each with its filter (None: it takes all).
 
         `is_dry`: nothing is reported.
         """
 
 
 class Captures:
-    """What captures messages in one virtual host.
+    """The captures of one virtual host, by kind of queue, and its log of listed topics.
 
     `targets`: name of a capturing queue -> topic of a publish to that name. `logged`: the topics listed as logged;
     None: none is listed. `log`: the destination of their messages; None while none is listed.
@@ -72,28 +72,32 @@ class Captures:
 
     def is_capturing(self, name: str) -> bool:
         """Whether a capturing queue has this name, for the present site."""
-        return self._full(name) in self.targets
+        return self._full_name(name) in self.targets
 
-    def _full(self, name: str) -> str:
-        """The full name of the queue that the present site calls so; empty: another site's."""
+    def _full_name(self, name: str) -> str:
+        """The full name of the queue that the present site means by `name`; empty: only another site has it."""
         scopes = self._context.scopes
         if scopes is None:
             return name
         queue = scopes.seen(name, self._context.broker.sites.now)
-        return queue.name if queue is not None else "" if name in self.targets else name
+        if queue is not None:
+            return queue.name
+        if name in self.targets:
+            return ""
+        return name
 
     def topic_of(self, exchange: str, routing_key: str) -> str:
         """The topic of a message as its deliveries name it."""
-        return exchange or self.targets.get(self._full(routing_key), routing_key)
+        return exchange or self.targets.get(self._full_name(routing_key), routing_key)
 
     def topics_of(self, exchange: str, keys: Iterable[str]) -> list[str]:
         """All topics that a message with these routing keys belongs to."""
         if exchange:
             return [exchange, *(f"{exchange}/{key}" for key in keys)]
-        return [self.targets.get(self._full(key), key) for key in keys]
+        return [self.targets.get(self._full_name(key), key) for key in keys]
 
     def among(self, queues: Iterable[Queue]) -> list[str]:
-        """The publish targets of the capturing queues among those that a message reached by name or binding."""
+        """The publish targets of the capturing ones of these queues, which a message reached by name or binding."""
         return [self.targets[queue.name] for queue in queues if queue.kind.captures]
 
     def capturing(self, topics: Sequence[str], *, is_dry: bool = False) -> "dict[Queue, Expression | None]":
@@ -108,14 +112,15 @@ class Captures:
         return self.logged is not None and any(map(self.logged.has, topics))
 
     @staticmethod
-    def decides_each(found: "Mapping[Queue, Expression | None]") -> bool:
-        """Whether a filter among these queues makes the capture differ by message."""
+    def differs_by_message(found: "Mapping[Queue, Expression | None]") -> bool:
+        """Whether one of these queues has a filter, so that the message decides which of them take it."""
         return any(filter_ is not None for filter_ in found.values())
 
     @staticmethod
     def taking(found: "Mapping[Queue, Expression | None]", message: Message | None) -> list[Queue]:
-        """The queues among these that capture a message; without one (None) filters are not applied. The body is read
-        at most once.
+        """Those of these queues that capture a message. The body is read at most once.
+
+        Without a message (None) filters are not applied.
         """
         from ..delivery.filters import MessageSubject  # loads the filter language, which few brokers need
 

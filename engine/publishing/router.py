@@ -175,7 +175,7 @@ class Router:
         scopes = self.context.scopes
         if scopes is not None:
             found = {queue: filter_ for queue, filter_ in found.items() if scopes.has(queue, self._broker.sites.now)}
-        if is_whole and captures.decides_each(found):
+        if is_whole and captures.differs_by_message(found):
             return None
         message.cost += len(found)
         taking = [queue for queue in reached if not queue.kind.captures]

@@ -33,7 +33,7 @@ def settings_changed(queue: "Queue") -> None:
 
 
 def follow_topic(queue: "Queue", topic: str, layer: Layer) -> None:
-    """Apply the settings for transient subscribers of a topic whose messages are routed here."""
+    """Apply what a topic, whose messages are routed to this queue, sets for its transient subscribers."""
     change = queue.declaration.topic_found(queue.context, topic, layer)
     if change is not None:
         _follow(queue, change)
@@ -57,7 +57,7 @@ def policy_changed(queue: "Queue", *, always: bool = False) -> None:
     if change is None:
         return
     _follow(queue, change)
-    if change.own_expiry:
+    if change.own_expiry:  # x-expires changed: it counts from now
         queue.note_use()
     queue.drop_expired()
     for bound in queue.bounds:
@@ -78,8 +78,8 @@ def enable(queue: "Queue", enabled: bool) -> None:
         queue.context.router.forget_routes_to(queue)
 
 
-def keep(queue: "Queue") -> None:
-    """Mark a queue that the configuration declares: it is not deleted as unused."""
+def mark_declared(queue: "Queue") -> None:
+    """Mark a queue as declared by the configuration, so that it is not deleted as unused."""
     queue.is_auto_created = False
     queue.is_configured = True
 
@@ -98,12 +98,12 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
             queue.selection.groups.start_over()
         queue.use_takeable(store)
     pending = queue.pending
-    bind(queue)
+    set_bounds(queue)
     if queue.pending is not pending and queue.pending is not None:
         queue.context.broker.background.trim_later(queue)
     if change.now.slow is not None:
         queue.context.broker.slow_consumers.watch(queue)
-    if measure(queue):
+    if replace_meter(queue):
         recount(queue)
         if queue.pageable is not None and queue.pageable.share.cap is not None:
             queue.context.broker.background.trim_later(queue)
@@ -111,7 +111,7 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
     queue.intake.rules_changed(queue)
 
 
-def bind(queue: "Queue") -> None:
+def set_bounds(queue: "Queue") -> None:
     """Set the bounds that the rules ask for."""
     queue.bounds = queue.kind.bounds(queue)
     queue.refusing = tuple(bound for bound in queue.bounds if bound.may_refuse)
@@ -131,8 +131,11 @@ def takes_plainly(queue: "Queue") -> bool:
 # -- memory and flow control ------------------------------------------------------------------------------------------
 
 
-def measure(queue: "Queue") -> bool:
-    """Set the meter that the rules ask for. Returns whether it changed; a new meter has counted nothing yet."""
+def replace_meter(queue: "Queue") -> bool:
+    """Replace the meter if the rules ask for another one, or for none. Returns: whether it changed.
+
+    A new meter has counted nothing yet; see `recount`.
+    """
     flow, before = queue.context.broker.flow, queue.events.meter
     metering: MeterSettings | None = None
     if queue.kind.is_limited:
@@ -170,7 +173,7 @@ def cap_memory(queue: "Queue") -> None:
 
 
 def recount(queue: "Queue") -> None:
-    """Count the queue's contents in its meter, which is new, or when all messages are back after a restart."""
+    """Count the queue's contents in its meter. Called when the meter is new, and when a restart has put all back."""
     if queue.events.meter is None:
         return
     parts = queue.store.paged_parts()

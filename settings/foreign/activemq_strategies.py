@@ -19,7 +19,7 @@ class Strategies(XmlSource):
     """Reads strategies into the layer of an entry."""
 
     def strategy(self, raw: RawEntry, kind: str, element: Element) -> None:
-        """A child that holds one of several elements."""
+        """Read a child of the entry that holds a single element, the chosen strategy."""
         chosen = self.only_child(element, STRATEGIES[element.name])
         if chosen is None:
             return
@@ -39,7 +39,7 @@ class Strategies(XmlSource):
             self.set(raw, chosen, key, value, name)
 
     def dead_letters(self, raw: RawEntry, kind: str, element: Element) -> None:
-        """`deadLetterStrategy`: a dead-letter address, and the same address for expired messages."""
+        """Read `deadLetterStrategy` as a dead-letter address, also for expired messages unless it excludes them."""
         strategy = self.only_child(element, DEAD_LETTERS)
         if strategy is None:
             return
@@ -59,7 +59,7 @@ class Strategies(XmlSource):
                 self.builder.fault(self.at(strategy), "queuePrefix", "is empty, and so is queueSuffix")
                 return
             values = {
-                "dead-letter-address": prefix or suffix,  # an exchange, created with the first queue
+                "dead-letter-address": prefix or suffix,  # the name of an exchange, created with the first queue
                 "auto-create-dead-letter-resources": True,
                 "dead-letter-queue-prefix": prefix,
                 "dead-letter-queue-suffix": suffix,
@@ -98,8 +98,9 @@ class Strategies(XmlSource):
         return [name for name in names if name] or [""]
 
     def inner(self, outer: Element) -> Element:
-        """The element inside ActiveMQ's doubled elements (the property, and in it the object of the same name), or a
-        single one.
+        """The object that a property holds: ActiveMQ writes both as elements, often with the same name.
+
+        Returns: the child of the same name; without such a child, the element itself.
         """
         self.no_text(outer)
         inside = [child for child in outer.children if child.name == outer.name]
@@ -115,7 +116,7 @@ class Strategies(XmlSource):
     # -- leaves -------------------------------------------------------------------------------------------------------
 
     def acts(self, kind: str, element: Element) -> bool:
-        """Whether a child has a meaning in an entry of this kind; if not, it warns."""
+        """Whether a child has a meaning in an entry of this kind. Warns if it has none."""
         if kind == DEFAULT_ENTRY and element.name == "pendingSubscriberPolicy":  # an entry has one cursor
             self.builder.warn(
                 self.at(element), element.name, "the default entry takes the cursor of pendingQueuePolicy"
@@ -128,7 +129,7 @@ class Strategies(XmlSource):
         return element.name not in misplaced
 
     def only_child(self, element: Element, known: Iterable[str]) -> Element | None:
-        """The single element inside; None, with a fault, if it is another one or there are several."""
+        """The single element inside. None, with a fault: it is not one of the known ones, or there are several."""
         self.no_text(element)
         self.attributes(element, ())
         for child in element.children:
@@ -147,7 +148,7 @@ class Strategies(XmlSource):
     def read_attributes(
         self, element: Element, known: Mapping[str, Attribute], ignored: Iterable[str] = ()
     ) -> dict[str, tuple[object, str]]:
-        """Key -> value and attribute, for attributes that are keys of ours; None as a value means unset."""
+        """Read attributes. Returns: key of an address-setting -> (value, attribute), for settings that they set."""
         given: dict[str, tuple[object, str]] = {}
         for name, text in element.attributes.items():
             attribute = known.get(name)
@@ -165,9 +166,9 @@ class Strategies(XmlSource):
                 self.builder.no_effect(self.at(element), name)
         return given
 
-    def set(self, raw: RawEntry, element: Element, key: str, value: object, in_file: str) -> None:
-        """Set one address-setting of the layer."""
-        self.builder.set_field(raw, self.at(element), in_file, BY_KEY[key], value, as_text=False)
+    def set(self, raw: RawEntry, element: Element, key: str, value: object, name_in_file: str) -> None:
+        """Set an address-setting of the entry. `name_in_file`: the name of its element or attribute."""
+        self.builder.set_field(raw, self.at(element), name_in_file, BY_KEY[key], value, as_text=False)
 
     def no_text(self, element: Element) -> None:
         """Check that there is no text between elements, except the dots of an example."""

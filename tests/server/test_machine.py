@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret.configured.host_facts import HostFacts, fitted, fitted_to_host, host_facts_of, process_memory
+from leveret.configured.host_facts import HostFacts, fitted, fitted_to_host, host_facts_of, memory_limit
 from leveret.settings import Configuration, SystemUsage, load_configuration
 from leveret.testing.options import read_options
 
@@ -111,7 +111,7 @@ def test_control_groups(tmp_path: Path, groups: str | None, files: dict[str, str
         path = tmp_path / "sys/fs/cgroup" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-    found = process_memory(str(tmp_path))
+    found = memory_limit(str(tmp_path))
     assert found == expected if expected is not None else found > 10**6
 
 
@@ -129,4 +129,4 @@ def test_a_test_broker_is_fitted_too(tmp_path: Path) -> None:
     """Its percentages are octets as well."""
     usage = read_options(config={"system-usage": {"memory": "50%"}}, data=tmp_path).configuration.system_usage
     assert usage is not None and usage.memory_percent == 0
-    assert usage.memory == process_memory() * 50 // 100
+    assert usage.memory == memory_limit() * 50 // 100

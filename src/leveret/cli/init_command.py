@@ -20,7 +20,7 @@ HEAD = """\
 # leveret check THIS-FILE says what is wrong with it; a running broker reads it again when it changes.
 """
 
-#: Tables that are left out: with one of them, also with an empty one, the broker is another one.
+#: Tables that are left out: their mere presence, even empty, changes the broker.
 WITHOUT = ("system-usage", "cluster", "cluster.tls", "cluster.etcd-tls")
 
 #: Common additions.
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def commented_configuration(data: str | None = None) -> str:
-    """The TOML text. Unchanged it sets nothing but, if given, the directory of the data."""
+    """The TOML text. Unless it is edited, it sets nothing but the directory of the data, if that is given."""
     given = {} if data is None else {("broker", "data"): value_text(data)}
     tables = ["\n".join(_table(table, keys, given)) for table, keys in KEYS.items() if table not in WITHOUT]
     return "\n".join([HEAD, EXAMPLES, *tables])
@@ -90,7 +90,7 @@ def commented_configuration(data: str | None = None) -> str:
 def _table(table: str, keys: dict[str, Key], given: dict[tuple[str, str], str]) -> Iterator[str]:
     yield f"[{table}]"
     for name, key in keys.items():
-        if key.reason:
+        if key.reason:  # why it has no effect in this broker
             continue
         sentence = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"docs/\1", key.help)
         yield from (f"# {line}" for line in wrap(sentence, WIDTH))

@@ -177,7 +177,7 @@ class ConfiguredObjects:
                 return False
         managed = self._queues.get((declared.vhost, declared.name))
         if current is not None and self._is_starting and _follows(current, declared):
-            reconfigure.keep(current)
+            reconfigure.mark_declared(current)
             managed = self._queues[declared.vhost, declared.name] = _ManagedQueue(current, declared)
         if managed is not None and managed.queue is current:
             self._update(managed, declared)
@@ -194,7 +194,7 @@ class ConfiguredObjects:
                 self._remark(f"{_queue_at(declared)} is there otherwise and stays as it is: {text_of(error)}")
                 self._queues.pop((declared.vhost, declared.name), None)
                 return False
-            reconfigure.keep(queue)
+            reconfigure.mark_declared(queue)
             managed = self._queues[declared.vhost, declared.name] = _ManagedQueue(queue, declared)
         self._bind(vhost, managed, declared)
         self._enable(managed.queue, declared)

@@ -93,7 +93,7 @@ def host_facts_of(directory: str) -> HostFacts:
     while not os.path.isdir(place) and os.path.dirname(place) != place:
         place = os.path.dirname(place)
     disk = shutil.disk_usage(place)
-    return HostFacts(process_memory(), disk.total, disk.free, _stored(directory))
+    return HostFacts(memory_limit(), disk.total, disk.free, _stored(directory))
 
 
 def _stored(directory: str) -> int:
@@ -104,7 +104,7 @@ def _stored(directory: str) -> int:
         return 0
 
 
-def process_memory(root: str = "/") -> int:
+def memory_limit(root: str = "/") -> int:
     """Octets that the process may use: the lowest limit of its control groups, else the machine's memory.
 
     Args: root: of the file system with proc and sys.

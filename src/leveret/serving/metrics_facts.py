@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..configured.host_facts import process_memory
+from ..configured.host_facts import memory_limit
 from ..console.metrics.buckets import Buckets
 from ..console.metrics.facts import JournalFigures, MetricsFacts, ProcessFigures
 from ..settings import Configuration
@@ -57,7 +57,7 @@ def process_figures(data: str | None, reserve: int) -> ProcessFigures:
 
 @lru_cache(1)
 def _memory_max() -> int:
-    return process_memory()
+    return memory_limit()
 
 
 def journal_figures(journal: "Journal") -> JournalFigures:

@@ -11,7 +11,7 @@ from tempfile import gettempdir
 
 import trio
 
-from ..configured.host_facts import process_memory
+from ..configured.host_facts import memory_limit
 from ..console.options import HostFacts
 from .descriptors import descriptor_limits, open_descriptors
 
@@ -37,7 +37,10 @@ def host_facts_of(data: str | None) -> HostFacts:
 
 
 def _disk_free(directory: str) -> int:
-    """Free octets; of the directory above while this one does not exist: a full copy takes its place in two steps."""
+    """Free octets of the directory's disk.
+
+    While the directory is missing (a full copy replaces it in two steps), its parent is asked.
+    """
     for place in (directory, os.path.dirname(directory)):
         with suppress(OSError):
             return shutil.disk_usage(place).free
@@ -56,14 +59,14 @@ def _context_switches() -> int:
 
 @lru_cache(1)
 def _processors() -> int:
-    """Of the machine: the system is asked once, since that costs as much as all else here."""
+    """The machine's processors. The system is asked once, because that costs as much as all other facts here."""
     return os.cpu_count() or 1
 
 
 @lru_cache(1)
 def _memory_max() -> int:
     """The memory limit of the process."""
-    return process_memory()
+    return memory_limit()
 
 
 def _memory() -> int:
