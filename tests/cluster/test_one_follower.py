@@ -9,7 +9,7 @@ from written_journal import JOURNAL_ID, WrittenJournal, node_id
 from leveret.cluster.agreement.events import Acknowledged, Event
 from leveret.cluster.link.feed import Feed
 from leveret.cluster.link.follower_links import FollowerLinks, _Follower
-from leveret.cluster.link.frames import VERSION, Ack, Copy, FrameFault, Hello, No
+from leveret.cluster.link.frames import VERSION, Ack, Copy, FrameFault, Hello, No, Welcome
 from leveret.journal import TermTable, reader_offsets
 
 
@@ -83,3 +83,20 @@ def test_a_follower_of_another_term_is_sent_away(tmp_path: Path, term: int) -> N
     """Also of a later one: this leader is lost, and does not know it yet."""
     bench = Bench(tmp_path, term=term)
     assert isinstance(bench.answer, No) and not bench.answer.is_final and bench.kept_from == []
+
+
+def test_what_was_written_just_now_may_be_acknowledged(tmp_path: Path) -> None:
+    """Else the link would end with the first publish."""
+    bench = Bench(tmp_path)
+    end = bench.journal.end + 1
+    bench.links.written(bench.journal.position[0], bench.journal.position[1], b"octets", end)
+    bench.follower._heard(Ack(2, end))
+    assert bench.told == [Acknowledged(node_id(7), 2, end)]
+
+
+def test_a_follower_is_told_what_the_journal_began_to_need_before_it_came(tmp_path: Path) -> None:
+    """A program that knows less must not copy octets that need more."""
+    bench = Bench(tmp_path)
+    bench.links.needed(frozenset({"leases"}))
+    welcome = bench.follower.answer(bench.links.position, bench.links.end)[-1]  # type: ignore[index]
+    assert isinstance(welcome, Welcome) and welcome.needs == {"leases"}

@@ -143,7 +143,7 @@ def test_a_client_of_another_node_has_its_own_address_and_the_frontend_that_it_w
     client = passed.serve(HEADER, service=service)
     arrival = (passed.amqp if service == "amqp" else passed.console).receive_nowait()
     assert arrival.socket is client and arrival.address == ("10.1.2.3", 5000) and arrival.local == ("10.0.0.1", 5672)
-    assert arrival.node == "rabbit@b" and not arrival.is_tls
+    assert arrival.node == "rabbit@b" and arrival.site == "b" and not arrival.is_tls
     client.close()
 
 
