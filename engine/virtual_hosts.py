@@ -47,11 +47,13 @@ class VirtualHosts(dict[str, VirtualHost]):
         if vhost is None:
             raise VirtualHostNotFound(vhost=name)
         for user in context.users:
-            if user.permissions is not None and (name in user.permissions or name in user.waiting_topics):
+            if user.permissions is not None and (name in user.permissions or name in user.topics_before_permissions):
                 rest = {other: granted for other, granted in user.permissions.items() if other != name}
-                waiting = {other: topics for other, topics in user.waiting_topics.items() if other != name}
+                waiting = {other: topics for other, topics in user.topics_before_permissions.items() if other != name}
                 context.connections.replace_user(
-                    replace(user, permissions=MappingProxyType(rest), waiting_topics=MappingProxyType(waiting))
+                    replace(
+                        user, permissions=MappingProxyType(rest), topics_before_permissions=MappingProxyType(waiting)
+                    )
                 )
         gone = [policy.identity for policy in context.policies if policy.vhost == name]
         if gone:

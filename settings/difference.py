@@ -51,25 +51,25 @@ class Change:
 
 
 def differences(old: Configuration, new: Configuration) -> list[Change]:
-    """All changes, matches first, then queues and the rest; empty if there are none."""
+    """All changes: keys, matches, queues, then the rest. Empty if there are none."""
     return [
         *_key_changes(old, new),
         *_usage_changes(old, new),
         *_wildcard_changes(old, new),
         *_match_changes(old, new),
-        *_queues_changes(old, new),
+        *_queue_changes(old, new),
         *_logged_topic_changes(old, new),
         *_exchange_changes(old, new),
         *_divert_changes(old, new),
         *_vhost_changes(old, new),
-        *_users_changes(old, new),
+        *_user_changes(old, new),
         *_policy_changes(old, new, is_operator=False),
         *_policy_changes(old, new, is_operator=True),
     ]
 
 
 def _key_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
-    """Of two nodes of one cluster only what should be alike."""
+    """Changes of keys. Between two nodes of a cluster, keys that belong to one node are no differences."""
     are_two_nodes = old.is_clustered and new.is_clustered and old.cluster.node != new.cluster.node
     for table, keys in KEYS.items():
         for key, row in keys.items():
@@ -111,7 +111,7 @@ def _match_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
                     yield Change(what, f"{setting.key}: {_text(one)} -> {_text(other)}", setting.acts)
 
 
-def _queues_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _queue_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     before = {(queue.vhost, queue.name): queue for queue in old.queues}
     after = {(queue.vhost, queue.name): queue for queue in new.queues}
     for key in sorted(before.keys() | after.keys()):
@@ -123,7 +123,7 @@ def _queues_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
         elif key not in before:
             yield Change(what, f"declared at {after[key].origin}")
         else:
-            for how, acts in _queue_changes(old, before[key], new, after[key]):
+            for how, acts in _changes_of_queue(old, before[key], new, after[key]):
                 yield Change(what, how, acts)
 
 
@@ -134,7 +134,7 @@ def _removal(what: str, fate: str, setting: str, value: str, acts: Lifetime = LI
     return Change(what, f"no longer declared: stays, with {setting} OFF", None)
 
 
-def _queue_changes(
+def _changes_of_queue(
     old: Configuration, before: QueueDeclaration, new: Configuration, after: QueueDeclaration
 ) -> Iterator[tuple[str, Lifetime]]:
     flags: tuple[tuple[str, object, object, Lifetime], ...] = (
@@ -159,11 +159,11 @@ def _queue_changes(
             if given_by:
                 acts = LIVE if given_by <= LIVE_ARGUMENTS else NEVER
             yield f"{setting.key}: {_text(one)} -> {_text(other)}", acts
-    compared = _settled(own_before, own_after)
-    own = own_type(before.arguments)
-    if own is not None and own is own_type(after.arguments):
-        compared |= own.own.keys()
-        yield from _changes_of_type(own, before, after)
+    compared = _compared_as_settings(own_before, own_after)
+    queue_type = own_type(before.arguments)
+    if queue_type is not None and queue_type is own_type(after.arguments):
+        compared |= queue_type.rows.keys()
+        yield from _changes_of_type(queue_type, before, after)
     for key in sorted(before.arguments.keys() | after.arguments.keys()):
         one, other = before.arguments.get(key), after.arguments.get(key)
         if key not in compared and key != "x-address" and one != other:
@@ -171,19 +171,19 @@ def _queue_changes(
 
 
 def _changes_of_type(
-    own: QueueType, before: QueueDeclaration, after: QueueDeclaration
+    queue_type: QueueType, before: QueueDeclaration, after: QueueDeclaration
 ) -> Iterator[tuple[str, Lifetime]]:
-    """Changes of settings that the type of a queue alone has, including settings that follow from others."""
-    one, other = (own.read(queue.name, queue.arguments)[0] for queue in (before, after))
+    """Changes of settings that only queues of this type have, including defaults that depend on other settings."""
+    one, other = (queue_type.read(queue.name, queue.arguments)[0] for queue in (before, after))
     changed = {
         argument: (getattr(one, row.attribute), getattr(other, row.attribute))
-        for argument, row in own.own.items()
+        for argument, row in queue_type.rows.items()
         if getattr(one, row.attribute) != getattr(other, row.attribute)
     }
     for argument, (was, will) in changed.items():
-        cause = own.follows.get(argument)
-        is_effect = cause in changed and argument not in after.arguments
-        acts = own.own[cause if is_effect and cause is not None else argument].acts
+        cause = queue_type.follows.get(argument)
+        follows_cause = cause in changed and argument not in after.arguments
+        acts = queue_type.rows[cause if follows_cause and cause is not None else argument].acts
         yield f"{argument.removeprefix('x-')}: {_text(was)} -> {_text(will)}", acts
 
 
@@ -192,7 +192,7 @@ def _logged_topic_changes(old: Configuration, new: Configuration) -> Iterator[Ch
         if before is None:
             yield Change(what, "declared", LOGGED_ACTS)
         elif after is None:
-            yield Change(what, "no longer declared: not logged, but for queues that select it", LOGGED_ACTS)
+            yield Change(what, "no longer declared: logged only for queues that select it", LOGGED_ACTS)
         elif before != after:
             yield Change(what, f"{_logged(before)} -> {_logged(after)}", LOGGED_ACTS)
 
@@ -201,8 +201,12 @@ def _logged(topic: LoggedTopic) -> str:
     return f"{topic.message_type or 'messages of any type'}, kept {topic.kept_ms} ms"
 
 
-def _settled(*owns: OwnSettings) -> set[str]:
-    """Arguments that are compared as settings."""
+def _compared_as_settings(*owns: OwnSettings) -> set[str]:
+    """Arguments whose changes show as changed settings.
+
+    x-max-length and x-dead-letter-exchange are compared as arguments: the settings do not have their values, they only
+    override some (`settings_of_arguments`).
+    """
     return {argument for own in owns for argument in own.given_by.values()} - {"x-max-length", "x-dead-letter-exchange"}
 
 
@@ -252,7 +256,7 @@ def _vhost_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
                 yield Change(what, f"{row.key}: {_text(one)} -> {_text(other)}", row.acts)
 
 
-def _users_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
+def _user_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     for name, before, after in _pairs(old.users, new.users, lambda one: repr(one.name)):
         what = f"user {name}"
         if before is None:
@@ -260,7 +264,7 @@ def _users_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
         elif after is None:
             yield Change(what, "no longer declared: deleted, its connections are closed")
         else:
-            for how, acts in _user_changes(before, after):
+            for how, acts in _changes_of_user(before, after):
                 yield Change(what, how, acts)
     if new.users and not old.users and all(user.name != GUEST for user in new.users):
         yield Change(f"user {GUEST!r}", "the default one: deleted, as users are declared")
@@ -268,7 +272,7 @@ def _users_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
         yield Change(f"user {GUEST!r}", "the default one: back, as no user is declared")
 
 
-def _user_changes(before: UserDeclaration, after: UserDeclaration) -> Iterator[tuple[str, Lifetime]]:
+def _changes_of_user(before: UserDeclaration, after: UserDeclaration) -> Iterator[tuple[str, Lifetime]]:
     """Changes of a user. A password is never shown."""
     if str(before) != str(after):
         yield f"{before} -> {after}", LIVE

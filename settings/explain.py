@@ -176,7 +176,7 @@ def with_rows_of_type(
     for fault in faults:
         arguments.pop(fault.key, None)
     found: list[Row] = []
-    for argument, row in own.own.items():
+    for argument, row in own.rows.items():
         rule = own.default_rules.get(row.attribute, "default")
         if argument in layer.arguments and argument in arguments:
             rule = layer.given_by[argument].title
@@ -211,7 +211,7 @@ def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], 
     """The effective arguments that are no settings of ours: RabbitMQ's and unknown ones."""
     rows: list[Row] = []
     own = own_type(declared)
-    shown_already = QUEUE_ARGUMENTS.keys() | (() if own is None else own.own.keys())
+    shown_already = QUEUE_ARGUMENTS.keys() | (() if own is None else own.rows.keys())
     for key in dict.fromkeys([*declared, *layer.arguments]):
         if key in shown_already:
             continue

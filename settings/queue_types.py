@@ -34,8 +34,8 @@ LoadXml = Callable[["ConfigurationBuilder", str, "Element"], None]
 class QueueType:
     """A type of queues with arguments of its own.
 
-    `own`: these arguments; `shared`: arguments of other types that it has, too; `consumer_arguments`: those of its
-    consumers alone. `live`: own arguments that can change on an existing queue. `attributes`: each attribute of a
+    `rows`: a row for each of them; `shared`: arguments of other types that it has, too; `consumer_arguments`: those of
+    its consumers alone. `live`: own arguments that can change on an existing queue. `attributes`: each attribute of a
     configured queue -> argument; `instead`: attributes of other queues -> the one that such a queue has instead.
 
     `apply_to`: the word of policies for such queues alone. `policy_keys`: keys of policies that it shares with other
@@ -57,7 +57,7 @@ class QueueType:
     """
 
     name: str
-    own: Mapping[str, Row]
+    rows: Mapping[str, Row]
     read: Callable[[str, Mapping[str, object]], tuple[Any, Sequence[ArgumentFault]]]
     shared: frozenset[str] = frozenset()
     consumer_arguments: frozenset[str] = frozenset()

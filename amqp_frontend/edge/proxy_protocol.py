@@ -49,11 +49,11 @@ def read_header(data: bytes) -> ProxyHeader | None:
         return _read_line(data)
     if data.startswith(_SIGNATURE[: len(data)]):
         return _read_binary(data)
-    raise ProxyFault("there is none, and connections from there must begin with it (broker.proxy-protocol-from)")
+    raise ProxyFault("there is none, but connections from this peer must begin with one (broker.proxy-protocol-from)")
 
 
 def _read_line(data: bytes) -> ProxyHeader | None:
-    """`PROXY TCP4 192.0.2.1 198.51.100.1 56324 5672`, CR, LF."""
+    """Read version 1, such as `PROXY TCP4 192.0.2.1 198.51.100.1 56324 5672`, CR, LF."""
     line, end, _ = data[:LINE_MAX].partition(b"\r\n")
     if not end:
         if len(data) >= LINE_MAX:
@@ -117,7 +117,7 @@ def _read_binary(data: bytes) -> ProxyHeader | None:
 
 
 def peer_of(address: object, local: object) -> Peer:
-    """A peer by the socket's two addresses of the socket module: (host, port, ...), or those of a Unix socket."""
+    """The peer of a socket with these two addresses, in the socket module's form: a tuple, or a Unix socket's text."""
     if not isinstance(address, tuple):
         return Peer("unix socket", True, origin=THIS_MACHINE)  # counts as loopback (ruling 19)
     name = f"{address[0]}:{address[1]}"

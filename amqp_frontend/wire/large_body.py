@@ -1,9 +1,9 @@
 """A large body while it arrives: its frames are read into the final buffer, and only their heads are checked.
 
-A content is content frames as they were received (`ContentFraming`), so the octets of the socket are the content. They
-are read into one buffer of the announced size. The system assigns memory to it page by page as it is written to: a body
-that is announced and never sent takes none. Any frame that is not the next one of this body is read with all checks,
-which also find its errors. Source: AMQP 0-9-1 4.2.3, 4.2.6; benchmarks/README.md, "Large bodies".
+The engine keeps a content as the frames that were received (`ContentFraming`), so the octets of the socket are stored
+as they are. They are read into one buffer of the announced size. The system assigns memory to it page by page as it is
+written to: a body that is announced and never sent takes none. Any frame that is not the next one of this body is read
+with all checks, which also find its errors. Source: AMQP 0-9-1 4.2.3, 4.2.6; benchmarks/README.md, "Large bodies".
 """
 
 from enum import Enum, auto
@@ -11,16 +11,16 @@ from io import BytesIO
 
 from .layout import BODY, FRAME_END, FRAME_HEAD, FRAME_OVERHEAD, HEADER, frame
 
-#: Octets of a body from which it is read in this way.
+#: Bodies of at least this many octets are read in this way.
 LARGE_MIN = 32 * 1024
-#: Octets below which body frames are joined (channel_reader.py), because their heads would take more memory than they.
+#: Body frames of fewer octets are joined (channel_reader.py): the heads of tiny frames would outweigh their payloads.
 PIECE_MIN = 1024
 #: Octets of one read of the socket at most: other connections have their turns in between.
 STEP = 1024 * 1024
 
 
 class Progress(Enum):
-    """Progress of a body. OTHER: the next frame is of another kind, or cannot stay as it is; EXCESS: see `look`."""
+    """Progress of a body. OTHER: the next frame is of another kind, or cannot stay as it is. EXCESS: see `look`."""
 
     WHOLE = auto()
     MORE = auto()
@@ -66,7 +66,7 @@ class LargeBody:
 
     @property
     def room(self) -> memoryview:
-        """The buffer for the next octets; empty if all expected ones are there and `look` has to be called."""
+        """The part of the buffer for the next octets. Empty: all expected ones are there; call `look` then."""
         return self._view[self.filled : min(self._end, self.filled + STEP)]
 
     def put(self, data: memoryview) -> int:
@@ -79,7 +79,8 @@ class LargeBody:
     def look(self, remaining: int, allowed: int) -> tuple[Progress, int]:
         """Check the frames that have arrived, and move `checked` behind them.
 
-        remaining: octets of payload missing at `checked`. allowed: how many of them may be in memory without the last.
+        remaining: octets of payload missing at `checked`. allowed: octets that may still come while the body
+            is incomplete.
         Returns: the progress, and the octets that are still missing. EXCESS: more than allowed are in memory.
         """
         view, filled, at = self._view, self.filled, self.checked

@@ -91,7 +91,7 @@ def _dispatch_selected(leases: Leases, selection: Selection) -> None:
     queue, owners = leases.queue, leases.owners
     hand_out = _dispatch_found if owners is None else partial(dispatch_by_site, owners=owners)
     hand_out(leases, selection)
-    while leases.rules.barrier is not None and _is_behind_barrier(leases) and _release_barrier(leases):
+    while leases.rules.barrier is not None and _barrier_is_first(leases) and _release_barrier(leases):
         hand_out(leases, selection)
     queue.settle_quota()
 
@@ -181,13 +181,13 @@ def _hand_out_found(leases: Leases, free: Free) -> bool:
 # -- barriers ---------------------------------------------------------------------------------------------------------
 
 
-def _is_behind_barrier(leases: Leases) -> bool:
+def _barrier_is_first(leases: Leases) -> bool:
     """Whether the first ready message is a barrier."""
     return leases.rules.barrier is not None and bool(leases.queue.store.ready) and _before_barrier(leases, 1) < 0
 
 
 def _before_barrier(leases: Leases, count: int) -> int:
-    """How many of the first `count` messages stand before a barrier; -1: the first one is a barrier."""
+    """How many of the first `count` messages stand before a barrier; -1: the first message is a barrier."""
     gate = leases.gate_position()
     if gate is None:
         return count
@@ -198,7 +198,7 @@ def _before_barrier(leases: Leases, count: int) -> int:
 
 
 def _release_barrier(leases: Leases) -> bool:
-    """Deliver the barrier at the head to each consumer if no lease or slot is left. Returns whether it went."""
+    """Deliver the barrier at the head to each consumer, unless a lease is left. Returns: whether it was delivered."""
     queue, takers = leases.queue, _subscribers(leases)
     if len(leases.book) or not takers:
         return False
@@ -290,7 +290,7 @@ def pop(leases: Leases) -> Message | None:
         queue.pageable.load()
     if not store.ready:
         return None
-    if _is_behind_barrier(leases) and (len(leases.book) or _subscribers(leases)):
+    if _barrier_is_first(leases) and (len(leases.book) or _subscribers(leases)):
         return None
     if leases.owners is not None:
         return pop_at(leases, leases.owners, queue.context.broker.sites.now)

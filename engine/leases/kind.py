@@ -169,18 +169,18 @@ class LeasedIntake(Policy):
 
     def restore(self, queue: Queue, restorer: Restorer) -> None:
         """Put messages back without leases and delivery counts, which do not survive a restart (queues page C.5)."""
-        self._restore_notes(restorer.notes, restorer.newest_id, restorer.owners)
+        self._restore_notes(restorer.notes, restorer.last_id, restorer.owners)
         restorer.forget_attempts()
         restorer.restore_ready(queue)
 
     def _restore_notes(
         self,
         notes: FieldTable,
-        newest_id: int,
+        last_id: int,
         owners: tuple[Sequence[tuple[int, int]], Mapping[int, int]],
     ) -> None:
         leases, point, deferred = self.leases, notes.get(RECOVERY), notes.get(DEFERRED)
-        leases.last_id = max(integer_of(notes, LAST_ID) or 0, newest_id)
+        leases.last_id = max(integer_of(notes, LAST_ID) or 0, last_id)
         if point is not None:
             leases.recovered_point = point.text
         if deferred is not None and isinstance(deferred.value, bytes):
@@ -226,7 +226,7 @@ def _admit(
             queue.events.refused(message, refusal.reason)
             continue
         if due_ns is not None:
-            scheduled.take_in(queue, message, due_ns, owner)
+            scheduled.schedule_new(queue, message, due_ns, owner)
             continue
         message.expires_ns = expires_ns
         queue.events.enqueued(message, owner)

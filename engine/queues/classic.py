@@ -96,7 +96,7 @@ class ClassicIntake:
                 else:
                     queue.events.refused(message, refusal.reason)
             elif due_ns is not None:
-                scheduled.take_in(queue, message, due_ns)
+                scheduled.schedule_new(queue, message, due_ns)
             else:
                 enqueued(message)
                 if offer(queue, message):

@@ -51,7 +51,7 @@ class DeliveredEvent(Event):
     redelivered_below: int = 0
 
     def is_redelivery(self, message: Message) -> bool:
-        """Whether this delivery of one of the messages `of` has the redelivered flag."""
+        """Whether the delivery of this message, which is one of the event's, has the redelivered flag."""
         return message.deliveries > 1 or message.id < self.redelivered_below
 
     @property
@@ -89,8 +89,8 @@ class AckedEvent(Event):
 class LeftEvent(Event):
     """Messages left the queue for good, without an acknowledgement: every terminal kind but `acked`.
 
-    `reason`: as in `x-death`, where there is one. `to`: the exchange that they go to as dead letters. `came_in`: they
-    were in the queue before.
+    `reason`: as in `x-death`, where there is one. `to`: the exchange that they go to as dead letters. `came_in`: the
+    messages were in the queue before.
     """
 
     of: Sequence[Message] | Envelope
@@ -128,8 +128,8 @@ class RequeuedEvent(Event):
 class LeaseEndedEvent(Event):
     """Leases of messages ended. Unless another event follows, the messages are ready again.
 
-    `why`: deadline, unsubscribed, taken_over (by another client, or an operator), lifetime, site_lost, or, as of
-    deliveries that come back, nacked, rejected, recovered, closed, lost.
+    `why`: deadline, unsubscribed, taken_over (by another client, or an operator), lifetime, site_lost; or why a
+    delivery came back: nacked, rejected, recovered, closed, lost.
     """
 
     kind: EventKind = field(default=EventKind.LEASE_ENDED, init=False)

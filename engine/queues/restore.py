@@ -46,7 +46,7 @@ class RecoveredMessages(Protocol):
 
     @property
     def last_id(self) -> int:
-        """The highest id that there ever was; 0: there was none."""
+        """The highest id that a message of the queue ever had; 0: none was published."""
 
     @property
     def states(self) -> Mapping[int, RecoveredState]:
@@ -105,13 +105,14 @@ class Restorer:
         self._now_ns, self._wall_ms = context.clock.monotonic_ns(), context.clock.wall_ms()
         pager = context.storage.pager
         self._pages = pager is not None
-        self._memory = pager.budget() // 2 if pager is not None else 0  # that all queues together may read back
+        # Octets of ready messages that may still be read back, of all queues together.
+        self._memory = pager.budget() // 2 if pager is not None else 0
         self._queues: list[Queue] = []
         self._exhausted: list[tuple[Queue, list[Message]]] = []  # at the delivery limit, ids falling
         self._replaced: list[tuple[Queue, Message | PagedEntry]] = []  # superseded by a newer value
 
     def restore(self, queue: "Queue", found: RecoveredMessages, notes: FieldTable) -> int:
-        """Put a queue's messages back. `notes`: of its kind, see `Kind`. Returns how many."""
+        """Put a queue's messages back. `notes`: what its kind noted (`Kind.notes`). Returns: how many came back."""
         self._found, self._forgets, self.notes = found, False, notes
         self._read_columns()
         self._queues.append(queue)
@@ -143,13 +144,13 @@ class Restorer:
     # -- called by intakes; `notes`: of the queue that is restored -------------------------------------------
 
     @property
-    def newest_id(self) -> int:
-        """The highest id of the queue's messages in the journal; 0: there was none."""
+    def last_id(self) -> int:
+        """See `RecoveredMessages.last_id`."""
         return self._found.last_id
 
     @property
     def owners(self) -> tuple[Sequence[tuple[int, int]], Mapping[int, int]]:
-        """Both: owners of runs, and of transferred messages (`RecoveredMessages`)."""
+        """`RecoveredMessages.owners`, and `RecoveredMessages.transferred`."""
         return self._found.owners, self._found.transferred
 
     def forget_attempts(self) -> None:
@@ -168,7 +169,7 @@ class Restorer:
         else:
             self._put_last(queue, range(len(self._ids)))
 
-    def _special(self) -> list[int]:
+    def _ids_with_state(self) -> list[int]:
         """Ids of the messages whose state has to be restored, rising."""
         states = self._found.states
         return sorted(id_ for id_, state in states.items() if state.due_ms or not self._forgets)
@@ -177,11 +178,11 @@ class Restorer:
         return 0 if self._forgets else state.deliveries - state.uncounted
 
     def _set_exhausted_aside(self, queue: "Queue") -> None:
-        """Set aside messages that have reached the delivery limit, with the last attempt counted."""
+        """Set aside messages whose last delivery reached the limit of attempts. `finish` counts it, and they die."""
         limit, states = queue.rules.max_delivery_attempts, self._found.states
         if limit is None or self._forgets:
             return
-        ids = [id_ for id_ in self._special() if not states[id_].due_ms and self._attempts(states[id_]) >= limit]
+        ids = [id_ for id_ in self._ids_with_state() if not states[id_].due_ms and self._attempts(states[id_]) >= limit]
         if ids:
             messages = [self._message(queue, bisect_left(self._ids, id_)) for id_ in ids]
             self._exhausted.append((queue, messages[::-1]))
@@ -190,25 +191,25 @@ class Restorer:
             self._read_columns()
 
     def _fill_tail(self, queue: "Queue", store: TailedStore) -> None:
-        """Put back ids, sizes and expiries only, except of scheduled messages."""
+        """Put back ids, sizes and expiries only. Scheduled messages are read back whole."""
         states, sizes, expires = self._found.states, self._sizes, self._expires
         level_max = store.level_max
         priorities = self._found.priorities if level_max else None
 
         def extend(first: int, start: int, stop: int, attempts: int = 0) -> None:
-            due = None if expires is None else list(map(self._expires_ns, expires[start:stop]))
+            expiries_ns = None if expires is None else list(map(self._expires_ns, expires[start:stop]))
             if priorities is None:
-                store.restore_run(first, sizes[start:stop], due, deliveries=attempts)
+                store.restore_run(first, sizes[start:stop], expiries_ns, deliveries=attempts)
                 return
             for at in range(start, stop):
-                one_due = None if due is None else due[at - start : at - start + 1]
+                expiry_ns = None if expiries_ns is None else expiries_ns[at - start : at - start + 1]
                 level = min(priorities[at], level_max)
-                store.restore_run(first + at - start, (sizes[at],), one_due, level=level, deliveries=attempts)
+                store.restore_run(first + at - start, (sizes[at],), expiry_ns, level=level, deliveries=attempts)
 
-        special = self._special()
+        with_state = self._ids_with_state()
         for start, first, _, count in self._found.runs():
             done = 0
-            for id_ in special[bisect_left(special, first) : bisect_left(special, first + count)]:
+            for id_ in with_state[bisect_left(with_state, first) : bisect_left(with_state, first + count)]:
                 at, state = id_ - first, states[id_]
                 extend(first + done, start + done, start + at)
                 if state.due_ms > self._wall_ms:
@@ -229,22 +230,22 @@ class Restorer:
         self._replaced += [(queue, one) for one in older]
 
     def _fill_kept(self, queue: "Queue", store: NonDestructiveStore) -> None:
-        """Put back ids, sizes and expiries only, except of messages with delivery counts or due times."""
+        """Put back ids, sizes and expiries only. Messages with delivery counts or due times are read back whole."""
         ids, sizes, expires = self._ids, self._sizes, self._expires
-        special = {id_ for id_, state in self._found.states.items() if state.deliveries or state.due_ms}
-        rows = array("q", (at for at, id_ in enumerate(ids) if id_ not in special)) if special else range(len(ids))
+        read_back = {id_ for id_, state in self._found.states.items() if state.deliveries or state.due_ms}
+        rows = array("q", (at for at, id_ in enumerate(ids) if id_ not in read_back)) if read_back else range(len(ids))
         if expires is not None:
             store.expect_expiry()
         store.paged_index.extend(
-            array("q", (ids[at] for at in rows)) if special else ids,
-            array("I", (sizes[at] for at in rows)) if special else sizes,
+            array("q", (ids[at] for at in rows)) if read_back else ids,
+            array("I", (sizes[at] for at in rows)) if read_back else sizes,
             array("I", (sizes[at] + HEADER_OCTETS for at in rows)),
             None if expires is None else array("q", (self._expires_ns(expires[at]) for at in rows)),
         )
-        self._put_last(queue, [bisect_left(ids, id_) for id_ in sorted(special)])
+        self._put_last(queue, [bisect_left(ids, id_) for id_ in sorted(read_back)])
 
     def restore_stream(self, queue: "Queue", intake: StreamIntake, log: StreamStore) -> None:
-        """Put messages back into a stream, with their offsets. Single messages of it do not expire."""
+        """Put messages back into a stream, with their offsets. A stream's messages do not expire one by one."""
         log.start(integer_of(self.notes, FIRST_OFFSET) or 0)
         self._expires = None
         sizes = self._sizes
@@ -259,7 +260,7 @@ class Restorer:
                 intake.append(queue, message, self._contents.time_ms(message.id))
 
     def _put_last(self, queue: "Queue", positions: Iterable[int]) -> None:
-        """Read messages back and append them, except of scheduled ones."""
+        """Read messages back, and append those that are due; the others are scheduled."""
         for at in positions:
             message = self._restored(queue, at)
             if message is not None and (older := queue.perishable.put_last(message)) is not None:

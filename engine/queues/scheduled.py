@@ -1,4 +1,4 @@
-"""Messages of a queue that wait for a time: delayed ones, and returned ones with a redelivery delay.
+"""Messages of a queue that wait for a due time: delayed messages, and returned ones with a redelivery delay.
 
 Source: address-settings page 4.5 (rule 2), 5.3; management page 16 (`reschedule`, `cancel`).
 """
@@ -75,7 +75,7 @@ class Scheduled:
         return taken
 
 
-def take_in(queue: "Queue", message: Message, due_ns: int, owner: int = 0) -> None:
+def schedule_new(queue: "Queue", message: Message, due_ns: int, owner: int = 0) -> None:
     """Schedule a new message for `due_ns`, or for its expiry if that is sooner. The caller calls `await_due` next.
 
     `owner`: see `EnqueuedEvent`.
@@ -113,7 +113,7 @@ def come_due(queue: "Queue") -> None:
             _arrive(queue, published)
         if returned:
             queue.insert(sorted(returned, key=_id_of, reverse=True))
-        if store.expiring:  # the store expects it since they were published
+        if store.expiring:  # `expect_expiry` was called when they were published
             queue.arm_expiry()
     await_due(queue)
 

@@ -94,7 +94,7 @@ class StreamIntake:
     ) -> Sequence[int]:
         if due_ns is not None:
             for offset, content in enumerate(contents):
-                scheduled.take_in(queue, Message(first_id + offset, content, envelope), due_ns)
+                scheduled.schedule_new(queue, Message(first_id + offset, content, envelope), due_ns)
             scheduled.await_due(queue)
             return ()
         queue.events.enqueued_run(first_id, envelope, contents)

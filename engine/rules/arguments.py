@@ -249,7 +249,7 @@ ARGUMENTS: dict[str, Argument] = {
 }
 # Types with arguments of their own: their readers check these, some of which other types have, too.
 for _own in OWN_TYPES.values():
-    for _name in (*_own.shared, *_own.own):
+    for _name in (*_own.shared, *_own.rows):
         _argument = ARGUMENTS.get(_name) or Argument(frozenset(), _anything)
         ARGUMENTS[_name] = replace(_argument, types=_argument.types | {_own.name})
 
@@ -316,7 +316,7 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
     # First the type, then the arguments of this type, then those of other types in the order in which they were sent.
     for key, argument in (("x-queue-type", ARGUMENTS["x-queue-type"]), *ARGUMENTS.items()):
         field = arguments.get(key)
-        if field is None or takes not in argument.types or (own is not None and key in own.own):
+        if field is None or takes not in argument.types or (own is not None and key in own.rows):
             continue
         reason = argument.check(field)
         if reason is None and key == "x-dead-letter-routing-key" and exchange is None:

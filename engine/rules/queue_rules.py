@@ -144,7 +144,7 @@ def own_settings(arguments: FieldTable) -> Layer:
     plain = plain_arguments(arguments)
     own = OWN_TYPES.get(queue_type_of(arguments))
     if own is not None:  # some of its arguments have another meaning in other queues
-        plain = {key: value for key, value in plain.items() if key not in own.own}
+        plain = {key: value for key, value in plain.items() if key not in own.rows}
     return settings_of_arguments(plain).settings
 
 

@@ -27,8 +27,8 @@ class User:
 
     `max_connections`, `max_channels`: over all connections of the user; None: no limit.
     `tags`: in the order in which they were set, because clients read them back.
-    `waiting_topics`: topic permissions by virtual host and exchange, for hosts without permissions of the user. They
-    grant nothing until permissions are set there.
+    `topics_before_permissions`: topic permissions by virtual host and exchange, for hosts where the user has no
+    permissions yet. They grant nothing until permissions are set there.
     `is_configured`: the user is defined in the configuration, which restores it when the broker starts.
     """
 
@@ -40,7 +40,9 @@ class User:
     max_connections: int | None = None
     max_channels: int | None = None
     is_configured: bool = field(default=False, compare=False)
-    waiting_topics: Mapping[str, Mapping[str, TopicPermission]] = field(default_factory=lambda: MappingProxyType({}))
+    topics_before_permissions: Mapping[str, Mapping[str, TopicPermission]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
 
     @property
     def is_administrator(self) -> bool:
@@ -57,7 +59,7 @@ class User:
         for vhost, permissions in (self.permissions or {}).items():
             for exchange, topic in permissions.grant.topics.items():
                 yield vhost, exchange, topic
-        for vhost, topics in self.waiting_topics.items():
+        for vhost, topics in self.topics_before_permissions.items():
             for exchange, topic in topics.items():
                 yield vhost, exchange, topic
 

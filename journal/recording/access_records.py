@@ -28,7 +28,8 @@ def user_octets(user: User) -> bytes:
         "max_connections": user.max_connections,
         "max_channels": user.max_channels,
         "permissions": grants,
-        "waiting_topics": {vhost: _topics_value(topics) for vhost, topics in user.waiting_topics.items()},
+        # The key keeps the older name of the attribute: files have it.
+        "waiting_topics": {vhost: _topics_value(topics) for vhost, topics in user.topics_before_permissions.items()},
     }
     return _octets(value)
 
@@ -46,12 +47,12 @@ def user_of(name: str, octets: bytes) -> User:
             None if permissions is None else _permissions(name, permissions),
             value["max_connections"],
             value["max_channels"],
-            waiting_topics=MappingProxyType(
+            topics_before_permissions=MappingProxyType(
                 {vhost: _topics(one) for vhost, one in value.get("waiting_topics", {}).items()}
             ),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise BadRecord(f"a user that is none: {type(error).__name__}") from None
+        raise BadRecord(f"the record of a user cannot be read: {type(error).__name__}") from None
 
 
 def _grant_value(grant: Grant) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def policy_octets(policy: Policy) -> bytes:
     )
 
 
-def policy_of(what: int, vhost: str, name: str, octets: bytes) -> Policy:
+def policy_of(kind: int, vhost: str, name: str, octets: bytes) -> Policy:
     """Inverse of `policy_octets`. Raises: BadRecord."""
     value = _value(octets)
     try:
@@ -98,20 +99,20 @@ def policy_of(what: int, vhost: str, name: str, octets: bytes) -> Policy:
             value["definition"],
             apply_to=value["apply-to"],
             priority=value["priority"],
-            is_operator=what == OPERATOR_POLICY,
+            is_operator=kind == OPERATOR_POLICY,
         )
     except (KeyError, ValueError) as error:
-        raise BadRecord(f"a policy that is none: {error}") from None
+        raise BadRecord(f"the record of a policy cannot be read: {error}") from None
 
 
 def limits_octets(limits: VirtualHostLimits) -> bytes:
     """JSON of the limits and the default queue type that operators set for a virtual host; empty: none are set."""
     if limits.is_configured or limits == VirtualHostLimits():
         return b""
-    said = {"max-connections": limits.max_connections, "max-queues": limits.max_queues}
+    limited = {"max-connections": limits.max_connections, "max-queues": limits.max_queues}
     if limits.default_queue_type is not None:
-        return _octets({**said, "default-queue-type": limits.default_queue_type})
-    return _octets(said)
+        return _octets({**limited, "default-queue-type": limits.default_queue_type})
+    return _octets(limited)
 
 
 def limits_of(octets: bytes) -> VirtualHostLimits:
@@ -123,7 +124,7 @@ def limits_of(octets: bytes) -> VirtualHostLimits:
 
 
 def parameter_name(component: str, name: str) -> str:
-    """Both as one name of the journal: a JSON list, because either may hold any character."""
+    """Component and name in one name, as a JSON list, because either may hold any character."""
     return json.dumps([component, name])
 
 
@@ -134,7 +135,7 @@ def parameter_names(name: str) -> tuple[str, str]:
     except (ValueError, TypeError, RecursionError):
         component = own = None
     if not isinstance(component, str) or not isinstance(own, str):
-        raise BadRecord("a parameter without a name")
+        raise BadRecord("the name of a parameter is no JSON list of component and name")
     return component, own
 
 
@@ -163,5 +164,5 @@ def _value(octets: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise BadRecord("what operators set is not JSON")
+        raise BadRecord("a record of a user, policy, parameter or limits is no JSON object")
     return value

@@ -47,7 +47,7 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
     Raises: ArgumentFault for a value out of range, or for two arguments that contradict each other.
     """
     if (own := own_type(arguments)) is not None:
-        arguments = {key: value for key, value in arguments.items() if key not in own.own}
+        arguments = {key: value for key, value in arguments.items() if key not in own.rows}
     check_conflicts(arguments)
     given: dict[str, Any] = {}
     given_by: dict[str, str] = {}
@@ -78,7 +78,7 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
 def live_arguments(arguments: Mapping[str, object]) -> frozenset[str]:
     """The arguments that can change on an existing queue with these arguments."""
     own = own_type(arguments)
-    return LIVE_ARGUMENTS if own is None else (LIVE_ARGUMENTS - own.own.keys()) | own.live
+    return LIVE_ARGUMENTS if own is None else (LIVE_ARGUMENTS - own.rows.keys()) | own.live
 
 
 def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
@@ -87,7 +87,7 @@ def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
     Raises: ValueError with the expected form.
     """
     own = own_type(arguments)
-    read = () if own is None else own.own
+    read = () if own is None else own.rows
     return {key: value if key in read else plain_value(key, value) for key, value in arguments.items()}
 
 

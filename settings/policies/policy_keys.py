@@ -198,7 +198,7 @@ for _own in OWN_TYPES.values():
         POLICY_KEYS[_key] = replace(POLICY_KEYS[_key], on=POLICY_KEYS[_key].on | {_own.name})
     for _argument in sorted(_own.policy_arguments):
         _key = _argument.removeprefix("x-")
-        _read = _own.own[_argument].read
+        _read = _own.rows[_argument].read
         if _key not in POLICY_KEYS:
             POLICY_KEYS[_key] = PolicyKey(
                 frozenset({_own.name}), _of_reader(_read), f"is not a valid {_key}", _argument, read=_read

@@ -19,7 +19,7 @@ ANN = User(
     permissions={"/": Permissions(GRANT, user="ann", vhost="/")},
     max_connections=3,
     max_channels=5,
-    waiting_topics={"other": {"x": TopicPermission("^c", "^d")}},
+    topics_before_permissions={"other": {"x": TopicPermission("^c", "^d")}},
 )
 POLICY = make_policy("p", "/", "^nothing$", {"max-length": 3}, apply_to="queues", priority=7)
 OPERATORS = make_policy("p", "/", "^nothing$", {"max-length": 4}, priority=-2, is_operator=True)

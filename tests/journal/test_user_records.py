@@ -40,9 +40,9 @@ def test_a_user_comes_back() -> None:
     """With the order of the tags, and topic permissions in force and waiting."""
     permissions = MappingProxyType({"/": Permissions(GRANT, user="a", vhost="/")})
     waiting = MappingProxyType({"other": TOPICS})
-    user = User("a", tags=("b", "a"), permissions=permissions, max_channels=3, waiting_topics=waiting)
+    user = User("a", tags=("b", "a"), permissions=permissions, max_channels=3, topics_before_permissions=waiting)
     found = user_of("a", user_octets(user))
-    assert (found.tags, found.waiting_topics, found.max_channels) == (("b", "a"), waiting, 3)
+    assert (found.tags, found.topics_before_permissions, found.max_channels) == (("b", "a"), waiting, 3)
     assert found.permissions is not None and found.permissions["/"].grant == GRANT
 
 
@@ -82,7 +82,9 @@ FIELDS: dict[str, dict[str, Any]] = {
             }
         )
     },
-    "waiting topics": {"waiting_topics": MappingProxyType({"/": TOPICS, "other": MappingProxyType({})})},
+    "topics before permissions": {
+        "topics_before_permissions": MappingProxyType({"/": TOPICS, "other": MappingProxyType({})})
+    },
 }
 
 

@@ -95,7 +95,7 @@ def test_topic_permissions_before_permissions(ctl: Ruled) -> None:
     ctl("permissions", "clear", user="a")
     assert (ctl.user("a").permissions, ctl("topic-permissions", "list")) == ({}, [topic])
     ctl("topic-permissions", "clear", user="a")
-    assert ctl.user("a").waiting_topics == {}
+    assert ctl.user("a").topics_before_permissions == {}
 
 
 def test_waiting_topic_permissions_go_with_their_virtual_host(ctl: Ruled) -> None:

@@ -224,7 +224,7 @@ def test_topic_permissions_without_permissions() -> None:
         {"permissions": [{"user": "a", "vhost": "/", **dict.fromkeys(("configure", "write", "read"), ".*")}]}
     )
     user = table.broker.users.find("a")
-    assert user is not None and user.permissions is not None and not user.waiting_topics
+    assert user is not None and user.permissions is not None and not user.topics_before_permissions
     assert user.permissions["/"].grant.topics["amq.topic"].read == "^b"
 
 

@@ -77,7 +77,7 @@ def test_guest_is_where_the_proxy_says(tmp_path: Path, header: bytes, answer: st
 @pytest.mark.parametrize(
     "said, line",
     [
-        (HELLO, "refused: PROXY header: there is none, and connections from there must begin with it"),
+        (HELLO, "refused: PROXY header: there is none, but connections from this peer must begin with one"),
         (b"PROXY TCP4 192.0.2.1 192.0.2.2 1\r\n", "refused: PROXY header: version 1: not PROXY TCP4"),
         (b"PROXY TCP4 " + b"1" * 200, "refused: PROXY header: version 1: no end of line within 107 octets"),
         (SIGNATURE + b"\x21\x11\xff\xff", "refused: PROXY header: version 2: 65551 octets, more than 4096"),

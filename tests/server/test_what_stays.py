@@ -96,7 +96,7 @@ def test_commands_keep_topics_as_well(ruled: Ruled) -> None:
     ruled("permissions", "clear", user="a")
     ruled("permissions", "set", user="a", vhost="v", **ALL)
     found = ruled.broker.users.find("a")
-    assert ruled.topics("a") == both and found is not None and list(found.waiting_topics) == ["/"]
+    assert ruled.topics("a") == both and found is not None and list(found.topics_before_permissions) == ["/"]
     ruled("topic-permissions", "set", user="a", exchange="other", write="", read="", vhost="v")
     ruled("topic-permissions", "clear", user="a", exchange="other", vhost="v")
     assert ruled.topics("a") == both

@@ -164,7 +164,7 @@ def test_changes_of_logged_topics() -> None:
         "virtual host 'v': declared (at once)",
     ]
     assert changes(one, "") == [
-        f"logged topic 'a': no longer declared: not logged, but for queues that select it ({LOGGED_ACTS.value})"
+        f"logged topic 'a': no longer declared: logged only for queues that select it ({LOGGED_ACTS.value})"
     ]
     assert changes(one, one + 'retain = "1h"\nmessage-type = "json"\n') == [
         f"logged topic 'a': messages of any type, kept 86400000 ms -> json, kept 3600000 ms ({LOGGED_ACTS.value})"

@@ -42,7 +42,9 @@ from .typed_arguments import fields_of, plain_of
 RING = "x-ring-size"
 LATER = "takes effect when the queue is created anew"
 #: Arguments that take effect at a start, and the remark about them while the broker runs.
-AT_START = frozenset(argument for own in OWN_TYPES.values() for argument, row in own.own.items() if row.acts is RESTART)
+AT_START = frozenset(
+    argument for own in OWN_TYPES.values() for argument, row in own.rows.items() if row.acts is RESTART
+)
 AFTER_RESTART = "takes effect when the broker starts anew"
 
 #: Virtual host and name.

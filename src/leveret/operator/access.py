@@ -175,7 +175,7 @@ def set_permissions(
         _check_pattern("permissions set", key, text)
     grants = grants_of(owner, at.broker)
     before = grants.get(vhost)
-    topics = owner.waiting_topics.get(vhost, MappingProxyType({})) if before is None else before.topics
+    topics = owner.topics_before_permissions.get(vhost, MappingProxyType({})) if before is None else before.topics
     changed = with_grants(owner, {**grants, vhost: Grant(**patterns, topics=topics)})
     at.broker.connections.replace_user(with_waiting(changed, vhost, {}))
     return {"user": user, "vhost": vhost, **patterns}
@@ -247,7 +247,9 @@ def _change_topics(
 ) -> None:
     grants = grants_of(user, at.broker)
     if vhost not in grants:
-        at.broker.connections.replace_user(with_waiting(user, vhost, change(user.waiting_topics.get(vhost, {}))))
+        at.broker.connections.replace_user(
+            with_waiting(user, vhost, change(user.topics_before_permissions.get(vhost, {})))
+        )
         return
     changed = replace(grants[vhost], topics=MappingProxyType(change(grants[vhost].topics)))
     at.broker.connections.replace_user(with_grants(user, {**grants, vhost: changed}))
@@ -344,9 +346,9 @@ def with_waiting(user: User, vhost: str, topics: Mapping[str, TopicPermission]) 
     """The user with exactly these topic permissions, whose patterns are valid, for a virtual host without
     permissions.
     """
-    rest = {other: kept for other, kept in user.waiting_topics.items() if other != vhost}
+    rest = {other: kept for other, kept in user.topics_before_permissions.items() if other != vhost}
     waiting = {**rest, vhost: MappingProxyType(dict(topics))} if topics else rest
-    return replace(user, waiting_topics=MappingProxyType(waiting))
+    return replace(user, topics_before_permissions=MappingProxyType(waiting))
 
 
 def tags_of(value: object) -> tuple[str, ...]:

@@ -292,9 +292,11 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
             user = replace(user, password=before.password if before is not None and is_same else new_hash(password))
         grants = grants_of(before, broker) if before is not None else {}
         if before is not None and name in plan.users:
-            user = replace(user, loopback_only=before.loopback_only, waiting_topics=before.waiting_topics)
+            user = replace(
+                user, loopback_only=before.loopback_only, topics_before_permissions=before.topics_before_permissions
+            )
         for vhost, grant in given.get(name, ()):
-            known = grants[vhost].topics if vhost in grants else user.waiting_topics.get(vhost, grant.topics)
+            known = grants[vhost].topics if vhost in grants else user.topics_before_permissions.get(vhost, grant.topics)
             grants[vhost] = replace(grant, topics=known)
             user = with_waiting(user, vhost, {})
         for vhost, topics in given_topics.get(name, ()):
@@ -302,7 +304,7 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
                 merged = MappingProxyType({**grants[vhost].topics, **topics})
                 grants[vhost] = replace(grants[vhost], topics=merged)
             else:
-                user = with_waiting(user, vhost, {**user.waiting_topics.get(vhost, {}), **topics})
+                user = with_waiting(user, vhost, {**user.topics_before_permissions.get(vhost, {}), **topics})
         broker.context.turn.effort += len(grants) + sum(len(grant.topics) for grant in grants.values())
         broker.connections.replace_user(with_grants(user, grants))
 

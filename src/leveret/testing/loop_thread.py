@@ -12,7 +12,7 @@ from .real_time import RealClock
 
 T = TypeVar("T")
 
-#: Maximum duration of a start or a stop, in seconds; longer ones are our fault.
+#: Maximum duration of a start or a stop, in seconds. A longer one is a fault of this library.
 TIMEOUT_S = 30.0
 
 
@@ -43,18 +43,18 @@ class LoopThread:
         self._is_ending = False
         self._waiting: set[Future[Any]] = set()
         self._lock = threading.Lock()  # protects `_waiting`
-        # A daemon thread: it does not keep a test run from exiting that is torn down hard.
+        # A daemon thread: a test run that is aborted can exit while the broker runs.
         self._thread = threading.Thread(target=self._run, name="leveret broker", daemon=True)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
     def begin(self) -> "Future[None]":
-        """Start the thread. The future: all is ready, or the error."""
+        """Start the thread. The future has a result when all is ready, or the error."""
         self._thread.start()
         return self._started
 
     def end(self) -> "Future[None]":
-        """Ask for the end. The future: the loop has ended; call `join` afterwards."""
+        """Ask for the end. The future has a result when the loop has ended; call `join` then."""
         self._is_ending = True
         token, stopping = self._token, self._stopping
         if token is not None and stopping is not None:
@@ -71,7 +71,7 @@ class LoopThread:
 
     @property
     def is_running(self) -> bool:
-        """Whether calls are possible."""
+        """Whether `submit` and `wait` are possible."""
         return self._started.done() and not self._ended.done()
 
     def _run(self) -> None:
@@ -106,7 +106,10 @@ class LoopThread:
     # -- calls ------------------------------------------------------------------------------------------------------
 
     def submit(self, function: Callable[[], Awaitable[T]]) -> "Future[T]":
-        """Run an async function in the loop. Raises (also in the future): BrokerStopped."""
+        """Run an async function in the loop.
+
+        Raises: BrokerStopped, also in the future; WouldBlockTheLoop, when called in the loop's own thread.
+        """
         if threading.current_thread() is self._thread:
             raise WouldBlockTheLoop("the broker was asked from inside one of its own answers, such as a condition")
         future: Future[T] = Future()
@@ -120,15 +123,15 @@ class LoopThread:
             try:
                 result = await function()
             except Exception as error:
-                self._settle(future)
+                self._forget(future)
                 future.set_exception(error)
             else:
-                self._settle(future)
+                self._forget(future)
                 future.set_result(result)
 
         def begin() -> None:
             if self._nursery is None:
-                self._settle(future)
+                self._forget(future)
                 future.set_exception(BrokerStopped("the broker is stopping"))
             else:
                 self._nursery.start_soon(run)
@@ -136,11 +139,11 @@ class LoopThread:
         try:
             token.run_sync_soon(begin)
         except trio.RunFinishedError:
-            self._settle(future)
+            self._forget(future)
             raise BrokerStopped("the broker is not running") from None
         return future
 
-    def _settle(self, future: "Future[Any]") -> None:
+    def _forget(self, future: "Future[Any]") -> None:
         with self._lock:
             self._waiting.discard(future)
 
