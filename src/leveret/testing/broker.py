@@ -8,6 +8,7 @@ import trio
 
 from .assertions import _UNSAID, Contents
 from .blocked import BlockedSnapshot
+from .engine_clock import ClockMode
 from .history import HistoryEvent, PublishedMessage, Record
 from .host import Host
 from .leases import LeaseSnapshot
@@ -19,7 +20,6 @@ from .pending import leaks_of
 from .snapshots import MessageSnapshot, QueueSnapshot
 from .typos import CLOCKS, check_word
 from .vhost_view import VirtualHostView
-from .virtual_clock import ClockMode
 
 # Imported when the first broker starts: 25 ms that many test runs save.
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from ..serving.composition import BuiltBroker, Data, DataUnusable, build_broker,
 from ..serving.descriptors import descriptor_limits
 from ..serving.runtime import Alarm, Runtime, SystemClock
 from ..settings import Configuration
+from .engine_clock import ClockMode, EngineClock
 from .fault import FaultTable
 from .options import BrokerOptionsError, EdgeOptions
 from .server import Tap, WatchedEndpoint, WatchedServer
-from .virtual_clock import ClockMode, EngineClock
 
 if TYPE_CHECKING:
     from ..journal import Journal

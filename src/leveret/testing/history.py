@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar, overload
 
 from ..engine import Binding, Broker, DeliveredEvent, Envelope, Event, PublishedEvent
+from .engine_clock import EngineClock
 from .nearest_names import nearest_names
 from .plain_form import plain_message
 from .snapshots import Content, Properties, content_of, shown_body
-from .virtual_clock import EngineClock
 
 Entry = TypeVar("Entry")
 

@@ -11,9 +11,9 @@ from typing import Any
 from ..configured.host_facts import fitted_to_host
 from ..settings import Configuration, load_configuration
 from ..settings.rows.broker_keys import KEYS
+from .engine_clock import ClockMode
 from .toml_writer import toml_of
 from .typos import CLOCKS, check_word
-from .virtual_clock import ClockMode
 
 #: Real time without activity before virtual time advances, in milliseconds (ruling 25).
 QUIET_MS_DEFAULT = 3

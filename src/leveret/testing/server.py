@@ -27,9 +27,9 @@ from ..amqp_frontend.wire.frames import Connection
 from ..amqp_frontend.wire.states import ChannelState
 from ..engine import Client, Clock, Deadlines, Queue
 from .consumer_timeouts import handler_with_warning
+from .engine_clock import EngineClock
 from .options import EdgeOptions
 from .single_events import input_after_open, single_events
-from .virtual_clock import EngineClock
 
 #: Confirms as (tag, multiple, is_ack).
 Confirms = list[tuple[int, bool, bool]]

@@ -21,8 +21,8 @@ from ..engine import (
     messages_of,
     runs_of,
 )
+from .engine_clock import EngineClock
 from .nearest_names import nearest_names
-from .virtual_clock import EngineClock
 
 
 def _no_headers() -> Mapping[str, Any]:

@@ -11,10 +11,10 @@ import sniffio
 import trio
 
 from .broker import RunningBroker
+from .engine_clock import ClockMode
 from .loop_thread import result_of
 from .nearest_names import nearest_keywords
 from .options import QUIET_MS_DEFAULT, Config, read_options
-from .virtual_clock import ClockMode
 
 
 @nearest_keywords

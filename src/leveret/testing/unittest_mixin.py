@@ -4,10 +4,10 @@ import unittest
 from typing import TYPE_CHECKING, ClassVar
 
 from .broker import RunningBroker
+from .engine_clock import ClockMode
 from .options import QUIET_MS_DEFAULT, Config
 from .start import start_broker
 from .typos import check_attributes
-from .virtual_clock import ClockMode
 
 if TYPE_CHECKING:
     _Base = unittest.TestCase
