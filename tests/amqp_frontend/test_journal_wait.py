@@ -11,6 +11,7 @@ from pair import Pair
 from pamqp import commands as C
 from peer import Peer, is_heartbeat, method, publish
 
+from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import ServiceExchange
 
 
@@ -148,3 +149,21 @@ def test_what_is_declared_while_the_disk_is_full_is_answered_when_it_is_stated()
     assert bench.heard() == []
     bench.journal.recover()
     assert bench.heard() == ["Queue.DeleteOk"]
+
+
+def test_the_answer_to_a_purge_in_slices_waits_for_all_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if what is left for the last one is in no journal."""
+    monkeypatch.setattr("leveret.engine.bulk_delete.MESSAGES_SLICE", 4)
+    bench = Bench()
+    bench.other.send(publish(1, "q", b"x", delivery_mode=2) * 4, publish(1, "q", b"x"))
+    bench.journal.commit(100)
+    handle_bytes(bench.peer.session, method(1, C.Queue.Purge, queue="q"))
+    assert bench.peer.session.backlog.has_more
+    bench.pair.broker.end_turn()
+    bench.journal.record()  # the slice
+    handle_bytes(bench.peer.session, b"")
+    bench.peer._flush()
+    assert not bench.peer.session.backlog.has_more and bench.heard() == []
+    bench.journal.commit(100)
+    bench.peer._flush()
+    assert bench.heard() == ["Queue.PurgeOk"]

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Grant, Permissions, User, Users, VirtualHostLimits
+from leveret.engine import Choice, Grant, Moving, Permissions, User, Users, VirtualHostLimits, to_queue
 from leveret.engine.commits import COMMIT_SLICE
 from leveret.engine.errors import InUse, LoginRefused, PermissionRefused, ResourceLocked
 from leveret.engine.options import BrokerOptions
 from leveret.engine.users.login_throttle import FREE_FAILURES, LoginThrottle
-from leveret.settings import Divert, LoggedTopic, Policies, make_policy
+from leveret.settings import Divert, LoggedTopic, Policies, SystemUsage, make_policy
 from leveret.testing.harness import GUEST, Harness, arguments_of
 
 
@@ -301,3 +301,67 @@ def test_what_a_second_transaction_settles_is_known_as_unacknowledged() -> None:
     for tag in (5, 6, 7):
         world.session.ack(tag)
     assert sorted(message.body for message in queue.unacked_messages()) == [b"d", b"e", b"f", b"g"]
+
+
+# -- slices -----------------------------------------------------------------------------------------------------------
+
+
+def test_all_connections_of_a_deleted_user_end() -> None:
+    """Also those that one slice does not reach."""
+    world = Harness()
+    user = granted("u")
+    world.broker.connections.replace_user(user)
+    clients = [world.broker.connections.open("/", user, name=f"u{n}", flush=lambda: None) for n in range(120)]
+    world.broker.connections.delete_user("u")
+    world.end_turn()
+    assert [client.name for client in clients if not client.closed] == []
+
+
+def test_a_policy_reaches_all_queues() -> None:
+    """Also those that one slice does not reach, in each virtual host."""
+    world = Harness()
+    hosts = [world.vhost, world.broker.virtual_hosts.create("v")]
+    queues = [host.queues.create(f"q{n}", is_auto_created=False) for host in hosts for n in range(120)]
+    policies = [make_policy("p", host.name, "", {"max-length": 7}, apply_to="queues") for host in hosts]
+    world.broker.reloading.replace_policies(Policies(policies))
+    world.end_turn()
+    assert [queue.name for queue in queues if queue.rules.max_length != 7] == []
+
+
+def test_octets_that_are_not_sent_yet_count_when_a_connection_goes_on() -> None:
+    """Its outbox has no more room than they leave."""
+    world = Harness(unsent_max=1000)
+    queue = world.queue()
+    world.stalled.add(world.client)
+    world.publish(*["x" * 100] * 40)
+    world.consume(no_ack=True)
+    assert world.client.paused and queue.ready_count > 20
+    before = queue.ready_count
+    world.client.drained(unsent=900)
+    world.end_turn()
+    assert 1 <= before - queue.ready_count <= 2
+
+
+def test_the_limit_of_the_temp_store_holds_publishers() -> None:
+    """Without a journal, what leaves memory is in the temp store."""
+    system = SystemUsage(memory=0, store=0, temp=5_000)
+    world = Harness(memory=0, options=BrokerOptions(system_usage=system))
+    temp = world.broker.context.storage.temp
+    assert temp.limit == 5_000 and world.broker.flow.is_calm
+    temp.on_change(5_000)
+    assert not world.broker.flow.is_calm
+
+
+def test_what_is_paged_out_is_moved_as_well() -> None:
+    """A slice that ends where messages are on the disk is not the last one."""
+    world = Harness(memory=20_000)
+    for name in ("q", "to"):
+        world.queue(name)
+    world.publish(*[f"{n:03}" + "x" * 1000 for n in range(300)], delivery_mode=2)
+    moving = Moving(world.named("q"), world.client, Choice(lambda message: True), to_queue(world.client, "to"), "moved")
+    for _ in range(400):
+        moving.work()
+        world.end_turn()
+        if moving.is_done:
+            break
+    assert moving.is_done and (moving.done, world.named("q").ready_count) == (300, 0)

@@ -277,6 +277,33 @@ def test_what_died_while_the_disk_was_full_and_was_taken_at_once() -> None:
     assert [again.all(queue) for queue in ("q", "d1")] == ["", ""]
 
 
+def test_what_is_recorded_behind_what_is_missing_is_safe_when_that_is_stated() -> None:
+    """A second failure makes nothing safe, and what the time of the first one needed is kept no longer than that."""
+    desk = DurableDesk(SimulatedFiles())
+    for queue in ("elsewhere", "d1"):
+        desk.declare(queue)
+    desk.declare(x_dead_letter_exchange="dead")
+    desk.exchange("dead")
+    desk.bind("d1", "dead")
+    desk.publish("A", delivery_mode=2)
+    desk.settle()
+    full(desk)
+    safe_lsn = desk.recorder.safe_lsn
+    desk.nack(desk.must_get(), requeue=False)
+    desk.files.fault = lambda operation, path: None
+    desk.journal.retry()
+    desk.journal.wait(desk.journal.next_lsn)
+    desk.recorder.recover()
+    desk.publish("B", key="elsewhere", delivery_mode=2)
+    desk.settle()
+    assert desk.journal.committed_lsn > safe_lsn == desk.recorder.safe_lsn
+    full(desk)
+    assert desk.recorder.safe_lsn == safe_lsn
+    has_room(desk)
+    assert desk.recorder.safe_lsn > safe_lsn
+    assert not desk.recorder.messages.late
+
+
 def test_little_room_is_for_what_makes_room() -> None:
     """Publishers are refused, and not one octet of theirs is written; acks and dead letters are."""
     desk = DurableDesk(SimulatedFiles())

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Session
-from leveret.journal import JournalOptions
+from leveret.engine import Broker, Session
+from leveret.journal import Journal, JournalOptions
 from leveret.journal.format.record import REDELIVERED
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.recorder import Recorder
@@ -32,6 +32,14 @@ class Node(Harness):
         """Body and redelivered flag of the deliveries since the last look."""
         seen, self.deliveries = self.deliveries, []
         return [(one.body.decode(), one.redelivered) for one in seen]
+
+
+class HoldingRecorder(Recorder):
+    """Of a node in a cluster with persist-delivery-count-before-delivery."""
+
+    def __init__(self, broker: Broker, journal: Journal) -> None:
+        super().__init__(broker, journal, persists_deliveries=True)
+        self.hold_deliveries()
 
 
 KINDS: list[dict[str, Any]] = [
@@ -210,6 +218,18 @@ def test_it_is_exact_where_counts_are_recorded_before_deliveries() -> None:
     node.consume("stream", by=node.connect(), prefetch=10, x_stream_offset="first")
     node.settle()
     assert node.seen() == [("C", True)]  # counts of streams are not recorded
+
+
+def test_counts_of_deliveries_are_recorded_on_a_node_that_holds_them_back() -> None:
+    """persist-delivery-count-before-delivery is no less in a cluster: what was out comes again as redelivered."""
+    node = Node(recorder=HoldingRecorder)
+    node.queue(x_queue_type="quorum")
+    node.publish(*"AB")
+    assert node.get(no_ack=False) is not None
+    node.settle()
+    node.kill(power_cut=True)
+    consume(node, {})
+    assert node.seen() == [("A", True), ("B", False)]
 
 
 def test_the_history_says_what_clients_were_told() -> None:

@@ -53,7 +53,7 @@ def test_options_of_the_next_connection_and_the_budget_of_lines_follow() -> None
                     assert not report.faults
                     assert (current.frontend_options().heartbeat_s, lines_per_second()) == (seconds, lines)
 
-    trio.run(main)
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     assert len(woken) == 1
 
 
