@@ -132,7 +132,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_listed(address: object, networks: tuple[Network, ...]) -> bool:
-    """Whether a peer is in one of the networks; IPv4 over an IPv6 socket is IPv4."""
+    """Whether a peer is in one of the networks. An IPv4 peer of an IPv6 socket counts as IPv4."""
     if not isinstance(address, tuple):
         return False
     host = ip_address(address[0])

@@ -21,8 +21,8 @@ CALM_NS = CALM_MS * 1_000_000
 class BlockedNotice:
     """Sends connection.blocked and connection.unblocked. `is_given`: the peer is blocked.
 
-    The notice is given with the first parked publish. If publishes continue, each parked for a moment, it is taken
-    back, and given again only if one is parked for `CALM_MS`: clients measure how long they are blocked, and
+    The notice is sent when the first publish is parked. While publishes are parked only for moments, it is taken back,
+    and sent again only if a publish stays parked for `CALM_MS`: clients measure how long they are blocked, and
     disconnect. Peers that did not announce the capability get no notice.
     """
 
@@ -38,8 +38,9 @@ class BlockedNotice:
         is_parked: Callable[[], bool],
         on_change: Callable[[bool], None],
     ) -> None:
-        """`is_parked`: whether publishes are parked. `on_change`: connection.blocked was sent, or (False)
-        connection.unblocked."""
+        """`is_parked` tells whether publishes are parked. `on_change` is called when a notice is sent: True for
+        connection.blocked, False for connection.unblocked.
+        """
         self._broker = broker
         self._login = login
         self._output = output
@@ -140,10 +141,10 @@ class ChannelFlow:
             self._output.send(channel.number, commands.Channel.Flow, False)
 
     def note_unparked(self, channel: Channel) -> None:
-        """Nothing is parked on the channel: the peer may resume when that has lasted for `CALM_MS`."""
+        """Note that no publish is parked on the channel. The peer may resume when that has lasted for `CALM_MS`."""
         if channel in self._stopped:
             self._cancel(channel)
-            due_ns = self._broker.context.clock.monotonic_ns() + CALM_MS * 1_000_000
+            due_ns = self._broker.context.clock.monotonic_ns() + CALM_NS
             self._stopped[channel] = self._broker.context.deadlines.set(due_ns, lambda: self._resume(channel))
 
     def end(self) -> None:

@@ -83,8 +83,8 @@ MECHANISMS: dict[str, Callable[[bytes, Users, Peer, str], User]] = {
 
 
 class Login:
-    """The login of a connection. `user` is set by a login, `client` and `vhost` by connection.open. `site`: of the
-    client, see `Arrival`.
+    """The login of a connection. `user` is set by a login, `client` and `vhost` by connection.open. `site`: the
+    client's, see `Arrival`.
     """
 
     __slots__ = (
@@ -110,7 +110,7 @@ class Login:
         self.client: Client | None = None
         self.vhost: VirtualHost | None = None
 
-    def introduced(self, properties: dict[str, Any]) -> None:
+    def note_properties(self, properties: dict[str, Any]) -> None:
         """Note the client properties of connection.start-ok, and the capabilities among them."""
         self.client_properties = properties
         capabilities = properties.get("capabilities")

@@ -66,7 +66,7 @@ def _start_frame(options: FrontendOptions, offered: tuple[str, ...], cluster_nam
 
 def _start_ok(session: AmqpSession, method: commands.Connection.StartOk) -> None:
     login = session.login
-    login.introduced(method.client_properties)
+    login.note_properties(method.client_properties)
     if method.mechanism not in login.peer.offered(session.options.mechanisms) or method.mechanism not in MECHANISMS:
         session.closing.refuse_silently(f"mechanism {method.mechanism!r} is not offered")
         return

@@ -61,7 +61,7 @@ class LargeBody:
 
     @property
     def capacity(self) -> int:
-        """Octets of its buffer."""
+        """Octets of the buffer."""
         return len(self._view)
 
     @property
@@ -122,7 +122,7 @@ class LargeBody:
         return tail
 
     def content(self) -> bytes:
-        """All frames; afterwards nothing can be added."""
+        """Return all frames. Nothing can be added afterwards."""
         self._view.release()
         self._file.truncate(self.checked)
         return self._file.getvalue()

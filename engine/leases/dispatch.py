@@ -58,7 +58,7 @@ def dispatch(leases: Leases, *, expires: bool = True) -> None:
     while True:
         if pageable is not None and not store.ready and store.has_tail and _has_waiting(leases):
             pageable.load()
-        if leases.deferred is not None:  # of messages that became active in this dispatch
+        if leases.deferred is not None:  # acknowledgements of messages that this dispatch made active
             deferring.settle_entered(leases)
         if not store.ready:
             break
@@ -142,7 +142,7 @@ def _dispatch_found(leases: Leases, selection: Selection) -> None:
 
 
 def _free(leases: Leases, selection: Selection) -> Free:
-    """Consumers that may have a message, by group, in the order of their subscriptions."""
+    """Consumers with room for a message, by group, in the order of their subscriptions."""
     free: Free = {}
     for consumer in leases.consumer_list.free():
         free.setdefault(selection.groups.of(consumer), []).append(consumer)
@@ -230,7 +230,7 @@ def _subscribers(leases: Leases) -> list[Consumer]:
 
 
 def _show(leases: Leases) -> None:
-    """Show a slice more to each browsing consumer, in turns; cancel those that have seen all."""
+    """Show one more slice of messages to each browsing consumer. Cancel consumers that have seen all."""
     queue = leases.queue
     broker = queue.context.broker
     turn = broker.turn

@@ -39,8 +39,8 @@ class MixedEnqueuedEvent(MixedEvent):
 class DeliveredEvent(Event):
     """Messages went to a session.
 
-    `consumer`: the consumer's tag; None: a get. `contents`: the contents of a run that was never ready.
-    `redelivered_below`: see `QueueEvents`; `is_redelivery` asks it.
+    `consumer`: the consumer's tag; None: a get. `contents`: the contents of a run that went to the consumer at once,
+    without being ready. `redelivered_below`: see `QueueEvents`; `is_redelivery` asks it.
     """
 
     kind: EventKind = field(default=EventKind.DELIVERED, init=False)
@@ -87,7 +87,7 @@ class AckedEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class LeftEvent(Event):
-    """Messages left the queue for good, without an acknowledgement: every terminal kind but `acked`.
+    """Messages left the queue for good, without an acknowledgement. `kind`: any terminal one but `acked`.
 
     `reason`: as in `x-death`, where there is one. `to`: the exchange that they go to as dead letters. `came_in`: the
     messages were in the queue before.
@@ -143,7 +143,7 @@ class LeaseEndedEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class TransferredEvent(Event):
-    """Ready messages belong to another site now, whose consumer gets them next. `number`: that of the other site."""
+    """Ready messages belong to another site now, whose consumer gets them next. `number`: the other site's."""
 
     kind: EventKind = field(default=EventKind.TRANSFERRED, init=False)
     of: Sequence[Message]

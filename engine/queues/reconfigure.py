@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def resolved(queue: "Queue") -> ResolvedSettings:
-    """The settings now: arguments over topics over policy over the settings of the address."""
+    """The settings in force. Arguments override topics, topics the policy, the policy the settings of the address."""
     return queue.declaration.resolved(queue.context)
 
 
@@ -40,7 +40,7 @@ def follow_topic(queue: "Queue", topic: str, layer: Layer) -> None:
 
 
 def redeclare(queue: "Queue", arguments: FieldTable, own: Layer) -> None:
-    """Replace arguments that act at once, as the configuration asks."""
+    """Replace the arguments that act at once by those that the configuration now declares."""
     queue.declaration.redeclared(arguments, own)
     policy_changed(queue, always=True)
 

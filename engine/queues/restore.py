@@ -34,7 +34,7 @@ class RecoveredState(Protocol):
 
     @property
     def uncounted(self) -> int:
-        """The number of these that do not count as attempts."""
+        """The number of these deliveries that do not count as attempts."""
 
     @property
     def due_ms(self) -> int:
@@ -54,11 +54,11 @@ class RecoveredMessages(Protocol):
 
     @property
     def owners(self) -> Sequence[tuple[int, int]]:
-        """Ids, rising, each with the number of the owner of the messages from there on."""
+        """(id, number of an owner), ids rising: the owner of the messages from this id to the next one here."""
 
     @property
     def transferred(self) -> Mapping[int, int]:
-        """By id, the numbers of the owners of messages that were transferred."""
+        """Id of a transferred message -> number of its owner."""
 
     @property
     def priorities(self) -> bytearray | None:

@@ -149,8 +149,8 @@ def parameter_of(octets: bytes) -> object:
     return _value(octets).get("value")
 
 
-def shown_octets(octets: bytes) -> dict[str, Any]:
-    """The fields that may be shown to people: all but the password's hash. Raises: BadRecord."""
+def fields_for_people(octets: bytes) -> dict[str, Any]:
+    """The fields of a record that may be shown to people: all but the password's hash. Raises: BadRecord."""
     return {key: value for key, value in _value(octets).items() if key != "password_hash"} if octets else {}
 
 

@@ -18,6 +18,7 @@ from leveret.engine import (
 from leveret.journal.format.errors import BadRecord
 from leveret.journal.format.record import OPERATOR_POLICY, POLICY
 from leveret.journal.recording.access_records import (
+    fields_for_people,
     limits_octets,
     limits_of,
     parameter_name,
@@ -26,7 +27,6 @@ from leveret.journal.recording.access_records import (
     parameter_of,
     policy_octets,
     policy_of,
-    shown_octets,
     user_octets,
     user_of,
 )
@@ -102,7 +102,7 @@ def test_each_field_of_a_user_comes_back(name: str) -> None:
     ]
     assert grants[0] == grants[1]
     assert user_octets(found) == octets
-    shown = shown_octets(octets)
+    shown = fields_for_people(octets)
     assert "password_hash" not in shown and shown["tags"] == list(user.tags)
 
 

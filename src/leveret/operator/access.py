@@ -177,7 +177,7 @@ def set_permissions(
     before = grants.get(vhost)
     topics = owner.topics_before_permissions.get(vhost, MappingProxyType({})) if before is None else before.topics
     changed = with_grants(owner, {**grants, vhost: Grant(**patterns, topics=topics)})
-    at.broker.connections.replace_user(with_waiting(changed, vhost, {}))
+    at.broker.connections.replace_user(with_topics_before_permissions(changed, vhost, {}))
     return {"user": user, "vhost": vhost, **patterns}
 
 
@@ -189,7 +189,9 @@ def clear_permissions(at: Operator, user: UserName, *, vhost: VhostName = "/") -
     grants = grants_of(owner, at.broker)
     before = grants.pop(vhost, None)
     changed = with_grants(owner, grants)
-    at.broker.connections.replace_user(changed if before is None else with_waiting(changed, vhost, before.topics))
+    at.broker.connections.replace_user(
+        changed if before is None else with_topics_before_permissions(changed, vhost, before.topics)
+    )
     return {"user": user, "vhost": vhost}
 
 
@@ -248,7 +250,7 @@ def _change_topics(
     grants = grants_of(user, at.broker)
     if vhost not in grants:
         at.broker.connections.replace_user(
-            with_waiting(user, vhost, change(user.topics_before_permissions.get(vhost, {})))
+            with_topics_before_permissions(user, vhost, change(user.topics_before_permissions.get(vhost, {})))
         )
         return
     changed = replace(grants[vhost], topics=MappingProxyType(change(grants[vhost].topics)))
@@ -342,13 +344,13 @@ def with_grants(user: User, grants: Mapping[str, Grant]) -> User:
     return replace(user, permissions=MappingProxyType(permissions))
 
 
-def with_waiting(user: User, vhost: str, topics: Mapping[str, TopicPermission]) -> User:
+def with_topics_before_permissions(user: User, vhost: str, topics: Mapping[str, TopicPermission]) -> User:
     """The user with exactly these topic permissions, whose patterns are valid, for a virtual host without
     permissions.
     """
     rest = {other: kept for other, kept in user.topics_before_permissions.items() if other != vhost}
-    waiting = {**rest, vhost: MappingProxyType(dict(topics))} if topics else rest
-    return replace(user, topics_before_permissions=MappingProxyType(waiting))
+    by_vhost = {**rest, vhost: MappingProxyType(dict(topics))} if topics else rest
+    return replace(user, topics_before_permissions=MappingProxyType(by_vhost))
 
 
 def tags_of(value: object) -> tuple[str, ...]:

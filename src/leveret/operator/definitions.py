@@ -33,7 +33,7 @@ from ..engine import (
 )
 from ..settings import Configuration
 from ..settings.values import shown
-from .access import grants_of, with_grants, with_waiting
+from .access import grants_of, with_grants, with_topics_before_permissions
 from .command import command
 from .command_error import CommandError
 from .definitions_reader import (
@@ -298,13 +298,15 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
         for vhost, grant in given.get(name, ()):
             known = grants[vhost].topics if vhost in grants else user.topics_before_permissions.get(vhost, grant.topics)
             grants[vhost] = replace(grant, topics=known)
-            user = with_waiting(user, vhost, {})
+            user = with_topics_before_permissions(user, vhost, {})
         for vhost, topics in given_topics.get(name, ()):
             if vhost in grants:
                 merged = MappingProxyType({**grants[vhost].topics, **topics})
                 grants[vhost] = replace(grants[vhost], topics=merged)
             else:
-                user = with_waiting(user, vhost, {**user.topics_before_permissions.get(vhost, {}), **topics})
+                user = with_topics_before_permissions(
+                    user, vhost, {**user.topics_before_permissions.get(vhost, {}), **topics}
+                )
         broker.context.turn.effort += len(grants) + sum(len(grant.topics) for grant in grants.values())
         broker.connections.replace_user(with_grants(user, grants))
 

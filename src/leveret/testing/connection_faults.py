@@ -148,7 +148,7 @@ class RefuseLogin(Fault):
         if not isinstance(event, ConnectionMethod) or not isinstance(event.method, commands.Connection.StartOk):
             return event
         login = endpoint.session.login
-        login.introduced(event.method.client_properties)
+        login.note_properties(event.method.client_properties)
         if self._connection not in endpoint.name or not self.scope.takes():
             return event
         self.hit(f"refused the login of {endpoint.name}")

@@ -150,7 +150,7 @@ class LoopThread:
     def wait(self, function: Callable[[], Awaitable[T]], what: str, instead: str = "") -> T:
         """Run an async function in the loop, and wait for it without a limit.
 
-        `what`: its public name, `instead`: the replacement in event loops; for the error.
+        `what`: the function's public name; `instead`: its name in event loops. Both are for the error's text.
         Raises: WouldBlockTheLoop, when called from a running event loop; BrokerStopped.
         """
         if is_in_event_loop():
@@ -219,7 +219,7 @@ def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
 async def result_of(future: "Future[T]") -> T:
     """Wait for a future of another thread, in trio or asyncio."""
     if sniffio.current_async_library() == "asyncio":
-        import asyncio  # 20 ms that other callers save
+        import asyncio  # takes 20 ms, which other callers save
 
         return await asyncio.wrap_future(future)
     done = trio.Event()
