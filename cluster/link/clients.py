@@ -30,8 +30,8 @@ _FIELD_TLS, _FIELD_TLS_VERSION, _FIELD_TLS_CIPHER = 0x20, 0x21, 0x23
 #: The first of those that everyone may choose the meaning of: here the certificate's parts, as JSON.
 _FIELD_CERTIFICATE = 0xE0
 _HAS_TLS, _HAS_CERTIFICATE, _HAS_CERTIFICATE_BEFORE = 0x01, 0x02, 0x04
-#: Octets of a header, as the leader's frontend takes it, and of a text of OpenSSL.
-_SIZE_MAX, _TEXT_MAX = 4096, 255
+#: Octets of a header (a Client has it as text of at most 4096 characters, two for an octet), and of a text of OpenSSL.
+_SIZE_MAX, _TEXT_MAX = 2048, 255
 _HEAD_OF_FIELD = 3
 #: Parts of a certificate that are passed on; those that name a user.
 _PARTS = ("subject", "issuer", "subjectAltName", "notBefore", "notAfter")
