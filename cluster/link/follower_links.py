@@ -48,6 +48,7 @@ from .frames import (
     Status,
     Unlink,
     Welcome,
+    check_status,
     encode,
     octets_head,
 )
@@ -201,7 +202,7 @@ class FollowerLinks:
         return [follower.statistics() for follower in self._followers.values()]
 
     def told_status(self) -> Mapping[str, object]:
-        """What beacons say of this process; nothing, if that cannot be found out: the links are needed all the same.
+        """What beacons say of this process; nothing, if that cannot be told: the links are needed all the same.
 
         It is found out for the first beacon of a period; those to other followers say the same.
         """
@@ -211,7 +212,8 @@ class FollowerLinks:
         self._told_until_s = now_s + self.options.beacon_s * 0.9
         try:
             self._told = self.status()
-        except OSError as error:
+            check_status(self._told)
+        except (OSError, FrameFault) as error:
             if not self._has_no_status:
                 logger.warning("the status of this node cannot be told: %s", error)
             self._has_no_status, self._told = True, {}

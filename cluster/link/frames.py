@@ -362,6 +362,11 @@ def encode(message: Message) -> bytes:
     return HEAD.pack(len(body), kind) + body
 
 
+def check_status(status: Mapping[str, object]) -> None:
+    """Raises: FrameFault: it is larger than a Beacon or a Status may be."""
+    encode(Beacon(LSN_MAX, LSN_MAX, LSN_MAX, status))
+
+
 def octets_head(base_lsn: int, offset: int, size: int) -> bytes:
     """All of the frame of an `Octets` but its `size` octets, which follow: large pieces are not copied into a frame."""
     assert size <= PIECE_MAX

@@ -41,6 +41,7 @@ from .frames import (
     Status,
     Unlink,
     Welcome,
+    check_status,
     encode,
 )
 from .introduction import READ_SIZE, Address, Declined, LinkFault, LinkOptions, LinkStream, Refused, connect
@@ -263,6 +264,7 @@ class _Following:
         self._acknowledged = 0
         self._unsent = b""  # of the message that was sent last: the connection took only its beginning
         self._full_beacons = 0  # since the connection took a message
+        self._has_no_status = False
         self._reported = 0
         self._is_whole = False  # the copy is in the journal's place
         self._why = ""  # this node ended the link
@@ -469,11 +471,16 @@ class _Following:
         while True:
             await trio.sleep(outer._options.beacon_s)
             try:
-                status = Status(outer._wall_ms(), outer._status())
+                said = outer._status()
+                check_status(said)
             except OSError as error:  # a link can be opened again; an error here would end the process
                 self.end(f"the status of this node cannot be told: {error}")
                 return
-            self._tell_status(status)
+            except FrameFault as fault:  # the next link could not tell it either; the copy is needed all the same
+                if not self._has_no_status:
+                    logger.warning("the status of this node cannot be told: %s", fault)
+                self._has_no_status, said = True, {}
+            self._tell_status(Status(outer._wall_ms(), said))
             self._acknowledge()
             self._tell_durable()
             if self._copy is not None:

@@ -601,6 +601,23 @@ async def test_a_leader_that_cannot_find_out_its_own_figures_keeps_its_links(
 
 
 @in_trio
+async def test_a_status_that_has_no_room_in_a_frame_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The copy is needed all the same: at either side neither the process nor the link ends. It is logged once."""
+    world = World(tmp_path)
+    links = world.lead()
+    links.status = lambda: {"data": "x" * 64 * 1024}
+    async with world.listening(), following(world) as follower:
+        follower.link._status = lambda: {"data": "x" * 64 * 1024}
+        await until(lambda: sum(isinstance(one, LeaderHeard) for one in follower.told) > 2)
+        await until(lambda: sum(isinstance(one, FollowerHeard) for one in world.told) > 2)
+        assert LinkClosed(follower.node_id) not in world.told
+        assert not follower.link.leader_status and not links.statistics()[0].status
+    assert caplog.text.count("the status of this node cannot be told: Beacon of ") == 2
+
+
+@in_trio
 async def test_a_slow_follower_is_read_for_from_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the backlog nothing is kept for it in memory; it misses nothing, and comes back to live octets."""
     monkeypatch.setattr(feed_module, "NEAR", 100_000)

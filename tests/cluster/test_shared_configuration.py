@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from leveret.serving.shared_configuration import PARTS_MAX, SharedConfiguration
+from leveret.cluster.link.frames import check_status
+from leveret.serving.node_report import NOT_HOSTED_MAX, first_lines
+from leveret.serving.shared_configuration import OCTETS_MAX, PARTS_MAX, SharedConfiguration
 from leveret.serving.tls_files import NO_TLS
 from leveret.settings import load_configuration
 
 SECRET = b"a secret of the cluster"
 HEARTBEAT, USER = "[broker]\nheartbeat = 30\n", "[[user]]\nname = 'shop'\n"
+#: A character that takes twelve octets in the JSON of a beacon.
+WIDE = "\U0001f407"
 HASH = "password-hash = 'J5stgLsXcSTcKnLC+xbYo5rUAFMhUJ2Y3JDO85pn1K6xHFXt'\n"
 
 
@@ -64,6 +68,30 @@ def test_many_parts_of_a_kind_are_told_as_one(count: int, names: int) -> None:
     assert len([name for name in one.parts if name.startswith("match")]) == names
     assert len(json.dumps(one.parts)) < 16 * 1024
     assert one.fingerprint != other.fingerprint and one.differences(told(other, one), "a", "b")
+
+
+def test_many_parts_of_all_kinds_fit_into_a_beacon() -> None:
+    """Whatever their names are. The smaller kinds are still told one by one."""
+    kinds = ("queue", "user", "vhost", "policy")
+    more = {"policy": "pattern = 'x'\n[policy.definition]\nmax-length = 1\n"}
+    text = USER.replace("user", "divert").replace("'shop'", "'d'\naddress = 'a'\nforwarding-address = 'b'\n")
+    for kind in kinds:
+        text += "".join(f"[[{kind}]]\nname = '{n:02}{WIDE * 60}'\n{more.get(kind, '')}" for n in range(PARTS_MAX))
+    one, other = shared(HEARTBEAT + text), shared(HEARTBEAT + text.replace("'07", "'seven"))
+    assert len(json.dumps(one.parts)) <= OCTETS_MAX
+    check_status({"configuration": told(one, other)})
+    assert "[broker] heartbeat" in one.parts and "queue (all)" in one.parts
+    assert "queue (all)" in one.differences(told(other, one), "a", "b")
+
+
+def test_many_queues_that_are_not_hosted_fit_into_a_beacon() -> None:
+    """Of each node the first ones are told, and how many more there are."""
+    lines = {name: [f"{number} {WIDE * 60}" for number in range(50)] for name in "abcd"}
+    told = first_lines(lines)
+    assert len(json.dumps(told)) < NOT_HOSTED_MAX + 100
+    assert all(len(told[name]) > 1 and told[name][:-1] == lines[name][: len(told[name]) - 1] for name in lines)
+    assert told["d"][-1] == f"and {50 - len(told['d']) + 1} more"
+    assert first_lines({"a": ["one", "two"]}) == {"a": ["one", "two"]}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 Figures travel in the status of each link, as JSON whose fields another release may not know.
 """
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -35,6 +36,8 @@ _STATES = tuple(state.name.lower() for state in State)
 ENDS_MAX, ENDS_MS = 1200, 500
 #: Faults of a reload that are told, and characters of one.
 FAULTS_MAX, FAULT_MAX = 5, 300
+#: Octets of the lines, as JSON, that say why queues are not hosted.
+NOT_HOSTED_MAX = 8 * 1024
 _SERVES = frozenset({State.LEADING, State.HELD})
 #: Figures of a process -> their names in a status.
 _HOST_FIELDS = {field.name: field.name.replace("_", "-") for field in fields(HostFacts)}
@@ -115,7 +118,7 @@ class NodeReport:
         if led is not None:
             self._note_end()
             told |= {"cluster-name": led.cluster_name(), "cluster-alarms": [list(one) for one in self._others_alarms()]}
-            told["not-hosted"] = {name: list(lines) for name, lines in led.not_hosted.items()}
+            told["not-hosted"] = first_lines(led.not_hosted)
         return told
 
     def _configuration(self) -> dict[str, object]:
@@ -296,6 +299,21 @@ class NodeReport:
         leading = self._node().leading
         links = None if leading is None else leading.links
         return {} if links is None else {one.node_id: one for one in links.statistics()}
+
+
+def first_lines(lines: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The lines of each node that a beacon has room for, and how many more there are."""
+    told: dict[str, list[str]] = {}
+    for name, of_node in lines.items():
+        room = NOT_HOSTED_MAX // len(lines)
+        kept = told[name] = []
+        for line in of_node:
+            room -= len(json.dumps(line)) + 1
+            if room < 0:
+                kept.append(f"and {len(of_node) - len(kept)} more")
+                break
+            kept.append(line)
+    return told
 
 
 def _listeners_of(key: NodeKey) -> Iterable[Listening]:

@@ -5,6 +5,7 @@ fingerprints differ.
 """
 
 import hmac
+import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,6 +18,8 @@ logger = logging.getLogger("leveret.cluster")
 
 #: Parts of one kind that are told one by one; of more one digest. Octets of a part's name at most: longer ones are cut.
 PARTS_MAX, NAME_MAX = 60, 80
+#: Octets of all parts as JSON at most, where a character may take six: of the largest kinds one digest is told.
+OCTETS_MAX = 24 * 1024
 #: Parts that are named in a warning, and of another node's list that are read.
 NAMED_MAX, READ_MAX = 8, 2000
 _DIGEST_SIZE, _FINGERPRINT_SIZE = 8, 16
@@ -46,18 +49,25 @@ class SharedConfiguration:
         return hmac.digest(self._secret, text.encode("utf-8", "surrogatepass"), "sha256").hex()[:size]
 
     def _short(self, digests: Mapping[str, str]) -> dict[str, str]:
-        """With one part in the place of each kind that has many: the list passes over the link with each beacon."""
+        """With one part in the place of each kind that is large: the list passes over the link with each beacon."""
         kinds: dict[str, dict[str, str]] = {}
         for name, digest in digests.items():
             kinds.setdefault(_kind_of(name), {})[name] = digest
-        short: dict[str, str] = {}
-        for kind, of_kind in kinds.items():
-            if len(of_kind) > PARTS_MAX:
-                of_kind = {f"{kind} (all)": self._digest(repr(sorted(of_kind.items())), _DIGEST_SIZE)}
-            for name, digest in of_kind.items():
-                cut = name if len(name) <= NAME_MAX else f"{name[:NAME_MAX]}... {self._digest(name, _DIGEST_SIZE)}"
-                short[cut] = digest
-        return short
+        short = {kind: self._cut(of_kind) for kind, of_kind in kinds.items()}
+        octets = {kind: len(json.dumps(of_kind)) for kind, of_kind in short.items()}
+        for kind in sorted(kinds, key=lambda kind: -octets[kind]):
+            if len(kinds[kind]) > PARTS_MAX or sum(octets.values()) > OCTETS_MAX:
+                all_of_kind = self._digest(repr(sorted(kinds[kind].items())), _DIGEST_SIZE)
+                short[kind] = {f"{kind} (all)": all_of_kind}
+                octets[kind] = len(json.dumps(short[kind]))
+        return {name: digest for of_kind in short.values() for name, digest in of_kind.items()}
+
+    def _cut(self, digests: Mapping[str, str]) -> dict[str, str]:
+        """With short names."""
+        return {
+            name if len(name) <= NAME_MAX else f"{name[:NAME_MAX]}... {self._digest(name, _DIGEST_SIZE)}": digest
+            for name, digest in digests.items()
+        }
 
     def told(self, others: Iterable[Mapping[str, object]]) -> dict[str, object]:
         """For the status of this node. `others`: what the nodes at the other ends of its links told last."""
