@@ -26,10 +26,12 @@ FORMAT_NAME = "leveret-journal"
 PLAIN, OF_CLUSTER, WITH_NEEDS = 1, 2, 3
 #: Only in the directory of a node: its term table, and what was cut.
 TERMS, CUT = "terms", "cut"
+#: A file that a leader of a cluster writes to see whether the disk answers: also before there is a journal.
+PROBE = "probe"
 #: Names that a directory without a journal may hold when one is made there: left by an interrupted start or by a
 #: deleted journal, or made by a file system at its root. And those of a node that has joined no cluster yet.
 _NOT_FOREIGN = frozenset({LOCK, READERS, RESERVE, f"{FORMAT}.new", "lost+found"})
-_OF_EMPTY_NODE = frozenset({TERMS, f"{TERMS}.new", CUT})
+_OF_EMPTY_NODE = frozenset({TERMS, f"{TERMS}.new", CUT, PROBE})
 #: Ends of the names of notes: the broker has warned of a reader, or has dropped it.
 WARNED, DROPPED = ".warned", ".dropped"
 READER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..format.block import HAS_ALL, HEADER, HEADER_SIZE, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
 from ..format.errors import DirectoryLost
 from .cluster_journal import ClusterJournal
-from .directory import Directory
+from .directory import PROBE, Directory
 from .files import LATER, Files, SyncError, write_all
 from .options import JournalOptions
 from .reserve import Reserve
@@ -22,8 +22,6 @@ from .segment import Segment, path_of
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 #: Errors that mean that the directory is gone or no longer writable.
 LOST = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM})
-#: A file that a leader of a cluster writes to see whether the disk answers.
-PROBE = "probe"
 #: Upper bounds of the buckets of `SyncTimes`, in seconds.
 SYNC_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 

@@ -28,6 +28,7 @@ from leveret.journal.copying.octet_reader import OctetReader, position_of
 from leveret.journal.disk.directory import Directory, read_format, read_identity
 from leveret.journal.disk.files import SyncError
 from leveret.journal.disk.segment import path_of, segments_in
+from leveret.journal.disk.segment_file import probe
 from leveret.journal.format.errors import NewerJournal
 
 TINY = JournalOptions(segment_size=1500, preallocate_size=4096)
@@ -420,6 +421,18 @@ def test_a_node_is_no_plain_broker() -> None:
     with pytest.raises(ClusterDirectory, match=r"\[cluster\].*leveret journal repair journal --out"):
         opened(files)
     assert {path: files.content(path) for path in files.names_now} == before
+
+
+def test_a_leader_that_probed_its_disk_and_began_no_journal_opens_its_directory_again() -> None:
+    """It was killed, or had no room: the disk is probed while the journal is begun."""
+    files = SimulatedFiles()
+    CopiedJournal.open(PATH, files=files, node_id=NODE).close()
+    probe(PATH, files)
+    copied = CopiedJournal.open(PATH, files=files)
+    assert copied.terms.node_id == NODE and copied.journal_id is None
+    copied.begin(ID)
+    copied.close()
+    assert CopiedJournal.open(PATH, files=files).journal_id == ID
 
 
 def test_directories_that_no_node_opens() -> None:
