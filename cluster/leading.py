@@ -14,6 +14,7 @@ from ..engine import EventKind
 from ..journal import ClusterJournal, Journal, TermTable, WriterState
 from ..journal.copying.copied_journal import CopiedJournal
 from ..journal.disk.segment_file import probe
+from ..journal.format.needs import LEVEL_MIN
 from .agreement.events import DiskFailed, DiskFull, DiskRecovered, DiskStalled, Durable, Event
 from .front import Front, Leadership
 from .link.follower_links import FollowerLinks, LedJournal, forget_readers, readers_of
@@ -125,7 +126,7 @@ class Leading:
                 self._note_synced,
                 self._unlinked,
                 self._needed,
-                self.level,
+                max(self.level, LEVEL_MIN),  # etcd may say 0, after `leveret cluster recover` of an earlier release
             )
         )
 

@@ -4,6 +4,7 @@ Whoever campaigns, shrinks or grows writes `insync`, and guards its revision: so
 with one revision, at most one is ever done, however late it arrives.
 """
 
+from ...journal.format.needs import LEVEL_MIN
 from .view import (
     AGREED,
     INSYNC,
@@ -77,6 +78,6 @@ def recover(view: View, node_id: bytes, highest_term: int, journal_id: bytes) ->
     may end below what was agreed: that is forgotten.
     """
     term = max(highest_term, view.insync.term if view.insync else 0) + 1
-    level = view.insync.level if view.insync else 0
+    level = view.insync.level if view.insync else LEVEL_MIN
     alone = InSync(term, frozenset({node_id}), agreed=0, level=level)
     return Transaction(Purpose.RECOVER, ((LEADER, 0),), ((JOURNAL, journal_id), (INSYNC, alone)), (AGREED,))

@@ -21,6 +21,8 @@ PARAMETERS = "parameters"
 LEVELS = {1: frozenset({LEASED_QUEUES, LOGGED_TOPICS, DUPLICATE_IDS, PARAMETERS})}
 #: What this program reads: all levels up to this one.
 LEVEL = max(LEVELS)
+#: What every program reads.
+LEVEL_MIN = min(LEVELS)
 #: Needs that this program knows.
 KNOWN = frozenset().union(*LEVELS.values())
 
@@ -30,7 +32,7 @@ _LEASED = encode_table({"x-queue-type": Field("S", b"amps")})[4:]
 
 def level_of(needs: Set[str]) -> int:
     """The lowest level of a program that knows all of them. `needs`: none that this program does not know."""
-    return max((level for level, features in LEVELS.items() if features & needs), default=min(LEVELS))
+    return max((level for level, features in LEVELS.items() if features & needs), default=LEVEL_MIN)
 
 
 def needs_of(declared: Declared) -> frozenset[str]:

@@ -112,3 +112,24 @@ def test_a_takeover_that_is_refused_unlocks_the_directory(tmp_path: Path, monkey
     trio.run(fail, process)
     end_of(data)  # it can be opened
     listeners.close()
+
+
+def test_a_takeover_that_fails_behind_its_restored_broker_unlocks_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever failed: this process lives on, and the node follows again."""
+    data = tmp_path / "data"
+    process, listeners = process_on(data)
+
+    def fail(_: object) -> None:
+        raise ValueError("a record that nodes of the cluster's level cannot read")
+
+    monkeypatch.setattr("leveret.serving.served_broker.log_flow", fail)
+
+    async def build() -> None:
+        with pytest.raises(ValueError, match="a record"):
+            process.build_broker(won(data, 1))
+
+    trio.run(build)
+    end_of(data)
+    listeners.close()

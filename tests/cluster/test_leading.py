@@ -13,6 +13,7 @@ from leveret.cluster.link.introduction import Address
 from leveret.cluster.options import NodeOptions
 from leveret.journal import ClusterJournal, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
+from leveret.journal.format.needs import LEVEL_MIN
 
 
 class Broker:
@@ -35,12 +36,12 @@ class Broker:
         self.cluster.directory.close()
 
 
-def leading(path: Path, build: Any = Broker) -> Leading:
+def leading(path: Path, build: Any = Broker, level: int = 1) -> Leading:
     """In term 2, of a node `a`."""
     options = NodeOptions("a", str(path), Circle("orders"), {"a": Address("127.0.0.1", 1)})
     front: Any = SimpleNamespace(build=build)
     listener: Any = SimpleNamespace(links=None)
-    return Leading(options, 2, 1, front, listener, lambda event: None, dict, lambda: 0)
+    return Leading(options, 2, level, front, listener, lambda event: None, dict, lambda: 0)
 
 
 def in_virtual_time(test: Any, path: Path) -> None:
@@ -84,6 +85,18 @@ def test_followers_are_told_all_that_the_journal_needs_of_a_program(tmp_path: Pa
         await led.resign("b leads term 3")
 
     in_virtual_time(need, tmp_path)
+
+
+def test_a_leader_writes_what_every_program_reads_whatever_level_etcd_says(tmp_path: Path) -> None:
+    """`leveret cluster recover` of an earlier release wrote level 0: no broker could be built that way."""
+
+    async def lead(path: Path) -> None:
+        led = leading(path, level=0)
+        await opened(led)
+        assert led.leadership.cluster.level == LEVEL_MIN  # type: ignore[union-attr]
+        await led.resign("b leads term 3")
+
+    in_virtual_time(lead, tmp_path)
 
 
 def test_segments_are_kept_for_no_follower_of_an_earlier_leadership(tmp_path: Path) -> None:

@@ -72,20 +72,20 @@ class ServedBroker:
             is_forced=options.is_forced,
             rebuilds_all=options.rebuilds_queues,
         )
-        log_report(self.built.report)
-        log_flow(self.built.broker)
-        if options.definitions is not None and (cluster is None or self._is_first_import(options.definitions)):
-            try:
+        supervisor = self.built.supervisor
+        try:
+            log_report(self.built.report)
+            log_flow(self.built.broker)
+            if options.definitions is not None and (cluster is None or self._is_first_import(options.definitions)):
                 log_report(Report(warnings=tuple(self._import(options.definitions))))
                 if cluster is not None:
                     self.built.broker.parameters.set(IMPORTED, digest_of(options.definitions))
-            except DefinitionsRefused:
-                if cluster is not None:  # this process lives on: unlock the directory
-                    self.built.abandon()
-                raise
-        supervisor = self.built.supervisor
-        self.runtime = Runtime(self.built.broker, supervisor.commit if supervisor is not None else None)
-        self.runtime.end_turn()  # unfinished work of the start
+            self.runtime = Runtime(self.built.broker, supervisor.commit if supervisor is not None else None)
+            self.runtime.end_turn()  # unfinished work of the start
+        except BaseException:
+            if cluster is not None:  # this process lives on: unlock the directory
+                self.built.abandon()
+            raise
         self.stopping, self._has_served = trio.Event(), trio.Event()
         self._is_abandoned = False
         self._lost: DataUnusable | Unreadable | None = None  # the reason why it had to stop

@@ -420,6 +420,14 @@ def test_recovering_forgets_what_etcd_remembers_to_be_agreed() -> None:
     assert stage.sent.put(LEADER).term == 7
 
 
+def test_a_recovered_cluster_has_the_level_that_every_program_reads() -> None:
+    """If etcd lost the set too, which knew it. What is in the journal raises it."""
+    recovered = carry_out(View(1), recover(View(1), A, 5, JOURNAL_ID))[1].insync
+    assert recovered is not None and recovered.level == 1
+    known = View(1, JOURNAL_ID, InSync(3, frozenset({A, B}), 0, level=2, revision=1))
+    assert carry_out(known, recover(known, A, 5, JOURNAL_ID))[1].insync.level == 2  # type: ignore[union-attr]
+
+
 def test_a_node_whose_journal_has_what_it_does_not_know_copies_and_does_not_lead() -> None:
     """CL18: it is of an older release than the one that wrote it, and was restarted."""
     stage = Stage()
