@@ -3,6 +3,7 @@
 import functools
 import math
 import socket
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +36,7 @@ class Bench:
         served: Any = SimpleNamespace(
             runtime=self.runtime, built=SimpleNamespace(broker=self.broker), abandon=self._abandon
         )
-        self.leadership = ServedLeadership(served, None, ())  # type: ignore[arg-type]
+        self.leadership = ServedLeadership(served, None, (), None)  # type: ignore[arg-type]
 
     def _abandon(self) -> None:
         self.abandoned += 1
@@ -95,7 +96,8 @@ def test_the_lead_is_handed_over_behind_the_last_turn() -> None:
             return 10 + turns.ended
 
     built = SimpleNamespace(broker=Broker(), supervisor=SimpleNamespace(journal=Journal()))
-    leadership = ServedLeadership(SimpleNamespace(runtime=turns, built=built), None, ())  # type: ignore[arg-type]
+    served: Any = SimpleNamespace(runtime=turns, built=built)
+    leadership = ServedLeadership(served, None, (), None)  # type: ignore[arg-type]
     assert trio.run(leadership.quiesce) == 13
 
 
@@ -106,6 +108,28 @@ def test_a_broker_that_resigned_has_no_turns_and_no_connections() -> None:
     bench.runtime.on_resign.append(lambda: closed.append(True))
     bench.leadership.resign()
     assert bench.runtime.has_resigned and closed == [True] and bench.abandoned == 1
+
+
+def test_a_node_says_that_it_leads_only_while_its_broker_is_served() -> None:
+    """It may resign while the broker is built: then it holds clients, and nothing else would say that it follows."""
+    broker, seen = Harness().broker, []
+
+    async def run(*_: object) -> None:
+        seen.append(report.led)
+
+    built = SimpleNamespace(broker=broker, control=SimpleNamespace(operator=SimpleNamespace(edge_status=dict)))
+    report: Any = SimpleNamespace(led=None)
+    node: Any = SimpleNamespace(
+        _build=lambda cluster: SimpleNamespace(runtime=Runtime(broker, sleeps=False), built=built, run=run),
+        gate=SimpleNamespace(lent_listeners=nullcontext),
+        node=SimpleNamespace(look=None),
+        _node_options=SimpleNamespace(others=("b",), name="a", circle=Circle("orders", 0, b"")),
+        _report=report,
+    )
+    leadership = ServedNode.build(node, None)  # type: ignore[arg-type]
+    assert report.led is None
+    trio.run(leadership.serve)
+    assert len(seen) == 1 and seen[0] is not None and report.led is None
 
 
 # -- clients of other nodes --------------------------------------------------------------------------------------------

@@ -70,9 +70,10 @@ LEADING_MODULES = (
 class ServedLeadership:
     """A broker of this process that leads (`cluster.front.Leadership`)."""
 
-    def __init__(self, broker: ServedBroker, gate: Gate, others: Sequence[str]) -> None:
-        """`others`: the names of the other nodes."""
+    def __init__(self, broker: ServedBroker, gate: Gate, others: Sequence[str], report: NodeReport) -> None:
+        """`others`: the names of the other nodes. `report`: of this node, which leads while this is served."""
         self.broker = broker
+        self._report = report
         self.sites = ClusterSites(broker.built.broker, others, broker.runtime.end_turn)
         self._gate = gate
 
@@ -88,6 +89,7 @@ class ServedLeadership:
         self.arrivals = Frontends(amqp_out, console_out)
         runtime = self.broker.runtime
         runtime.divert = lambda arrival: self._gate.take(arrival, runtime.wait_while_suspended)
+        self._report.led = led_by(self.broker.built, self.sites.refused)
         async with amqp_in, console_in, self._gate.lent_listeners():
             try:
                 await self.broker.run(lambda: self._gate.hand_over(self.arrivals), lambda: None, amqp_in, console_in)
@@ -95,6 +97,8 @@ class ServedLeadership:
                 self.resign()
                 await self.close_unserved()
                 raise
+            finally:
+                self._report.led = None
 
     def agree(self, lsn: int, *, at_once: bool) -> None:
         supervisor = self.broker.built.supervisor
@@ -207,7 +211,6 @@ class ServedNode:
             own_paths=lambda: own_paths(current.configuration.management.path_prefix),
         )
         self.stopping = self.node.stopping
-        self._leadership: ServedLeadership | None = None
         self._site = site_of(configuration)
         self._not_hosted: list[str] = []  # of this node, as logged last
         self._passed_to: tuple[int, str] | None = None  # the leader that clients are passed on to
@@ -253,11 +256,10 @@ class ServedNode:
             import_module(name)
 
     def build(self, cluster: ClusterJournal) -> ServedLeadership:
-        leadership = ServedLeadership(self._build(cluster), self.gate, tuple(self._node_options.others))
+        others = tuple(self._node_options.others)
+        leadership = ServedLeadership(self._build(cluster), self.gate, others, self._report)
         built, leadership.broker.runtime.look = leadership.broker.built, self.node.look
         built.control.operator.cluster = LeaderDesk(self.node, self._report)
-        self._report.led = led_by(built, leadership.sites.refused)
-        self._leadership = leadership
         operator, where = built.control.operator, self._node_options
         of_process = operator.edge_status
         leads = f"node {where.name} leads cluster {where.circle.cluster}"
@@ -268,7 +270,7 @@ class ServedNode:
         return self._site
 
     def hold_clients(self) -> None:
-        self._leadership = self._passed_to = self._report.led = None
+        self._passed_to = self._report.led = None
         self.gate.hold()
 
     def pass_clients_on(self, leader: Leader) -> None:
