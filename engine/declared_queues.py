@@ -75,12 +75,16 @@ class DeclaredQueues(dict[str, Queue]):
         """The queue that a client calls so (see `seen`). Raises: QueueNotFound, QueueNotHosted."""
         queue = self.seen(name, client)
         if queue is None:
-            scopes, site = self._context.scopes, None if client is None else client.site
-            why = "" if scopes is None else scopes.refusal(name, site)
+            why = self._refusal(name, client)
             if why:
                 raise QueueNotHosted(name=name, vhost=self._context.name, why=why)
             raise QueueNotFound(name=name, vhost=self._context.name)
         return queue
+
+    def _refusal(self, name: str, client: Client | None) -> str:
+        """Why the client's site does not see a queue of this name, where a rule for that site says so; else empty."""
+        scopes = self._context.scopes
+        return "" if scopes is None else scopes.refusal(name, None if client is None else client.site)
 
     # -- declaring ----------------------------------------------------------------------------------------------------
 
@@ -103,7 +107,7 @@ class DeclaredQueues(dict[str, Queue]):
         `client` None: the broker itself declares the queue, which is not exclusive.
         `server_named`: the frontend generated the name, so a reserved prefix is allowed. `site`: the site that declares
         it, if no client does: then the queue may be one for some sites alone (`Kind.scoped`).
-        Raises: QueueNotFound, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
+        Raises: QueueNotFound, QueueNotHosted, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
             InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange,
             PermissionRefused, QueuesMaxReached, AllQueuesMaxReached, TransientQueueRefused.
         """
@@ -131,6 +135,9 @@ class DeclaredQueues(dict[str, Queue]):
             name, arguments = kind.scoped(host, name, arguments, site or "")
             if name != called:
                 current = self.get(name)
+        if current is None and name in self:
+            why = self._refusal(called, client) or "this is the full name of a queue of other sites"
+            raise QueueNotHosted(name=called, vhost=host.name, why=why)
         if name.startswith("amq.") and not server_named and (current is None or client is not None):
             raise ReservedName(kind="queue", name=name)  # an existing one may only be declared passively
         require(client, CONFIGURE, QUEUE, called)
@@ -297,6 +304,7 @@ class DeclaredQueues(dict[str, Queue]):
         may_make_queues: bool = True,
         is_restored: bool = False,
     ) -> Queue:
+        assert name not in self
         host, broker = self._context, self._context.broker
         if address is None:
             field = arguments.get("x-address")

@@ -24,7 +24,9 @@ class View(Protocol):
 
 
 class Scopes:
-    """The views of the queues of one virtual host, of those that not every site sees."""
+    """The views of the queues of one virtual host, of those that not every site sees. Watches the sites (`SiteWatcher`)
+    as long as there are such queues.
+    """
 
     __slots__ = ("_by_name", "_context", "_views")
 
@@ -35,6 +37,8 @@ class Scopes:
 
     def add(self, queue: "Queue", view: View) -> None:
         """Add a queue. One of a single site comes before one that several sites share."""
+        if not self._views:
+            self._context.broker.sites.watchers[self] = None
         self._views[queue] = view
         self._by_name.setdefault(view.name, []).insert(0 if view.is_of_one_site else NAMES_MAX, queue)
 
@@ -46,6 +50,14 @@ class Scopes:
             alike.remove(queue)
             if not alike:
                 del self._by_name[view.name]
+            if not self._views:
+                del self._context.broker.sites.watchers[self]
+
+    def site_went(self, site: str) -> None:
+        pass  # its clients keep their routes
+
+    def sites_changed(self) -> None:
+        self._context.router.routes_changed()  # a site may have another group
 
     def has(self, queue: "Queue", site: str) -> bool:
         """Whether a site sees a queue: it is of the site, and the site has no nearer one of that name."""

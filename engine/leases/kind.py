@@ -734,12 +734,12 @@ def _host(queue: Queue, site: str, arguments: FieldTable) -> None:
     leases = state_of(queue)
     if leases is None or leases.hosts is None:
         return
-    was_refused = site in leases.hosts.refused
+    was_seen = leases.hosts.has(site)
     try:
         if host(leases.hosts, queue, site, arguments):
             queue.events.notes_changed()
     finally:
-        if was_refused != (site in leases.hosts.refused):
+        if was_seen != leases.hosts.has(site):
             queue.context.router.note_view(queue, leases.hosts)
 
 

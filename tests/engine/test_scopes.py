@@ -81,6 +81,30 @@ def test_a_site_without_the_queue_does_not_see_it(sites: Sites) -> None:
     assert not sites.vhost.queues
 
 
+@pytest.mark.parametrize("queue_type", ["classic", "amps"])
+def test_a_full_name_of_another_site_is_taken(tmp_path: Any, queue_type: str) -> None:
+    """A client that declares a queue of that name is refused; the queue keeps its messages, also over a restart."""
+    sites = Sites(kind="amps", site="n1", groups=GROUPS, journal=tmp_path)
+    queue = sites.declared("n1", x_replication="local")
+    sites.publish("a", by=sites.at["n1"], delivery_mode=2)
+    with pytest.raises(QueueNotHosted, match="full name of a queue of other sites"):
+        sites.declared("n2", "q@n1", x_queue_type=queue_type)
+    assert sites.vhost.queues["q@n1"] is queue
+    sites.restart()
+    assert sites.bodies_of("q@n1") == "a"
+
+
+def test_a_refused_site_does_not_make_another_queue(sites: Sites) -> None:
+    """A client there that declares the queue as the others do is told why its site has none."""
+    sites.of_files("n1", x_replication="distributed")
+    with pytest.raises(InvalidArgument, match="E-MISMATCH"):
+        sites.of_files("n3", x_replication="distributed", x_queue_filter="a = 2")
+    with pytest.raises(QueueNotHosted, match="E-MISMATCH"):
+        sites.declared("n3", x_replication="distributed")
+    sites.publish("a", by=sites.at["n1"])
+    assert sites.bodies_of("q") == "a"
+
+
 def test_an_operator_sees_all_by_their_full_names(sites: Sites) -> None:
     """Such a client has no site."""
     local_queues(sites)
@@ -114,6 +138,27 @@ def test_domains_are_apart(sites: Sites, declares: Callable[..., Queue]) -> None
     declares(sites, "n2", **where, x_queue_domain="Y")
     sites.publish("d", exchange="orders", by=sites.at["n2"])
     assert sites.bodies_of("q@Y") == "bd"
+
+
+def test_routes_follow_a_site_that_joins_a_domain(sites: Sites) -> None:
+    """Publishers at that site that had a route have another one."""
+    where = {"x_replication": "group", "x_initial_owner": "n1", "x_queue_domain": "X", "x_underlying_topic": "orders"}
+    sites.vhost.exchanges.declare("orders", "topic")
+    sites.declared("n1", **where)
+    routes = [sites.route(key, exchange, sites.at["n2"].client) for exchange, key in (("orders", "k"), ("", "q"))]
+    assert [route.is_stale for route in routes] == [False, False]
+    sites.declared("n2", **where)
+    assert [route.is_stale for route in routes] == [True, True]
+
+
+def test_routes_follow_the_group_of_a_site(sites: Sites) -> None:
+    """A site that comes with another group sees the queues of that group."""
+    sites.declared("n1", x_replication="group", x_initial_owner="n1")
+    route = sites.route("q", client=sites.at["n3"].client)
+    sites.broker.sites.came("n3", "east")
+    assert route.is_stale
+    sites.publish("a", by=sites.at["n3"])
+    assert sites.bodies_of("q@east") == "a"
 
 
 def test_a_group_is_the_domain_of_its_sites(sites: Sites) -> None:
