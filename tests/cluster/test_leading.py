@@ -1,5 +1,6 @@
 """What a leadership tells its followers, from the first octets that its journal writes until it resigns."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,9 +23,16 @@ class Broker:
     def __init__(self, cluster: ClusterJournal) -> None:
         self.cluster = cluster
         self.agreed: list[int] = []
+        self.sites: list[object] = []
 
-    def sites_are(self, sites: object) -> None:
-        pass
+    def sites_are(self, sites: Mapping[str, object]) -> None:
+        self.sites.append(dict(sites))
+
+    def site_came(self, node: str, site: object) -> None:
+        self.sites.append((node, site))
+
+    def site_left(self, node: str) -> None:
+        self.sites.append(node)
 
     def agree(self, lsn: int, *, at_once: bool) -> None:
         self.agreed.append(lsn)
@@ -133,5 +141,26 @@ def test_links_that_begin_while_the_leader_resigns_end_with_it(tmp_path: Path) -
             goes_on.set()
         assert led.links is not None and led.links.is_closed
         assert led._listener.links is None
+        assert led.leadership.sites == []  # type: ignore[union-attr]
 
     in_virtual_time(resign, tmp_path)
+
+
+def test_a_broker_hears_which_nodes_have_links(tmp_path: Path) -> None:
+    """Of those before it was built at once, of the others as they come and go, and of none after its end."""
+
+    async def follow(path: Path) -> None:
+        led = leading(path)
+        for node in ("b", "c"):
+            led._node_joined(node, {"group": node})
+        led._node_left("c")
+        await opened(led)
+        led._node_joined("d", {"group": "d"})
+        led._node_left("b")
+        await led.resign("b leads term 3")
+        led._node_joined("e", {})
+        led._node_left("d")
+        broker: Any = led.leadership
+        assert broker.sites == [{"b": {"group": "b"}}, ("d", {"group": "d"}), "b"]
+
+    in_virtual_time(follow, tmp_path)

@@ -16,11 +16,13 @@ from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.clients import ClientTls, client_header
 from leveret.cluster.link.clients import Passed as Outcome
 from leveret.operator.json_file import JsonFile
+from leveret.serving.cluster_sites import site_of
 from leveret.serving.gate import Frontends
 from leveret.serving.guest import Guest, Service
 from leveret.serving.runtime import Runtime
 from leveret.serving.served_broker import IMPORTED, ServedBroker, digest_of
 from leveret.serving.served_node import ServedLeadership, ServedNode
+from leveret.settings import Configuration
 from leveret.testing.harness import Harness
 
 REASON = "replication: 1 of 2 nodes in sync"
@@ -231,6 +233,21 @@ def test_a_client_that_is_passed_on_twice_has_its_own_addresses() -> None:
         arrival = Arrival(link, ("10.1.2.3", 5000), False, "rabbit@b", ("10.0.0.1", 5672))
         trio.run(handed[0], Guest(arrival, Service.AMQP))
     assert headers == [HEADER]
+
+
+def test_a_node_whose_site_a_reload_changed_tells_it_the_leader() -> None:
+    """By a link of its own; a reload that leaves the site as it is ends no link."""
+    links: list[str] = []
+    node: Any = SimpleNamespace(
+        _shared=SimpleNamespace(read=lambda *_: None, fingerprint=""),
+        _current=SimpleNamespace(configuration=Configuration(), tls=None),
+        node=SimpleNamespace(configured=lambda _: None, connect_again=lambda: links.append("again")),
+    )
+    node._site = site_of(node._current.configuration)
+    for group in ("", "west", "west"):
+        node._current.configuration = Configuration(explicit={("cluster", "group"): group} if group else {})
+        ServedNode._reloaded(node)
+    assert links == ["again"] and node._site["group"] == "west"
 
 
 def test_definitions_are_imported_once_in_a_cluster(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from leveret.serving.cluster_sites import RETURN_MS, ClusterSites, site_of
+from leveret.serving.cluster_sites import REFUSALS_MAX, RETURN_MS, ClusterSites, site_of
 from leveret.settings import Configuration
 from leveret.settings.declared.declarations import QueueDeclaration
 from leveret.testing.harness import Harness
@@ -89,6 +89,8 @@ def test_what_differs_is_refused_with_its_reason_until_it_is_alike(
         ("q", "does not understand"),
         (["/", "q", {"x-queue-type": "amps"}], "does not understand"),
         (["/", "q" * 300, OWNED], "q"),
+        (["/", "q", {**OWNED, "x-of-later": 2**63}], "does not understand"),
+        (["/", "q", {**OWNED, "x-of-later": "\ud800"}], "surrogates"),
     ],
 )
 def test_a_declaration_that_cannot_be_hosted_is_told(leader: Leader, said: Any, why: str) -> None:
@@ -139,3 +141,21 @@ def test_nodes_have_a_while_to_open_their_links_to_a_new_leader(leader: Leader) 
     assert not leader.broker.sites.is_lost("n3")
     leader.advance(3000)
     assert leader.broker.sites.is_lost("n3") and not leader.broker.sites.is_lost("n2")
+
+
+def test_what_is_refused_is_logged_once_and_not_without_end(leader: Leader, caplog: pytest.LogCaptureFixture) -> None:
+    """A node that opens its link again and again says the same each time."""
+    bad = [["/elsewhere", f"q{number}", OWNED] for number in range(2 * REFUSALS_MAX)]
+    for _ in range(3):
+        leader.joins("n2", *bad)
+    assert len(leader.nodes.refused["n2"]) == len(caplog.messages) == REFUSALS_MAX
+
+
+def test_of_two_links_of_a_node_that_end_the_next_one_counts(leader: Leader) -> None:
+    """The first may be half open, and end late."""
+    leader.joins("n2", group="west")
+    leader.nodes.left("n2")
+    leader.nodes.left("n2")
+    leader.joins("n2", group="west")
+    leader.advance(60_000)
+    assert leader.broker.sites.groups["n2"] == "west"

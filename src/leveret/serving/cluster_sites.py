@@ -125,5 +125,10 @@ def _queue(said: object) -> tuple[str, str, dict[str, object]] | None:
     vhost, name, arguments = said
     if not isinstance(vhost, str) or not isinstance(name, str) or not isinstance(arguments, dict):
         return None
-    is_plain = all(isinstance(value, bool | int | float | str) for value in arguments.values())
+    is_plain = all(map(_is_plain, arguments.values()))
     return (vhost, name, arguments) if is_plain and "x-replication" in arguments else None
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a field of AMQP can have the value: JSON has integers of any size."""
+    return value.bit_length() < 64 if isinstance(value, int) else isinstance(value, float | str)
