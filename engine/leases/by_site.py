@@ -186,7 +186,7 @@ def _own(groups: OwnerGroups, owners: Owners, site: str, here: FreeAtSite) -> Fr
 def _unknown(groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]) -> list[FilterGroup]:
     """The groups of other owners that may have messages for these consumers."""
     keys = dict.fromkeys(key for here in free.values() for key in here)
-    return [groups.group(number, key) for number in range(len(owners.names)) for key in keys]
+    return [groups.group(number, key) for number in owners.numbers() for key in keys]
 
 
 def _look(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup], until: int) -> bool:
@@ -214,7 +214,7 @@ def _foreign(
     """
     foreign: dict[str, Free] = {}
     waits = False
-    for number in range(len(owners.names)):
+    for number in owners.numbers():
         owner = owners.name_of(number)
         is_at_once = _is_at_once(leases, owners, number)
         for site, here in free.items():

@@ -18,7 +18,7 @@ from ..sites import Sites
 TRANSFER_AFTER_MS = 50
 #: Arrivals within this time mature together, when the last of them does.
 TOGETHER_NS = MS
-#: Owners that a queue tells apart; the messages of further ones have number 0, as those without a known owner.
+#: Owners that a queue tells apart; what further ones publish belongs to the broker's own site.
 OWNERS_MAX = 30
 #: A unit of a block: the distance to the change before in 11 bits, the number in 5; this number extends the distance.
 _EXTENDS, _NUMBER_BITS, _DISTANCE_BITS = 31, 5, 11
@@ -128,6 +128,12 @@ class OwnerRuns:
                     return change
         return None
 
+    def next_unknown(self, after: int) -> int | None:
+        """The lowest id above `after` of which no owner may be known; None: there is none."""
+        if not self._firsts or after + 1 < self._firsts[0]:
+            return after + 1
+        return self.next_of(0, after)
+
     def trim(self, below_id: int) -> None:
         """Forget messages below an id."""
         count = max(bisect_right(self._firsts, below_id) - 1, 0)
@@ -191,9 +197,9 @@ class Waits:
 
 
 class Owners:
-    """The owners of one queue's messages. `names`: by number; number 0 is the broker's own site. `moved`: numbers by id
-    of messages that were transferred; `back`: those of them that are ready again. `waits`: how long messages wait.
-    `turn`: number of the site that got the last transfer.
+    """The owners of one queue's messages. `names`: by number; with number 0 no owner is known, and the message belongs
+    to the broker's own site. `moved`: numbers by id of messages that were transferred; `back`: those of them that are
+    ready again. `waits`: how long messages wait. `turn`: number of the site that got the last transfer.
     """
 
     __slots__ = ("_initial", "_numbers", "_sites", "back", "is_changed", "moved", "names", "runs", "turn", "waits")
@@ -217,15 +223,23 @@ class Owners:
         return self._sites.own
 
     def number_of_site(self, site: str) -> int:
-        """The number of a site, which may be new."""
+        """The number of a site, which may be new. A site for which no number is left has that of the broker's own."""
         number = self._numbers.get(site)
         if number is None:
             if len(self.names) > OWNERS_MAX:
-                return 0
+                return 0 if site == self._sites.own else self.own_number()
             number = self._numbers[site] = len(self.names)
             self.names.append(site)
             self.is_changed = True
         return number
+
+    def own_number(self) -> int:
+        """The number of the broker's own site; 0 if none was left for it."""
+        return self.number_of_site(self._sites.own)
+
+    def numbers(self) -> range:
+        """The numbers that `owner_of` returns."""
+        return range(1 if self.own_number() else 0, len(self.names))
 
     def set_names(self, names: Sequence[str]) -> None:
         """Take names in the order of their numbers, from 1 on."""
@@ -246,14 +260,21 @@ class Owners:
     ) -> None:
         """Take what a checkpoint had of owners, then what records said after it, up to the message `last_id`."""
         self.runs.restore(octets[0])
+        if any(number >= len(self.names) for number in self.runs.newest):
+            self.runs = OwnerRuns()
         for at, (first_id, number) in enumerate(runs):
-            if first_id > self.runs.last_id and number <= OWNERS_MAX:
+            if first_id > self.runs.last_id:
                 behind = runs[at + 1][0] if at + 1 < len(runs) else last_id + 1
-                self.runs.append(first_id, behind - 1, number)
+                self.runs.append(first_id, behind - 1, self._named(number))
         self.moved.update(_MOVED.iter_unpack(octets[1]))
-        self.moved.update((id_, number) for id_, number in transferred.items() if number <= OWNERS_MAX)
+        self.moved.update(transferred)
+        self.moved = {id_: self._named(number) or self.own_number() for id_, number in self.moved.items()}
         self.back.update(self.moved)
         self.waits.matured_id = last_id
+
+    def _named(self, number: int) -> int:
+        """A number of a record; 0: it has no name."""
+        return number if number < len(self.names) else 0
 
     def came(self, first_id: int, count: int, now_ns: int) -> int:
         """New messages came. Returns the number of their owner."""
@@ -277,7 +298,7 @@ class Owners:
         moved = self.moved
         if moved and (number := moved.get(id_)) is not None:
             return number
-        return self.runs.number_of(id_)
+        return self.runs.number_of(id_) or self.own_number()
 
     def site_of(self, id_: int) -> str:
         """The site that owns a message."""
@@ -306,8 +327,9 @@ class Owners:
     def may_have(self, number: int, after: int) -> int | None:
         """The lowest id above `after` that a site may own; None: it owns none there."""
         moved = min((id_ for id_ in self.back if id_ > after and self.moved[id_] == number), default=None)
-        found = self.runs.next_of(number, after)
-        return found if moved is None else moved if found is None else min(moved, found)
+        found = self.runs.next_of(number, after) if number else None
+        unknown = self.runs.next_unknown(after) if number == self.own_number() else None
+        return min((id_ for id_ in (moved, found, unknown) if id_ is not None), default=None)
 
     def is_stranded(self, number: int) -> bool:
         """Whether the owner was given up, or never was there."""

@@ -3,6 +3,8 @@
 Three sites with one queue; the rows are of cluster page 13. All in virtual time. Source: cluster page 12.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,14 +51,14 @@ class Sites(Harness):
         return next(one.session for one in self.named().consumers if one.tag == tag)
 
 
-def queue_of(**arguments: Any) -> Sites:
+def queue_of(journal: Path | None = None, groups: Sequence[str] = SITES, **arguments: Any) -> Sites:
     """Sites with a queue of these arguments."""
 
     class Other(Sites):
         pass
 
     Other.arguments = {"x_replication": "distributed", "x_max_backlog_per_consumer": 100, **arguments}
-    return Other(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""))
+    return Other(kind="amps", site="n1", groups=dict.fromkeys(groups, ""), journal=journal)
 
 
 @pytest.fixture
@@ -322,6 +324,68 @@ def test_operators_see_whose_messages_they_are(sites: Sites) -> None:
     assert rows[1]["waits_for"] == "a consumer with room, at any node" and not rows[2]["is_there"]
     described = {name: value for name, value, _ in sites.named().kind.describe(sites.named())}
     assert described["hosted-by"] == "n1, n2" and described["owner"] == "by message"
+
+
+def joined(path: Path, **arguments: Any) -> Sites:
+    """Sites whose queue has the messages a to c from a time without a cluster."""
+    arguments = {"x_replication": "distributed", "x_max_backlog_per_consumer": 100, **arguments}
+    plain = Harness(kind="amps", journal=path)
+    plain.queue(**arguments)
+    plain.publish(*"abc", headers={"a": 1}, delivery_mode=2)
+    plain.checkpoint()
+    plain.close()
+    return Sites(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=path)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_priority_expr": "rank"}, {"x_target_queue_depth": 5}])
+@pytest.mark.parametrize("asked", [{}, {"x_filter": "a = 1"}])
+@pytest.mark.parametrize("site", ["n1", "n2"])
+def test_messages_of_no_known_owner_are_the_brokers_own(
+    tmp_path: Path, arguments: dict[str, Any], asked: dict[str, Any], site: str
+) -> None:
+    """The queue is from before the cluster."""
+    sites = joined(tmp_path, **arguments)
+    sites.reader(site, prefetch=10, **asked)
+    sites.publish("d", by=sites.at["n3"], headers={"a": 1})
+    sites.advance(50)
+    assert sites.taken() == "abcd"
+    assert sites.transfers().count("{'from': 'n1', 'to': 'n2'}") == (site == "n2")
+
+
+def test_messages_of_no_known_owner_count_in_the_backlog(tmp_path: Path) -> None:
+    """Beside others of the same site."""
+    sites = joined(tmp_path, x_max_backlog_total=2)
+    sites.publish(*"def", by=sites.at["n1"])
+    sites.reader("n1", prefetch=2)
+    assert sites.taken() == "ab"
+
+
+def test_changes_of_owners_that_a_checkpoint_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those messages belong to the own site."""
+    monkeypatch.setattr("leveret.engine.leases.owners.KEPT_OCTETS", 600)
+    sites = queue_of(tmp_path, x_max_backlog_per_consumer=1000)
+    for number in range(600):
+        sites.publish("x", by=sites.at[("n2", "n3")[number % 2]], headers={"a": 1}, delivery_mode=2)
+    sites.restart()
+    for site in ("n1", "n2"):
+        sites.reader(site, prefetch=1000, x_filter="a = 1")
+    sites.advance(1000)
+    assert len(sites.taken()) == 600 and sites.named().ready_count == 0
+
+
+def test_sites_beyond_those_that_a_queue_tells_apart() -> None:
+    """Their messages are the own site's, and their consumers get those."""
+    many = [f"m{number}" for number in range(40)]
+    sites = queue_of(groups=[*SITES, *many])
+    publishers = {site: sites.connect(site=site) for site in many}
+    for site in many:
+        sites.publish(f"{site} ", by=publishers[site], headers={"a": 1})
+    for site in ("m39", "n1"):
+        sites.reader(site, prefetch=100, x_filter="a = 1")
+    sites.advance(1000)
+    assert sorted(sites.taken().split()) == sorted(many)
+    sites.publish("m38", by=publishers["m38"], headers={"a": 1})
+    assert sites.taken() == "m38"
 
 
 def test_changes_of_owners_take_two_octets() -> None:

@@ -55,13 +55,33 @@ class World(Harness):
 
     checks = True
 
-    def __init__(self, options: dict[str, Any], files: SimulatedFiles | None = None) -> None:
+    def __init__(
+        self, options: dict[str, Any], files: SimulatedFiles | None = None, *, begins_plain: bool = False
+    ) -> None:
         self.queue_options = {"x_replication": "distributed", "x_max_backlog_per_consumer": 3, **options}
         self.number = 0
         self.ready: dict[int, int] = {}  # message -> when it came (ns)
         self.marks: dict[int, int] = {}  # message -> its header a
         self.owners: dict[int, str] = {}
+        self.unknown: set[int] = set()  # messages that belong to whichever site leads
+        if files is not None and begins_plain:
+            self._have_messages(files)
         super().__init__(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=files)
+
+    def _have_messages(self, files: SimulatedFiles) -> None:
+        """The queue is from before the cluster, and so are messages in it."""
+        plain = Harness(kind="amps", journal=files)
+        queue = plain.queue(**self.queue_options)
+        for number in range(6):
+            a = 1 + number % 2
+            plain.publish("x", key=queue.name, headers={"a": a, "rank": number})
+        for message in plain.named(queue).messages():
+            self.marks[message.id] = int(message.envelope.headers(message.content)["a"].value)
+        plain.checkpoint()
+        plain.close()
+        self.unknown = {*self.marks}
+        self.owners = dict.fromkeys(self.marks, "n1")
+        self.ready = dict.fromkeys(self.marks, -TRANSFER_AFTER_MS * 1_000_000)
 
     def begin(self) -> None:
         super().begin()
@@ -83,6 +103,7 @@ class World(Harness):
             self.restart()
         else:
             self.kill()
+        self.owners.update(dict.fromkeys(self.unknown, site))
         assert self.leases.owners is not None
         assert {one.id for one in self.named(self.name).messages()} == left
         assert {id_: self.leases.owners.site_of(id_) for id_ in left} == {id_: self.owners[id_] for id_ in left}
@@ -191,6 +212,7 @@ class World(Harness):
             assert waited or source not in served or self.broker.sites.is_lost(str(source)), f"{id_} goes too early"
             self.owners[id_] = target
             self.moved.add(id_)
+            self.unknown.discard(id_)
 
     def check(self) -> None:
         """Between two steps."""
@@ -213,7 +235,8 @@ class World(Harness):
 def test_owners_keep_their_promises(seed: int) -> None:
     """With all kinds of queues that have owners."""
     chance = Random(seed)
-    world = World(OPTIONS[seed % len(OPTIONS)], SimulatedFiles() if seed % 3 == 0 else None)
+    files = SimulatedFiles() if seed % 3 == 0 else None
+    world = World(OPTIONS[seed % len(OPTIONS)], files, begins_plain=seed % 2 == 0)
     for number in range(60):
         world.act(chance.choice(ACTS), chance.randrange(12), chance.randrange(12))
         world.check()
