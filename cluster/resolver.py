@@ -1,5 +1,6 @@
 """Addresses of host names. A resolver whose servers do not answer may hang for half a minute: nobody waits for it."""
 
+import errno
 import socket
 import threading
 from collections.abc import Callable
@@ -33,7 +34,7 @@ class Resolver:
         """An address that is written in numbers; None: it is a name. Waits for nothing."""
         try:
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        except OSError:
+        except (OSError, UnicodeError):  # UnicodeError: no host can have this name, which a search says in words
             return None
 
     def resolve(self, host: str, port: int, seconds: float) -> list[Found]:
@@ -44,8 +45,12 @@ class Resolver:
         with self._lock:
             search = self._searches.get(key)
             if search is None:
-                search = self._searches[key] = _Search()
-                threading.Thread(target=self._search, args=(key, search), daemon=True).start()
+                search = _Search()
+                try:
+                    threading.Thread(target=self._search, args=(key, search), daemon=True).start()
+                except RuntimeError as error:
+                    raise OSError(errno.EAGAIN, f"no thread can look up {host}") from error
+                self._searches[key] = search  # while the lock is held: the thread takes it away again
         if not search.is_over.wait(seconds):
             if (known := self._known.get(key)) is not None:
                 return known
@@ -56,14 +61,17 @@ class Resolver:
 
     def _search(self, key: tuple[str, int], search: _Search) -> None:
         host, port = key
+        search.error = OSError(f"the search for {host!r} failed")
         try:
             search.found = self._look_up(host, port, type=socket.SOCK_STREAM)
+            search.error = None
         except OSError as error:
             search.error = error
         except UnicodeError as error:
             search.error = OSError(f"{host!r} is no name of a host: {error}")
-        with self._lock:
-            if search.error is None:
-                self._known[key] = search.found
-            del self._searches[key]
-        search.is_over.set()
+        finally:
+            with self._lock:
+                if search.error is None:
+                    self._known[key] = search.found
+                del self._searches[key]
+            search.is_over.set()

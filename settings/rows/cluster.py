@@ -16,15 +16,24 @@ MIB = 1024**2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _NODE = re.compile(r"(?=.{1,63}$)[A-Za-z0-9][A-Za-z0-9_.-]*(?:@[A-Za-z0-9][A-Za-z0-9_.-]*)?")
 _PLACE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:/\[\]@=]+)):([0-9]{1,5})")
-_URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]@]+)(?::[0-9]{1,5})?/?")
+_URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|([^\s:/\[\]@]+))(?::[0-9]{1,5})?/?")
 
 
 def place_of(value: str) -> tuple[str, int] | None:
     """Host and port of HOST:PORT; None: it is none."""
     found = _PLACE.fullmatch(value)
-    if found is None or not 0 < int(found[3]) < 65536:
+    if found is None or not 0 < int(found[3]) < 65536 or not _may_be_host(found[2]):
         return None
     return found[1] or found[2], int(found[3])
+
+
+def _may_be_host(name: str | None) -> bool:
+    """Whether a resolver takes the name: no label is empty or longer than 63 octets. None: there is no name."""
+    try:
+        (name or "").encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def plain_name(value: object) -> str:
@@ -64,7 +73,8 @@ def urls(value: object) -> tuple[str, ...]:
         given = texts(value)
     except ValueError:
         raise ValueError(expected) from None
-    if not given or not all(_URL.fullmatch(one) for one in given):
+    found = [_URL.fullmatch(one) for one in given]
+    if not found or not all(one is not None and _may_be_host(one[1]) for one in found):
         raise ValueError(expected)
     return tuple(one.rstrip("/") for one in given)
 

@@ -73,6 +73,32 @@ def test_a_name_that_is_not_known_is_an_error_of_the_system(error: Exception) ->
         Resolver(names.look_up).resolve("etcd.example", 2379, LONG)
 
 
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example"])
+def test_a_name_that_no_host_can_have_is_an_error_of_the_system(host: str) -> None:
+    with pytest.raises(OSError, match="is no name of a host"):
+        Resolver().resolve(host, 2379, LONG)
+
+
+def test_a_search_that_could_not_begin_or_broke_off_does_not_stand_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one finds the address."""
+    names = Names()
+    names.answers.set()
+    resolver = Resolver(names.look_up)
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(threading.Thread, "start", start)
+        with pytest.raises(OSError, match=r"no thread can look up etcd\.example"):
+            resolver.resolve("etcd.example", 2379, 0)
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    names.results.append(MemoryError())
+    with pytest.raises(OSError, match=r"the search for 'etcd\.example' failed"):
+        resolver.resolve("etcd.example", 2379, LONG)
+    assert resolver.resolve("etcd.example", 2379, LONG) == FOUND
+
+
 def test_addresses_in_numbers_need_no_resolver() -> None:
     names = Names()
     assert Resolver(names.look_up).resolve("::1", 2379, 0)[0][4][:2] == ("::1", 2379)
