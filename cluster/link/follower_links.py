@@ -245,6 +245,7 @@ class FollowerLinks:
         finally:
             follower.close("the link ended")
             with trio.CancelScope(shield=True):
+                await link.close()  # the node need not wait until the files are looked at
                 await trio.to_thread.run_sync(follower.clean_up)
             if follower.doubts:
                 await self._verify(follower.began.base_lsn)
@@ -280,7 +281,8 @@ class FollowerLinks:
         self._acknowledging = tuple(one for one in self._acknowledging if one is not follower)
         with self._lock:
             self._outlets = tuple(one for one in self._outlets if one is not follower.outlet)
-        self._left(follower.name)
+        if all(one.name != follower.name for one in self._followers.values()):  # it may be back, under another node id
+            self._left(follower.name)
 
 
 def readers_of(path: str, files: Files = REAL, node: str | None = None) -> list[str]:

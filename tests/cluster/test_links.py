@@ -556,6 +556,33 @@ async def test_a_leader_that_cannot_read_its_journal_for_a_follower_looks_at_its
         await until(lambda: follower.link.why == "the leader cannot read its journal: [Errno 5] Input/output error")
 
 
+@in_trio
+async def test_a_link_is_closed_before_the_leader_looks_at_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes as long as the files are large."""
+    looks, goes_on = threading.Event(), threading.Event()
+
+    def look(*how: object) -> None:
+        looks.set()
+        goes_on.wait()
+
+    def broken(*how: object) -> tuple[int, int]:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("leveret.cluster.link.follower_links.segments_in", broken)
+    monkeypatch.setattr("leveret.cluster.link.follower_links.damage_in", look)
+    world = World(tmp_path)
+    world.lead()
+    async with world.listening(), stranger(world) as follower:
+        await follower.send(hello(world))
+        await until(looks.is_set)
+        try:
+            await follower.until_closed()
+        finally:
+            goes_on.set()
+
+
 @pytest.mark.parametrize("complains", [True, False])
 @in_trio
 async def test_a_complaint_about_whole_files_is_the_follower_s_trouble(
@@ -700,6 +727,25 @@ async def test_a_node_that_connects_again_replaces_its_old_link(tmp_path: Path) 
             assert world.told == [LinkOpened(node, 1), LinkClosed(node), LinkOpened(node, 1)]
             await first.until_closed()
         await until(lambda: world.told[3:] == [LinkClosed(node)])
+
+
+@in_trio
+async def test_a_node_that_is_back_under_another_node_id_has_not_left(tmp_path: Path) -> None:
+    """After a full copy; its old link may be half open for minutes."""
+    world = World(tmp_path)
+    links, told = world.lead(), []
+    links._joined = lambda name, site: told.append(f"{name} joined")
+    links._left = lambda name: told.append(f"{name} left")
+    async with world.listening():
+        async with stranger(world) as second:
+            async with stranger(world) as first:
+                for one, terms in ((first, TermTable(b"s" * 16)), (second, TermTable(b"t" * 16))):
+                    await one.send(hello(world, terms=terms))
+                    await one.receive(Welcome, copying=True)
+            await until(lambda: LinkClosed(b"s" * 16) in world.told)
+            assert told == ["n9 joined", "n9 joined"]
+        await until(lambda: LinkClosed(b"t" * 16) in world.told)
+        assert told == ["n9 joined", "n9 joined", "n9 left"]
 
 
 @in_trio
