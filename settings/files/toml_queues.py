@@ -11,7 +11,7 @@ from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
 from ..declared.tables import LOGGED_TOPIC
 from ..queue_types import CLASSIC, OWN_TYPES, QUEUE_TYPES, own_type
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
-from ..values import ROUTING_TYPE, boolean, name_text, word
+from ..values import LONG_MAX, ROUTING_TYPE, boolean, name_text, word
 from .toml_source import Path, TomlSource, home_of
 
 QUEUE_TYPE = "x-queue-type"
@@ -105,6 +105,8 @@ class QueueTables(TomlSource):
                 self.builder.fault(origin, key, "a queue argument starts with x-")
             elif not isinstance(value, str | int | float | bool):
                 self.builder.wrong(origin, key, value, "text, a number, true or false")
+            elif isinstance(value, int) and not ~LONG_MAX <= value <= LONG_MAX:  # TOML has integers of any size
+                self.builder.wrong(origin, key, value, "an integer of 64 bits")
             else:
                 arguments[key] = value
 

@@ -212,6 +212,16 @@ def test_provenance_has_file_line_and_match() -> None:
             '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nfilter="x="',
             ":5: filter: 'x=' is not right, expected a selector: ",
         ),
+        (
+            "6.5",
+            f'[[address]]\nname="q"\n[[address.queue]]\nname="q"\narguments={{x-later={2**63}}}',
+            ":5: x-later: 9223372036854775808 is not right, expected an integer of 64 bits",
+        ),
+        (
+            "6.5",
+            f'[[address]]\nname="q"\n[[address.queue]]\nname="q"\narguments={{x-later={-(2**70)}}}',
+            "expected an integer of 64 bits",
+        ),
         ("6.5", '[[address]]\nname="q"\n[[address.queue]]\n', ":3: name: is missing in [[queue]]"),
         ("6.5", "[address]\nname = 'q'", ":1: address: expected tables [[address]]"),
         ("6.5", "[[policy]]\nname = 'x'", ":1: pattern: is missing in [[policy]]"),
