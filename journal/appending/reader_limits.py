@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...engine import Clock
-from ..disk.directory import DROPPED, READERS, WARNED, Directory, forget_reader, reader_offsets
+from ..disk.directory import DROPPED, OF_NODE, READERS, WARNED, Directory, forget_reader, reader_offsets
 from ..disk.files import read_file, replace_file
 from ..disk.options import JournalOptions
 from .ledger import Ledger
@@ -34,11 +34,15 @@ class Kept:
 
 
 class ReaderLimits:
-    """The readers of one journal. `kept`: by reader, as of the last look; `dropped`: how many were, since the start."""
+    """The readers of one journal. `kept`: by reader, as of the last look; `dropped`: how many were, since the start.
+
+    Those of a cluster's nodes have no limit: a node that makes a full copy needs all of it, and its link ends in time.
+    """
 
     def __init__(self, directory: Directory, options: JournalOptions, clock: Clock) -> None:
         self._files = directory.files
         self._path = directory.path
+        self._has_nodes = directory.is_of_cluster
         self._options = options
         self._clock = clock
         self._has_warned: set[tuple[str, int]] = set()
@@ -57,6 +61,8 @@ class ReaderLimits:
             size, ended_us = ledger.kept_for(lsn, unneeded)
             kept = Kept(size, max(0, now_ms - ended_us // 1000) if size else 0)
             self.kept[name] = kept
+            if self._has_nodes and name.startswith(OF_NODE):
+                continue
             is_large = 0 < options.reader_size < kept.size
             is_old = 0 < options.reader_age_ms < kept.age_ms
             if is_large or (is_old and self._notice_ms(name, lsn, now_ms) >= NOTICE_MS):

@@ -34,6 +34,8 @@ _NOT_FOREIGN = frozenset({LOCK, READERS, RESERVE, f"{FORMAT}.new", "lost+found"}
 _OF_EMPTY_NODE = frozenset({TERMS, f"{TERMS}.new", CUT, PROBE})
 #: Ends of the names of notes: the broker has warned of a reader, or has dropped it.
 WARNED, DROPPED = ".warned", ".dropped"
+#: Names of readers of a leader that begin with it keep segments for a node that copies them; the links end them.
+OF_NODE = "node-"
 READER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
@@ -110,6 +112,11 @@ class Directory:
             found = replace(self._format, needs=known | needs)
             replace_file(self.files, self.path, FORMAT, found.octets)
             self._format = found
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether it is that of a node of a cluster."""
+        return self._format.is_cluster
 
     @property
     def is_there(self) -> bool:

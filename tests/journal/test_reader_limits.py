@@ -1,9 +1,11 @@
 """Readers that nobody runs any more: a warning, then they are dropped, and what was kept for them alone is deleted."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from copying_nodes import TINY, Leader
 from journal_workload import PATH, Driver
 from simulated_files import SimulatedFiles
 
@@ -85,6 +87,24 @@ def test_one_that_keeps_too_much_goes() -> None:
     register_reader(PATH, "near", late, kept.files)
     assert kept.days(0) and reader_offsets(PATH, kept.files) == {"near": late}
     assert list(dropped_readers(PATH, kept.files)) == ["lake"]
+
+
+def test_one_of_a_node_that_copies_the_journal_stays() -> None:
+    """Its full copy would begin again and again. The name alone is no reason: a plain broker has no nodes."""
+    leader = Leader(SimulatedFiles(), options=replace(TINY, reader_size=1500))
+    kept = Kept(reader_size=6000)
+    register_reader(PATH, "node-b-1", 1, kept.files)
+    for name in ("node-b-1", "lake"):
+        register_reader(PATH, name, 1, leader.files)
+    leader.driver.declare("a")
+    for _ in range(6):
+        leader.driver.settle("a", leader.driver.publish([b"x" * 1600], "a"))
+        leader.turn()
+    leader.driver.checkpoint()
+    leader.turn()
+    assert leader.journal.old_segments.reclaim() == [] and reader_offsets(PATH, leader.files) == {"node-b-1": 1}
+    assert leader.journal.old_segments.readers.kept["node-b-1"].size > 1500
+    assert kept.days(0) and reader_offsets(PATH, kept.files) == {}
 
 
 @pytest.mark.parametrize("options", [{}, {"reader_age_ms": 90 * DAY_MS, "retain_ms": 400 * DAY_MS}])

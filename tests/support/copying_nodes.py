@@ -87,7 +87,15 @@ def state_of(files: SimulatedFiles) -> object:
 class Leader:
     """A node that leads, and what its journal reported: all octets, and the order of reports."""
 
-    def __init__(self, files: SimulatedFiles, term: int = 1, *, agreed: int = 1, threaded: bool = False) -> None:
+    def __init__(
+        self,
+        files: SimulatedFiles,
+        term: int = 1,
+        *,
+        agreed: int = 1,
+        threaded: bool = False,
+        options: JournalOptions = TINY,
+    ) -> None:
         self.files = files
         self.octets: dict[int, bytes] = {}
         self.reports: list[str] = []
@@ -102,7 +110,7 @@ class Leader:
         self.cluster = ClusterJournal(
             copied.hand_over(), agreed, self._written, self._synced, self._unlinked, self.needed
         )
-        self.journal = Journal.open(PATH, ManualClock(), TINY, files=files, threaded=threaded, cluster=self.cluster)
+        self.journal = Journal.open(PATH, ManualClock(), options, files=files, threaded=threaded, cluster=self.cluster)
         self.journal.set_callbacks(self.safe.append, lambda error: self.reports.append(str(error)))
         self.driver = Driver(self.journal)
 
