@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 
-from ..disk.files import REAL, ReadableFiles
+from ..disk.files import LATER, REAL, ReadableFiles
 from ..disk.segment import Scan, footer_of, opened, path_of, segment_name, segments_in
 from ..format.errors import Damaged, NotInJournal
 
@@ -38,7 +38,8 @@ def position_of(path: str, lsn: int, files: ReadableFiles = REAL) -> tuple[int, 
 def damage_in(path: str, base_lsn: int, end: tuple[int, int], files: ReadableFiles = REAL) -> Damaged | None:
     """The first damage in a leader's segments from one on, up to `end`: `Journal.written_position`. O(octets).
 
-    None: a follower could take all of it. A segment that is deleted meanwhile is not looked at.
+    None: a follower could take all of it, or this process is too short of descriptors or memory to look. A segment that
+    is deleted meanwhile is not looked at.
     """
     bases = [one for one in segments_in(files, path) if base_lsn <= one <= end[0]]
     for one, following in zip(bases, [*bases[1:], 0]):
@@ -51,6 +52,8 @@ def damage_in(path: str, base_lsn: int, end: tuple[int, int], files: ReadableFil
         except FileNotFoundError:
             continue
         except OSError as error:
+            if error.errno in LATER:
+                return None
             return Damaged(segment_name(one), 0, f"it cannot be read: {error}")
         if scan.position < end[1] if is_open else not scan.sealed or scan.lsn != following:
             return Damaged(segment_name(one), scan.position, "no whole block is here, and more was written")

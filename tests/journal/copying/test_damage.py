@@ -1,5 +1,6 @@
 """What a leader finds when it looks whether its segments are as they were written."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -66,6 +67,17 @@ def test_a_segment_without_its_end_or_its_successor_is_damaged(journal: WrittenJ
 
     found = damage_in(journal.path, second, journal.position, Broken())
     assert found is not None and found.why == "it cannot be read: [Errno 5] Input/output error"
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_process_that_cannot_look_now_finds_no_damage(journal: WrittenJournal, number: int) -> None:
+    """Else its leader would resign, and say that its disk has rotted."""
+
+    class Poor(RealFiles):
+        def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
+            raise OSError(number, os.strerror(number))
+
+    assert damage_in(journal.path, 1, journal.position, Poor()) is None
 
 
 def test_a_gap_between_segments_is_damage(journal: WrittenJournal) -> None:
