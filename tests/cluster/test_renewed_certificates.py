@@ -86,6 +86,22 @@ def test_new_links_have_the_new_certificate(node: Node) -> None:
     assert node.files.etcd.tls not in (None, etcd)
 
 
+def test_a_reload_names_an_authority_that_links_trust_until_the_restart(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OpenSSL forgets none; one that is added is taken at once, as when a new authority takes the place of another."""
+    file = Path(node.authority.file)
+    first = file.read_text()
+    (node.directory / "other").mkdir()
+    second = Authority(node.directory / "other").file.read_text()
+    file.write_text(first + second)
+    assert node.reload() == () and not caplog.messages
+    file.write_text(second)
+    assert node.reload() == ()
+    (warned,) = caplog.messages
+    assert "links trust 2 authorities and the file has 1: until this node is started anew they trust what" in warned
+
+
 @pytest.mark.parametrize("name", ["node.pem", "node.key"])
 def test_files_that_cannot_be_used_change_nothing(node: Node, name: str) -> None:
     """The reload names the file and the line."""

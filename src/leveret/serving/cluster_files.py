@@ -4,6 +4,7 @@ A path is relative to the directory of the configuration file that sets it, as t
 configuration that has [cluster].
 """
 
+import logging
 import os
 import ssl
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from ..cluster.link.challenge import is_loopback
 from ..settings import Configuration
 from ..settings.declared.cluster import nodes_of
 from .file_watch import FileMark, marks_of
+
+logger = logging.getLogger("leveret.cluster")
 
 #: Octets of a secret at least: `openssl rand -hex 16` makes 32.
 SECRET_SIZE_MIN = 16
@@ -52,7 +55,20 @@ class ClusterFiles:
             table, key, problem = fault.args
             return [f"{files.origin(table, key)}: {key}: {problem}"]
         self.etcd.tls = fresh.etcd.tls
+        self._warn_of_removed(fresh)
         return []
+
+    def _warn_of_removed(self, fresh: "ClusterFiles") -> None:
+        """A context that links have keeps every authority that it ever read."""
+        if self.server_tls is None or fresh.server_tls is None:
+            return
+        trusted, named = self.server_tls.cert_store_stats()["x509_ca"], fresh.server_tls.cert_store_stats()["x509_ca"]
+        if trusted > named:
+            logger.warning(
+                "[cluster.tls] ca: links trust %d authorities and the file has %d: until this node is started anew they"
+                " trust what was removed, too",
+                trusted, named,
+            )  # fmt: skip
 
     def marks(self, configuration: Configuration) -> dict[str, FileMark | None]:
         """Of the files with certificates."""
