@@ -90,9 +90,9 @@ class Forge:
 
 def _serve_requests(ours: socket.socket) -> None:
     """A list of arguments and a directory forks; a number waits for that child. Until the other side closes."""
-    from leveret.serving.served_node import LEADING_MODULES
+    from leveret.serving.served_node import CONSOLE_MODULES, LEADING_MODULES
 
-    for name in ("leveret.cli.serve_command", "leveret.serving.app", *LEADING_MODULES):
+    for name in ("leveret.cli.serve_command", "leveret.serving.app", *LEADING_MODULES, *CONSOLE_MODULES):
         import_module(name)
     children: set[int] = set()
     while True:

@@ -54,16 +54,19 @@ LINK_BACKLOG = 64
 #: What leading needs and following does not: imported while this node follows.
 LEADING_MODULES = (
     "leveret.serving.supervisor",
+    "leveret.journal.recording.temp_store",
+    *(f"{package}.kind" for package in OPTIONAL_KINDS.values()),
+    "leveret.operator.command_table",
+    "leveret.operator.definitions",
+)
+#: The same with listeners of the console or of metrics, for which an extra is installed.
+CONSOLE_MODULES = (
     "leveret.serving.console_parts",
     "leveret.serving.console",
     "leveret.serving.metrics_facts",
     "leveret.console.connection",
     "leveret.console.sampler",
     "leveret.console.metrics.requests",
-    "leveret.journal.recording.temp_store",
-    *(f"{package}.kind" for package in OPTIONAL_KINDS.values()),
-    "leveret.operator.command_table",
-    "leveret.operator.definitions",
 )
 
 
@@ -252,7 +255,8 @@ class ServedNode:
     # -- the node's front -------------------------------------------------------------------------------------------
 
     def preload(self) -> None:
-        for name in LEADING_MODULES:
+        served = LEADING_MODULES + (CONSOLE_MODULES if self._listeners.console or self._listeners.metrics else ())
+        for name in served:
             import_module(name)
 
     def build(self, cluster: ClusterJournal) -> ServedLeadership:
