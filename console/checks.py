@@ -176,10 +176,14 @@ def _mirror_critical(subject: Subject, names: Names) -> Any:
 
 
 def _critical(subject: Subject, reason: str, kind: str) -> Any:
-    """Whether publishers would be held without this node."""
+    """Whether publishers would be held without this node, or no other could lead."""
     cluster = subject.cluster
     if cluster is None or len(cluster.nodes) == 1:
         return {"status": "ok", "reason": "single node cluster"}
+    if cluster.etcd:
+        return _failed(
+            reason, queues=_queues(subject, kind), detail=f"{cluster.etcd}, so no node could lead after this one"
+        )
     if not cluster.needs(subject.node):
         return OK
     in_sync = len(cluster.holders)

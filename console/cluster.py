@@ -39,7 +39,8 @@ class NodeFacts:
 class ClusterFacts:
     """`own`: the node that answers. `leader`: None while the answering node knows of none that serves clients.
 
-    `is_refused`: the answering node waits for an operator. `name`: of [cluster]. The last fields are of the answering
+    `is_refused`: the answering node waits for an operator. `etcd`: why it does not reach etcd; empty: it does. `name`:
+    of [cluster]. The last fields are of the answering
     node: its state among `states`, the end of its journal and what is agreed as LSNs, how often it began to lead, for
     how long it held publishers, octets of the journal that came by its link.
     """
@@ -49,6 +50,7 @@ class ClusterFacts:
     nodes: tuple[NodeFacts, ...]
     min_in_sync: int
     is_refused: bool = False
+    etcd: str = ""
     name: str = ""
     state: str = ""
     states: tuple[str, ...] = ()

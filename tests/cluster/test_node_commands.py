@@ -10,6 +10,8 @@ from leveret.cli.node_commands import NodeCommands
 
 WAITING = NotServed("h:1 accepts connections and does not serve them", is_over=False)
 
+NO_ETCD = {"etcd": "etcd is not reached: http://h:2379: Connection refused"}
+
 
 def status(leader: str | None, node: str | None = None, handover: object = None, **nodes: dict[str, Any]) -> Any:
     """A cluster as a node shows it, the leader if none is named; `nodes`: what is not as usual."""
@@ -71,8 +73,14 @@ def test_another_node_than_the_one_that_was_asked_for() -> None:
 def test_a_command_that_is_not_done_in_time() -> None:
     """With the last reason."""
     cluster = Cluster({"from": "a", "to": "b"}, ControlFailed("cannot reach h:1: Connection refused"))
-    with pytest.raises(ControlFailed, match="not done within 30 s: cannot reach h:1: Connection refused"):
+    late = "it has begun, and was not seen to be done within 30 s"
+    with pytest.raises(ControlFailed, match=f"{late}: cannot reach h:1: Connection refused"):
         cluster.run("handover")
+    begun = {"node": "b", "is-drained": True}
+    with pytest.raises(ControlFailed, match=f"^{late}$"):
+        Cluster(begun, status("a")).run("drain", node="b")
+    with pytest.raises(ControlFailed, match=f"^{late}: {NO_ETCD['etcd']}$"):  # b is drained, and cannot tell
+        Cluster(begun, status("a") | NO_ETCD).run("drain", node="b")
 
 
 def test_a_leader_is_drained_when_another_node_leads_and_has_it_drained() -> None:
@@ -143,7 +151,8 @@ def test_a_script_waits_until_all_nodes_are_in_sync() -> None:
     [
         (in_sync(c=AWAY), None, "node c is following, 7 records behind"),
         (in_sync(b={"state": "lost", "is-linked": False}, c=AWAY), None, "node b is lost; node c is following, 7 rec"),
-        (in_sync(None, "c"), None, "no node leads"),
+        (in_sync(None, "c") | {"etcd": "answers"}, None, "no node leads$"),
+        (in_sync(None, "c") | NO_ETCD, None, f"no node leads: {NO_ETCD['etcd']}$"),
         (in_sync("a", "c"), None, "node a leads, and does not answer yet"),
         (in_sync(a={"state": "held"}), "b", "node a is held: no node leads"),
         (ControlFailed("cannot reach h:1: Connection refused"), "b", "cannot reach h:1: Connection refused"),
@@ -176,6 +185,15 @@ def test_whether_a_node_can_be_stopped(facts: dict[str, Any], node: str | None, 
         return
     with pytest.raises(ControlFailed, match=f"not so within 30 s: {why}"):
         cluster.run("cluster wait-safe-to-stop", **given)
+
+
+def test_no_node_can_be_stopped_while_etcd_is_not_reached() -> None:
+    """The leader goes on without it, but no node could lead then. All are in sync."""
+    found = in_sync() | NO_ETCD
+    for given in ({}, {"node": "a"}, {"node": "c"}):
+        with pytest.raises(ControlFailed, match=f"{NO_ETCD['etcd']}, so no node could lead after this one$"):
+            Cluster(found).run("cluster wait-safe-to-stop", **given)
+        assert Cluster(found).run("cluster wait-in-sync", **given)["is-ready"]
 
 
 def test_a_node_that_there_is_not_is_not_waited_for() -> None:

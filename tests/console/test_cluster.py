@@ -186,6 +186,7 @@ READY, SERVICE, SIZE = "ready-to-serve-clients", "is-in-service", "reached-targe
     "told, path, status",
     [
         (cluster(), CRITICAL, 200),
+        (replace(cluster(B), etcd="etcd is not reached"), CRITICAL, 503),
         (cluster(c=DOWN), CRITICAL, 503),
         (cluster(c={"is_in_sync": False}), CRITICAL, 503),
         (cluster(B, c=DOWN), "node-is-mirror-sync-critical", 503),
@@ -257,6 +258,8 @@ def test_what_failed_checks_say() -> None:
     }
     assert check(cluster(c={"alarms": ("disk",)}), "alarms")[1]["alarms"] == [{"node": C, "resource": "disk"}]
     assert [one["name"] for one in check(cluster(b=DOWN), "node-is-mirror-sync-critical")[1]["queues"]] == ["c"]
+    found = check(replace(cluster(), etcd="etcd is not reached: x"), CRITICAL)[1]
+    assert found["detail"] == "etcd is not reached: x, so no node could lead after this one"
     alone = replace(cluster(), nodes=(MEMBER,))
     assert check(alone, CRITICAL) == (200, {"status": "ok", "reason": "single node cluster"})
     assert check(cluster(), READY, machine=replace(MACHINE, descriptors=100))[0] == 503

@@ -14,7 +14,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from ..operator.cluster_waits import in_sync_reasons, stop_reasons
+from ..operator.cluster_waits import etcd_trouble, in_sync_reasons, stop_reasons
 from ..operator.command_error import CommandError
 from .control_client import TIMEOUT_S, ControlFailed, NotServed, request, target_of, tls_context
 
@@ -130,7 +130,7 @@ class NodeCommands:
                 raise ControlFailed(str(error)) from None
             return not reasons
 
-        status = self._until(is_done, "not so", lambda: "; ".join(reasons))
+        status = self._until(is_done, "not so", lambda status: "; ".join(reasons))
         return {"is-ready": True, "leader": status["leader"], "insync": status["insync"]}
 
     def _follow(self, begun: Status, is_done: Callable[[Status], object]) -> Status:
@@ -155,7 +155,7 @@ class NodeCommands:
             waits = rest(status) if status["node"] == status["leader"] else waits
             return not waits
 
-        status = self._until(is_done, "the leader has, but not all others", lambda: f"not {', '.join(waits)}")
+        status = self._until(is_done, "the leader has, but not all others", lambda status: f"not {', '.join(waits)}")
         faults = [f"node {name}: {fault}" for name in before for fault in _row(status, name).get("faults", ())]
         if faults:
             raise ControlFailed("the others have reloaded, but\n" + "\n".join(faults))
@@ -184,10 +184,13 @@ class NodeCommands:
     def _until(
         self,
         is_done: Callable[[Status], object],
-        late: str = "it has begun, but is not done",
-        why: Callable[[], str] = lambda: "the cluster is as it was",
+        late: str = "it has begun, and was not seen to be done",
+        why: Callable[[Status], str] = etcd_trouble,
     ) -> Status:
-        """Raises: ControlFailed: `late`, when the time is over, with `why` the last status was not it."""
+        """Raises: ControlFailed: `late`, when the time is over, with `why` the last status was not it.
+
+        By default: nodes read of etcd what others have done, so without it a thing that is done is not seen.
+        """
         last = ""
         while True:
             try:
@@ -197,9 +200,9 @@ class NodeCommands:
             else:
                 if is_done(status):
                     return status
-                last = why()
+                last = why(status)
             if self._clock() + LOOK_S + TRY_S >= self._deadline:
-                raise ControlFailed(f"{late} within {self._timeout_s:g} s: {last}")
+                raise ControlFailed(f"{late} within {self._timeout_s:g} s" + (f": {last}" if last else ""))
             self._pause(LOOK_S)
 
 

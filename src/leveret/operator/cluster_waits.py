@@ -22,14 +22,22 @@ def in_sync_reasons(status: Status, node: str | None = None) -> list[str]:
 def stop_reasons(status: Status, node: str | None = None) -> list[str]:
     """Why a node, or any one that may be next, must not be stopped now; empty: it may.
 
-    It may when enough others are in sync, so that publishers are not held, and another can lead.
+    It may when enough others are in sync, so that publishers are not held, another can lead, and etcd answers.
     Raises: CommandError: there is no such node.
     """
     if (reason := _without_leader(status)) is not None:
         return [reason]
     rows = [one for one in status["nodes"] if _is_in_sync(one)] if node is None else [_row(status, node)]
-    found = dict.fromkeys(reason for row in rows for reason in _reasons_to_keep(status, row))
+    trouble = etcd_trouble(status)
+    found = dict.fromkeys([f"{trouble}, so no node could lead after this one"] if trouble else [])
+    found |= dict.fromkeys(reason for row in rows for reason in _reasons_to_keep(status, row))
     return list(found) or ([] if rows else ["no node is in sync"])
+
+
+def etcd_trouble(status: Status) -> str:
+    """Why the node that says this does not reach etcd; empty: it does."""
+    said = str(status.get("etcd", "answers"))
+    return "" if said == "answers" else said
 
 
 def _reasons_to_keep(status: Status, row: Row) -> list[str]:
@@ -49,7 +57,8 @@ def _without_leader(status: Status) -> str | None:
     """Why no node serves all clients now."""
     leader = next((one for one in status["nodes"] if one["name"] == status["leader"]), None)
     if leader is None:
-        return "no node leads"
+        trouble = etcd_trouble(status)
+        return f"no node leads: {trouble}" if trouble else "no node leads"
     if leader["state"] not in ("leading", "lost") and status["node"] == leader["name"]:
         return f"node {leader['name']} is {leader['state']}: {status['why']}"
     return None if status["node"] == leader["name"] else f"node {leader['name']} leads, and does not answer yet"

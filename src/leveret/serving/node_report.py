@@ -225,6 +225,7 @@ class NodeReport:
             ),
             node.options.min_in_sync,
             node.agreement.state is State.REFUSED,
+            node.trouble,
             name=node.options.circle.cluster,
             state=node.agreement.state.name.lower(),
             states=_STATES,
