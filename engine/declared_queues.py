@@ -246,7 +246,7 @@ class DeclaredQueues(dict[str, Queue]):
         Raises: QueueNotFound, PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
         """
         require(client, READ, QUEUE, name)
-        is_missing = bool(name) and self.seen(name, client) is None
+        is_missing = bool(name) and self.seen(name, client) is None and name not in self
         if is_missing and self._context.router.auto_creates(name) and may(client, CONFIGURE, QUEUE, name):
             if client is not None:
                 self._check_max(name)

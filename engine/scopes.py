@@ -3,6 +3,7 @@
 Such a queue is called NAME@SCOPE in all lists, and NAME by the clients of its sites. Source: cluster page 12.
 """
 
+from bisect import insort
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -11,10 +12,13 @@ if TYPE_CHECKING:
 
 
 class View(Protocol):
-    """The sites that see one queue. `name`: the queue's name at these sites; `is_of_one_site`: no other sees it."""
+    """The sites that see one queue. `name`: the queue's name at these sites; `is_of_one_site`: no other sees it;
+    `scope`: that site, or what several have in common; empty: all sites.
+    """
 
     name: str
     is_of_one_site: bool
+    scope: str
 
     def has(self, site: str) -> bool:
         """Whether a site sees the queue."""
@@ -36,11 +40,20 @@ class Scopes:
         self._by_name: dict[str, list[Queue]] = {}
 
     def add(self, queue: "Queue", view: View) -> None:
-        """Add a queue. One of a single site comes before one that several sites share."""
+        """Add a queue, or let it be. One of a single site comes before one that several sites share, and that before
+        one of all sites; else the older first.
+        """
+        if self._views.get(queue) is view:
+            return
+        self.remove(queue)
         if not self._views:
             self._context.broker.sites.watchers[self] = None
         self._views[queue] = view
-        self._by_name.setdefault(view.name, []).insert(0 if view.is_of_one_site else NAMES_MAX, queue)
+        insort(self._by_name.setdefault(view.name, []), queue, key=self._farness)
+
+    def _farness(self, queue: "Queue") -> int:
+        view = self._views[queue]
+        return 0 if view.is_of_one_site else 1 if view.scope else 2
 
     def remove(self, queue: "Queue") -> None:
         """Remove a queue, if it has a view."""
@@ -78,7 +91,3 @@ class Scopes:
         """Why a site does not see a queue of this name, where a rule for that site says so; else empty."""
         views = [self._views[queue] for queue in self._by_name.get(name, ())] if site is not None else []
         return next((why for view in views if (why := view.refusal(site or ""))), "")
-
-
-#: Queues of one name, more than there are sites.
-NAMES_MAX = 1 << 30

@@ -125,9 +125,12 @@ class Router:
                 if not self._filtering.isdisjoint(queues):
                     queues = None
         rules = rules_for_all(*self._address(exchange.name, routing_key))
-        scopes = self.context.scopes
-        if scopes is not None and (queues is None or any(queue.kind.captures for queue in queues)):
-            rules = replace(rules or self.arrival_rules(exchange.name, routing_key), site=self._broker.sites.now)
+        scopes, sites = self.context.scopes, self._broker.sites
+        # For plain queues too: a message may name more of them, and have them chosen at its publisher's site.
+        if scopes is not None and (
+            queues is None or sites.now != sites.own or any(queue.kind.captures for queue in queues)
+        ):
+            rules = replace(rules or self.arrival_rules(exchange.name, routing_key), site=sites.now)
         route = Route(exchange, routing_key, queues, rules)
         exchange.routes.register(
             route, [other.routes for other in way if other is not exchange], is_shared=scopes is None
@@ -298,7 +301,6 @@ class Router:
     def note_view(self, queue: Queue, view: "View") -> None:
         """Only some sites see a queue. All routes are looked up again, for each site by itself."""
         scopes = self.context.scopes = self.context.scopes or Scopes(self.context)
-        scopes.remove(queue)
         scopes.add(queue, view)
         self.routes_changed()
 

@@ -105,6 +105,44 @@ def test_a_refused_site_does_not_make_another_queue(sites: Sites) -> None:
     assert sites.bodies_of("q") == "a"
 
 
+def test_a_name_of_another_site_is_not_created() -> None:
+    """Where missing queues are, a consumer at another site does not get that queue instead."""
+    setting = '[[address-setting]]\nmatch = "#"\nauto-create-queues = true\n'
+    sites = Sites(setting, kind="amps", site="n1", groups=GROUPS)
+    sites.declared("n1", x_replication="local")
+    with pytest.raises(QueueNotFound):
+        sites.vhost.queues.for_consumer("q@n1", sites.at["n2"].client)
+    assert sites.publish("lost", key="q@n1", by=sites.at["n2"], mandatory=True) == [b"lost"]
+    assert list(sites.vhost.queues) == ["q@n1"]
+    assert sites.vhost.queues.for_consumer("q", sites.at["n2"].client) is sites.vhost.queues["q"]
+
+
+def test_copies_stay_at_their_site(sites: Sites) -> None:
+    """The header CC names queues as the publisher's site does, also if the routing key is a plain queue."""
+    local_queues(sites)
+    for site in GROUPS:
+        sites.queue("plain", client=sites.at[site].client, x_queue_type="classic")
+        sites.publish(site, key="plain", by=sites.at[site], headers={"CC": ["q"]})
+    assert [sites.bodies_of(f"q@{site}") for site in GROUPS] == ["n1", "n2", "n3"]
+    assert sites.bodies_of("plain") == "n1n2n3"
+
+
+@pytest.mark.parametrize("order", [("group", "distributed"), ("distributed", "group")])
+def test_a_nearer_queue_is_seen_in_any_order(tmp_path: Any, order: tuple[str, ...]) -> None:
+    """One of the group comes before one of all sites, whichever was declared, or hosted, first."""
+    sites = Sites(kind="amps", site="n1", groups=GROUPS, journal=tmp_path)
+    for replication in order:
+        if replication == "group":
+            sites.declared("n1", x_replication="group", x_initial_owner="n1")
+        else:
+            sites.declared("n3", x_replication="distributed")
+    sites.publish("a", by=sites.at["n1"], delivery_mode=2)
+    sites.restart()
+    sites.publish("b", by=sites.at["n2"])
+    sites.publish("c", by=sites.at["n3"])
+    assert (sites.bodies_of("q@east"), sites.bodies_of("q")) == ("ab", "c")
+
+
 def test_an_operator_sees_all_by_their_full_names(sites: Sites) -> None:
     """Such a client has no site."""
     local_queues(sites)
