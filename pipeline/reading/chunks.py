@@ -131,7 +131,10 @@ def read_chunks(files: ArrowFiles, directory: str, part: Slice, *, strict: bool 
 
 
 def _strict_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, names: Names) -> Iterator[Block | Hole]:
-    """Its blocks, and before each gap block the hole that it marks. Raises: Damaged (not all of it can be read)."""
+    """Its blocks, the hole before it, and before each gap block the hole that it marks. Raises: Damaged (not all of it
+    can be read).
+    """
+    yield from _hole_before(part)
     scan, before_us = Scan(files, handle, part.start_lsn, offset=part.start, size=part.end), None
     for block in scan:
         if block.header.flags & IS_GAP:
@@ -144,8 +147,7 @@ def _strict_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, 
 
 def _sound_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, names: Names) -> Iterator[Block | Hole]:
     """Its whole blocks, and each hole before the block that follows it."""
-    if part.lost_from:
-        yield Hole(part.lost_from, part.segment - 1, part.segment, 0, None, part.lost_why)
+    yield from _hole_before(part)
     scan = SoundBlocks(files, handle, part.start_lsn, offset=part.start, size=part.end)
     before_us: int | None = None
     lsn, position = part.start_lsn, part.start
@@ -167,6 +169,12 @@ def _sound_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, n
         octets = part.end - position
         why = BAD_BLOCK if octets else CUT
         yield Hole(lsn, part.end_lsn - 1, part.segment, position, octets or None, why, before_us)
+
+
+def _hole_before(part: Slice) -> Iterator[Hole]:
+    """What is lost before a slice: a strict reader may also go past deleted segments."""
+    if part.lost_from:
+        yield Hole(part.lost_from, part.segment - 1, part.segment, 0, None, part.lost_why)
 
 
 def _of_gap(segment: int, block: Block, before_us: int | None) -> Hole:

@@ -13,9 +13,11 @@ pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installe
 from recorded_broker import RecordedBroker
 
 from leveret.journal import Damaged, ForeignDirectory, JournalError
-from leveret.journal.disk.segment import segment_name
+from leveret.journal.disk.files import REAL
+from leveret.journal.disk.segment import path_of, segment_name, segments_in
 from leveret.pipeline.reading.arrow_files import locate
 from leveret.pipeline.reading.chunks import read_chunks
+from leveret.pipeline.reading.holes import DELETED
 from leveret.pipeline.reading.positions import JournalGone, JournalPlan, Position
 from leveret.pipeline.reading.predicate import Predicate
 from leveret.pipeline.reading.tables import TableReader
@@ -206,6 +208,20 @@ def test_what_retention_took_is_an_error(tmp_path: Path) -> None:
     assert plan.slices(middle, plan.end()) is not None
     with pytest.raises(ValueError, match="no name for a reader"):
         plan.files.register(plan.directory, "../x", 0)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_is_passed_over_is_a_hole(tmp_path: Path, strict: bool) -> None:
+    """A reader that goes past deleted segments is told which records it has not seen."""
+    one = filled(tmp_path)
+    one.tick()
+    plan = JournalPlan(str(tmp_path), strict=strict, past_deleted=True)
+    start = plan.first()
+    gone, there = segments_in(REAL, str(tmp_path))[:2]
+    os.unlink(path_of(str(tmp_path), gone))
+    (part, *_) = plan.slices(start, plan.end())
+    holes = [hole for chunk in read_chunks(plan.files, plan.directory, part, strict=strict) for hole in chunk.holes]
+    assert [(hole.first_lsn, hole.last_lsn, hole.why) for hole in holes] == [(start.lsn, there - 1, DELETED)]
 
 
 def test_another_journal_is_not_taken_for_this_one(tmp_path: Path) -> None:
