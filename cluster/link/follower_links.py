@@ -237,7 +237,7 @@ class FollowerLinks:
             if isinstance(told, No):
                 with trio.move_on_after(1):
                     await link.send(told)
-                raise LinkFault(f"{hello.name} was not taken: {told.why}")
+                raise Declined(f"{hello.name} was not taken: {told.why}", is_final=True)
             if (former := self._followers.get(follower.node_id)) is not None:
                 former.close("the node has connected again")
             await follower.serve(told)

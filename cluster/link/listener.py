@@ -18,6 +18,9 @@ from .relay import as_socket
 
 logger = logging.getLogger("leveret.cluster")
 
+#: A node that is refused tries again many times a second: seconds between two lines about one host, and hosts.
+REFUSAL_S, REFUSED_MAX = 60.0, 1000
+
 #: Serves a client: its socket (non-blocking), octets that were read of it, its PROXY header, the frontend it wants, and
 #: the name of the node it is connected to.
 OnClient = Callable[[socket.socket, bytes, bytes, str, str], object]
@@ -46,6 +49,7 @@ class LinkListener:
         self._options = options or LinkOptions()
         self._tls = tls
         self._takes_clients = takes_clients
+        self._refused_s: dict[str, float] = {}  # host -> when a line said so
         self._introducing: dict[trio.CancelScope, None] = {}  # connections that have not said what they want
 
     async def serve(
@@ -71,13 +75,25 @@ class LinkListener:
         host = str(address[0]) if isinstance(address, tuple) else "127.0.0.1"
         try:
             await self._introduce(stream, peer, host)
-        except (LinkFault, FrameFault, ChallengeFault) as fault:
+        except (Declined, FrameFault, ChallengeFault) as fault:
             is_usual = isinstance(fault, Declined) and not fault.is_final  # while another node takes over, many times
-            logger.log(logging.DEBUG if is_usual else logging.INFO, "link of %s: %s", peer, fault)
+            is_told = not is_usual and self._is_first_refusal(host)
+            logger.log(logging.WARNING if is_told else logging.DEBUG, "link of %s: %s", peer, fault)
+        except LinkFault as fault:
+            logger.info("link of %s: %s", peer, fault)
         except Exception:
             logger.exception("link of %s: internal error", peer)
         finally:
             await trio.aclose_forcefully(stream)
+
+    def _is_first_refusal(self, host: str) -> bool:
+        """Whether there was no line about this host lately."""
+        now_s = trio.current_time()
+        self._refused_s = {one: at_s for one, at_s in self._refused_s.items() if now_s - at_s < REFUSAL_S}
+        if host in self._refused_s or len(self._refused_s) >= REFUSED_MAX:
+            return False
+        self._refused_s[host] = now_s
+        return True
 
     async def _introduce(self, stream: trio.SocketStream, peer: str, host: str) -> None:
         """Find out what a connection wants, and serve it. Raises: LinkFault, FrameFault, ChallengeFault."""
@@ -89,7 +105,10 @@ class LinkListener:
         with trio.move_on_after(options.introduction_s) as scope:
             introducing[scope] = None
             try:
-                link = await accept(without_low_water(stream), peer, host, self._circle, self._tls)
+                try:
+                    link = await accept(without_low_water(stream), peer, host, self._circle, self._tls)
+                except LinkFault as fault:
+                    raise Declined(str(fault), is_final=True) from fault
                 try:
                     said = await link.receive(Hello, Client, timeout_s=FOREVER)
                 except LinkFault as fault:
@@ -98,7 +117,7 @@ class LinkListener:
             finally:
                 introducing.pop(scope, None)
         if scope.cancelled_caught:
-            raise LinkFault("it did not introduce itself in time, or made room for others")
+            raise Declined("it did not introduce itself in time, or made room for others", is_final=True)
         assert isinstance(said, (Hello, Client))
         if (said.cluster, said.group) != (self._circle.cluster, self._circle.group):
             mine = f"{self._circle.cluster!r}, group {self._circle.group}"

@@ -1,17 +1,19 @@
 """Clients that other nodes pass to the listener of a node: taken while its broker serves them, else told why not."""
 
+import logging
 import socket
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from in_trio import in_trio
 
-from leveret.cluster.link.challenge import Circle
+from leveret.cluster.link.challenge import ChallengeFault, Circle
 from leveret.cluster.link.frames import VERSION, Accept, Client
-from leveret.cluster.link.introduction import Address, Declined, LinkOptions, connect
-from leveret.cluster.link.listener import LinkListener
+from leveret.cluster.link.introduction import Address, Declined, LinkFault, LinkOptions, connect
+from leveret.cluster.link.listener import REFUSAL_S, LinkListener
 
 CIRCLE = Circle("orders")
 
@@ -51,3 +53,39 @@ async def test_a_client_is_taken_while_the_leader_serves(links: Any, serves: boo
             assert await link.stream.receive_some(1) == b"" and taken == [(b"", b"header", "amqp", "n2")]
         await link.close()
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("secret, cluster", [("another secret, as long", "orders"), ("", "invoices")])
+def test_a_host_that_is_refused_again_and_again_is_told_once_a_minute(
+    caplog: pytest.LogCaptureFixture, secret: str, cluster: str
+) -> None:
+    """It has another secret, or belongs to another cluster; its ports differ."""
+    clock = trio.testing.MockClock()
+    other = Circle(cluster, 0, secret.encode())
+
+    async def main() -> None:
+        listener = LinkListener(Circle("orders", 0, b"the secret of these nodes" if secret else b""), "n1", print)
+        listening = socket.create_server(("127.0.0.1", 0))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(listener.serve, [listening])
+            for _ in range(2):
+                for _ in range(3):
+                    await refused(Address(*listening.getsockname()[:2]), other)
+                await trio.testing.wait_all_tasks_blocked()
+                clock.jump(REFUSAL_S)
+            nursery.cancel_scope.cancel()
+
+    with caplog.at_level(logging.INFO, "leveret.cluster"):
+        trio.run(main, clock=clock)
+    assert [one.levelno for one in caplog.records] == [logging.WARNING] * 2
+
+
+async def refused(address: Address, circle: Circle) -> None:
+    """Connect as a node that does not belong here, until the listener has closed the connection."""
+    try:
+        link = await connect(address, circle, None, LinkOptions(introduction_s=10_000, connect_s=10_000))
+        await link.send(Client(VERSION, circle.cluster, 0, "n2", "amqp", b"header"))
+        await link.receive(Accept, timeout_s=10_000)
+    except (LinkFault, ChallengeFault):
+        return
+    raise AssertionError("it was taken")

@@ -11,12 +11,12 @@ import trio
 from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.cluster.agreement.states import State
 from leveret.console.cluster import ClusterFacts, NodeFacts
-from leveret.console.options import Certificate, Listening
+from leveret.console.options import Certificate, HostFacts, Listening
 from leveret.serving import node_pages
 from leveret.serving.guest import Guest, Service
 from leveret.serving.node_checks import NodeChecks
 from leveret.serving.node_pages import NodePages
-from leveret.settings import load_configuration
+from leveret.settings import Configuration, load_configuration
 
 TLS = Listening("amqp/ssl", "10.0.0.1", 5671, True)
 FACTS = ClusterFacts(
@@ -59,8 +59,29 @@ def test_health_checks_have_details_on_loopback_alone(pages: NodePages, path: st
 def test_probes_are_answered_everywhere(pages: NodePages) -> None:
     """Those of an orchestrator come from another machine."""
     assert pages.page("GET", "/health/live", is_loopback=False)[0] == "200 OK"
-    assert pages.page("GET", "/health/ready", is_loopback=False)[0] == "503 Service Unavailable"
+    lost = b"no node of this cluster leads\n"
+    assert pages.page("GET", "/health/ready", is_loopback=False) == ("503 Service Unavailable", lost)
     assert pages.page("GET", "/api/health/checks/is-in-service", is_loopback=False) == ("200 OK", b'{"status":"ok"}')
+
+
+@pytest.mark.parametrize(
+    "own, leader, status",
+    [
+        ({}, "rabbit@b", "200 OK"),
+        ({}, None, "503 Service Unavailable"),
+        ({"is_drained": True}, "rabbit@b", "503 Service Unavailable"),
+    ],
+    ids=["linked", "no link to a leader", "drained"],
+)
+def test_a_follower_is_ready_while_it_can_pass_clients_on(
+    monkeypatch: pytest.MonkeyPatch, own: dict[str, Any], leader: str | None, status: str
+) -> None:
+    """Whatever its state in the agreement: a load balancer sends it clients."""
+    node = NodeFacts("rabbit@a", is_running=True, host=HostFacts(1, 2, 100, 4, 5, 6, 7, 8), **own)
+    report: Any = SimpleNamespace(facts=lambda: ClusterFacts("rabbit@a", leader, (node,), 1), alarms=list)
+    member: Any = SimpleNamespace(agreement=SimpleNamespace(state=State.IN_SYNC), is_open=True)
+    pages = NodePages(member, report, NodeChecks(report, "/nowhere", list), lambda: Configuration())
+    assert pages.page("GET", "/health/ready", is_loopback=False)[0] == status
 
 
 @pytest.mark.parametrize("path", ["/health/ready", "/cluster", "/metrics", "/api/health/checks/alarms"])
@@ -87,13 +108,20 @@ def test_what_comes_by_a_proxy_of_this_machine_comes_from_elsewhere(
 ) -> None:
     """Its clients are told no details."""
 
-    async def main() -> bytes:
-        client, served = socket.socketpair()
-        served.setblocking(False)
-        client.send(f"GET /api/health/checks/alarms HTTP/1.1\r\n{header}\r\n\r\n".encode())
-        with client, served:
-            await pages.answer(Guest(Arrival(served, ("127.0.0.1", 5)), Service.CONSOLE))
-            return client.recv(10_000)
-
-    answer = trio.run(main)
+    answer = trio.run(answered, pages, Service.CONSOLE, header)
     assert answer.startswith(b"HTTP/1.1 503") and (b"rabbit@a" in answer) is has_details
+
+
+def test_checks_are_not_at_the_metrics_port(pages: NodePages) -> None:
+    """As at the leader, whose broker answers."""
+    assert trio.run(answered, pages, Service.METRICS).startswith(b"HTTP/1.1 404")
+
+
+async def answered(pages: NodePages, service: Service, header: str = "host: a") -> bytes:
+    """To a client on this machine that asks for alarms."""
+    client, served = socket.socketpair()
+    served.setblocking(False)
+    client.send(f"GET /api/health/checks/alarms HTTP/1.1\r\n{header}\r\n\r\n".encode())
+    with client, served:
+        await pages.answer(Guest(Arrival(served, ("127.0.0.1", 5)), service))
+        return client.recv(10_000)

@@ -1,6 +1,8 @@
 """Health checks of RabbitMQ's HTTP API on a node that does not lead: it has no users, so they need no login here."""
 
+import json
 from collections.abc import Callable
+from http import HTTPStatus
 from time import time_ns
 
 from ..console.checks import CHECKS, Subject, answer, node_check
@@ -24,6 +26,11 @@ class NodeChecks:
         self._checks |= {"healthchecks/node": node_check, "healthchecks/node/N": node_check}
         self._dispatcher = Dispatcher()
         self._dispatcher.add([Route(path, {}) for path in self._checks])
+
+    def obstacle(self) -> str:
+        """Why clients that connect to this node now are not served; empty: they are."""
+        status, body = self.answer(f"{PREFIX}health/checks/ready-to-serve-clients", is_detailed=True)
+        return "" if status == HTTPStatus.OK else str(json.loads(body)["reason"])
 
     def answer(self, path: str, *, is_detailed: bool) -> tuple[int, bytes]:
         """Status and JSON of a check. `path`: percent-encoded, from the root on. Without details whether it failed is

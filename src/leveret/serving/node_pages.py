@@ -9,11 +9,10 @@ from http import HTTPStatus
 
 import trio
 
-from ..cluster.agreement.states import State
 from ..cluster.node import Node
 from ..cluster.status import cluster_status
 from ..settings import Configuration
-from .guest import Guest
+from .guest import Guest, Service
 from .node_checks import PREFIX, NodeChecks
 from .node_metrics import ENDPOINTS, node_metrics
 from .node_report import NodeReport
@@ -21,7 +20,6 @@ from .node_report import NodeReport
 #: Seconds for a request and its answer, and octets of a request's head.
 ANSWER_S, HEAD_MAX = 5.0, 16 * 1024
 _LIVE, _READY, _CLUSTER = "/health/live", "/health/ready", "/cluster"
-_READY_STATES = frozenset({State.FOLLOWING, State.IN_SYNC, State.DRAINED})
 
 
 class NodePages:
@@ -49,7 +47,10 @@ class NodePages:
             method, _, rest = head.partition(b" ")
             path = self._without_prefix(rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1"))
             is_loopback = _is_loopback(guest.address) and not _is_proxied(head)
-            status, body = self.page(method.decode("latin-1"), path, is_loopback=is_loopback)
+            if guest.service is Service.METRICS and path.startswith(PREFIX):
+                status, body = "404 Not Found", b""  # as where the broker answers: checks are the console's
+            else:
+                status, body = self.page(method.decode("latin-1"), path, is_loopback=is_loopback)
             length = f"content-length: {len(body)}\r\nconnection: close\r\n"
             is_json = path == _CLUSTER or path.startswith(PREFIX)
             kind = f"content-type: {'application/json' if is_json else 'text/plain; version=0.0.4; charset=utf-8'}\r\n"
@@ -80,8 +81,8 @@ class NodePages:
             status, body = self._checks.answer(path, is_detailed=is_loopback)
             return f"{status} {HTTPStatus(status).phrase}", body
         if path == _READY:
-            is_ready = self._node.agreement.state in _READY_STATES
-            return ("200 OK", b"ready\n") if is_ready else ("503 Service Unavailable", b"no node leads\n")
+            why = self._checks.obstacle()
+            return ("503 Service Unavailable", f"{why}\n".encode()) if why else ("200 OK", b"ready\n")
         if path == _CLUSTER:
             if not is_loopback:
                 return "401 Unauthorized", b""
