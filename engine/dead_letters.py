@@ -34,7 +34,7 @@ class DeadLetters:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self.waiting: deque[tuple[Queue, Message, str]] = deque()
+        self.waiting: deque[tuple[Queue, Message, str, str]] = deque()
         self.late: dict[Queue, None] = {}
         self.published = 0  # since the last time that none were waiting
         self.were_waiting = False
@@ -51,7 +51,8 @@ class DeadLetters:
 
     def add(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
         """Publish messages that died in a queue with a dead-letter target, from the end of this turn on."""
-        self.waiting.extend((queue, message, reason) for message in messages)
+        own, site_of = self._context.sites.own, queue.kind.site_of
+        self.waiting.extend((queue, message, reason, site_of(queue, message) or own) for message in messages)
 
     def expire_later(self, queue: Queue) -> None:
         """Expire the messages of a queue when all waiting dead letters are published."""
@@ -79,7 +80,7 @@ class DeadLetters:
         if not waiting:
             self.published = 0
 
-    def _publish_one(self, queue: Queue, message: Message, reason: str) -> None:
+    def _publish_one(self, queue: Queue, message: Message, reason: str, site: str) -> None:
         broker, host = self._context, queue.context
         broker.turn.effort += LETTER_COST + len(message.content) // LETTER_OCTETS
         target = queue.rules.dead_letter_target(reason)
@@ -105,7 +106,7 @@ class DeadLetters:
                 continues_deaths=options.continues_deaths,
                 tells_last_death=options.tells_last_death,
             )
-            with broker.sites.at(queue.kind.site_of(queue, message) or broker.sites.own):
+            with broker.sites.at(site):
                 reached = publish_dead(host, letter)
             broker.turn.effort += reached * LETTER_QUEUE_COST
             if not reached:

@@ -343,8 +343,7 @@ def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messag
         owners.move((message.id for message in some), number)
         leases.record_sites()
         leases.queue.events.transferred(some, owners.name_of(owner), site, number)
-    if owners.back:
-        owners.back.difference_update(message.id for message in messages)
+    owners.taken(message.id for message in messages)
     grant(leases, consumer, messages)
 
 
@@ -402,5 +401,5 @@ def _popped(leases: Leases, owners: Owners, position: int, number: int) -> Messa
         owners.move([messages[0].id], number)
         leases.record_sites()
         queue.events.transferred(messages, owners.name_of(owner), owners.name_of(number), number)
-    owners.back.discard(messages[0].id)
+    owners.taken([messages[0].id])
     return messages[0]

@@ -141,11 +141,11 @@ def expire_for(leases: Leases, messages: list[Message], reasons: Sequence[str]) 
             message.content = content
     for message in messages:
         leases.book.cancels.pop(message.id, None)
-    leases.left_active(messages)
     if is_buried:
         queue.dead_letter_or_drop(messages, reason)
     else:
         queue.events.died(messages, reason, None, came_in=True)
+    leases.left_active(messages)  # dead letters go to the sites that own the messages
     if leases.rules.barrier is not None:
         queue.mark()  # a barrier may be first now
     if queue.throttle is not None:

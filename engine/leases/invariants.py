@@ -45,8 +45,9 @@ def _owners_of(leases: Leases) -> Iterator[str]:
     gone = owners.moved.keys() - ready - scheduled - leases.book.leases.by_id.keys()
     if gone:
         yield f"remembers the owners of messages that are gone: {sorted(gone)[:20]}"
-    if not owners.back >= owners.moved.keys() & ready:
-        yield f"does not know that {sorted(owners.moved.keys() & ready - owners.back)[:20]} are back"
+    back = {id_ for number, ids in owners.back.items() for id_ in ids if owners.moved.get(id_) == number}
+    if not back >= owners.moved.keys() & ready:
+        yield f"does not know that {sorted(owners.moved.keys() & ready - back)[:20]} are back"
 
 
 def _messages_of(leases: Leases) -> Iterator[str]:

@@ -54,7 +54,7 @@ from .ending import (
 from .granting import begin, presented
 from .hosts import Hosts, host, scoped
 from .owner_groups import OwnerGroups
-from .owners import TRANSFER_AFTER_MS
+from .owners import BLOCK, TRANSFER_AFTER_MS, Owners
 from .ranked_store import RANK_MAX, RankedStore, is_barrier, position_at, rank_of, ranked
 from .replay_rules import REPLAY_ARGUMENTS, is_known
 from .replaying import read_on, replay_for, take_turn
@@ -72,6 +72,8 @@ _id_of: Callable[[Message], int] = attrgetter("id")
 POINT = "x-recovery-point"
 #: Messages read at once when the store is rebuilt with other ranks.
 BUILD_SLICE = 500
+#: Octets of owners per message from which on those of messages that are gone are looked for.
+RUNS_OCTETS = 8
 #: Reasons of `requeue` that count as cancels by the client.
 CANCELS = frozenset({"nacked", "rejected", "recovered"})
 #: Keys of what the journal keeps beside a queue's declaration. Source: docs/journal-format.md.
@@ -710,10 +712,19 @@ def _notes(queue: Queue, is_whole: bool) -> FieldTable:
     if leases.owners is not None and len(leases.owners.names) > 1:
         notes[SITES] = Field("S", ",".join(leases.owners.names[1:]).encode())
         if is_whole:
-            leases.owners.runs.trim(leases.lowest_id())
+            _shorten_runs(leases, leases.owners)
             notes[OWNERS] = Field("x", leases.owners.runs.to_octets())
             notes[MOVED] = Field("x", leases.owners.moved_octets())
     return notes
+
+
+def _shorten_runs(leases: Leases, owners: Owners) -> None:
+    """Forget the owners of messages that are gone. O(messages), if most of what is known is about those."""
+    owners.runs.trim(leases.lowest_id())
+    queue = leases.queue
+    if len(owners.runs) > RUNS_OCTETS * (len(queue.store) + len(queue.scheduled) + len(leases.book) + BLOCK):
+        ids = {*rebuilding.ids_here(leases), *leases.book.leases.by_id, *(message.id for message in queue.scheduled)}
+        owners.runs = owners.runs.of(sorted(ids))
 
 
 def _view(queue: Queue) -> Hosts | None:

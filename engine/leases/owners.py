@@ -5,7 +5,7 @@ a preference: losing it costs an order, never a delivery. Source: cluster page 1
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import islice
@@ -27,6 +27,8 @@ BLOCK = 128
 #: Octets of changes that a checkpoint has of a queue, at most: the newest.
 KEPT_OCTETS = 256 * 1024
 _HEAD, _MOVED = Struct(">qH"), Struct(">qB")
+#: Ids that are put into or taken out of a sorted list one by one, at most.
+_FEW = 16
 #: Higher than any message id.
 _END = 1 << 62
 
@@ -126,6 +128,7 @@ class OwnerRuns:
             for change, other in zip(self._ids, self._numbers):
                 if other == number and change > after:
                     return change
+        self.newest[number] = after
         return None
 
     def next_unknown(self, after: int) -> int | None:
@@ -133,6 +136,19 @@ class OwnerRuns:
         if not self._firsts or after + 1 < self._firsts[0]:
             return after + 1
         return self.next_of(0, after)
+
+    def reach(self, id_: int) -> int:
+        """A message came to a place among others. Returns the number that those before it have."""
+        number = self.number_of(id_)
+        self.newest[number] = max(self.newest.get(number, -1), id_)
+        return number
+
+    def of(self, ids: Iterable[int]) -> "OwnerRuns":
+        """What is known of these messages, whose ids rise."""
+        runs = OwnerRuns()
+        for id_ in ids:
+            runs.append(id_, id_, self.number_of(id_))
+        return runs
 
     def trim(self, below_id: int) -> None:
         """Forget messages below an id."""
@@ -199,7 +215,8 @@ class Waits:
 class Owners:
     """The owners of one queue's messages. `names`: by number; with number 0 no owner is known, and the message belongs
     to the broker's own site. `moved`: numbers by id of messages that were transferred; `back`: those of them that are
-    ready again. `waits`: how long messages wait. `turn`: number of the site that got the last transfer.
+    ready again, by number, rising. `waits`: how long messages wait. `turn`: number of the site that got the last
+    transfer.
     """
 
     __slots__ = ("_initial", "_numbers", "_sites", "back", "is_changed", "moved", "names", "runs", "turn", "waits")
@@ -213,7 +230,7 @@ class Owners:
         self.is_changed = False  # `names`, since they were recorded
         self.runs = OwnerRuns()
         self.moved: dict[int, int] = {}
-        self.back: set[int] = set()
+        self.back: dict[int, list[int]] = {}
         self.waits = Waits()
         self.turn = 0
 
@@ -269,7 +286,7 @@ class Owners:
         self.moved.update(_MOVED.iter_unpack(octets[1]))
         self.moved.update(transferred)
         self.moved = {id_: self._named(number) or self.own_number() for id_, number in self.moved.items()}
-        self.back.update(self.moved)
+        self.returned(self.moved)
         self.waits.matured_id = last_id
 
     def _named(self, number: int) -> int:
@@ -284,14 +301,19 @@ class Owners:
         self.waits.note(last_id, now_ns)
         return number
 
+    def rebuilt(self, id_: int) -> int:
+        """A message came back from the log, and need not wait. Returns the number of its owner."""
+        self.waits.matured_id = max(self.waits.matured_id, id_)
+        return self.runs.reach(id_) or self.own_number()
+
     def note(self, first_id: int, last_id: int, number: int) -> None:
         """Messages have an owner."""
         if first_id > self.runs.last_id:
             self.runs.append(first_id, last_id, number)
         elif self.runs.number_of(first_id) != number:
             ids = range(first_id, last_id + 1)
-            self.moved.update(dict.fromkeys(ids, number))
-            self.back.update(ids)
+            self.move(ids, number)
+            self.returned(ids)
 
     def owner_of(self, id_: int) -> int:
         """The number of a message's owner."""
@@ -305,13 +327,44 @@ class Owners:
         return self.name_of(self.owner_of(id_))
 
     def move(self, ids: Iterable[int], number: int) -> None:
-        """Transfer messages."""
+        """Transfer messages. They are ready no more."""
+        ids = list(ids)
+        self.taken(ids)
         self.moved.update(dict.fromkeys(ids, number))
 
     def returned(self, ids: Iterable[int]) -> None:
         """Messages are ready again."""
-        if self.moved:
-            self.back.update(id_ for id_ in ids if id_ in self.moved)
+        for number, some in self._by_number(ids).items():
+            here = self.back.setdefault(number, [])
+            if len(some) > _FEW:
+                here[:] = sorted({*here, *some})
+                some = ()
+            for id_ in some:
+                at = bisect_left(here, id_)
+                if here[at : at + 1] != [id_]:
+                    here.insert(at, id_)
+
+    def taken(self, ids: Iterable[int]) -> None:
+        """Messages are ready no more."""
+        for number, some in (self._by_number(ids) if self.back else {}).items():
+            here = self.back.get(number, [])
+            if len(some) > _FEW:
+                here[:] = sorted({*here}.difference(some))
+                some = ()
+            for id_ in some:
+                at = bisect_left(here, id_)
+                if here[at : at + 1] == [id_]:
+                    del here[at]
+            if not here:
+                self.back.pop(number, None)
+
+    def _by_number(self, ids: Iterable[int]) -> Mapping[int, Sequence[int]]:
+        """Those of these messages that were transferred, by owner."""
+        some: dict[int, list[int]] = {}
+        for id_ in ids if self.moved else ():
+            if (number := self.moved.get(id_)) is not None:
+                some.setdefault(number, []).append(id_)
+        return some
 
     def keep(self, ids: Container[int]) -> None:
         """All messages but these are gone."""
@@ -320,13 +373,16 @@ class Owners:
     def left(self, ids: Iterable[int]) -> None:
         """Messages are gone."""
         if self.moved:
+            ids = list(ids)
+            self.taken(ids)
             for id_ in ids:
                 self.moved.pop(id_, None)
-                self.back.discard(id_)
 
     def may_have(self, number: int, after: int) -> int | None:
         """The lowest id above `after` that a site may own; None: it owns none there."""
-        moved = min((id_ for id_ in self.back if id_ > after and self.moved[id_] == number), default=None)
+        back = self.back.get(number, ())
+        at = bisect_right(back, after)
+        moved = back[at] if at < len(back) else None
         found = self.runs.next_of(number, after) if number else None
         unknown = self.runs.next_unknown(after) if number == self.own_number() else None
         return min((id_ for id_ in (moved, found, unknown) if id_ is not None), default=None)

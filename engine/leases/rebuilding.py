@@ -163,7 +163,11 @@ def _take_in_one(leases: Leases, one: LoggedMessage) -> None:
     durability = broker.storage.durability
     if durability is not None:
         durability.recall(message.id, one.location, body_size(message))
-    queue.events.enqueued(message)
+    owner = 0
+    if leases.owners is not None:
+        owner = leases.owners.rebuilt(message.id)
+        leases.record_sites()
+    queue.events.enqueued(message, owner)
     store = queue.takeable
     if leases.last_id < message.id:
         leases.last_id = message.id

@@ -12,7 +12,7 @@ import pytest
 from leveret.engine import Session
 from leveret.engine.leases import leases_of as leases_seen
 from leveret.engine.leases import owners_of
-from leveret.engine.leases.owners import OwnerRuns
+from leveret.engine.leases.owners import OwnerRuns, Owners
 from leveret.engine.leases.state import leases_of
 from leveret.operator.steps import finished
 from leveret.testing.harness import Harness
@@ -386,6 +386,109 @@ def test_sites_beyond_those_that_a_queue_tells_apart() -> None:
     assert sorted(sites.taken().split()) == sorted(many)
     sites.publish("m38", by=publishers["m38"], headers={"a": 1})
     assert sites.taken() == "m38"
+
+
+def rebuilt(**arguments: Any) -> Sites:
+    """Sites whose queue r was built from the log, with the messages a to c."""
+    sites = queue_of()
+    sites.vhost.exchanges.declare("orders", "topic")
+    client, topic = sites.at["n1"].client, {"x_replication": "distributed", "x_underlying_topic": "orders"}
+    sites.queue("p", client=client, **topic)
+    sites.publish(*"abc", key="k", exchange="orders", by=sites.at["n1"], headers={"a": 1})
+    sites.queue("r", client=client, **topic, x_recovery_point="epoch", x_max_backlog_per_consumer=100, **arguments)
+    for _ in range(3):
+        sites.end_turn()
+        sites.advance(100)
+    assert sites.named("r").ready_count == 3
+    return sites
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_priority_expr": "rank"}, {"x_target_queue_depth": 5}])
+@pytest.mark.parametrize("site", ["n1", "n2"])
+def test_messages_from_the_log(arguments: dict[str, Any], site: str) -> None:
+    """They belong to the own site, and any site gets them."""
+    sites = rebuilt(**arguments)
+    sites.consume("r", by=sites.connect(site=site), prefetch=10, x_filter="a = 1")
+    assert sites.taken() == "abc"
+
+
+def test_messages_from_the_log_need_not_wait() -> None:
+    """The own site has a consumer without room."""
+    sites = rebuilt()
+    sites.consume("r", "n1", by=sites.connect(site="n1"), prefetch=1)
+    sites.consume("r", "n2", by=sites.connect(site="n2"), prefetch=10)
+    assert (sites.taken("n1"), sites.taken("n2")) == ("a", "bc")
+
+
+def test_a_message_from_the_log_comes_between_others() -> None:
+    """It has the owner of those before it, and is found."""
+    owners = Owners(queue_of().broker.sites, None)
+    one, other = map(owners.number_of_site, ("n2", "n3"))
+    owners.note(10, 10, one)
+    owners.note(20, 20, other)
+    for id_ in (5, 15, 25):
+        owners.rebuilt(id_)
+    assert [owners.site_of(id_) for id_ in (5, 15, 20, 25)] == ["n1", "n2", "n3", "n3"]
+    assert [owners.may_have(number, 12) for number in (owners.own_number(), one, other)] == [None, 13, 20]
+    assert owners.may_have(other, 24) == 25 and owners.may_have(owners.own_number(), 4) == 5
+
+
+def test_a_dead_letter_of_a_transferred_message() -> None:
+    """It goes to the queue of the site that had the message."""
+    sites = queue_of(x_dead_letter_exchange="", x_dead_letter_routing_key="dlq", x_max_cancels=1)
+    dead = {site: sites.queue("dlq", client=sites.at[site].client, x_replication="local") for site in ("n1", "n2")}
+    sites.reader("n2")
+    sites.publish("a", by=sites.at["n1"])
+    sites.client_of("n2").reject(1, requeue=False)
+    sites.end_turn()
+    assert (dead["n1"].ready_count, dead["n2"].ready_count) == (0, 1)
+
+
+def test_the_owners_of_messages_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    """Behind messages that no consumer takes."""
+    sites = queue_of(tmp_path)
+    for site in ("n1", "n2"):
+        sites.reader(site, prefetch=50, x_filter="a = 1")
+    sites.publish("stays", by=sites.at["n3"], headers={"a": 2}, delivery_mode=2)
+    for number in range(1200):
+        sites.publish("x", by=sites.at[("n1", "n2")[number % 2]], headers={"a": 1}, delivery_mode=2)
+        for delivery in sites.deliveries:
+            delivery.consumer.session.ack(delivery.tag)
+        sites.deliveries.clear()
+        sites.end_turn()
+    sites.publish("stays too", by=sites.at["n2"], headers={"a": 2}, delivery_mode=2)
+    sites.checkpoint()
+    owners = leases_of(sites.named()).owners
+    assert owners is not None and len(owners.runs) < 100
+    sites.restart()
+    owners = leases_of(sites.named()).owners
+    assert owners is not None and [owners.site_of(one.id) for one in sites.named().messages()] == ["n3", "n2"]
+
+
+def test_what_an_owner_has_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart, which does not know where the messages of an owner end."""
+    runs, again = OwnerRuns(), OwnerRuns()
+    for id_ in range(1, 2000):
+        runs.append(id_, id_, 3 if id_ == 1 else 1 + id_ % 2)
+    again.restore(runs.to_octets())
+    assert again.next_of(3, 1) is None
+    monkeypatch.setattr(OwnerRuns, "_read", None)
+    assert again.next_of(3, 1) is None
+
+
+def test_returned_messages_by_owner() -> None:
+    """In many runs, and one by one."""
+    owners = Owners(queue_of().broker.sites, None)
+    one, other = map(owners.number_of_site, ("n2", "n3"))
+    owners.note(1, 100, owners.number_of_site("n1"))
+    owners.move(range(10, 90), one)
+    owners.returned(range(0, 101))
+    owners.move((40, 41), other)
+    owners.returned((41, 40, 40))
+    owners.taken((10, 12))
+    owners.left(range(60, 101))
+    assert owners.back == {one: [11, *range(13, 40), *range(42, 60)], other: [40, 41]}
+    assert (owners.may_have(one, 11), owners.may_have(other, 40), owners.may_have(one, 59)) == (13, 41, None)
 
 
 def test_changes_of_owners_take_two_octets() -> None:
