@@ -421,7 +421,7 @@ class Node:
             self.handle(InDoubt(transaction))
         except errors.CoordinatorError as error:
             logger.warning("%s: %s", transaction.purpose.value, error)
-            self.handle(Answered(transaction, False))
+            self.handle(Answered(transaction, False, why=str(error)))
         else:
             self._see(view)
             self.handle(Answered(transaction, is_done, view, asked_ns))

@@ -162,7 +162,7 @@ class Agreement:
             if event.is_done:
                 self.leadership.handover.finish(self.leadership)
             else:
-                self.leadership.handover.fail(self.leadership, "etcd did not do it")
+                self.leadership.handover.fail(self.leadership, event.why or "its keys in etcd have changed meanwhile")
 
     def _campaigned(self, event: e.Answered) -> None:
         context, view = self.context, event.view

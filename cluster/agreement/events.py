@@ -24,12 +24,16 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A transaction is done, with the view behind it if etcd told; or it is surely not done, and never will be."""
+    """A transaction is done, with the view behind it if etcd told; or it is surely not done, and never will be.
+
+    `why`: what kept it from etcd; empty: etcd has refused it, as a key was not as expected.
+    """
 
     transaction: Transaction
     is_done: bool
     view: View | None = None
     asked_ns: int | None = None  # when it was sent
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

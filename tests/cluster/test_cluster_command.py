@@ -1,5 +1,6 @@
 """`leveret cluster etcd` and `leveret cluster recover`, with real files and a real etcd."""
 
+import io
 import random
 import re
 import socket
@@ -7,14 +8,16 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
 from etcd_servers import ETCD, WHY_NOT, EtcdServers, etcd_servers
 
 from leveret.__main__ import main
+from leveret.cli.cluster_command import _Recovery
 from leveret.cluster.agreement.transactions import campaign
-from leveret.cluster.agreement.view import AGREED, AgreedKey, InSync, Node, NodeKey, Purpose, Transaction
+from leveret.cluster.agreement.view import AGREED, AgreedKey, InSync, Node, NodeKey, Purpose, Transaction, View
 from leveret.cluster.coordinator.errors import Unreachable
 from leveret.cluster.coordinator.etcd import EtcdCoordinator
 from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway
@@ -64,6 +67,7 @@ def test_files_of_an_etcd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     text = (tmp_path / "out/etcd3/etcd.yml").read_text()
     assert "listen-client-urls: http://127.0.0.1:2379,http://10.0.0.9:2379\n" in text
     assert "initial-cluster: a=http://10.0.0.1:2380,b=http://10.0.0.2:2380,etcd3=http://10.0.0.9:2380\n" in text
+    assert "data-dir: /var/lib/leveret-etcd/etcd3\n" in text  # several members may be on one machine
     assert "can decide which node leads" in (tmp_path / "out/README").read_text()
     assert run(capsys, "etcd", file, tmp_path / "out")[0] == 1
 
@@ -73,6 +77,8 @@ def test_files_of_an_etcd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     [
         (("https://h:1",), "needs certificates"),
         (("http://h:1", "http://i:1"), "expected 3 URLs"),
+        (("http://h:7", "http://h:8", "http://h:9"), "port 8 of h is needed twice"),
+        (("http://h", "http://h:2381", "http://h:2379"), "port 2379 of h is needed twice"),
     ],
 )
 def test_an_etcd_that_is_not_written(
@@ -81,6 +87,18 @@ def test_an_etcd_that_is_not_written(
     """In words."""
     code, lines = run(capsys, "etcd", configuration(tmp_path, etcd), tmp_path / "out")
     assert code == 1 and why in lines[-1]
+
+
+@pytest.mark.parametrize("typed, is_wanted", [("a", True), ("yes", False), ("", False)])
+def test_recovery_asks_on_a_line_of_its_own(
+    typed: str, is_wanted: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the operator types is on the next one, and so is what comes of it."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
+    recovery = _Recovery(SimpleNamespace(), ["a", "b"])  # type: ignore[arg-type]
+    assert recovery._is_wanted(View(7), "a") is is_wanted
+    said = capsys.readouterr().out
+    assert said.endswith("\nType the node's name (a) to begin with it, anything else changes nothing:\n")
 
 
 def test_a_plain_broker_has_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +179,7 @@ def test_recover(
     trio.run(coordinators["a"].transact, Transaction(Purpose.PROGRESS, (), ((AGREED, AgreedKey(6, 200)),)))
     assert run(capsys, "recover", file, "a")[1][-1] == "a begins the cluster"
     view = trio.run(coordinators["a"].read)
-    assert view.insync is not None and view.insync == InSync(7, frozenset({IDS["a"]}), 0, 0, view.insync.revision)
+    assert view.insync is not None and view.insync == InSync(7, frozenset({IDS["a"]}), 0, 1, view.insync.revision)
     assert (view.journal, view.agreed) == (JOURNAL, None)
     assert "in sync: a" in run(capsys, "recover", file)[1]
     leading = campaign(Node("a", IDS["a"], "h:1"), view.insync, None)

@@ -441,7 +441,7 @@ def test_leases_are_renewed_by_a_node_that_lives_and_a_leader_whose_disk_works()
     "answer, event",
     [
         (errors.InDoubt("no answer"), InDoubt(PROGRESS)),
-        (errors.Unreachable("no member"), Answered(PROGRESS, False)),
+        (errors.Unreachable("no member"), Answered(PROGRESS, False, why="no member")),
         ((True, View(7)), Answered(PROGRESS, True, View(7), 5)),
     ],
     ids=str,

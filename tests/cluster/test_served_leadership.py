@@ -17,12 +17,13 @@ from leveret.cluster.link.clients import ClientTls, client_header
 from leveret.cluster.link.clients import Passed as Outcome
 from leveret.operator.json_file import JsonFile
 from leveret.serving.cluster_sites import site_of
+from leveret.serving.composition import DataUnusable
 from leveret.serving.gate import Frontends
 from leveret.serving.guest import Guest, Service
 from leveret.serving.runtime import Runtime
 from leveret.serving.served_broker import IMPORTED, ServedBroker, digest_of
 from leveret.serving.served_node import ServedLeadership, ServedNode
-from leveret.settings import Configuration
+from leveret.settings import Configuration, load_configuration
 from leveret.testing.harness import Harness
 
 REASON = "replication: 1 of 2 nodes in sync"
@@ -260,3 +261,14 @@ def test_definitions_are_imported_once_in_a_cluster(caplog: pytest.LogCaptureFix
     assert not ServedBroker._is_first_import(served, files[0]) and not caplog.messages
     assert not ServedBroker._is_first_import(served, files[1])
     assert "definitions.json: is not imported" in caplog.text
+
+
+def test_a_node_whose_place_is_taken_asks_for_its_name() -> None:
+    """The same file on two machines, or a second process on one."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        nodes = f'"a=127.0.0.1:{other.getsockname()[1]}", "b=127.0.0.1:1"'
+        text = f'[cluster]\nnode = "a"\nnodes = [{nodes}]\netcd = ["http://127.0.0.1:2"]\n'
+        configuration, _ = load_configuration([("a.toml", text)])
+        node: Any = SimpleNamespace(_options=SimpleNamespace(configuration=configuration))
+        with pytest.raises(DataUnusable, match='address in nodes; is node = "a" right on this machine'):
+            trio.run(ServedNode.run, node, lambda: None, lambda: None)

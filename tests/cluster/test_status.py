@@ -115,5 +115,5 @@ def test_the_last_handover_of_a_leader() -> None:
     """`leveret ctl` looks at it until it is done."""
     node = FakeNode(Stage(nodes=registered(0, 1)).lead(B), leading=followers(B))
     assert status(node)["handover"] is None
-    node.handover = HandoverAttempt("b", "etcd did not do it")
-    assert status(node)["handover"] == {"to": "b", "refused": "etcd did not do it"}
+    node.handover = HandoverAttempt("b", "etcd is not reached")
+    assert status(node)["handover"] == {"to": "b", "refused": "etcd is not reached"}

@@ -82,10 +82,10 @@ class Stage:
         is_done, self.etcd = carry_out(self.etcd, sent)
         return self.tell(e.Answered(sent, is_done, self.etcd, self.now_ns))
 
-    def unreachable(self) -> list[d.Decision]:
+    def unreachable(self, why: str = "") -> list[d.Decision]:
         """It could not be sent."""
         assert self.sent is not None
-        return self.tell(e.Answered(self.sent, False))
+        return self.tell(e.Answered(self.sent, False, why=why))
 
     def doubt(self, *, is_done: bool = False) -> list[d.Decision]:
         """No answer comes; etcd carried it out, or did not."""

@@ -150,7 +150,8 @@ class _Recovery:
         if missing:
             print(f"absent: {', '.join(missing)}. What they have and {node} has not is lost.")
         print(f"All other nodes will copy the journal of {node}; what they have beyond it is cut.")
-        return input(f"Type {node} to begin the cluster with it: ").strip() == node
+        ask = f"Type the node's name ({node}) to begin with it, anything else changes nothing:\n"
+        return input(ask).strip() == node
 
     def _transaction(self, view: "View", node: str) -> "Transaction":
         from ..cluster.agreement.transactions import recover

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 from ..cluster.coordinator.gateway import why_refused
 from ..settings.declared.cluster import ClusterNode, is_loopback
 
-#: Where a member's files are on its machine.
+#: Where a member's files are on its machine; its data are in a directory there with its name.
 PLACE, DATA = "/etc/leveret/etcd.yml", "/var/lib/leveret-etcd"
 
 CONFIGURATION = """\
 # Member {name} of the etcd of cluster {cluster}; on its machine: {place}
 name: {name}
-data-dir: {data}
+data-dir: {data}/{name}
 listen-client-urls: {listen}
 advertise-client-urls: {client}
 listen-peer-urls: {peer}
@@ -101,6 +101,7 @@ def members_of(urls: Sequence[str], nodes: Sequence[ClusterNode]) -> list[Member
         raise ValueError("an etcd with https needs certificates, which are not made here: expected http URLs")
     if len(urls) % 2 == 0:
         raise ValueError(f"an etcd of {len(urls)} members bears no more than one of {len(urls) - 1}: expected 3 URLs")
+    _check_ports([(part.hostname or "", part.port or 2379) for part in parts])
     names = {node.host: node.name for node in nodes}
     are_distinct = len({part.hostname for part in parts}) == len(parts)
     return [
@@ -112,6 +113,17 @@ def members_of(urls: Sequence[str], nodes: Sequence[ClusterNode]) -> list[Member
         )
         for number, part in enumerate(parts, 1)
     ]
+
+
+def _check_ports(places: Sequence[tuple[str, int]]) -> None:
+    """Raises: ValueError: two members on one host would listen on the same port."""
+    taken: set[tuple[str, int]] = set()
+    for host, port in places:
+        for one in ((host, port), (host, port + 1)):
+            if one in taken:
+                why = f"port {one[1]} of {host} is needed twice"
+                raise ValueError(f"{why}: each member has one for clients, and the next one for the other members")
+            taken.add(one)
 
 
 def write_files(directory: Path, cluster: str, members: Sequence[Member]) -> list[Path]:

@@ -57,8 +57,10 @@ def parse_address(text: str, *, is_http: bool = False) -> Address:
     return Address(host=host or "127.0.0.1", port=int(port), is_tls=is_tls, is_http=is_http)
 
 
-def bind(address: Address, backlog: int) -> socket.socket:
-    """A listening socket. Raises: AddressTaken."""
+def bind(
+    address: Address, backlog: int, hint: str = "perhaps another broker runs: take another port, or 0 for any free one"
+) -> socket.socket:
+    """A listening socket. `hint`: what to do where another process has the address. Raises: AddressTaken."""
     try:
         if address.path:
             return _bind_unix(address.path, backlog)
@@ -80,8 +82,8 @@ def bind(address: Address, backlog: int) -> socket.socket:
         raise AddressTaken(f"cannot listen on {address}: this is no name of a host") from None
     except OSError as error:
         is_taken = error.errno == errno.EADDRINUSE and not address.path
-        hint = "; perhaps another broker runs: take another port, or 0 for any free one" if is_taken else ""
-        raise AddressTaken(f"cannot listen on {address}: {error.strerror or error}{hint}") from None
+        why = f"{error.strerror or error}; {hint}" if is_taken else error.strerror or error
+        raise AddressTaken(f"cannot listen on {address}: {why}") from None
     except ValueError:  # octet 0
         raise AddressTaken(f"cannot listen on {address}: this is no path") from None
 

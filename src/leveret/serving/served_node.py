@@ -221,9 +221,11 @@ class ServedNode:
         self._pages = NodePages(self.node, self._report, checks, lambda: current.configuration)
 
     async def run(self, on_serving: Callable[[], object], on_console: Callable[[], object]) -> None:
+        name = self._options.configuration.cluster.node
         host, port = own_place(self._options.configuration.cluster)
         try:
-            link_listener = bind(Address(host, port), LINK_BACKLOG)
+            hint = f'another process has this node\'s address in nodes; is node = "{name}" right on this machine?'
+            link_listener = bind(Address(host, port), LINK_BACKLOG, hint)
         except AddressTaken as error:
             raise DataUnusable(f"the link of this node: {error}") from error
         try:

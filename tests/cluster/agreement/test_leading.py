@@ -781,6 +781,16 @@ def test_a_handover_that_arrives_late_leaves_the_next_leader_alone() -> None:
     assert carry_out(stage.etcd, sent)[0] is False
 
 
+def test_a_handover_that_does_not_reach_etcd_says_what_is_wrong_with_it() -> None:
+    """And the leader leads on."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    stage.tell(e.HandOver(B), e.Quiesced(10))
+    assert d.HandoverRefused("http://h:2379: Connection refused") in stage.unreachable(
+        "http://h:2379: Connection refused"
+    )
+    assert stage.state is State.LEADING
+
+
 def test_the_level_of_the_journal_is_raised_in_etcd_first() -> None:
     """Records that older nodes cannot read may be written when no older node can take the lead any more."""
     stage = Stage(insync=InSync(1, frozenset({A, B}), 0, level=1, revision=3))
