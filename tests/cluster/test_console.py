@@ -156,6 +156,9 @@ def test_each_node_is_an_instance_for_prometheus(nodes: ClusterNodes) -> None:
     leader, follower, third = roles(nodes)
     for name in NAMES:
         until(lambda name=name: metrics(nodes, name)["leveret_cluster_nodes_in_sync"][0][1] == 3, "a set of three")
+    until(
+        lambda: len({metrics(nodes, n)["rabbitmq_identity_info"][0][0]["rabbitmq_cluster"] for n in NAMES}) == 1, "name"
+    )
     pages = {name: metrics(nodes, name) for name in NAMES}
     identities = [labels for name in NAMES for labels, _ in pages[name]["rabbitmq_identity_info"]]
     assert [one["rabbitmq_node"] for one in identities] == [shown(name) for name in NAMES]
@@ -180,7 +183,7 @@ def test_health_in_each_state(nodes: ClusterNodes) -> None:
     for name in NAMES:
         until(lambda name=name: check(nodes, name, "reached-target-cluster-size")[0] == 200, "all nodes")
         for path in (critical, "node-is-mirror-sync-critical", elected, "alarms", "local-alarms", "virtual-hosts"):
-            assert check(nodes, name, path) == (200, {"status": "ok"}), path
+            until(lambda name=name, path=path: check(nodes, name, path) == (200, {"status": "ok"}), path)
         for path in (
             "is-in-service",
             "ready-to-serve-clients",
