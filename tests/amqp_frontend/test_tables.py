@@ -217,7 +217,7 @@ REPLIES = {
         LoginThrottled LoginRefused
     """,
     (404, CHANNEL, True): """
-        ExchangeNotFound NoQueueDeclared NotFound QueueNotFound
+        ExchangeNotFound NoQueueDeclared NotFound QueueNotFound QueueNotHosted
     """,
     (405, CHANNEL, True): """
         GetBesideActiveConsumerRefused ResourceLocked

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.engine import Queue, Route, reconfigure
+from leveret.engine import Client, Queue, Route, reconfigure
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.rules.queue_rules import own_settings
 from leveret.settings import Policies, Policy
@@ -191,11 +191,11 @@ class World(Harness):
 
     # -- publishing -------------------------------------------------------------------------------------------------
 
-    def route(self, key: str, exchange: str = "") -> Route:
+    def route(self, key: str, exchange: str = "", client: Client | None = None) -> Route:
         """The one that is kept."""
         route = self.kept.get((exchange, key))
         if route is None or route.is_stale:
-            route = self.kept[exchange, key] = super().route(key, exchange)
+            route = self.kept[exchange, key] = super().route(key, exchange, client)
         return route
 
     def send(self, exchange: str, key: str, headers: str, copy: str = "") -> None:

@@ -4,8 +4,6 @@ A process may serve several, one after the other. After `run` nothing of the bro
 descriptor, no connection, no thread.
 """
 
-import hashlib
-import json
 import logging
 import random
 from collections.abc import Callable
@@ -230,6 +228,9 @@ class ServedBroker:
 
 def digest_of(file: "JsonFile") -> str:
     """Of a file of definitions."""
+    import hashlib  # a broker without a cluster needs neither
+    import json
+
     return hashlib.sha256(json.dumps(file.value, sort_keys=True).encode()).hexdigest()
 
 
