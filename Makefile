@@ -65,9 +65,9 @@ cluster-node: $(VENV)/.serve
 	@test -n "$(NAME)" -a -n "$(CLUSTER_DIR)" || { echo "which node, and of which cluster? make cluster-node NAME=b CLUSTER_DIR=DIR" >&2; exit 2; }
 	@exec $(CLUSTER) --start "$(NAME)"
 
-# Files are shared out among one process more than there are cores: some wait for brokers that they started. `make test
+# Files are shared out among two processes more than there are cores: some wait for brokers that they started. `make test
 # JOBS=0` runs one after another.
-JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 # What is left out needs minutes and finds few faults in them: `make spark test-rabbitmq test-toolchains` are the rest.
 CHOSEN := not peer and not toolchain and not cluster and (not spark or sample)
 PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
