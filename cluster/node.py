@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 from socket import socket
 from typing import Any
@@ -88,13 +87,6 @@ FOREVER_NS = 2**63
 
 class DirectoryRefused(Exception):
     """The data directory cannot be used; the message is for the operator."""
-
-
-class _Wish(Enum):
-    """What the task of the follower's link is to do next."""
-
-    IDLE = auto()
-    FOLLOW = auto()
 
 
 @dataclass(slots=True)
