@@ -46,8 +46,9 @@ class WrittenJournal:
         self._write(bytes(encode_records(self.end, IS_HEAD, [Record(HEAD)])))
 
     def block(self, count: int = 2, size: int = 100) -> None:
-        """Records with `size` octets of heap each."""
-        records = [Record(PUBLISHED, msg_id=self.end + at, heap=os.urandom(size)) for at in range(count)]
+        """Records with `size` octets of heap each; the last is no zero: `segments` takes zeros for reserved room."""
+        heaps = [os.urandom(size - 1) + b"\1" for _ in range(count)]
+        records = [Record(PUBLISHED, msg_id=self.end + at, heap=heap) for at, heap in enumerate(heaps)]
         self._write(bytes(encode_records(self.end, 0, records)))
 
     def tick(self) -> None:
