@@ -90,14 +90,14 @@ def run(python: Path, folder: Path, *arguments: str) -> str:
 
 
 def test_the_tutorials(python: Path, tmp_path: Path) -> None:
-    """Six with pika, six with aio-pika: alone, and with four workers, trio's and coverage's plugins beside."""
+    """Six with pika, six with aio-pika: alone, and with two workers, trio's and coverage's plugins beside."""
     for page in Path(__file__).parent.glob("test_tutorials_*.py"):
         (tmp_path / page.name).write_text(page.read_text())
     output = run(python, tmp_path, "-m", "pytest")
     for plugin in ("asyncio", "cov", "leveret", "trio", "xdist"):
         assert re.search(rf"plugins: .*\b{plugin}-", output), output
     assert "16 passed" in output
-    output = run(python, tmp_path, "-m", "pytest", "-n", "4", "--cov=.")
+    output = run(python, tmp_path, "-m", "pytest", "-n", "2", "--cov=.")
     assert "16 passed" in output and re.search(r"TOTAL .* 100%", output), output
 
 
