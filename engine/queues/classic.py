@@ -542,12 +542,8 @@ def _requeue_by_rules(
         elif lets_nothing_wait(queue):
             evicted.append(message)
         else:
-            due_ns = now_ns + bounded_ms(wait_ms) * MS
-            if message.expires_ns:
-                due_ns = min(due_ns, message.expires_ns)  # it expires on time also while it waits
-            queue.scheduled.add(due_ns, message)
             waiting.append(message)
-            due.append(due_ns)
+            due.append(queue.scheduled.add(now_ns + bounded_ms(wait_ms) * MS, message))
     if dead:
         queue.dead_letter_or_drop(dead[::-1], DELIVERY_LIMIT)
     if evicted:

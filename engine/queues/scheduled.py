@@ -52,9 +52,11 @@ class Scheduled:
                 return message
         return None
 
-    def add(self, due_ns: int, message: Message) -> None:
-        """Schedule a message for `due_ns` (monotonic)."""
+    def add(self, due_ns: int, message: Message) -> int:
+        """Schedule a message for `due_ns` (monotonic), or for its expiry if that is sooner. Returns which."""
+        due_ns = min(due_ns, message.expires_ns) if message.expires_ns else due_ns
         heappush(self._heap, (due_ns, message.id, message))
+        return due_ns
 
     def next_ns(self) -> int | None:
         """The earliest due time; None: no message is scheduled."""
@@ -76,13 +78,12 @@ class Scheduled:
 
 
 def schedule_new(queue: "Queue", message: Message, due_ns: int, owner: int = 0) -> None:
-    """Schedule a new message for `due_ns`, or for its expiry if that is sooner. The caller calls `await_due` next.
+    """Schedule a new message for `due_ns`. The caller calls `await_due` next.
 
     `owner`: see `EnqueuedEvent`.
     """
     queue.events.enqueued(message, owner)
-    due_ns = min(due_ns, message.expires_ns) if message.expires_ns else due_ns
-    queue.scheduled.add(due_ns, message)
+    due_ns = queue.scheduled.add(due_ns, message)
     queue.events.scheduled((message,), (due_ns,), why="published")
 
 
@@ -139,8 +140,7 @@ def reschedule(queue: "Queue", id_: int, delay_ms: int) -> bool:
     message = queue.scheduled.take(id_)
     if message is None:
         return False
-    due_ns = due_after(queue.context.broker.clock, delay_ms)
-    queue.scheduled.add(due_ns, message)
+    due_ns = queue.scheduled.add(due_after(queue.context.broker.clock, delay_ms), message)
     queue.events.scheduled((message,), (due_ns,), why="rescheduled")
     if delay_ms == 0:
         come_due(queue)

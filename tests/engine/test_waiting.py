@@ -2,7 +2,7 @@
 
 import random
 
-from leveret.engine import Envelope
+from leveret.engine import Envelope, scheduled
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
 from leveret.testing.harness import Harness
@@ -52,3 +52,18 @@ def test_an_exchange_that_delays_is_looked_at_late() -> None:
     harness.clock.advance_ns(500 * MS)
     harness.broker.advance()
     assert [int(message.body) for message in queue.store] == [0, 300, 300, 500]
+
+
+def test_a_message_that_was_given_a_later_time_expires_on_time() -> None:
+    """An operator sets when it is due, beyond its TTL: it is a dead letter when the TTL is over, not when it is due."""
+    harness = Harness()
+    harness.queue("dead", durable=False)
+    queue = harness.queue(durable=False, x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    harness.publish("m", headers={"x-delay": 1000}, expiration="5000")
+    harness.end_turn()
+    ((_, message),) = queue.scheduled.entries()
+    assert scheduled.reschedule(queue, message.id, 60_000)
+    harness.advance(4999)
+    assert len(queue.scheduled) == 1
+    harness.advance(1)
+    assert len(queue.scheduled) == 0 and len(harness.named("dead").store) == 1
