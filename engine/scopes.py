@@ -5,9 +5,12 @@ Such a queue is called NAME@SCOPE in all lists, and NAME by the clients of its s
 
 from bisect import insort
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from .context import HostContext
+    from .exchanges.exchange import Exchange
+    from .publishing.route import Route
     from .queues.queue import Queue
 
 
@@ -30,14 +33,17 @@ class View(Protocol):
 class Scopes:
     """The views of the queues of one virtual host, of those that not every site sees. Watches the sites (`SiteWatcher`)
     as long as there are such queues.
+
+    `routes`: by exchange, routing key and site, shared by the publishers of a site; a stale one may be among them.
     """
 
-    __slots__ = ("_by_name", "_context", "_views")
+    __slots__ = ("_by_name", "_context", "_views", "routes")
 
     def __init__(self, context: "HostContext") -> None:
         self._context = context
         self._views: dict[Queue, View] = {}
         self._by_name: dict[str, list[Queue]] = {}
+        self.routes: WeakValueDictionary[tuple[Exchange, str, str], Route] = WeakValueDictionary()
 
     def add(self, queue: "Queue", view: View) -> None:
         """Add a queue, or let it be. One of a single site comes before one that several sites share, and that before

@@ -83,8 +83,8 @@ class Router:
             return self.route_of(exchange, routing_key, may_create=may_create)
 
     def route_of(self, exchange: Exchange, routing_key: str, *, may_create: bool = True) -> Route:
-        """The route for messages that the broker itself publishes. All publishers share one object, unless some queues
-        of the virtual host exist for some sites alone.
+        """The route for messages that the broker itself publishes. All publishers share one object; where some queues
+        exist for some sites alone, those of one site do.
         """
         if (
             not exchange.name
@@ -93,8 +93,15 @@ class Router:
             and self.auto_creates(routing_key)
         ):
             self.context.queues.create(routing_key, is_auto_created=True)
-        found = exchange.routes.find(routing_key) if self.context.scopes is None else None
-        return found if isinstance(found, Route) else self._look_up(exchange, routing_key)
+        scopes = self.context.scopes
+        if scopes is None:
+            found = exchange.routes.find(routing_key)
+            return found if isinstance(found, Route) else self._look_up(exchange, routing_key)
+        place = (exchange, routing_key, self._broker.sites.now)
+        known = scopes.routes.get(place)
+        if known is None or known.is_stale:
+            known = scopes.routes[place] = self._look_up(exchange, routing_key)
+        return known
 
     def auto_creates(self, name: str) -> bool:
         """Whether a missing queue of this name is created by a publish (address-settings page 3.5)."""

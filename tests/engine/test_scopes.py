@@ -199,6 +199,25 @@ def test_routes_follow_the_group_of_a_site(sites: Sites) -> None:
     assert sites.bodies_of("q@east") == "a"
 
 
+@pytest.mark.parametrize("key", ["q", "plain"])
+def test_publishers_of_a_site_share_a_route_until_it_is_stale(sites: Sites, key: str) -> None:
+    """Publishers at another site have another one, which freed routes do not keep in memory."""
+    local_queues(sites)
+    sites.queue("plain", x_queue_type="classic")
+    others = {site: sites.connect(site=site).client for site in GROUPS}
+    routes = {site: sites.route(key, client=sites.at[site].client) for site in GROUPS}
+    assert all(sites.route(key, client=others[site]) is routes[site] for site in GROUPS)
+    assert len(set(map(id, routes.values()))) == 3
+    sites.vhost.queues.delete(key, others["n2"])
+    again = sites.route(key, client=others["n2"])
+    assert routes["n2"].is_stale and again.queues == [] and not again.is_stale
+    assert sites.route(key, client=sites.at["n2"].client) is again
+    scopes = sites.vhost.context.scopes
+    routes.clear()
+    del again
+    assert scopes is not None and not scopes.routes
+
+
 def test_a_group_is_the_domain_of_its_sites(sites: Sites) -> None:
     """Without a domain: n2 is in the group of n1, n3 is not."""
     sites.declared("n1", x_replication="group", x_initial_owner="n1")
