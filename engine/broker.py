@@ -68,6 +68,7 @@ class Broker:
         self.users = users or Users()
         context = self.context = BrokerContext(clock, self.users, chance, settings, options, unsent_max, services or {})
         self.sites = context.sites
+        self.sites.set_transfer_after(options.transfer_after_ms)
         if site:
             self.sites.begin(site, groups)
         context.past_sessions = PastSessions()

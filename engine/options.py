@@ -43,6 +43,7 @@ class BrokerOptions:
     `flow`: the low marks of flow control (queues page E).
     `classic_tells_attempts`: x-delivery-count also on classic queues whose rules limit or delay attempts.
     `has_consumer_filters`: the broker applies x-filter and x-selector of consumers.
+    `transfer_after_ms`: how long a message waits for a consumer at its owner, before it goes to another node.
     """
 
     nack_counts: bool = True
@@ -68,6 +69,7 @@ class BrokerOptions:
     has_transient_queues: bool = True
     classic_tells_attempts: bool = True
     has_consumer_filters: bool = True
+    transfer_after_ms: int = 50
     system_usage: SystemUsage | None = None
     whole_limits: WholeLimits = NO_WHOLE_LIMITS
     flow: Flow = Flow()

@@ -41,6 +41,7 @@ class Reloading:
         if options is not None:
             before, context.options = context.options, options
             context.flow.follow_options()
+            context.sites.set_transfer_after(options.transfer_after_ms)
             if options.address_queue_scan_period_ms != before.address_queue_scan_period_ms:
                 context.reaper.period_changed()
             if options.consumer_timeout_ms != before.consumer_timeout_ms:

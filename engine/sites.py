@@ -24,16 +24,16 @@ class SiteWatcher(Protocol):
         """The site is not there any more; it may come back."""
 
     def sites_changed(self) -> None:
-        """A site came, came back, or was given up."""
+        """A site came, came back, or was given up; or `transfer_after_ns` is another one."""
 
 
 class Sites:
     """`own`: the site of clients whose frontend names none, and of all that the broker itself does. `now`: the site for
     which messages are routed and published now. `groups`: the group of each site that is there, which may be empty.
-    `watchers`: told of changes.
+    `transfer_after_ns`: how long what belongs to a site waits for it before others get it. `watchers`: told of changes.
     """
 
-    __slots__ = ("_clock", "_deadlines", "_leaving", "groups", "now", "own", "watchers")
+    __slots__ = ("_clock", "_deadlines", "_leaving", "groups", "now", "own", "transfer_after_ns", "watchers")
 
     def __init__(self, deadlines: Deadlines, clock: Clock) -> None:
         self._clock = clock
@@ -41,12 +41,19 @@ class Sites:
         self._leaving: dict[str, Deadline] = {}
         self.own = self.now = ""
         self.groups: dict[str, str] = {"": ""}
+        self.transfer_after_ns = 0
         self.watchers: dict[SiteWatcher, None] = {}
 
     def begin(self, own: str, groups: Mapping[str, str]) -> None:
         """Set the sites before the first client: the own one, and the group of each."""
         self.own = self.now = own
         self.groups = {own: "", **groups}
+
+    def set_transfer_after(self, after_ms: int) -> None:
+        """Set `transfer_after_ns`."""
+        if after_ms * MS != self.transfer_after_ns:
+            self.transfer_after_ns = after_ms * MS
+            self._tell()
 
     @contextmanager
     def at(self, site: str) -> Iterator[None]:

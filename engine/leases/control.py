@@ -27,7 +27,6 @@ from ..users.permissions import CONFIGURE, QUEUE
 from .deferring import defer_acks
 from .ending import FORCED_EXPIRE, TAKEN_OVER, arm, break_leases, expire_for, taken_over
 from .headers import ORIGIN
-from .owners import TRANSFER_AFTER_MS
 from .rebuilding import ids_here
 from .state import Leases, bookmark_of, leases_of, state_of
 
@@ -317,7 +316,8 @@ def _awaited(leases: Leases, site: str, *, is_stranded: bool) -> str:
         return "a consumer whose filter takes them, or a barrier before them"
     if is_stranded or all(leases.site_at(one) != site for one in leases.consumer_list.consumers):
         return "a consumer of another node whose filter takes them"
-    return f"a consumer at {site} with room; after {TRANSFER_AFTER_MS} ms for one of another node"
+    after_ms = leases.queue.context.broker.sites.transfer_after_ns // MS
+    return f"a consumer at {site} with room; after {after_ms} ms for one of another node"
 
 
 def renew_leases(queue: Queue, bookmarks: str) -> int:

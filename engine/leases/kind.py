@@ -54,7 +54,7 @@ from .ending import (
 from .granting import begin, presented
 from .hosts import Hosts, host, scoped
 from .owner_groups import OwnerGroups
-from .owners import BLOCK, TRANSFER_AFTER_MS, Owners
+from .owners import BLOCK, Owners
 from .ranked_store import RANK_MAX, RankedStore, is_barrier, position_at, rank_of, ranked
 from .replay_rules import REPLAY_ARGUMENTS, is_known
 from .replaying import read_on, replay_for, take_turn
@@ -669,12 +669,9 @@ def _describe_sites(leases: Leases, hosts: Hosts) -> Iterator[tuple[str, object,
         yield f"not-hosted-by-{node}", why, rule
     if leases.owners is not None:
         own = "initial-owner" if settings.initial_owner else "the node of the publisher"
+        after_ms = leases.queue.context.broker.sites.transfer_after_ns // MS
         yield "owner", settings.initial_owner or "by message", f"{own}; ctl owners counts them"
-        yield (
-            "served-first",
-            "consumers at the owner",
-            f"others after {TRANSFER_AFTER_MS} ms, or at once if it has none",
-        )
+        yield "served-first", "consumers at the owner", f"others after {after_ms} ms, or at once if it has none"
 
 
 def _why_captured(queue: Queue, topic: str) -> str | None:

@@ -14,10 +14,8 @@ from struct import Struct
 from ..clock import MS
 from ..sites import Sites
 
-#: How long a message waits for a consumer at its owner before it goes elsewhere, if its owner has consumers at all.
-TRANSFER_AFTER_MS = 50
-#: Arrivals within this time mature together, when the last of them does.
-TOGETHER_NS = MS
+#: Arrivals within this part of `Sites.transfer_after_ns`, and within a millisecond, mature together, with the first.
+TOGETHER = 50
 #: Owners that a queue tells apart; what further ones publish belongs to the broker's own site.
 OWNERS_MAX = 30
 #: A unit of a block: the distance to the change before in 11 bits, the number in 5; this number extends the distance.
@@ -185,17 +183,18 @@ class OwnerRuns:
 
 
 class Waits:
-    """When messages arrived, as far as they may still have to wait."""
+    """When messages arrived, as far as they may still have to wait for a consumer at their owner."""
 
-    __slots__ = ("_marks", "matured_id")
+    __slots__ = ("_marks", "_sites", "matured_id")
 
-    def __init__(self) -> None:
+    def __init__(self, sites: Sites) -> None:
+        self._sites = sites
         self._marks: deque[list[int]] = deque()  # [monotonic ns, last id]
         self.matured_id = 0
 
     def note(self, last_id: int, now_ns: int) -> None:
         """Messages up to this id arrived."""
-        if self._marks and now_ns - self._marks[-1][0] < TOGETHER_NS:
+        if self._marks and now_ns - self._marks[-1][0] < max(MS, self._sites.transfer_after_ns // TOGETHER):
             self._marks[-1][1] = last_id
         else:
             self._marks.append([now_ns, last_id])
@@ -204,12 +203,12 @@ class Waits:
     def mature(self, now_ns: int) -> None:
         """Set `matured_id`: messages up to it have waited long enough."""
         marks = self._marks
-        while marks and marks[0][0] + TRANSFER_AFTER_MS * MS <= now_ns:
+        while marks and marks[0][0] + self._sites.transfer_after_ns <= now_ns:
             self.matured_id = marks.popleft()[1]
 
     def next_ns(self) -> int:
         """When the next messages have waited long enough (monotonic ns); 0: all have."""
-        return self._marks[0][0] + TRANSFER_AFTER_MS * MS if self._marks else 0
+        return self._marks[0][0] + self._sites.transfer_after_ns if self._marks else 0
 
 
 class Owners:
@@ -231,7 +230,7 @@ class Owners:
         self.runs = OwnerRuns()
         self.moved: dict[int, int] = {}
         self.back: dict[int, list[int]] = {}
-        self.waits = Waits()
+        self.waits = Waits(sites)
         self.turn = 0
 
     @property

@@ -198,9 +198,10 @@ class Leases:
 
     def await_transfer(self, due_ns: int) -> None:
         """Dispatch again when a message has waited long enough for its own site."""
-        broker = self.queue.context.broker
-        if due_ns and (self.transfers is None or self.transfers.action is None):
-            self.transfers = broker.deadlines.set(due_ns, self.queue.mark)
+        deadlines, armed = self.queue.context.broker.deadlines, self.transfers
+        if due_ns and (armed is None or armed.action is None or due_ns < armed.due_ns):
+            deadlines.cancel(armed)
+            self.transfers = deadlines.set(due_ns, self.queue.mark)
 
     # -- messages leave -----------------------------------------------------------------------------------------------
 

@@ -1,13 +1,13 @@
 """The keys of [cluster], [cluster.tls] and [cluster.etcd-tls]. What must hold between them: declared/cluster.py.
 
-All but certificates act when the node starts. Source: docs/cluster.md.
+All but certificates and `transfer-after` act when the node starts. Source: docs/cluster.md.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..lifetime import AT_CONNECTION, RESTART, Lifetime
+from ..lifetime import AT_CONNECTION, LIVE, RESTART, Lifetime
 from ..values import BYTES, DURATION_UNITS, INT_MAX, SIZE_UNITS, TEXT, Kind, duration_ms, size_between, texts, whole
 from .row import row
 
@@ -141,6 +141,8 @@ class ClusterKeys:
     join_patience_ms: int = setting(TIMER, 1000, "How long a new leader waits for nodes in sync to connect.")
     resign_after_ms: int = setting(TIMER, 2000,
         "How long a leader with too few nodes in sync waits before it leaves the lead to a node that reaches more.")
+    transfer_after_ms: int = setting(Kind(duration_ms, units=DURATION_UNITS), 50,
+        "How long a message of a leased queue waits for a consumer at its own node, and then goes elsewhere.", LIVE)
     link_backlog: int = setting(Kind(size_between(MIB, INT_MAX), units=SIZE_UNITS), 64 * MIB,
         "Octets that wait in memory for one node; what it missed beyond that is read from the files.")
     copy_rate: int = setting(BYTES, 100 * MIB,

@@ -12,8 +12,9 @@ import pytest
 from leveret.engine import Session
 from leveret.engine.leases import leases_of as leases_seen
 from leveret.engine.leases import owners_of
-from leveret.engine.leases.owners import OwnerRuns, Owners
+from leveret.engine.leases.owners import TOGETHER, OwnerRuns, Owners, Waits
 from leveret.engine.leases.state import leases_of
+from leveret.engine.options import BrokerOptions
 from leveret.operator.steps import finished
 from leveret.testing.harness import Harness
 
@@ -103,6 +104,43 @@ def test_a_busy_site_keeps_its_messages_for_50_ms(sites: Sites) -> None:
     sites.advance(1)
     assert sites.taken("n2") == "bc"
     assert sites.transfers() == ["{'from': 'n1', 'to': 'n2'}"]
+
+
+def test_a_reload_changes_how_long_messages_wait_for_their_site(sites: Sites) -> None:
+    """transfer-after: of messages that are there, too. With 0 they go at once."""
+
+    def reload(transfer_after_ms: int) -> None:
+        sites.broker.reloading.replace_settings(
+            sites.broker.context.settings, BrokerOptions(transfer_after_ms=transfer_after_ms)
+        )
+        sites.end_turn()
+
+    reload(5_000)
+    sites.reader("n1")
+    sites.reader("n2", prefetch=3)
+    for _ in range(3):
+        sites.publish("a", by=sites.at["n1"])
+        sites.advance(100)
+    assert sites.taken("n2") == ""
+    reload(250)
+    assert sites.taken("n2") == ""
+    sites.advance(50)  # the second one came 250 ms ago
+    assert sites.taken("n2") == "a"
+    reload(0)
+    assert sites.taken("n2") == "a"
+    sites.publish("b", by=sites.at["n1"])
+    assert sites.taken("n2") == "b"
+
+
+def test_marks_of_a_long_wait_take_little_memory(sites: Sites) -> None:
+    """Messages that come within 2 % of it wait until the same time."""
+    sites.broker.sites.transfer_after_ns = 3_600_000_000_000
+    waits = Waits(sites.broker.sites)
+    for number in range(3600):
+        waits.note(number, number * 1_000_000_000)
+    assert len(waits._marks) == TOGETHER and waits.matured_id == 0
+    waits.mature(3_600_000_000_000)
+    assert waits.matured_id == 71
 
 
 def test_a_site_takes_its_own_before_older_ones_of_others(sites: Sites) -> None:

@@ -13,8 +13,9 @@ from effort import examples
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Consumer, Event, Session
-from leveret.engine.leases.owners import TRANSFER_AFTER_MS
+from leveret.engine.leases.owners import TOGETHER
 from leveret.engine.leases.state import leases_of
+from leveret.engine.options import BrokerOptions
 from leveret.expressions.language import AMPS, compiled
 from leveret.testing.harness import Harness
 
@@ -46,8 +47,12 @@ ACTS = (
     "came",
     "wait",
     "takeover",
+    "reload",
 )
 WAITS = (1, 20, 49, 50, 120, 3100)
+#: Values of transfer-after.
+AFTER_MS = (50, 0, 50, 400)
+LONG_AGO = -1_000_000_000
 
 
 class World(Harness):
@@ -64,6 +69,7 @@ class World(Harness):
         self.marks: dict[int, int] = {}  # message -> its header a
         self.owners: dict[int, str] = {}
         self.unknown: set[int] = set()  # messages that belong to whichever site leads
+        self.after_ms, self.early_ms = 50, 0  # transfer-after, and how much earlier than that a transfer may be
         if files is not None and begins_plain:
             self._have_messages(files)
         super().__init__(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=files)
@@ -81,7 +87,7 @@ class World(Harness):
         plain.close()
         self.unknown = {*self.marks}
         self.owners = dict.fromkeys(self.marks, "n1")
-        self.ready = dict.fromkeys(self.marks, -TRANSFER_AFTER_MS * 1_000_000)
+        self.ready = dict.fromkeys(self.marks, LONG_AGO)
 
     def begin(self) -> None:
         super().begin()
@@ -107,7 +113,7 @@ class World(Harness):
         assert self.leases.owners is not None
         assert {one.id for one in self.named(self.name).messages()} == left
         assert {id_: self.leases.owners.site_of(id_) for id_ in left} == {id_: self.owners[id_] for id_ in left}
-        self.ready = dict.fromkeys(left, -TRANSFER_AFTER_MS * 1_000_000)
+        self.ready = dict.fromkeys(left, LONG_AGO)
 
     # -- acts ---------------------------------------------------------------------------------------------------------
 
@@ -147,9 +153,19 @@ class World(Harness):
             self.broker.sites.came(site)
         elif what == "takeover" and self.journal is not None:
             self.take_over(site, is_orderly=bool(other % 2))
+        elif what == "reload":
+            self.set_transfer_after(AFTER_MS[other % len(AFTER_MS)])
         elif what == "wait":
             self.advance(WAITS[other % len(WAITS)])
         self.end_turn()
+
+    def set_transfer_after(self, after_ms: int) -> None:
+        """The operator's files have another transfer-after. What has waited long enough may go in any case."""
+        since_ns = self.clock.monotonic_ns() - (self.after_ms - self.early_ms) * 1_000_000
+        self.ready = {id_: LONG_AGO if came_ns <= since_ns else came_ns for id_, came_ns in self.ready.items()}
+        self.after_ms, self.early_ms = after_ms, max(self.early_ms, after_ms // TOGETHER)
+        options = self._options["options"] = BrokerOptions(transfer_after_ms=after_ms)
+        self.broker.reloading.replace_settings(self.broker.context.settings, options)
 
     # -- promises -----------------------------------------------------------------------------------------------------
 
@@ -177,7 +193,7 @@ class World(Harness):
                 assert not own, f"{taker.tag} gets {ids} of others before {own}"
             self.moved.clear()
         elif kind in ("lease_ended", "requeued"):
-            self.ready.update(dict.fromkeys(ids, 0))
+            self.ready.update(dict.fromkeys(ids, LONG_AGO))
         elif kind in ("acked", "expired", "dead_lettered", "killed", "purged", "deleted"):
             for id_ in ids:
                 self.ready.pop(id_, None)
@@ -208,7 +224,7 @@ class World(Harness):
         for id_ in ids:
             assert self.owners[id_] == source and source != target and id_ in self.ready
             assert not self._could(str(source), id_), f"{id_} leaves {source}, where it could be taken"
-            waited = now_ns - self.ready[id_] >= TRANSFER_AFTER_MS * 1_000_000
+            waited = now_ns - self.ready[id_] >= (self.after_ms - self.early_ms) * 1_000_000
             assert waited or source not in served or self.broker.sites.is_lost(str(source)), f"{id_} goes too early"
             self.owners[id_] = target
             self.moved.add(id_)
@@ -223,7 +239,7 @@ class World(Harness):
 
     def rest(self) -> None:
         """After the time that a message waits for its own site, what any consumer could take is taken."""
-        self.advance(TRANSFER_AFTER_MS + 1)
+        self.advance(self.after_ms + 1)
         for _ in range(3):
             self.end_turn()
         for id_ in self.ready:

@@ -73,7 +73,7 @@ AT_START = {
     ),
     *(("limits", key) for key in ("memory", "unsent-per-connection", "history-events")),
     *(("management", key) for key in ("enabled", "listen", "metrics", "plain-outside")),
-    *(("cluster", key) for key in KEYS["cluster"]),
+    *(("cluster", key) for key in KEYS["cluster"] if key != "transfer-after"),
     ("cluster.tls", "ca"),
 }
 #: What the loaded settings carry, and what the composition root looks at by itself.

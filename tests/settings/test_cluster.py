@@ -152,5 +152,6 @@ def test_explain_shows_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["node", "=", '"b"', f"{file}:2:", "[cluster]"] in lines
     assert ["lease", "=", '"6s"', "default"] in lines
+    assert ["transfer-after", "=", '"50ms"', "default"] in lines
     assert main(["explain", "--json", str(file), "[cluster.tls]"]) == 0
     assert json.loads(capsys.readouterr().out)[0] == {"name": "ca", "value": None, "rule": "default"}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def broker_options(configuration: Configuration) -> BrokerOptions:
-    """The engine's options, from the [broker] and [limits] tables and the profile."""
+    """The engine's options, from the [broker], [limits] and [cluster] tables and the profile."""
     broker, limits, profile = configuration.broker, configuration.broker_limits, configuration.profile
     scan_ms, timeout_ms = broker.address_queue_scan_period_ms, broker.consumer_timeout_ms
     return BrokerOptions(
@@ -48,6 +48,7 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         system_usage=configuration.system_usage,
         whole_limits=configuration.whole_limits,
         flow=configuration.flow,
+        transfer_after_ms=configuration.cluster.transfer_after_ms,
     )
 
 
