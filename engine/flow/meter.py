@@ -110,6 +110,10 @@ class Meter:
         """Whether the queue is charged to this node."""
         return any(charge.node is node for charge in self._charges)
 
+    def full_nodes(self) -> dict[Usage, int]:
+        """The full nodes that the queue is charged to -> their limits."""
+        return {charge.node: charge.node.limit for charge in self._charges if charge.node.is_full}
+
     def fitting(self, nodes: Mapping[Usage, int]) -> int:
         """The number of messages of the smallest counted size that fill the memory of one of these nodes; at least one.
 

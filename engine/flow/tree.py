@@ -200,7 +200,9 @@ class UsageTree(ABC):
     def _memory_nodes(self, queue: Metered, vhost: str, rules: FlowRules) -> Iterator[Usage]:
         if rules.memory_limit:
             where = f"queue '{queue.name}' in vhost '{vhost}'"
-            yield self._node("memory", vhost, queue.name, where, rules.memory_limit)
+            # A limit that blocks nobody is another node, so that clients which the old one blocked continue.
+            name = queue.name if rules.holds else ("in memory", queue.name)
+            yield self._node("memory", vhost, name, where, rules.memory_limit)
         if self.system is not None:
             yield self._roots["memory"]
 

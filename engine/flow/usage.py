@@ -74,6 +74,10 @@ class Usage:
         if was_full and not self.is_full:
             self._on_eased(self)
 
+    def stay_full(self) -> None:
+        """Its use was counted anew, and it was full before: it still is, unless the use has fallen to the low mark."""
+        self.is_full = self.limit > 0 and self.used > self.low
+
     def change(self, amount: int) -> None:
         """Add to the use, or (below 0) take from it."""
         used = self.used = self.used + amount

@@ -103,8 +103,12 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
         queue.context.broker.background.trim_later(queue)
     if change.now.slow is not None:
         queue.context.broker.slow_consumers.watch(queue)
+    full = {} if queue.meter is None else queue.meter.full_nodes()
     if replace_meter(queue):
         recount(queue)
+        for node, limit in full.items():
+            if node.limit == limit:
+                node.stay_full()
         if queue.pageable is not None and queue.pageable.share.cap is not None:
             queue.context.broker.background.trim_later(queue)
         queue.context.router.forget_routes_to(queue)  # a route says whether publishers have to ask for room

@@ -183,8 +183,9 @@ def test_a_deleted_queue_holds_nobody() -> None:
         ({"memory_limit": 4_000, "cursor": "vm"}, 3),
         ({}, 10),
         ({"memory_limit": 4_000, "producer_flow_control": False}, 10),
+        ({"memory_limit": 2_000, "producer_flow_control": False}, 10),
     ],
-    ids=["more", "none", "switched off"],
+    ids=["more", "none", "switched off", "only switched off"],
 )
 def test_a_reload_lets_go_what_is_held(settings: dict[str, object], published: int) -> None:
     bench = FlowBench(memory_limit=2_000, cursor="vm")
@@ -194,6 +195,20 @@ def test_a_reload_lets_go_what_is_held(settings: dict[str, object], published: i
     bench.broker.reloading.replace_settings(SettingsRepository([entry("q", **settings)]), bench.broker.context.options)
     bench.end_turn()
     assert publisher.published == published
+
+
+def test_a_reload_between_the_marks_lets_nobody_go() -> None:
+    """What is full stays so until its low mark, also where another limit of the address changes."""
+    limits = {"address_full_policy": "BLOCK", "max_size_messages": 100}
+    bench = FlowBench(**limits)
+    publisher = Publisher(bench, "p")
+    publisher.publish(*[make_content(100)] * 110)
+    bench.take(4)
+    assert publisher.published == 100 and bench.used == 96
+    bench.configure(**limits, max_size_bytes=MIB)
+    assert publisher.published == 100
+    bench.take(1)
+    assert publisher.published == 105
 
 
 def test_a_limit_that_comes_later_counts_what_is_there() -> None:
