@@ -322,8 +322,7 @@ class BlockBuilder:
     ) -> int:
         """Append that messages entered a queue; their contents are in records from `content_lsn` on, one after another.
 
-        `sizes`: octets of each body. `priorities`: one for all, or one for each. `owner`: left out of records with
-        far links. Returns the LSN of the first.
+        `sizes`: octets of each body. `priorities`: one for all, or one for each. Returns the LSN of the first.
         """
         lsn = self.base_lsn + self.count
         link = lsn - content_lsn
@@ -332,7 +331,7 @@ class BlockBuilder:
             for id_, size, priority, at in rows:
                 far = Record(
                     ENQUEUED, 0, id_, arg, flags, priority, queue_id=queue_id, size=size,
-                    heap=encode_link(at),
+                    heap=encode_link(at), owner=owner,
                 )  # fmt: skip
                 self.add(far)
             return lsn

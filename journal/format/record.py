@@ -216,6 +216,7 @@ class Record(NamedTuple):
     size: int = 0
     link: int = 0
     heap: bytes = b""
+    owner: int = 0
 
     @property
     def name(self) -> str:
@@ -226,7 +227,7 @@ class Record(NamedTuple):
         """The 64 octets; `heap_offset`: of the heap entry in the heap. Raises: struct.error (out of range)."""
         return RECORD.pack(
             self.ts_us, self.msg_id, self.arg, heap_offset, self.kind, self.flags, self.priority, self.reason,
-            self.address_id, self.queue_id, self.consumer_id, self.conn_id, self.attempt, 0, self.size,
+            self.address_id, self.queue_id, self.consumer_id, self.conn_id, self.attempt, self.owner, self.size,
             len(self.heap), self.link,
         )  # fmt: skip
 
@@ -236,9 +237,40 @@ Fields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, 
 
 def from_fields(fields: Fields, heap: bytes) -> Record:
     """A record from the result of `RECORD.unpack` and its heap entry."""
-    ts_us, msg_id, arg, _, kind, flags, priority, reason, address, queue, consumer, conn, attempt, _, size, _, link = (
-        fields
-    )
+    (
+        ts_us,
+        msg_id,
+        arg,
+        _,
+        kind,
+        flags,
+        priority,
+        reason,
+        address,
+        queue,
+        consumer,
+        conn,
+        attempt,
+        owner,
+        size,
+        _,
+        link,
+    ) = fields
     return Record(
-        kind, ts_us, msg_id, arg, flags, priority, reason, address, queue, consumer, conn, attempt, size, link, heap
+        kind,
+        ts_us,
+        msg_id,
+        arg,
+        flags,
+        priority,
+        reason,
+        address,
+        queue,
+        consumer,
+        conn,
+        attempt,
+        size,
+        link,
+        heap,
+        owner,
     )

@@ -189,7 +189,7 @@ i64 = st.integers(-(2**63), 2**63 - 1)
 i32 = st.integers(-(2**31), 2**31 - 1)
 u32, u16, u8 = st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), st.integers(0, 255)
 records = st.builds(
-    Record, u8, i64.filter(bool), i64, i64, u8, u8, u8, i32, i32, i32, i32, u16, u32, u32, st.binary(max_size=30)
+    Record, u8, i64.filter(bool), i64, i64, u8, u8, u8, i32, i32, i32, i32, u16, u32, u32, st.binary(max_size=30), u16
 )
 
 
