@@ -167,6 +167,10 @@ class HostContext:
         """The queue of this name in lists, reply queues included."""
         return self.queues.get(name) or self.reply_queues.get(name)
 
+    def site_of(self, full_name: str) -> str | None:
+        """A site that sees this queue, for an operator, who is at none; None: all see it, or there is no such site."""
+        return None if self.scopes is None else self.scopes.site_of(full_name)
+
     def queue_behind(self, routing_key: str) -> "Queue | None":
         """The queue to which the default exchange routes this key for the present site, reply queues included."""
         if self.scopes is None:

@@ -255,7 +255,7 @@ class DeclaredQueues(dict[str, Queue]):
 
     def _check_arguments(self, called: str, name: str, client: Client | None, arguments: FieldTable) -> None:
         vhost = self._context.name
-        require_for_arguments(client, name, arguments)
+        require_for_arguments(client, called, arguments)
         if client is not None:
             kind_of_type(queue_type_of(arguments)).require(client, called, arguments)
         check_queue_arguments(arguments, name=name, vhost=vhost)

@@ -5,9 +5,11 @@ when the message was published. Source: management page 16.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from .clients.client import Client
+from .context import HostContext
 from .errors import InternalExchangeRefused
 from .exchanges.exchange import Exchange
 from .exchanges.routed import Routed
@@ -73,19 +75,28 @@ def to_origin(client: Client, *, into_queue: bool, without_history: bool) -> Fin
         if origin.address:
             exchange, key = client.host.router.resolve_address(origin.address, origin.queue)
             keys = (key or message.envelope.routing_key,)
-        return _through(client, exchange, keys, message, without_history=without_history)
+        with _at_site_of(client.host, origin.queue):
+            return _through(client, exchange, keys, message, without_history=without_history)
 
     return find_target
 
 
+def _at_site_of(host: HostContext, full_name: str) -> AbstractContextManager[None]:
+    """Route for a site that sees the queue of this name."""
+    sites = host.broker.sites
+    return sites.at(host.site_of(full_name) or sites.now)
+
+
 def _into(client: Client, name: str, message: Message, envelope: Envelope, content: bytes) -> MoveTarget:
+    """Into the queue of this full name, or to the topic that it captures."""
     host = client.host
     queue = host.queues.get(name)
     if queue is None:
         raise Unmovable(f"there is no queue {name!r}")
     default = host.exchanges[""]
     if queue.kind.captures:  # it selects messages by topic and content
-        return _through(client, "", (name,), message, without_history=False)
+        with _at_site_of(host, name):
+            return _through(client, "", (name,), message, without_history=False)
     if not queue.is_open:
         raise Unmovable(f"queue {name!r} takes no messages now")
     return MoveTarget(f"queue {name}", default, [queue], envelope, content)

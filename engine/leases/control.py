@@ -276,25 +276,26 @@ def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
     A message is stranded while its owner is not there; other sites get it at once. Raises: BadRequest.
     """
     leases = leases_of(queue)
-    owners, sites = leases.owners, queue.context.broker.sites
-    if owners is None:
+    hosts, owners, sites = leases.hosts, leases.owners, queue.context.broker.sites
+    if hosts is None:
         raise BadRequest("its messages have no owners: it is no leased queue with x-replication of a cluster")
     ready: Counter[str] = Counter()
     for count, id_ in enumerate(list(ids_here(leases)), 1):
-        ready[owners.site_of(id_)] += 1
+        ready[hosts.scope if owners is None else owners.site_of(id_)] += 1
         if count % COUNTED_A_STEP == 0:
             yield
     leased = Counter(str(holder_of(lease).session.client.site) for lease in leases.book.leases.by_id.values())
     consumers = Counter(leases.site_at(one) for one in leases.consumer_list.consumers)
-    names = [*dict.fromkeys([*sites.groups, *owners.names[1:], *ready, *leased])]
+    known = (hosts.scope,) if owners is None else (*sites.groups, *owners.names[1:])
+    names = [*dict.fromkeys([*known, *ready, *leased])]
     rows: list[dict[str, object]] = []
     for name in filter(None, names):
-        is_stranded = sites.is_lost(name) or (leases.hosts is not None and not leases.hosts.has(name))
+        is_stranded = sites.is_lost(name) or not hosts.has(name)
         rows.append(
             {
                 "node": name,
                 "is_there": name in sites.groups,
-                "hosts": leases.hosts is None or leases.hosts.has(name),
+                "hosts": hosts.has(name),
                 "consumers": consumers[name],
                 "ready": 0 if is_stranded else ready[name],
                 "stranded": ready[name] if is_stranded else 0,

@@ -236,7 +236,7 @@ class Leases:
             if len(self._topics) > 1000:
                 self._topics.clear()
             settings = self.rules.settings
-            is_by_name = self.hosts is not None and key == ("", settings.name)
+            is_by_name = self.hosts is not None and key in (("", settings.name), ("", self.queue.name))
             topic = settings.default_publish_target if is_by_name else None
             known = self._topics[key] = topic_entry(topic or self.queue.context.router.captures.topic_of(*key))
         return known

@@ -98,14 +98,19 @@ class Captures:
 
     def among(self, queues: Iterable[Queue]) -> list[str]:
         """The publish targets of the capturing ones of these queues, which a message reached by name or binding."""
-        return [self.targets[queue.name] for queue in queues if queue.kind.captures]
+        capturing = [queue for queue in queues if queue.kind.captures]
+        scopes, site = self._context.scopes, self._context.broker.sites.now
+        return [self.targets[queue.name] for queue in capturing if scopes is None or scopes.has(queue, site)]
 
     def capturing(self, topics: Sequence[str], *, is_dry: bool = False) -> "dict[Queue, Expression | None]":
-        """The queues that take messages of any of these topics; see `Capture.capturing`."""
+        """The queues that take messages of any of these topics from the present site; see `Capture.capturing`."""
         found: dict[Queue, Expression | None] = {}
         for capture in self._by_kind.values():
             found.update(capture.capturing(topics, is_dry=is_dry))
-        return found
+        scopes, site = self._context.scopes, self._context.broker.sites.now
+        if scopes is None:
+            return found
+        return {queue: filter_ for queue, filter_ in found.items() if scopes.has(queue, site)}
 
     def is_logged(self, topics: Sequence[str]) -> bool:
         """Whether messages of any of these topics go to the log, captured or not."""

@@ -20,7 +20,8 @@ from .service import ServiceExchange
 
 
 class DryRun:
-    """`arrival`: the effect of its address. `route`: its queues, complete after all `steps`.
+    """For the site for which it is made (`Sites.now`). `arrival`: the effect of its address. `route`: its queues,
+    complete after all `steps`.
 
     `creates`: the queue named by the routing key would be created first. `is_service`: the broker serves the exchange.
     """
@@ -28,6 +29,7 @@ class DryRun:
     def __init__(self, host: HostContext, envelope: Envelope, content: bytes, user: User) -> None:
         """Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused, InvalidCopies."""
         self._router = router = host.router
+        self._site = host.broker.sites.now
         key = envelope.routing_key
         self._exchange = exchange = exchange_for(router, envelope.exchange, key, user)
         envelope.copies = copies_of(envelope.headers(content)) if envelope.summary.is_marked else ()
@@ -48,7 +50,12 @@ class DryRun:
     def steps(self) -> Iterator[None]:
         """Find the route, in short steps."""
         message = Routed(self.keys, self.arrival.envelope, self._content)
-        return dry_route(self._router, self._exchange, message, self.route)
+        steps, sites = dry_route(self._router, self._exchange, message, self.route), self._router.context.broker.sites
+        is_done = False
+        while not is_done:
+            with sites.at(self._site):
+                is_done = next(steps, self) is self
+            yield
 
     def prospect(self, queue: Queue) -> tuple[str, int | None]:
         """The result at a queue (`outcome_of`), and the message's time to live there in ms; None: unlimited."""

@@ -182,9 +182,6 @@ class Router:
         captures = self.captures
         topics = list(dict.fromkeys(captures.topics_of(exchange.name, message.keys) + captures.among(reached)))
         found = captures.capturing(topics)
-        scopes = self.context.scopes
-        if scopes is not None:
-            found = {queue: filter_ for queue, filter_ in found.items() if scopes.has(queue, self._broker.sites.now)}
         if is_whole and captures.differs_by_message(found):
             return None
         message.cost += len(found)

@@ -143,6 +143,16 @@ def test_a_nearer_queue_is_seen_in_any_order(tmp_path: Any, order: tuple[str, ..
     assert (sites.bodies_of("q@east"), sites.bodies_of("q")) == ("ab", "c")
 
 
+def test_a_binding_is_for_the_publishers_that_see_its_queue(sites: Sites) -> None:
+    """Of a message of another site neither the bound queue has anything, nor one of its name there."""
+    local_queues(sites)
+    sites.vhost.exchanges.declare("orders", "fanout")
+    sites.vhost.bindings.add("queue", "q", "orders", "", {}, sites.at["n2"].client)
+    assert sites.publish("a", exchange="orders", by=sites.at["n1"], mandatory=True) == [b"a"]
+    sites.publish("b", exchange="orders", by=sites.at["n2"])
+    assert [sites.bodies_of(f"q@{site}") for site in GROUPS] == ["", "b", ""]
+
+
 def test_an_operator_sees_all_by_their_full_names(sites: Sites) -> None:
     """Such a client has no site."""
     local_queues(sites)

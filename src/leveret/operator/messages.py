@@ -81,7 +81,9 @@ def publish(
         try:
             session.select_confirms()
             check_expiration(facts.expiration)
-            route = host.router.route(exchange, routing_key, client.user)
+            if not exchange:  # a full name: the queue may be one of another site
+                client.site = host.context.site_of(routing_key)
+            route = host.router.route(exchange, routing_key, client.user, None if exchange else client)
             envelope = Envelope(exchange, routing_key, facts)
             content = PLAIN.join(header, body)
             if (alarm := at.broker.flow.raised) is not None:
