@@ -78,6 +78,10 @@ class Scopes:
     def sites_changed(self) -> None:
         self._context.router.routes_changed()  # a site may have another group
 
+    def called(self, name: str) -> "list[Queue]":
+        """The queues that some sites call so, the nearest first."""
+        return list(self._by_name.get(name, ()))
+
     def has(self, queue: "Queue", site: str) -> bool:
         """Whether a site sees a queue: it is of the site, and the site has no nearer one of that name."""
         view = self._views.get(queue)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from leveret.engine import Field
+from leveret.operator.running import explain_running
 from leveret.settings import load_configuration
 from leveret.testing.harness import Harness
 
@@ -48,6 +49,23 @@ def test_a_queue_of_the_files_is_hosted_by_its_node(text: str, full_name: str, t
     assert list(harness.vhost.queues) == [full_name]
     harness.reload(text + "max-deliveries = 3\n")
     assert harness.named(full_name).arguments["x-max-deliveries"].value == 3
+
+
+@pytest.mark.parametrize("text", [LOCAL, SHARED, GROUP], ids=["local", "shared", "group"])
+def test_a_queue_of_the_files_is_explained_by_their_lines(text: str) -> None:
+    """By its full name, and by the one that clients say; one of another node's files says that it may be of those."""
+    harness = node(text)
+    (full_name,) = harness.vhost.queues
+    for name in dict.fromkeys((full_name, "jobs")):
+        (explained,) = explain_running(harness.objects, name)
+        rules = {row.name: row.rule for row in explained.rows}
+        assert (explained.name, explained.declared_at) == (full_name, "harness.toml:1")
+        assert rules["replication"] == "harness.toml:4: queue 'jobs' (x-replication)"
+        assert rules["durable"] == "harness.toml:1: queue 'jobs'"
+    arguments = {"x-queue-type": Field("S", b"amps"), "x-replication": Field("S", b"local")}
+    harness.vhost.queues.declare("other", client=None, durable=True, arguments=arguments, site="n2")
+    (explained,) = explain_running(harness.objects, "other@n2")
+    assert "declared by a client or by the files of another node" in {row.rule for row in explained.rows}
 
 
 def test_another_node_declared_it_otherwise() -> None:

@@ -7,7 +7,7 @@ client, and a resized ring shows its present size. Source: address-settings page
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..configured.configured import ConfiguredObjects
+from ..configured.configured import ConfiguredObjects, at_own_site
 from ..configured.typed_arguments import fields_of, plain_of
 from ..engine import Broker, Exchange, Queue
 from ..settings import Configuration, QueueDeclaration, settings_of_arguments
@@ -30,15 +30,17 @@ from ..settings.values import value_text
 
 
 def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:
-    """Explain every queue called `name`, else the address of that name, in one virtual host or in all that differ.
+    """Explain every queue called `name`, else those that clients of some nodes call so, else the address of that name,
+    in one virtual host or in all that differ.
 
     An address is explained in "/", and in every other virtual host with its own entries or policies for it. Args:
     vhost: an existing one.
     """
     broker, configuration = objects.broker, objects.configuration
     places = list(broker.virtual_hosts) if vhost is None else [vhost]
-    queues = [
-        broker.virtual_hosts[place].queues[name] for place in places if name in broker.virtual_hosts[place].queues
+    hosts = [broker.virtual_hosts[place] for place in places]
+    queues = [host.queues[name] for host in hosts if name in host.queues] or [
+        queue for host in hosts if host.context.scopes is not None for queue in host.context.scopes.called(name)
     ]
     if queues:
         found = [_queue(broker, configuration, queue, objects.is_managed(queue)) for queue in queues]
@@ -101,12 +103,13 @@ def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Brok
 def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_managed: bool) -> Explanation:
     vhost, address = queue.vhost_name, queue.address
     arguments = plain_of(queue.arguments)
-    declared = _declaration(configuration, queue) if is_managed else None
+    declared = _declaration(broker, configuration, queue) if is_managed else None
     own_rules = _rules(queue, declared)
     own, layer = settings_of_arguments(arguments), queue.policy_layer
     rows = explain_rows(broker.context.settings, address, vhost, own, own_rules, layer, queue.name)
     rows = [_as_it_is(queue, row) if row.name == "default-ring-size" else row for row in rows]
-    by = f"{declared.origin}: queue {queue.name!r}" if declared is not None else "declared by a client"
+    elsewhere = " or by the files of another node" if queue.kind.view(queue) is not None else ""
+    by = f"{declared.origin}: queue {declared.name!r}" if declared is not None else f"declared by a client{elsewhere}"
     flags = {"durable": queue.durable, "exclusive": queue.exclusive, "auto-delete": queue.auto_delete}
     rows += [Row(key, value, by) for key, value in flags.items()]
     if not queue.enabled:
@@ -121,10 +124,14 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     return Explanation("queue", queue.name, vhost, address, declared_at, matches, tuple(rows), titles, flow)
 
 
-def _declaration(configuration: Configuration, queue: Queue) -> QueueDeclaration | None:
+def _declaration(broker: Broker, configuration: Configuration, queue: Queue) -> QueueDeclaration | None:
     """The queue in the configuration; None also for one that was removed from it but not deleted."""
     place = (queue.vhost_name, queue.name)
-    return next((one for one in configuration.queues if (one.vhost, one.name) == place), None)
+    for declared in configuration.queues:
+        here = at_own_site(broker, declared)
+        if (here.vhost, here.name) == place:
+            return declared
+    return None
 
 
 def _rules(queue: Queue, declared: QueueDeclaration | None) -> dict[str, str]:
