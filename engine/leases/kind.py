@@ -751,6 +751,19 @@ def _host(queue: Queue, site: str, arguments: FieldTable) -> None:
             queue.context.router.note_view(queue, leases.hosts)
 
 
+def _unhost(queue: Queue, site: str) -> bool:
+    """A site declares the queue no longer. Returns whether no other does."""
+    hosts = leases_of(queue).hosts
+    if hosts is None:
+        return True
+    was_seen = hosts.has(site)
+    hosts.declaring.discard(site)
+    queue.events.notes_changed()
+    if was_seen != hosts.has(site):
+        queue.context.router.note_view(queue, hosts)
+    return not hosts.declaring
+
+
 def _faults(queue: Queue, unacked: list[Message], is_small: bool) -> Iterator[str]:
     from .invariants import faults  # production does not check
 
@@ -776,6 +789,7 @@ LEASED = Kind(
     scoped=scoped,
     view=_view,
     host=_host,
+    unhost=_unhost,
     site_of=_site_of,
     make_rules=make_rules,
     make_capture=_capture,

@@ -51,7 +51,7 @@ def test_a_node_says_its_group_and_its_queues_with_replication() -> None:
 def test_more_queues_than_a_link_tells_are_told_as_none(caplog: pytest.LogCaptureFixture) -> None:
     """A Hello that is too large would keep the node out of the cluster."""
     many = tuple(QueueDeclaration(f"q{i}", f"q{i}", arguments={**OWNED, "x-filter": "f" * 900}) for i in range(600))
-    assert site_of(Configuration(queues=many))["queues"] == []
+    assert "queues" not in site_of(Configuration(queues=many))
     assert "600 queues" in caplog.text
 
 
@@ -104,6 +104,73 @@ def test_a_node_may_say_anything_of_its_site(leader: Leader, site: dict[str, obj
     """Its link stays."""
     leader.nodes.came("n2", site)
     assert leader.broker.sites.groups["n2"] == ""
+
+
+FORCE = '[[address-setting]]\nmatch = "#"\nconfig-delete-queues = "FORCE"\n'
+LOCAL = ["/", "q", {"x-queue-type": "amps", "x-replication": "local"}]
+SHARED = ["/", "orders", OWNED]
+
+
+def test_what_a_node_declares_no_longer_stays_unless_settings_say_otherwise(
+    leader: Leader, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As queues of the leader's own files do; its log says so once."""
+    leader.joins("n2", LOCAL)
+    leader.joins("n2")
+    leader.joins("n2")
+    assert list(leader.vhost.queues) == ["q@n2"]
+    assert caplog.text.count("is no longer declared; it stays, as config-delete-queues is OFF") == 1
+
+
+@pytest.fixture
+def strict() -> Leader:
+    """Queues that no file declares are deleted."""
+    return Leader(FORCE, kind="amps", site="n1", groups=GROUPS)
+
+
+def test_what_no_node_declares_is_deleted_with_its_messages(strict: Leader, caplog: pytest.LogCaptureFixture) -> None:
+    """One that others declare stays until they do not, also for the node that withdrew it."""
+    strict.joins("n2", LOCAL, SHARED)
+    strict.joins("n3", LOCAL, SHARED)
+    strict.publish("a", by=strict.connect(site="n2"))
+    strict.joins("n2")
+    assert sorted(strict.vhost.queues) == ["orders", "q@n3"]
+    assert "q@n2' is no longer declared: deleted, as config-delete-queues is FORCE; 1 message lost" in caplog.text
+    assert "'orders' is no longer declared; it stays, as other nodes declare it" in caplog.text
+    strict.joins("n3", LOCAL)
+    assert list(strict.vhost.queues) == ["q@n3"]
+
+
+def test_a_node_that_leaves_a_domain_sees_its_queue_no_more(strict: Leader) -> None:
+    """The others go on."""
+    group = {"x-queue-type": "amps", "x-replication": "group", "x-initial-owner": "n2", "x-queue-domain": "X"}
+    strict.joins("n2", ["/", "g", group])
+    strict.joins("n3", ["/", "g", group])
+    clients = {site: strict.connect(site=site).client for site in ("n2", "n3")}
+    strict.joins("n3")
+    assert strict.vhost.queues.seen("g", clients["n3"]) is None
+    assert strict.vhost.queues.seen("g", clients["n2"]) is strict.vhost.queues["g@X"]
+
+
+@pytest.mark.parametrize("said", [{"group": ""}, {"queues": [["/", "q", {**LOCAL[2], "x-of-later": [1]}]]}])
+def test_what_cannot_be_read_withdraws_nothing(strict: Leader, said: dict[str, object]) -> None:
+    """A node of another release, or one that has too many queues to tell them."""
+    strict.joins("n2", LOCAL)
+    strict.nodes.came("n2", said)
+    assert list(strict.vhost.queues) == ["q@n2"]
+    strict.joins("n2")
+    assert not strict.vhost.queues
+
+
+def test_the_leaders_own_files_do_not_delete_what_other_nodes_declare() -> None:
+    """The files of all nodes are changed one after another."""
+    shared = '[[queue]]\nname = "orders"\ntype = "amps"\nreplication = "distributed"\n'
+    leader = Leader(FORCE + shared, kind="amps", site="n1", groups=GROUPS)
+    leader.joins("n2", SHARED)
+    leader.reload(FORCE)
+    assert list(leader.vhost.queues) == ["orders"]
+    leader.joins("n2")
+    assert not leader.vhost.queues
 
 
 def test_a_stranger_is_no_site(leader: Leader) -> None:

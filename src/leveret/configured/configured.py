@@ -314,14 +314,11 @@ class ConfiguredObjects:
                 self._remark(f"{what} is no longer declared; it stays, as config-delete-queues is OFF")
                 continue
             del self._queues[key]
-            self.broker.scheduler.dispatch_now(queue)
-            unacked = queue.unacked
-            count = queue.context.queues.remove(queue) + unacked
-            text = f"{what} is no longer declared: deleted, as config-delete-queues is FORCE"
-            if count:
-                self._lost.append(f"{text}; {count} message{'s' if count > 1 else ''} lost")
-            else:
-                self._done.append(text)
+            if not queue.kind.unhost(queue, self.broker.sites.own):
+                self._remark(f"{what} is no longer declared; it stays, as other nodes declare it")
+                continue
+            count, text = delete_undeclared(queue)
+            (self._lost if count else self._done).append(f"{what} {text}")
 
     def _drop_exchanges(self, declared: set[Key]) -> None:
         predeclared = {name for name, _, _ in PREDECLARED}
@@ -337,6 +334,15 @@ class ConfiguredObjects:
                 del self._exchanges[key]
                 vhost.exchanges.delete(exchange.name)
                 self._done.append(f"{what} is no longer declared: deleted, as config-delete-addresses is FORCE")
+
+
+def delete_undeclared(queue: Queue) -> tuple[int, str]:
+    """Delete a queue that no file declares any more. Returns the number of messages in it, and what was done."""
+    queue.context.broker.scheduler.dispatch_now(queue)
+    unacked = queue.unacked
+    count = queue.context.queues.remove(queue) + unacked
+    lost = f"; {count} message{'s' if count > 1 else ''} lost" if count else ""
+    return count, f"is no longer declared: deleted, as config-delete-queues is FORCE{lost}"
 
 
 def at_own_site(broker: Broker, declared: QueueDeclaration) -> QueueDeclaration:

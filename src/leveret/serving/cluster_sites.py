@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from ..configured.configured import text_of
+from ..configured.configured import delete_undeclared, text_of
 from ..configured.typed_arguments import fields_of
-from ..engine import Broker, EngineError
+from ..engine import Broker, EngineError, Queue
 from ..settings import Configuration
 from ..settings.addresses.queue_arguments import plain_values
 from ..settings.values import shown
@@ -36,7 +36,7 @@ def site_of(configuration: Configuration) -> dict[str, object]:
     site: dict[str, object] = {"group": configuration.cluster.group or "", "queues": queues}
     if len(json.dumps(site)) > SIZE_MAX:
         logger.error("%d queues with x-replication are more than a leader can be told: it is told none", len(queues))
-        site["queues"] = []
+        del site["queues"]
     return site
 
 
@@ -52,6 +52,7 @@ class ClusterSites:
         self._others = others
         self._end_turn = end_turn
         self._leaving: dict[str, Callable[[], object]] = {}  # node -> cancels its leaving
+        self._declared: dict[str, dict[Queue, None]] = {}  # node -> queues that its files declared last
 
     def begin(self, sites: Mapping[str, Mapping[str, object]]) -> None:
         """The nodes that have links at the start. The others have a while to open theirs."""
@@ -89,7 +90,8 @@ class ClusterSites:
         self._stay(name)
         group = site.get("group")
         self._broker.sites.came(name, group if isinstance(group, str) else "")
-        refused = tuple(self._declare(name, site.get("queues")))[:REFUSALS_MAX]
+        declared: dict[Queue, None] = {}
+        refused = tuple(self._declare(name, site.get("queues"), declared))[:REFUSALS_MAX]
         if refused != self.refused.get(name, ()):
             for line in refused:
                 logger.warning("node %s: %s", name, line)
@@ -97,9 +99,30 @@ class ClusterSites:
             self.refused[name] = refused
         else:
             self.refused.pop(name, None)
+        before = self._declared.get(name, {})
+        if refused or not isinstance(site.get("queues"), list):  # perhaps of a queue that is there
+            declared |= before
+        else:
+            self._withdraw(name, [queue for queue in before if queue not in declared and not queue.deleted])
+        self._declared[name] = declared
 
-    def _declare(self, name: str, queues: object) -> Iterator[str]:
-        """Host the queues of a node's files. Yields why one is not hosted for it."""
+    def _withdraw(self, name: str, queues: Sequence[Queue]) -> None:
+        """The files of a node do not declare these queues any more: delete those of no other node, if settings say so.
+
+        As for queues of the leader's own files, what was withdrawn while no leader knew of it stays.
+        """
+        for queue in queues:
+            settings = self._broker.context.settings.resolve(queue.address, queue.vhost_name)
+            if settings.config_delete_queues != "FORCE":
+                text = "is no longer declared; it stays, as config-delete-queues is OFF"
+            elif queue.kind.unhost(queue, name):
+                _, text = delete_undeclared(queue)
+            else:
+                text = "is no longer declared; it stays, as other nodes declare it"
+            logger.warning("node %s: queue %s %s", name, shown(queue.name), text)
+
+    def _declare(self, name: str, queues: object, declared: dict[Queue, None]) -> Iterator[str]:
+        """Host the queues of a node's files, and put them into `declared`. Yields why one is not hosted for it."""
         for queue in queues if isinstance(queues, list) else ():
             found = _queue(queue)
             if found is None:
@@ -111,7 +134,8 @@ class ClusterSites:
                 yield f"queue {shown(queue_name)}: the leader has no virtual host {shown(vhost_name)}"
                 continue
             try:
-                vhost.queues.declare(queue_name, client=None, durable=True, arguments=fields_of(arguments), site=name)
+                table = fields_of(arguments)
+                declared[vhost.queues.declare(queue_name, client=None, durable=True, arguments=table, site=name)] = None
             except EngineError as error:
                 yield f"queue {shown(queue_name)}: {text_of(error)}"
             except ValueError as fault:  # a node of another release, whose values this one does not know
