@@ -12,7 +12,7 @@ import pytest
 from leveret.engine import Session
 from leveret.engine.leases import leases_of as leases_seen
 from leveret.engine.leases import owners_of
-from leveret.engine.leases.owners import TOGETHER, OwnerRuns, Owners, Waits
+from leveret.engine.leases.owners import OWNERS_MAX, TOGETHER, OwnerRuns, Owners, Waits
 from leveret.engine.leases.state import leases_of
 from leveret.engine.options import BrokerOptions
 from leveret.operator.steps import finished
@@ -166,6 +166,49 @@ def test_a_transferred_message_stays_where_it_went(sites: Sites) -> None:
     sites.client_of("n2").reject(1, requeue=True)
     sites.end_turn()
     assert (sites.taken("n2"), sites.taken("n1")) == ("aa", "")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_priority_expr": "1"}])
+def test_more_sites_than_a_queue_tells_apart_get_all_messages(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    """Those beyond 30 have what belongs to the leader, also when one of them leads; a lost one's goes to others."""
+    names = [f"n{number}" for number in range(1, 36)]
+    sites = queue_of(tmp_path, names, **arguments)
+
+    def publish() -> None:
+        for name in names:
+            sites.publish(f"{name} ", by=sites.connect(site=name), delivery_mode=2)
+
+    def take(*at: str) -> list[str]:
+        for name in at:
+            sites.reader(name, prefetch=10)
+        got = ""
+        for _ in range(8):
+            sites.advance(60)
+            got += sites.taken()
+            for consumer in sites.named().consumers:
+                for tag in list(consumer.session.unacked):
+                    consumer.session.ack(tag)
+            sites.end_turn()
+        return sorted(got.split())
+
+    publish()
+    assert len(owners_in(sites).names) == OWNERS_MAX + 1
+    assert take("n2", "n34", "n35") == sorted(names)
+    publish()
+    sites._options["site"] = "n35"
+    sites.restart()
+    assert take("n1", "n33") == sorted(names)
+    publish()
+    for name in ("n1", "n34"):
+        sites.broker.sites.went(name)
+    sites.advance(3000)
+    assert sorted([*take("n34"), *sites.taken().split()]) == sorted(names)
+
+
+def owners_in(sites: Sites) -> Owners:
+    owners = leases_of(sites.named()).owners
+    assert owners is not None
+    return owners
 
 
 def test_a_lost_site_has_its_messages_taken(sites: Sites) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from leveret.configured.configured import ConfiguredObjects
 from leveret.engine import Field
 from leveret.operator.running import explain_running
 from leveret.settings import load_configuration
@@ -91,6 +92,29 @@ def test_a_node_alone_changes_what_it_declared() -> None:
     harness = node(SHARED)
     harness.reload(SHARED.replace("a = 1", "a = 2"))
     assert harness.named("jobs").arguments["x-queue-filter"].text == "a = 2"
+
+
+def test_messages_of_before_the_cluster_are_told(tmp_path: Any) -> None:
+    """A broker alone had the LocalQueue without a scope: it stays beside the node's own, with a warning until it is
+    empty, and seen by clients of nodes that have none. A Queue goes on as it was.
+    """
+    alone, _ = load_configuration([("amps.xml", XML)])
+    on_node, _ = load_configuration([("amps.xml", XML), ("f.toml", CLUSTER)])
+    harness = Harness(journal=tmp_path)
+    ConfiguredObjects(harness.broker, alone).apply(alone)
+    harness.publish("x", key="a", delivery_mode=2)
+    harness.publish("y", key="b", delivery_mode=2)
+    harness._options.update(site="n1", groups=dict.fromkeys(("n1", "n2"), ""))
+    harness.restart()
+    objects = ConfiguredObjects(harness.broker, on_node)
+    (warning,) = objects.apply(on_node).warnings
+    assert "'a@n1' hides the queue 'a'" in warning
+    assert {name: queue.ready_count for name, queue in harness.vhost.queues.items()} == {"a": 1, "b": 1, "a@n1": 0}
+    assert harness.vhost.queues.seen("a", harness.connect(site="n2").client) is harness.named("a")
+    assert harness.vhost.queues.seen("b", harness.connect(site="n1").client) is harness.named("b")
+    harness.vhost.queues["a"].purge()
+    harness.restart()
+    assert ConfiguredObjects(harness.broker, on_node).apply(on_node).warnings == ()
 
 
 def test_files_of_amps_on_a_node() -> None:

@@ -168,7 +168,8 @@ class ConfiguredObjects:
     def _queue(self, declared: QueueDeclaration) -> bool:
         """Declare a queue. Returns whether it is new."""
         vhost = self.broker.virtual_hosts.create(declared.vhost)
-        declared = at_own_site(self.broker, declared)
+        called, declared = declared.name, at_own_site(self.broker, declared)
+        self._remark_older(vhost, called, declared)
         current, site = vhost.queues.get(declared.name), self.broker.sites.own
         if current is not None and site:
             try:
@@ -201,6 +202,15 @@ class ConfiguredObjects:
         self._bind(vhost, managed, declared)
         self._enable(managed.queue, declared)
         return current is None
+
+    def _remark_older(self, vhost: VirtualHost, called: str, declared: QueueDeclaration) -> None:
+        """A queue of one node or domain has another beside it, of before the broker was a node of a cluster."""
+        older = vhost.queues.get(called) if called != declared.name else None
+        if older is not None and older.kind.view(older) is None and (older.ready_count or older.unacked):
+            self._remark(
+                f"{_queue_at(declared)} hides the queue {shown(called)} from clients of its nodes, which has messages:"
+                f" take them by `leveret ctl get {called}`, or at a node that does not declare it"
+            )
 
     def _bind(self, vhost: VirtualHost, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
         """Bind a multicast queue to the exchange of its address; unbind one that is multicast no longer."""
