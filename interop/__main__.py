@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import signal
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from .brokers.broker import Broker, external
 from .brokers.own import OWN, own
-from .brokers.processes import PeerFailed
+from .brokers.processes import PeerFailed, unwind_on_sigterm
 from .running import scorecard
 from .running.driven_clients import driven_clients
 from .running.run import FAILED, LACKS, NOT_RUN, PASSED, Result
@@ -37,7 +36,7 @@ FRAIL_AT_ONCE = 6  # brokers that run at the same time, when each client has its
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwind: brokers and drivers end too
+    unwind_on_sigterm()
     try:
         features = read_features(LEASES if options.leases else FOLDER)
         scenarios = _chosen(features, options.only)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..brokers.peers import durable_leveret
-from ..brokers.processes import PeerFailed
+from ..brokers.processes import PeerFailed, unwind_on_sigterm
 from .distribution import NoArtemis, artemis, configuration_file, fetch
 from .leveret_side import LeveretProcess
 from .page import page
@@ -32,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=Path(".peers/artemis"), help="directory for Artemis")
     parser.add_argument("--write", type=Path, metavar="FILE", help="the page with the results of both")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwind: the brokers end too
+    unwind_on_sigterm()
     try:
         scenarios = [
             scenario

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,11 @@ START_SECONDS_MAX = 120.0  # RabbitMQ takes 4 to 8 s on an idle machine; this is
 STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.02
 LAST_WORDS_MAX = 4_000  # characters of each log of a broker that ended
+
+
+def unwind_on_sigterm() -> None:
+    """Let SIGTERM raise SystemExit in the main thread, so that brokers and drivers end with this process."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 class PeerFailed(Exception):

@@ -13,6 +13,7 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from ..brokers.processes import unwind_on_sigterm
 from . import brokers, regressions
 from .comparison import Tally
 from .regressions import Regression
@@ -30,6 +31,7 @@ class LaneFailed(Exception):
 def main() -> int:
     """0: no unknown difference; 1: one was found and saved; 2: there is no reference; 3: a broker stopped answering."""
     options = _options()
+    unwind_on_sigterm()
     print(f"seed {options.seed}", flush=True)
     try:
         with (

@@ -10,13 +10,12 @@ saw something else than its row says. 2: it could not be run.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ..brokers.processes import PeerFailed
+from ..brokers.processes import PeerFailed, unwind_on_sigterm
 from ..running.driven_clients import driven_clients
 from .page import page
 from .trial import DIFFERS, LACKS, SEEN, Shown, rows, run
@@ -36,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=Path(".peers/drivers"), help="where drivers are built")
     parser.add_argument("--write", type=Path, metavar="FILE", help="the page with what each client saw")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwind: brokers and drivers end too
+    unwind_on_sigterm()
     try:
         chosen = rows([name for name in options.only.split(",") if name])
         with ExitStack() as stack:

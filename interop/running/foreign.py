@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..brokers.peers import WITHOUT_RABBITMQ, find_rabbitmq
+from ..brokers.processes import unwind_on_sigterm
 
 BROKERS = ("rabbitmq", "leveret")
 
@@ -38,7 +38,7 @@ def chosen(options: argparse.Namespace, names: Sequence[str]) -> tuple[list[str]
     brokers = BROKERS if options.broker == "both" else (options.broker,)
     if "rabbitmq" in brokers and find_rabbitmq() is None:
         raise ValueError(WITHOUT_RABBITMQ)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    unwind_on_sigterm()
     return only, brokers
 
 

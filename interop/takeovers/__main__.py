@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
-from ..brokers.processes import PeerFailed
+from ..brokers.processes import PeerFailed, unwind_on_sigterm
 from ..running.toolchains import NotHere
 from .programs import PROGRAMS
 from .subjects import DEEDS, Subject, leveret_cluster, three_rabbitmqs
@@ -36,6 +36,7 @@ Found = dict[tuple[str, str, str], list[Books]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
+    unwind_on_sigterm()
     commands: dict[str, list[str]] = {}
     for client in options.only:
         try:
