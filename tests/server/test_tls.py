@@ -299,11 +299,22 @@ def test_data_and_close_notify_together(tmp_path: Path, authority: Authority) ->
             assert client.read(3) == b"\x01\0\0"  # connection.start
 
 
+CLUSTER = """\
+[broker]
+data = "data"
+[cluster]
+node = "a"
+nodes = ["a=127.0.0.1:5680", "b=127.0.0.1:5681", "c=127.0.0.1:5682"]
+etcd = ["http://127.0.0.1:2379"]
+"""
+
 # -- leveret ctl ----------------------------------------------------------------------------------------------------
 
 
 def test_ctl_over_tls(tmp_path: Path, authority: Authority, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the authority it works; without, or with another's, it says why not; with a certificate where one is due."""
+    """With the authority it works; without, or with another's, it says why not; with a certificate where one is due.
+    So do the other commands that ask a broker.
+    """
     client = authority.issue("client", "c")
     config = configuration(client_ca=authority.file.name, verify="required")
     with leveret_serve(tmp_path, config=config, listen=(TLS,)) as broker:
@@ -317,3 +328,10 @@ def test_ctl_over_tls(tmp_path: Path, authority: Authority, capsys: pytest.Captu
         assert capsys.readouterr().err == "leveret ctl: --ca, --certificate, --key: No such file or directory\n"
         assert main(["ctl", "--url", url, "--ca", str(authority.file), "status"]) == 1
         assert "cannot reach" in capsys.readouterr().err
+        there = ["--url", url, "--ca", str(authority.file), *own]
+        file = tmp_path / "other.toml"
+        file.write_text(CLUSTER)
+        assert main(["diff", "--live", str(file), *there]) == 1
+        assert '[cluster] etcd: [] -> ["http://127.0.0.1:2379"]' in capsys.readouterr().out
+        assert main(["check", "--cluster", str(file), *there]) == 2
+        assert "this broker is no node of a cluster" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from ..settings import Configuration
 from ..settings.faults import in_order
 from ..settings.printable import printable, printable_lines
 from .configuration_files import addresses_of, configured_at, console_places, load, load_definitions
+from .tls_arguments import add_tls_arguments, context_of
 
 if TYPE_CHECKING:
     from ..serving.tls_files import TlsFiles
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url", default=None, help="with --cluster: amqp[s]://USER:PASSWORD@HOST:PORT of any node of it"
     )
+    add_tls_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         files, faults, more = load_cluster(configuration)
         suspicious += more
         if options.cluster and files is not None:
-            found, failure = _differences(configuration, tls, files.secret, options.url)
+            found, failure = _differences(configuration, tls, files.secret, options)
             if failure:
                 print(f"leveret check: {printable_lines(failure)}", file=sys.stderr)
                 return EXIT_UNUSABLE
@@ -63,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _differences(
-    configuration: Configuration, tls: "TlsFiles", secret: bytes, url: str | None
+    configuration: Configuration, tls: "TlsFiles", secret: bytes, options: argparse.Namespace
 ) -> tuple[list[str], str]:
     """What differs from the running cluster, which gets digests, keyed with the secret; and why that is not known."""
     from ..serving.shared_configuration import SharedConfiguration
@@ -73,7 +75,7 @@ def _differences(
     said = {"node": configuration.cluster.node, "fingerprint": shared.fingerprint, "parts": shared.parts}
     arguments = {"action": "differences", "parts": said}
     try:
-        answer = request(url or DEFAULT_URL, "cluster", arguments)
+        answer = request(options.url or DEFAULT_URL, "cluster", arguments, context=context_of(options))
     except ControlFailed as error:
         return [], str(error)
     return [f"differs from node {answer['leader']}, which leads: {one}" for one in answer["differences"]], ""

@@ -14,6 +14,7 @@ from ..operator.command_error import CommandError
 from ..operator.command_table import COMMANDS, find
 from ..settings.printable import printable, printable_lines
 from .explain import explanation_of, explanation_text
+from .tls_arguments import add_tls_arguments, context_of
 
 if TYPE_CHECKING:
     from ..operator.json_file import JsonFile
@@ -52,9 +53,7 @@ def add_arguments(ctl: argparse.ArgumentParser) -> None:
         default=None,
         help="amqp[s]://USER:PASSWORD@HOST:PORT/VHOST of an administrator, or http:// of a test server",
     )
-    ctl.add_argument("--ca", metavar="FILE", help="with amqps: trusted authorities, instead of this machine's")
-    ctl.add_argument("--certificate", metavar="FILE", help="with amqps: the client's own, if the broker asks for one")
-    ctl.add_argument("--key", metavar="FILE", help="of that certificate, unless it is in the same file")
+    add_tls_arguments(ctl)
     ctl.add_argument(
         "--timeout",
         type=_seconds,
@@ -71,7 +70,7 @@ def add_arguments(ctl: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Send one command, and print its answer."""
-    from .control_client import DEFAULT_URL, ControlFailed, request, tls_context
+    from .control_client import DEFAULT_URL, ControlFailed, request
     from .node_commands import NODE_COMMANDS, NodeCommands
 
     file: JsonFile | None = None
@@ -85,8 +84,7 @@ def run(options: argparse.Namespace) -> int:
         if name == "definitions" and "definitions" in arguments:
             file = _definitions(arguments["definitions"])
             arguments["definitions"] = file.value
-        files = (options.ca, options.certificate, options.key)
-        context = tls_context(*files) if any(files) else None
+        context = context_of(options)
         url = options.url or DEFAULT_URL
         if name in NODE_COMMANDS:
             result = NodeCommands(url, context, options.timeout).run(find(name, dict(arguments)).words, arguments)

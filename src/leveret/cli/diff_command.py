@@ -8,6 +8,7 @@ from typing import Any
 from ..settings.difference import differences
 from ..settings.printable import printable, printable_lines
 from .configuration_files import load
+from .tls_arguments import add_tls_arguments, context_of
 
 EXIT_SAME, EXIT_CHANGED, EXIT_UNUSABLE = 0, 1, 2
 
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url", default=None, help="with --live: amqp[s]://USER:PASSWORD@HOST:PORT of an administrator"
     )
+    add_tls_arguments(parser)
     parser.add_argument("--json", action="store_true", help="with --live: print JSON")
 
 
@@ -48,7 +50,7 @@ def _live(options: argparse.Namespace) -> int:
     if new.included:
         arguments["included"] = {name: _read(name) for name in new.included}
     try:
-        answer = request(options.url or DEFAULT_URL, "diff", arguments)
+        answer = request(options.url or DEFAULT_URL, "diff", arguments, context=context_of(options))
     except ControlFailed as error:
         print(f"leveret diff: {printable_lines(str(error))}", file=sys.stderr)
         return EXIT_UNUSABLE
