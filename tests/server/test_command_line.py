@@ -15,6 +15,7 @@ import pytest
 from broker_process import leveret_serve
 
 from leveret.__main__ import main
+from leveret.serving.addresses import Address, AddressTaken, bind
 
 
 def leveret(*arguments: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
@@ -72,6 +73,17 @@ def test_a_taken_port_is_exit_1_and_one_sentence(tmp_path: Path) -> None:
         (line,) = second.stderr.splitlines()
         assert line.startswith(f"leveret: cannot listen on 127.0.0.1:{broker.port}: ")
         assert line.endswith("; perhaps another broker runs: take another port, or 0 for any free one")
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [({}, "; 0.0.0.0 stands for all that it has"), ({"foreign": "is node = 'c' right?"}, "; is node = 'c' right?")],
+)
+def test_an_address_of_another_machine_is_said_to_be_that(options: dict[str, str], words: str) -> None:
+    """192.0.2.0/24 is for documentation: no machine has it."""
+    with pytest.raises(AddressTaken) as refused:
+        bind(Address("192.0.2.1", 5672), 1, **options)
+    assert str(refused.value) == f"cannot listen on 192.0.2.1:5672: this machine does not have that address{words}"
 
 
 def test_without_memory_the_journal_is_in_leveret_data(tmp_path: Path) -> None:

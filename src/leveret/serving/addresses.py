@@ -58,9 +58,14 @@ def parse_address(text: str, *, is_http: bool = False) -> Address:
 
 
 def bind(
-    address: Address, backlog: int, hint: str = "perhaps another broker runs: take another port, or 0 for any free one"
+    address: Address,
+    backlog: int,
+    hint: str = "perhaps another broker runs: take another port, or 0 for any free one",
+    foreign: str = "0.0.0.0 stands for all that it has",
 ) -> socket.socket:
-    """A listening socket. `hint`: what to do where another process has the address. Raises: AddressTaken."""
+    """A listening socket. `hint`: what to do where another process has the address; `foreign`: where another machine
+    has it. Raises: AddressTaken.
+    """
     try:
         if address.path:
             return _bind_unix(address.path, backlog)
@@ -81,8 +86,11 @@ def bind(
     except UnicodeError:
         raise AddressTaken(f"cannot listen on {address}: this is no name of a host") from None
     except OSError as error:
-        is_taken = error.errno == errno.EADDRINUSE and not address.path
-        why = f"{error.strerror or error}; {hint}" if is_taken else error.strerror or error
+        why = str(error.strerror or error)
+        if error.errno == errno.EADDRINUSE and not address.path:
+            why += f"; {hint}"
+        elif error.errno == errno.EADDRNOTAVAIL:
+            why = f"this machine does not have that address; {foreign}"
         raise AddressTaken(f"cannot listen on {address}: {why}") from None
     except ValueError:  # octet 0
         raise AddressTaken(f"cannot listen on {address}: this is no path") from None
