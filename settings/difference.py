@@ -53,7 +53,7 @@ class Change:
 def differences(old: Configuration, new: Configuration) -> list[Change]:
     """All changes: keys, matches, queues, then the rest. Empty if there are none."""
     return [
-        *_key_changes(old, new),
+        *key_changes(old, new),
         *_usage_changes(old, new),
         *_wildcard_changes(old, new),
         *_match_changes(old, new),
@@ -68,7 +68,7 @@ def differences(old: Configuration, new: Configuration) -> list[Change]:
     ]
 
 
-def _key_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
+def key_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     """Changes of keys. Between two nodes of a cluster, keys that belong to one node are no differences."""
     are_two_nodes = old.is_clustered and new.is_clustered and old.cluster.node != new.cluster.node
     for table, keys in KEYS.items():

@@ -57,6 +57,17 @@ def test_options_of_the_next_connection_and_the_budget_of_lines_follow() -> None
     assert len(woken) == 1
 
 
+def test_what_takes_effect_at_a_start_is_said() -> None:
+    """Once, of the keys that were changed; of those that take effect at once nothing."""
+    current = made('[journal]\nfsync-interval = "200ms"\n[broker]\nheartbeat = "60s"\n')
+    text = '[journal]\nfsync-interval = "50ms"\n[broker]\nheartbeat = "7s"\n'
+    reports = [reload(lambda: loaded(text), None, current, None, needs_tls=False) for _ in range(2)]
+    assert [report.warnings for report in reports] == [
+        ("[journal] fsync-interval: 200 -> 50 (when the broker starts anew)",),
+        (),
+    ]
+
+
 def test_a_faulty_configuration_replaces_nothing() -> None:
     """Also one without a certificate where there are listeners with TLS."""
     current = made('[broker]\nheartbeat = "7s"\n')

@@ -13,6 +13,8 @@ from ..configured.options import frontend_options, log_lines_per_second, refresh
 from ..operator.command_error import CommandError
 from ..operator.control import ControlTable
 from ..settings import Configuration
+from ..settings.difference import key_changes
+from ..settings.lifetime import RESTART
 from .descriptors import descriptor_limits
 from .file_watch import FileMark, FileWatch, marks_of
 from .log_budget import set_budget
@@ -111,11 +113,12 @@ def _reload(
         faults += current.cluster.renew(loaded)
     if faults:
         return Report(faults=tuple(faults))
-    known = (*current.configuration.warnings, *current.tls.warnings)
+    before, known = current.configuration, (*current.configuration.warnings, *current.tls.warnings)
     current.replace(loaded, tls)
     report = Report() if objects is None else objects.apply(loaded)
     news = tuple(warning for warning in (*loaded.warnings, *tls.warnings) if warning not in known)
-    report = replace(report, warnings=(*news, *report.warnings))
+    later = tuple(str(change) for change in key_changes(before, loaded) if change.acts is RESTART)
+    report = replace(report, warnings=(*news, *later, *report.warnings))
     log_report(report)
     return report
 
