@@ -3,7 +3,7 @@
 from typing import Any
 
 from .agreement.states import BROKER_RUNS, State
-from .agreement.view import NodeKey, View
+from .agreement.view import Leader, NodeKey, View
 from .link.follower_links import FollowerStatistics
 from .node import Node
 
@@ -15,11 +15,11 @@ _COPIES = frozenset({State.FOLLOWING, State.IN_SYNC})
 def cluster_status(node: Node) -> dict[str, Any]:
     """As this node sees it. Of followers it knows more while it leads."""
     view, key = node.view, node.key()
-    leader = None if view is None else view.leader
+    leader = _leader(node)
     links = None if node.leading is None else node.leading.links
     linked = {} if links is None else {one.node_id: one for one in links.statistics()}
     end = key.end if node.leading is None or node.leading.journal is None else node.leading.journal.next_lsn
-    rows = _Rows(node, view, linked, end)
+    rows = _Rows(node, view, leader, linked, end)
     nodes = [rows.of(name) for name in sorted(node.options.nodes)]
     return {
         "cluster": node.options.circle.cluster,
@@ -40,6 +40,12 @@ def cluster_status(node: Node) -> dict[str, Any]:
     }
 
 
+def _leader(node: Node) -> Leader | None:
+    """None: none leads, or a node that reaches neither etcd nor the leader knows only which one led."""
+    is_known = node.leading is not None or node.followed is not None or not node.trouble
+    return node.view.leader if is_known and node.view is not None else None
+
+
 def why(node: Node) -> str:
     """Why a node is in its state, in words."""
     state, view, leadership = node.agreement.state, node.view, node.agreement.leadership
@@ -47,6 +53,8 @@ def why(node: Node) -> str:
         return leadership.why
     if state in (State.REFUSED, State.RESIGNING, *BROKER_RUNS):
         return node.why
+    if state is State.TAKING_OVER:
+        return "it was elected, and restores the broker from its journal"
     if state is State.DRAINED:
         return "an operator has drained it"
     if view is None:
@@ -71,10 +79,12 @@ def _handover(node: Node) -> dict[str, Any] | None:
 
 
 class _Rows:
-    """What is known of each node. `linked`: the links of the node that leads."""
+    """What is known of each node. `linked`: the links of the node that leads, which alone knows how far others are."""
 
-    def __init__(self, node: Node, view: View | None, linked: dict[bytes, FollowerStatistics], end: int) -> None:
-        self._node, self._view, self._linked, self._end = node, view, linked, end
+    def __init__(
+        self, node: Node, view: View | None, leader: Leader | None, linked: dict[bytes, FollowerStatistics], end: int
+    ) -> None:
+        self._node, self._view, self._leader, self._linked, self._end = node, view, leader, linked, end
 
     def of(self, name: str) -> dict[str, Any]:
         """One node; "absent": it is not registered in etcd."""
@@ -97,7 +107,7 @@ class _Rows:
             "is-drained": key.is_drained,
             "term": key.term,
             "end": known,
-            "lag": max(0, self._end - known),
+            "lag": None if node.leading is None else max(0, self._end - known),
             "reaches": [] if is_lost else sorted(key.reaches),
             "version": key.version,
             "level": key.level,
@@ -108,10 +118,9 @@ class _Rows:
         }
 
     def _state_of(self, key: NodeKey, *, is_own: bool, is_member: bool) -> str:
-        leader = None if self._view is None else self._view.leader
         if is_own:
             return self._node.agreement.state.name.lower()
-        if leader is not None and leader.node_id == key.node_id:
+        if self._leader is not None and self._leader.node_id == key.node_id:
             return "leading"
         if key.is_drained:
             return "drained"

@@ -23,6 +23,7 @@ class FakeNode:
     why: str = "the node has just started"
     trouble: str = ""
     link_trouble: str = ""
+    followed: str | None = None
     handover: HandoverAttempt | None = None
     since_ms: int = 1
     agreed_lsn: int = 9
@@ -109,6 +110,21 @@ def test_a_node_without_etcd_says_so() -> None:
     found = status(FakeNode(Stage(), trouble="etcd is not reached: http://h:2379: Connection refused"))
     assert (found["state"], found["leader"], found["why"]) == ("starting", None, "etcd was not read yet")
     assert found["etcd"] == "etcd is not reached: http://h:2379: Connection refused"
+
+
+def test_without_etcd_and_without_a_link_nobody_is_known_to_lead() -> None:
+    """What etcd said last is old: it names no leader, and nobody is a number of records behind."""
+    stage = Stage(nodes=registered(0, 1), leader=leader(1, 1, 4))
+    stage.read()
+    node = FakeNode(stage, frozenset(), followed="b")
+    assert (status(node)["leader"], status(node)["nodes"][1]["lag"]) == ("b", None)
+    node.trouble = "etcd is not reached: http://h:2379: Connection refused"
+    assert (status(node)["leader"], states(node)["b"]) == ("b", "lost")
+    node.followed = None
+    found = status(node)
+    assert (found["leader"], found["term"], states(node)["b"]) == (None, None, "lost")
+    node.reached = frozenset({"b"})
+    assert states(node)["b"] == "in_sync"
 
 
 def test_the_last_handover_of_a_leader() -> None:

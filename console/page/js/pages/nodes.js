@@ -49,7 +49,7 @@ export function Nodes() {
   const columns = cluster && [
     { title: "Node", cell: (node) => html`<span class="name">${node.name}</span> ${node.name === cluster.leader && html`<${Badge} text="leads" kind="good" />`}` },
     { title: "State", cell: (node) => html`${node.state.replace("_", " ")} <small>${STATES[node.state] || ""}</small>${differs(node)}` },
-    { title: "Behind", isNumber: true, cell: (node) => (node.lag === undefined ? "" : count(node.lag)) },
+    { title: "Behind", isNumber: true, cell: (node) => (node.lag == null ? "" : count(node.lag)) },
     { title: "Memory", isNumber: true, isWide: true, cell: (node) => (of(node).mem_used === undefined ? "" : bytes(of(node).mem_used)) },
     { title: "Disk free", isNumber: true, isWide: true, cell: (node) => (of(node).disk_free === undefined ? "" : bytes(of(node).disk_free)) },
     { title: "Up for", isNumber: true, isWide: true, cell: (node) => (of(node).uptime === undefined ? "" : duration(of(node).uptime)) },
