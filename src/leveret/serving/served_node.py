@@ -16,6 +16,7 @@ import trio
 from .. import __version__
 from ..amqp_frontend.edge.arrival import Arrival, EndedTls
 from ..amqp_frontend.edge.proxy_protocol import ProxyFault, read_header
+from ..cluster.agreement.states import State
 from ..cluster.agreement.timers import MS, Timers
 from ..cluster.agreement.view import Leader
 from ..cluster.coordinator.etcd import EtcdCoordinator
@@ -26,6 +27,7 @@ from ..cluster.link.introduction import LinkOptions
 from ..cluster.link.listener import LinkListener
 from ..cluster.node import DirectoryRefused, Node
 from ..cluster.options import NodeOptions
+from ..cluster.status import why
 from ..configured.configured import Report
 from ..console.options import Certificate
 from ..engine import OPTIONAL_KINDS, ClusterEvent, EventKind
@@ -47,6 +49,7 @@ from .options import ServeOptions
 from .reloading import CurrentConfiguration, log_report
 from .served_broker import ServedBroker
 from .shared_configuration import SharedConfiguration
+from .waiting_log import log_waiting
 
 logger = logging.getLogger("leveret.cluster")
 
@@ -224,13 +227,15 @@ class ServedNode:
         name = self._options.configuration.cluster.node
         host, port = own_place(self._options.configuration.cluster)
         try:
-            hint = f'another process has this node\'s address in nodes; is node = "{name}" right on this machine?'
-            link_listener = bind(Address(host, port), LINK_BACKLOG, hint)
+            question = f'is node = "{name}" right on this machine?'
+            hint = f"another process has this node's address in nodes; {question}"
+            link_listener = bind(Address(host, port), LINK_BACKLOG, hint, question)
         except AddressTaken as error:
             raise DataUnusable(f"the link of this node: {error}") from error
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.gate.run)
+                nursery.start_soon(log_waiting, self._waits_for)
                 on_serving()
                 on_console()
                 await self.node.run([link_listener])
@@ -242,6 +247,16 @@ class ServedNode:
 
     def stop(self) -> None:
         self.node.stop()
+
+    def _waits_for(self) -> str:
+        """Why no client is served through this node; "": they are, or it says so otherwise."""
+        node = self.node
+        if not node.is_open:
+            return "it opens its data directory"
+        if node.stopping.is_set() or node.agreement.state is State.REFUSED or self._report.leader is not None:
+            return ""
+        reasons = [why(node), *([node.trouble] if node.trouble else [])]
+        return "; ".join(dict.fromkeys(reasons))
 
     def _status(self) -> dict[str, object]:
         """What each beacon says; and the log of this node says what the leader's said of its queues."""
