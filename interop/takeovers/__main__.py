@@ -103,7 +103,9 @@ def rows(found: Found) -> Iterable[str]:
     """A table: a row for each client and deed; medians of seconds, sums of messages."""
     brokers = [name for name in SUBJECTS if any(key[0] == name for key in found)]
     yield (
-        "| client | what | " + " | ".join(f"{name}: publishes, consumes again | lost; twice" for name in brokers) + " |"
+        "| client | what | "
+        + " | ".join(f"{name}: longest time without a confirm, a message | lost; twice" for name in brokers)
+        + " |"
     )
     yield "|---|---|" + "---|---|" * len(brokers)
     for client, deed in dict.fromkeys((client, deed) for _, client, deed in found):

@@ -35,7 +35,7 @@ class Subject(Protocol):
         """SIGKILL."""
 
     def stop_leader(self) -> None:
-        """SIGTERM: it hands over, or not, and ends."""
+        """SIGTERM: it hands over, or not; returns when it has ended."""
 
     def nobody(self) -> None:
         """Let no node lead for `NOBODY_SECONDS`; returns when that is over."""
@@ -44,10 +44,22 @@ class Subject(Protocol):
         """Start what was ended, and wait until all nodes have everything."""
 
 
-DEEDS: dict[str, Callable[[Subject], None]] = {
-    "takeover": lambda subject: subject.kill_leader(),
-    "handover": lambda subject: subject.stop_leader(),
-    "nobody leads": lambda subject: subject.nobody(),
+def _from_start(act: Callable[[], None]) -> float:
+    began = time.monotonic()
+    act()
+    return began
+
+
+def _from_end(act: Callable[[], None]) -> float:
+    act()
+    return time.monotonic()
+
+
+#: What is done; returns the moment from which standstills count.
+DEEDS: dict[str, Callable[[Subject], float]] = {
+    "takeover": lambda subject: _from_start(subject.kill_leader),
+    "handover": lambda subject: _from_start(subject.stop_leader),
+    "nobody leads": lambda subject: _from_end(subject.nobody),
 }
 
 
@@ -92,7 +104,9 @@ class LeveretCluster:
         self.local.send(self._leader(), signal.SIGKILL)
 
     def stop_leader(self) -> None:
-        self.local.send(self._leader(), signal.SIGTERM)
+        leader = self._leader()
+        self.local.send(leader, signal.SIGTERM)
+        _await(lambda: not self.local.is_running(leader), f"{leader} has ended")
 
     def nobody(self) -> None:
         leader = self._leader()
@@ -147,7 +161,10 @@ class RabbitMQCluster:
         self._end(self._leader(), signal.SIGKILL)
 
     def stop_leader(self) -> None:
-        self._end(self._leader(), signal.SIGTERM)
+        leader = self._leader()
+        self._end(leader, signal.SIGTERM)
+        assert leader.processes is not None
+        _await(leader.processes.has_ended, f"{leader.port} has ended")
 
     def nobody(self) -> None:
         leader = self._leader()

@@ -20,13 +20,11 @@ BEFORE, BEHIND = 100, 100
 PAUSE_SECONDS = 0.005
 #: Time in which a message that comes twice would come.
 SETTLE_SECONDS = 1.0
-#: Less than this between two confirms is no gap.
-GAP_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """`published_s`, `consumed_s`: from the deed's end until messages were confirmed, and received, again.
+    """`published_s`, `consumed_s`: the longest time without a confirm, and without a message.
 
     `twice`: messages that came more than once; `unflagged`: those of them that came again without `redelivered`.
     """
@@ -91,11 +89,10 @@ class _Side:
                 raise PeerFailed(f"{what}: not within {PATIENCE_SECONDS:g} s{end}\n{self._log.read_text()[-3000:]}")
             time.sleep(0.01)
 
-    def still_s(self, began: float, done: float) -> float:
-        """Seconds from `done` to the end of the longest time without a line that ended after `began`."""
-        pairs = [(one, later) for one, later in zip(self.times, self.times[1:]) if later > began]
-        one, later = max(pairs, key=lambda pair: pair[1] - pair[0])
-        return max(later - done, 0.0) if later - one > GAP_SECONDS else 0.0
+    def still_s(self, since: float) -> float:
+        """The longest time without a line, in seconds, after a moment."""
+        times = [since, *(at for at in self.times if at > since)]
+        return max(later - one for one, later in zip(times, times[1:]))
 
 
 class _Feeder:
@@ -120,8 +117,9 @@ class _Feeder:
         self._thread.join()
 
 
-def run(command: Sequence[str], urls: Sequence[str], deed: Callable[[], None], directory: Path, number: int) -> Books:
-    """Publish and consume while `deed` is done. `number`: of this run, so that its orders are no others'.
+def run(command: Sequence[str], urls: Sequence[str], deed: Callable[[], float], directory: Path, number: int) -> Books:
+    """Publish and consume while `deed` is done, which returns the moment from which standstills count. `number`: of
+    this run, so that its orders are no others'.
 
     Raises: PeerFailed: a program ended, or does not go on.
     """
@@ -136,12 +134,11 @@ def run(command: Sequence[str], urls: Sequence[str], deed: Callable[[], None], d
         stack.callback(feeder.end)
         for side, what in ((publisher, "confirms"), (consumer, "deliveries")):
             side.await_fact(lambda side=side: len(side.orders) >= BEFORE, f"{what} before")  # type: ignore[misc]
-        began = time.monotonic()
-        deed()
-        done = time.monotonic()
+        since = deed()
         time.sleep(SETTLE_SECONDS)  # a deed takes a while to be noticed
+        settled = time.monotonic()
         for side, what in ((publisher, "confirms"), (consumer, "deliveries")):
-            side.await_fact(lambda side=side: side.is_past(done + SETTLE_SECONDS), what)  # type: ignore[misc]
+            side.await_fact(lambda side=side: side.is_past(settled), what)  # type: ignore[misc]
         feeder.end()
         publisher.await_fact(lambda: len(publisher.orders) >= feeder.sent, "the last confirms")
         confirmed = {order for order, _ in publisher.orders}
@@ -155,6 +152,6 @@ def run(command: Sequence[str], urls: Sequence[str], deed: Callable[[], None], d
         lost=len(confirmed - times.keys()),
         twice=sum(count > 1 for count in times.values()),
         unflagged=sum(count > 1 for count in unflagged.values()),
-        published_s=publisher.still_s(began, done),
-        consumed_s=consumer.still_s(began, done),
+        published_s=publisher.still_s(since),
+        consumed_s=consumer.still_s(since),
     )
