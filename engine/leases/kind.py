@@ -19,7 +19,7 @@ from ..messages.field_table import Field, FieldTable, integer_of
 from ..messages.message import Envelope, Message
 from ..publishing.service import PersonalService
 from ..queues import scheduled
-from ..queues.bounds import bounds_of
+from ..queues.bounds import bounds_of, forecast
 from ..queues.consumers import select, select_no_more
 from ..queues.kinds import register
 from ..queues.parts import Dispatch, Kind, Parts
@@ -775,6 +775,7 @@ LEASED = Kind(
     make_consumer_list=_consumer_list,
     make_parts=_parts,
     bounds=bounds_of,
+    forecast=forecast,
     picture=picture,
     notes=_notes,
     declared=_declared,

@@ -6,7 +6,7 @@ address, a ring or a subscriber's limit are no dead letters. Source: behaviour p
 (4.5: rules 1, 3, 6, 8 and 9); queues page E.1 ("eviction"), E.4 (row 14), E.6; management page 16 (`outcome_of`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -18,10 +18,12 @@ from ..messages.message import Envelope, Message
 from ..rules.pending_rules import LOWEST_PRIORITY, OLDEST, PendingRules
 from ..rules.queue_rules import DROP_HEAD, REJECT_PUBLISH_DLX, QueueRules
 from ..rules.size_rules import FAIL, SizeRules
+from ..rules.size_rules import PAGE as PAGE_OUT
 from ..stores.paged_message import body_size
 from .parts import Bound, Refusal
 
 if TYPE_CHECKING:
+    from .declaration import Declaration
     from .queue import Queue
 
 #: The value of a header, and the message's timestamp property; None: the message has no such header.
@@ -29,6 +31,8 @@ Value = tuple[object, int] | None
 
 #: Messages that a smaller limit drops in one slice, and those of a slow subscriber (about 5 ms each).
 TRIM_SLICE, EVICT_SLICE = 1000, 5000
+#: Sizes of messages that a forecast adds up in one step (about 2 ms).
+SIZES_SLICE = 5000
 #: Messages from the head among which a slow subscriber's strategy chooses, and messages looked at per unit of effort.
 PAGE, LOOKS = 1000, 8
 #: A time after every expiry; a number above every queue length.
@@ -40,9 +44,9 @@ READY, DISABLED, DROPPED, REFUSED = "ready", "disabled", "dropped", "refused"
 DEAD_LETTERED, EVICTS, DROPS_OLDEST = "dead-lettered", "evicts the oldest", "drops the oldest"
 
 
-def bounds_of(queue: "Queue") -> tuple[Bound, ...]:
-    """The bounds that the rules of a queue ask for, in the order in which they are asked."""
-    rules, before = queue.rules, queue.pending
+def bounds_of(queue: "Queue", rules: QueueRules | None = None) -> tuple[Bound, ...]:
+    """The bounds that the rules of a queue, or other rules for it, ask for, in the order in which they are asked."""
+    rules, before = queue.rules if rules is None else rules, queue.pending
     found: list[Bound] = []
     size = rules.size
     if size.may_drop or (size.drops and queue.kind.is_limited and queue.context.broker.flow.has_whole_limit):
@@ -55,6 +59,26 @@ def bounds_of(queue: "Queue") -> tuple[Bound, ...]:
         is_same = before is not None and before.rules == rules.pending
         found.append(before if before is not None and is_same else SubscriberBound(rules.pending))
     return tuple(found)
+
+
+def forecast(queue: "Queue", declaration: "Declaration") -> Generator[None, None, int]:
+    """Count the ready messages that a queue would drop at once with another declaration, in steps."""
+    dropped = 0
+    for bound in bounds_of(queue, declaration.rules):
+        dropped = max(dropped, (yield from bound.forecast(queue)))
+    return dropped
+
+
+def response_when_full(queue: "Queue", rules: QueueRules) -> str:
+    """The response to new messages under other rules, if the queue or its address would be full now; empty: it is
+    not full, or drops old messages.
+    """
+    sharing: list[Queue] = queue.context.router.queues_at(queue.address) or [queue]
+    if rules.size.policy != PAGE_OUT and _is_full(sharing, rules.size):
+        return rules.size.policy
+    if rules.overflow != DROP_HEAD and rules.max_length is not None and len(queue.store) >= rules.max_length:
+        return rules.overflow
+    return ""
 
 
 def outcome_of(queue: "Queue", envelope: Envelope, content: bytes) -> str:
@@ -263,6 +287,14 @@ class LengthBound(Bound):
         if not self.may_refuse:
             self._trim(queue)
 
+    def forecast(self, queue: "Queue") -> Generator[None, None, int]:
+        if self.may_refuse:
+            return 0
+        beyond = 0
+        if self._octets_max is not None:
+            beyond = yield from _count_beyond(queue, self._octets_max)
+        return max(beyond, len(queue.store) - self._length_max, 0)
+
     def _trim(self, queue: "Queue") -> None:
         """Drop heads until the limits hold, at most a slice; the rest at the ends of later turns."""
         if not self._is_over(queue):
@@ -285,6 +317,30 @@ class LengthBound(Bound):
         if count > self._length_max:
             return True
         return self._octets_max is not None and count > 0 and store.body_octets > self._octets_max
+
+
+def _count_beyond(queue: "Queue", octets_max: int) -> Generator[None, None, int]:
+    """Count the messages at the head whose bodies do not fit beside those of all later messages."""
+    sizes: list[int] = []
+    for message in list(queue.store):
+        sizes.append(body_size(message))
+        if len(sizes) % SIZES_SLICE == 0:
+            yield
+    for part in queue.store.paged_parts():
+        if isinstance(part, Message):
+            sizes.append(body_size(part))
+        else:
+            sizes.extend(part.sizes)
+            yield
+    kept = 0
+    for octets in reversed(sizes):
+        octets_max -= octets
+        if octets_max < 0:
+            break
+        kept += 1
+        if kept % SIZES_SLICE == 0:
+            yield
+    return len(sizes) - kept
 
 
 # -- a slow subscriber ------------------------------------------------------------------------------------------------
@@ -320,8 +376,16 @@ class SubscriberBound(Bound):
         self.soonest_ns = 0  # returned messages may expire sooner
         queue.context.broker.background.trim_later(queue)
 
+    def forecast(self, queue: "Queue") -> Generator[None, None, int]:
+        yield from ()
+        limit = self._limit(queue)
+        return 0 if limit is None else max(0, len(queue.store) - limit)
+
+    def _limit(self, queue: "Queue") -> int | None:
+        return self.rules.limit_for([_prefetch_of(one) for one in queue.consumer_list.consumers])
+
     def enforce(self, queue: "Queue") -> None:
-        limit = self.rules.limit_for([_prefetch_of(one) for one in queue.consumer_list.consumers])
+        limit = self._limit(queue)
         if limit is None or len(queue.store) <= limit:
             return
         if queue.store.expiring and self.soonest_ns <= queue.context.broker.clock.monotonic_ns():

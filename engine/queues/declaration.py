@@ -15,8 +15,10 @@ from ...settings import (
     NO_POLICY,
     EffectivePolicy,
     Layer,
+    Policies,
     PolicyLayer,
     ResolvedSettings,
+    SettingsRepository,
     strictest,
 )
 from ..context import HostContext
@@ -118,6 +120,23 @@ class Declaration:
     def _rules(self, context: HostContext, resolved: ResolvedSettings, before: QueueRules) -> QueueRules:
         options = context.broker.options
         return self._kind.make_rules(RulesRequest(self.name, self.arguments, self.layer, resolved, options, before))
+
+    def under(
+        self, context: HostContext, settings: SettingsRepository, policies: Policies, arguments: FieldTable | None
+    ) -> "Declaration":
+        """A copy that follows other settings, policies and arguments (None: its own)."""
+        own = self.arguments if arguments is None else arguments
+        policy = policies.of_queue(self.name, self.type, context.name)
+        layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(own))
+        copy = Declaration(self.name, self.address, own, self._kind, self.rules, policy, layer)
+        over = {**strictest(self.topics), **copy.own_settings} if self.topics else copy.own_settings
+        resolved = settings.resolve_queue(self.address, context.name, over, layer.settings, self.name)
+        rules = self.rules
+        if RING in layer.arguments or RING in self.layer.arguments:
+            size = resolved.default_ring_size
+            rules = replace(rules, ring_size=size if size > 0 else None)
+        copy.rules = self._kind.make_rules(RulesRequest(self.name, own, layer, resolved, context.broker.options, rules))
+        return copy
 
     def follow_policy(self, context: HostContext) -> tuple[PolicyLayer, PolicyLayer]:
         """Look up the policy in force. Returns the layers before and now; another policy may have an equal layer."""

@@ -15,7 +15,8 @@ from ..stores.kinds import make_store
 from ..stores.last_value_store import header_value
 from ..stores.non_destructive_store import NonDestructiveStore
 from ..stores.stream_store import StreamStore
-from .bounds import bounds_of
+from . import stream
+from .bounds import bounds_of, forecast
 from .classic import DISPATCH, INTAKE, SETTLEMENT
 from .non_destructive import NonDestructiveDispatch, NonDestructiveIntake, NonDestructiveSettlement, Readers
 from .parts import Kind, Parts, Refusals
@@ -63,6 +64,7 @@ CLASSIC = Kind(
     make_parts=_classic_parts,
     bounds=bounds_of,
     picture=picture,
+    forecast=forecast,
 )
 QUORUM = replace(
     CLASSIC,
@@ -88,6 +90,7 @@ STREAM = Kind(
     make_parts=_stream_parts,
     bounds=lambda queue: (),
     picture=picture_of_kept,
+    forecast=stream.forecast,
     notes=notes_of,
     make_rules=lambda request: NO_RULES,
     refusals=Refusals(no_prefetch=True, no_ack=True, get=True, reject=True, purge=True),

@@ -3,16 +3,18 @@
 Source: behaviour page 3.12; address-settings page 3.8, 4.3.
 """
 
+from collections.abc import Generator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...settings import Layer, ResolvedSettings
+from ...settings import Layer, Policies, ResolvedSettings, SettingsRepository
 from ..flow.tree import MeterSettings
+from ..messages.deaths import MAXLEN
 from ..messages.field_table import FieldTable
 from ..messages.message import Message
 from ..stores.kinds import converted
 from ..stores.memory_cap import MemoryCap
-from .bounds import SubscriberBound
+from .bounds import SubscriberBound, response_when_full
 from .declaration import RulesChange
 from .events import QueueEvents
 from .metered_events import MeteredQueueEvents
@@ -63,6 +65,51 @@ def policy_changed(queue: "Queue", *, always: bool = False) -> None:
     for bound in queue.bounds:
         if not isinstance(bound, SubscriberBound):  # a subscriber's excess goes at the end of the turn
             bound.enforce(queue)
+
+
+class Forecast(NamedTuple):
+    """The consequences of changed rules for a queue, if they came now.
+
+    `ready`: its ready messages. `dropped`: those that would leave at once, and `dead_letter_target`: the exchange that
+    would get them; None: they would be lost. `later`: those beyond a smaller ring, which leave as others arrive.
+    `full`: the response to new messages if the queue would be full, as in `max-length` and `address-full-policy`.
+    `unused_ms`: the queue, which has no consumer, would be deleted after this time; None: no such change.
+    """
+
+    ready: int
+    dropped: int = 0
+    dead_letter_target: str | None = None
+    later: int = 0
+    full: str = ""
+    unused_ms: int | None = None
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether no message leaves, and nothing new is refused."""
+        return not (self.dropped or self.later or self.full) and self.unused_ms is None
+
+
+def forecast(
+    queue: "Queue", settings: SettingsRepository, policies: Policies, arguments: FieldTable | None = None
+) -> Generator[None, None, Forecast]:
+    """Compute the consequences of other settings, policies and arguments (None: its own), in steps. Changes nothing."""
+    context, now = queue.context, queue.rules
+    declaration = queue.declaration.under(context, settings, policies, arguments)
+    rules, ready = declaration.rules, len(queue.store)
+    if rules == now and declaration.effective == queue.declaration.effective:
+        return Forecast(ready)
+    dropped = min((yield from queue.kind.forecast(queue, declaration)), ready)
+    ring = rules.ring_size if rules.ring_size != now.ring_size else None
+    full = response_when_full(queue, rules)
+    is_unused = rules.expires_ms != now.expires_ms and not queue.consumers
+    return Forecast(
+        ready,
+        dropped,
+        rules.dead_letter_target(MAXLEN) if dropped and not queue.keeps else None,
+        0 if ring is None else max(0, ready - dropped - ring),
+        full if full != response_when_full(queue, now) else "",
+        rules.expires_ms if is_unused else None,
+    )
 
 
 def set_ring_size(queue: "Queue", size: int | None) -> None:

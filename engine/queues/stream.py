@@ -8,8 +8,8 @@ and `x-max-length-bytes`. Source: behaviour page 3.7; queues page F.
 """
 
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..delivery.consumer import Consumer
 from ..messages.content import OFFSET
@@ -17,9 +17,10 @@ from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, integer_of
 from ..messages.message import Envelope, Message
 from ..rules.stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, age_ms, start_of
-from ..stores.stream_store import SEGMENT_OCTETS_DEFAULT, StreamStore
+from ..stores.stream_store import SEGMENT_OCTETS_DEFAULT, Segment, StreamStore
 from . import scheduled
 from .classic import ClassicSettlement
+from .declaration import Declaration
 from .non_destructive import BATCH, LogDispatch, Readers, copy_of
 
 if TYPE_CHECKING:
@@ -74,12 +75,41 @@ class LogEnd:
         return self._safe_offset
 
 
+class Retention(NamedTuple):
+    """The limits of a stream; None: no such limit."""
+
+    max_octets: int | None
+    max_age_ms: int | None
+
+    @classmethod
+    def of(cls, effective: FieldTable) -> "Retention":
+        """The limits in the arguments and the policy of a stream."""
+        age = effective.get("x-max-age")
+        max_age_ms = age_ms(age.value) if age is not None and isinstance(age.value, bytes) else None
+        return cls(integer_of(effective, "x-max-length-bytes"), max_age_ms)
+
+    def reason(self, oldest: Segment, octets: int, now_ms: int) -> str | None:
+        """Why the oldest segment of a log of this size has to go; None: it stays."""
+        if self.max_octets is not None and octets > self.max_octets:
+            return MAXLEN
+        if self.max_age_ms is not None and oldest.last_ms < now_ms - self.max_age_ms:
+            return EXPIRED
+        return None
+
+
+def forecast(queue: "Queue", declaration: Declaration) -> Generator[None, None, int]:
+    """Count the messages of a stream that another declaration would drop at once."""
+    yield from ()
+    intake = queue.intake
+    return intake.forecast(queue, declaration.effective) if isinstance(intake, StreamIntake) else 0
+
+
 class StreamIntake:
     """Appends messages to the log, and refuses none. Drops old segments by age and by octets."""
 
     is_plain = False
 
-    __slots__ = ("_end", "_log", "_max_age_ms", "_max_octets")
+    __slots__ = ("_end", "_log", "_retention")
 
     def __init__(self, queue: "Queue", log: StreamStore, end: LogEnd) -> None:
         self._log = log
@@ -131,14 +161,12 @@ class StreamIntake:
     def _read_limits(self, queue: "Queue") -> None:
         """Read the limits from the declared arguments and the policy."""
         effective = queue.declaration.effective
-        age = effective.get("x-max-age")
-        self._max_age_ms = age_ms(age.value) if age is not None and isinstance(age.value, bytes) else None
-        self._max_octets = integer_of(effective, "x-max-length-bytes")
+        self._retention = Retention.of(effective)
         segment = integer_of(effective, "x-stream-max-segment-size-bytes")
         if segment is None:
             segment = SEGMENT_OCTETS_DEFAULT
-            if self._max_octets is not None:
-                segment = min(segment, self._max_octets // SEGMENTS_MIN)
+            if self._retention.max_octets is not None:
+                segment = min(segment, self._retention.max_octets // SEGMENTS_MIN)
         self._log.bound_segments(segment)
 
     def _retain(self, queue: "Queue") -> None:
@@ -146,13 +174,20 @@ class StreamIntake:
         log = self._log
         now_ms = queue.context.broker.clock.wall_ms()
         while (oldest := log.oldest()) is not None:
-            if self._max_octets is not None and log.octets > self._max_octets:
-                reason = MAXLEN
-            elif self._max_age_ms is not None and oldest.last_ms < now_ms - self._max_age_ms:
-                reason = EXPIRED
-            else:
+            reason = self._retention.reason(oldest, log.octets, now_ms)
+            if reason is None:
                 break
             queue.events.segment_dropped(log.drop_oldest(), oldest.count, reason)
+
+    def forecast(self, queue: "Queue", effective: FieldTable) -> int:
+        """Count the messages that `rules_changed` would drop with these arguments."""
+        retention, now_ms = Retention.of(effective), queue.context.broker.clock.wall_ms()
+        dropped, octets = 0, self._log.octets
+        for segment in self._log.older_segments():
+            if retention.reason(segment, octets, now_ms) is None:
+                break
+            dropped, octets = dropped + segment.count, octets - segment.octets
+        return dropped
 
 
 class StreamDispatch(LogDispatch[StreamStore]):

@@ -333,6 +333,10 @@ class StreamStore:
         """The segment to drop next; None: there is only the current one."""
         return self._segments[0] if len(self._segments) > 1 else None
 
+    def older_segments(self) -> list[Segment]:
+        """The segments that may be dropped, the oldest first."""
+        return list(self._segments)[:-1]
+
     def drop_oldest(self) -> list[range]:
         """Drop the oldest segment. Returns the ids of its messages."""
         segment = self._segments.popleft()
