@@ -81,6 +81,12 @@ def _take_in(api: Api, request: Request, document: dict[str, Any], vhost: str | 
     return Answer(204)
 
 
+def _preview(api: Api, request: Request) -> Steps:
+    """What an import of the body would change."""
+    document = yield from _document(request)
+    return (yield from api.run("preview definitions", definitions=document))
+
+
 def _document(request: Request) -> Steps:
     body = request.body
     if content_type(request) == MULTIPART:
@@ -118,6 +124,7 @@ _WHOLE = {"GET": Action(Level.ADMINISTRATOR, _export), "POST": Action(Level.ADMI
 ROUTES = [
     Route("definitions", _WHOLE),
     Route("all-configuration", _WHOLE),
+    Route("leveret/preview/definitions", {"POST": Action(Level.ADMINISTRATOR, _preview, _BOTH)}),
     Route(
         "definitions/V",
         {"GET": Action(Level.ADMINISTRATOR, _export_vhost), "POST": Action(Level.ADMINISTRATOR, _import_vhost, _BOTH)},

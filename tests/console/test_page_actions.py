@@ -73,6 +73,29 @@ def test_policies(person: Person, api: ApiClient) -> None:
     assert api.get("policies") == []
 
 
+def test_a_policy_that_drops(person: Person, api: ApiClient) -> None:
+    """It says how many before it is saved; cancelled, nothing is changed."""
+    api.ask("PUT", "queues/%2F/long", {})
+    for _ in range(7):
+        body = {"properties": {}, "routing_key": "long", "payload": "x", "payload_encoding": "string"}
+        api.ask("POST", "exchanges/%2F/amq.default/publish", body)
+    person.opens("policies", heading="Policies")
+    form = person.unfolds("Add or replace a policy")
+    person.fills(form, name="short", pattern="^long$", definition='{"max-length": 5}')
+    person.button("Save", within=form).click()
+    dialog = person.tab.get_by_role("dialog")
+    person.sees("2 of 7 messages are dropped from 1 queue", within=dialog)
+    person.button("Cancel", within=dialog).click()
+    person.sees_no(dialog)
+    assert api.get("policies") == []
+    person.button("Save", within=form).click()
+    person.confirms("Save all the same")
+    person.sees("short holds from now on.")
+    assert api.get("leveret/preview/queues/%2F/long")["ready"] == 5
+    api.ask("DELETE", "policies/%2F/short")
+    api.ask("DELETE", "queues/%2F/long")
+
+
 def test_users(person: Person, api: ApiClient) -> None:
     """Added, allowed something, given other tags, deleted."""
     person.opens("users", heading="Users")

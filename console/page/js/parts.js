@@ -77,12 +77,16 @@ export function Danger({ label, onClick, disabled }) {
 }
 
 /**
- * The second step. `text`: how many and what. `typed`: what has to be typed, for what hits a lot.
+ * The second step. `text`: what. `says`: what will happen, a sentence each; `rows`: by queue. `typed`: what has to be
+ * typed, for what hits a lot.
  * Resolves to true, or to the text of `asks`, or to false.
  */
-export function confirm({ title, text, typed = "", verb = title, asks = "" }) {
-  return new Promise((resolve) => set({ question: { title, text, typed, verb, asks, resolve } }));
+export function confirm({ title, text, says = [], rows = [], typed = "", verb = title, asks = "" }) {
+  return new Promise((resolve) => set({ question: { title, text, says, rows, typed, verb, asks, resolve } }));
 }
+
+/** Queues that a second step names. */
+const ROWS_MAX = 8;
 
 /** Where the second step is taken: a modal dialogue, which keeps the focus and closes by Escape. */
 export function Question() {
@@ -95,7 +99,7 @@ export function Question() {
     if (!dialog.current.open) dialog.current.showModal();
   }, [question]);
   if (!question) return null;
-  const { title, text, typed, verb, asks, resolve } = question;
+  const { title, text, says, rows, typed, verb, asks, resolve } = question;
   const close = (answer) => {
     set({ question: null });
     resolve(answer);
@@ -108,6 +112,8 @@ export function Question() {
     <form onSubmit=${submit}>
       <h2 id="question">${title}</h2>
       <p>${text}</p>
+      ${says.length > 0 && html`<ul class="says">${says.map((one) => html`<li key=${one}>${one}</li>`)}</ul>`}
+      ${rows.length > 1 && html`<ul class="pairs">${rows.slice(0, ROWS_MAX).map((one) => html`<li key=${one}>${one}</li>`)}${rows.length > ROWS_MAX && html`<li>…</li>`}</ul>`}
       ${typed &&
       html`<label>To go on, type <b class="name">${typed}</b>
         <input value=${given} onInput=${(event) => setGiven(event.currentTarget.value)} autocomplete="off" /></label>`}

@@ -232,6 +232,30 @@ class ConfiguredObjects:
         if not declared.is_enabled:
             self._done.append(f"{_queue_at(declared)} takes no new messages (enabled = false)")
 
+    # -- what a reload would do ---------------------------------------------------------------------------------------
+
+    def arguments_after(self, configuration: Configuration) -> dict[Queue, FieldTable]:
+        """The arguments of the queues whose declarations another configuration changes. Changes nothing."""
+        found: dict[Queue, FieldTable] = {}
+        for declared in (at_own_site(self.broker, one) for one in configuration.queues):
+            managed = self._queues.get((declared.vhost, declared.name))
+            if managed is not None and not managed.queue.deleted:
+                arguments, changed, _ = self._changes(managed.queue, declared)
+                if changed:
+                    found[managed.queue] = arguments
+        return found
+
+    def queues_deleted_by(self, configuration: Configuration) -> list[Queue]:
+        """The queues that another configuration would delete, as config-delete-queues is FORCE."""
+        kept = {(one.vhost, one.name) for one in (at_own_site(self.broker, each) for each in configuration.queues)}
+        return [
+            managed.queue
+            for key, managed in self._queues.items()
+            if key not in kept
+            and not managed.queue.deleted
+            and configuration.repository.resolve(managed.declaration.address, key[0]).config_delete_queues == "FORCE"
+        ]
+
     # -- changed ----------------------------------------------------------------------------------------------------
 
     def _update(self, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
@@ -241,26 +265,27 @@ class ConfiguredObjects:
             self._later(declared, "durable", queue.durable, declared.durable)
         if queue.address != declared.address:
             self._later(declared, "address", queue.address, declared.address)
+        arguments, changed, later = self._changes(queue, declared)
+        for key in later:
+            wanted = fields_of(declared.arguments).get(key)
+            self._later(declared, key, _value(queue.arguments.get(key)), _value(wanted))
+        if changed:
+            self._change(queue, declared, arguments, changed)
+
+    def _changes(self, queue: Queue, declared: QueueDeclaration) -> tuple[FieldTable, list[str], list[str]]:
+        """The arguments of a queue after those changes that act at once, their names, and those of later ones."""
         wanted = fields_of(declared.arguments)
         changed = [
             key
             for key in sorted(queue.arguments.keys() | wanted.keys())
             if key != "x-address" and _differ(key, queue.arguments.get(key), wanted.get(key))
         ]
-        merged = dict(queue.arguments)
         live = frozenset() if "x-queue-type" in changed else live_arguments(declared.arguments)
         if self._is_starting and live:
             live |= AT_START
-        for key in changed:
-            if key not in live:
-                self._later(declared, key, _value(queue.arguments.get(key)), _value(wanted.get(key)))
-            elif key in wanted:
-                merged[key] = wanted[key]
-            else:
-                del merged[key]
-        changed = [key for key in changed if key in live]
-        if changed:
-            self._change(queue, declared, merged, changed)
+        arguments = {key: field for key, field in queue.arguments.items() if key not in changed or key not in live}
+        arguments |= {key: wanted[key] for key in changed if key in live and key in wanted}
+        return arguments, [key for key in changed if key in live], [key for key in changed if key not in live]
 
     def _change(self, queue: Queue, declared: QueueDeclaration, arguments: FieldTable, changed: list[str]) -> None:
         """Change arguments of an existing queue, all of the kind that acts at once."""

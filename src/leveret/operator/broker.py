@@ -136,7 +136,7 @@ def log(at: Operator, level: Word = "debug") -> list[dict[str, Any]]:
     return [line for line in at.log_lines() if line["level"] in levels]
 
 
-@command("reload")
+@command("reload", http=Http("POST", "leveret/reload", Level.ADMINISTRATOR))
 def reload(at: Operator, here: Annotated[bool, FLAG] = False) -> dict[str, Any]:
     """Read the configuration files again; on a cluster each node reads its own.
 

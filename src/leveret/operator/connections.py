@@ -201,6 +201,11 @@ def _oldest_of(session: Session, consumers: list[Consumer]) -> dict[Holder, int]
     return found
 
 
+def label_of(client: Client) -> str:
+    """The name that the client gave its connection, or else that of the connection."""
+    return _client_text(client, "connection_name") or client.name
+
+
 def _client_text(client: Client, key: str) -> str | None:
     """A text among the client properties."""
     field = client.properties.get(key)

@@ -19,6 +19,7 @@ from ..engine import (
     answer_request,
     decode_properties,
 )
+from ..settings import Configuration
 from .command_error import CommandError
 from .families import PARTS
 from .operator import Operator
@@ -34,16 +35,17 @@ EXCHANGE = "leveret.control"
 
 
 class ControlTable:
-    """Runs commands. `reload`, `edge_status` and `log_lines`: see `Operator`."""
+    """Runs commands. The arguments: see `Operator`."""
 
     def __init__(
         self,
         *,
         reload: Callable[[], Report] | None = None,
+        load: Callable[[], tuple[Configuration, list[str]]] | None = None,
         edge_status: Callable[[], dict[str, Any]] | None = None,
         log_lines: Callable[[], list[dict[str, Any]]] | None = None,
     ) -> None:
-        self.operator = Operator(reload=reload, edge_status=edge_status, log_lines=log_lines)
+        self.operator = Operator(reload=reload, load=load, edge_status=edge_status, log_lines=log_lines)
         self._is_loaded = False
 
     def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:

@@ -26,6 +26,7 @@ FAMILIES = tuple(
         "policies",
         "parameters",
         "definitions",
+        "previews",
     )
     if family not in OPTIONAL or find_spec(f"{__package__}.{family}") is not None
 )
@@ -38,5 +39,6 @@ PARTS = (
     "running",
     "live_difference",
     "definitions_reader",
+    "definitions_difference",
     *FAMILIES,
 )

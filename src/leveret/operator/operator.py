@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..configured.configured import ConfiguredObjects, Report, text_of
 from ..engine import Broker, Client, EngineError, Field, FieldTable, Queue, User, VirtualHost, table_of_json
+from ..settings import Configuration
 from ..settings.faults import nearest
 from .command_error import CommandError
 from .steps import Steps
@@ -26,18 +27,23 @@ BROKER_ITSELF = "leveret.control"
 
 
 class Operator:
-    """The first argument of each command. `reload`, `edge_status` and `log_lines` belong to the composition root."""
+    """The first argument of each command. What it is made of belongs to the composition root.
+
+    `reload`: reloads the configuration files; `load`: only reads them, and returns faults beside the configuration.
+    """
 
     def __init__(
         self,
         *,
         reload: Callable[[], Report] | None = None,
+        load: Callable[[], tuple[Configuration, list[str]]] | None = None,
         edge_status: Callable[[], dict[str, Any]] | None = None,
         log_lines: Callable[[], list[dict[str, Any]]] | None = None,
     ) -> None:
         self._broker: Broker | None = None
         self.configured: ConfiguredObjects | None = None
         self.reload = reload
+        self.load = load
         self.edge_status = edge_status or dict
         self.log_lines = log_lines or list
         self.started_ms = 0

@@ -72,8 +72,15 @@ def _listed(at: Operator, vhost: str | None, *, is_operator: bool) -> list[dict[
 
 def _set(at: Operator, wanted: Wanted, vhost: str, *, is_operator: bool) -> dict[str, Any]:
     at.vhost(vhost)
+    policy = wanted_policy(wanted, vhost, is_operator=is_operator)
+    at.broker.reloading.replace_policies(at.broker.context.policies.with_these([policy]))
+    return policy_value(policy)
+
+
+def wanted_policy(wanted: Wanted, vhost: str, *, is_operator: bool) -> Policy:
+    """The policy that the arguments describe. Raises: CommandError."""
     try:
-        policy = make_policy(
+        return make_policy(
             wanted.name,
             vhost,
             wanted.pattern,
@@ -84,8 +91,6 @@ def _set(at: Operator, wanted: Wanted, vhost: str, *, is_operator: bool) -> dict
         )
     except PolicyFault as fault:
         raise CommandError(f"Validation failed\n\n{fault}") from None
-    at.broker.reloading.replace_policies(at.broker.context.policies.with_these([policy]))
-    return policy_value(policy)
 
 
 def _clear(at: Operator, name: str, vhost: str, *, is_operator: bool) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def build_broker(
     *,
     users: Users | None = None,
     reload: Callable[[], Report] | None = None,
+    load: Callable[[], tuple[Configuration, list[str]]] | None = None,
     edge_status: Callable[[], dict[str, Any]] | None = None,
     log_lines: Callable[[], list[dict[str, Any]]] | None = None,
     is_forced: bool = False,
@@ -90,12 +91,12 @@ def build_broker(
         data: None: everything in memory.
         users: those of the start; None: those of the journal, and guest if none is configured or restored, with a
             throttle against guessed passwords.
-        reload, edge_status, log_lines: see `ControlTable`.
+        reload, load, edge_status, log_lines: see `ControlTable`.
         is_forced: treat recovery points that the log does not have as now.
         rebuilds_all: build leased queues from their recovery points, without their stored state.
     Raises: DataUnusable.
     """
-    control = ControlTable(reload=reload, edge_status=edge_status, log_lines=log_lines)
+    control = ControlTable(reload=reload, load=load, edge_status=edge_status, log_lines=log_lines)
     site, groups = _sites(configuration) if data is not None and data.cluster is not None else ("", {})
     broker = Broker(
         clock,

@@ -65,6 +65,7 @@ class ServedBroker:
             random.random,
             None if options.data is None else Data(options.data, cluster=cluster),
             reload=reload,
+            load=options.load,
             edge_status=_edge_status,
             log_lines=options.log_lines,
             is_forced=options.is_forced,

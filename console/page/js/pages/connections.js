@@ -4,8 +4,9 @@ import { act, path, usePoll } from "../api.js";
 import { bytes, count, rate, rateOf } from "../format.js";
 import { ChannelLink, ConnectionLink, QueueLink, UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
-import { Ago, Badge, confirm, Danger, Facts, Panel, Table, Waiting } from "../parts.js";
+import { Ago, Badge, Danger, Facts, Panel, Table, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
+import { secondStep } from "../second_step.js";
 
 const flow = (one, name) => {
   const speed = one[`${name}_details`] && one[`${name}_details`].rate;
@@ -43,8 +44,8 @@ export function Connection({ names: [name] }) {
   const one = view.data;
   const isHere = one && !(view.error && !view.error.isGone);
   const close = async () => {
-    const text = `${name} of ${one.user}: its channels and consumers end, what it has not acknowledged is delivered again.`;
-    const reason = await confirm({ title: "Close this connection", text, verb: "Close", asks: "Reason, which the client is told" });
+    const text = `${name} of ${one.user}.`;
+    const reason = await secondStep({ target: path("leveret", "preview", "connections", name), title: "Close this connection", text, verb: "Close", asks: "Reason, which the client is told" });
     if (!reason) return;
     // A header takes no other letters.
     const headers = typeof reason === "string" ? { "x-reason": reason.replace(/[^\x20-\x7e]/g, "?") } : {};

@@ -3,33 +3,32 @@ import { html, useState } from "../lib.js";
 import { act, ask } from "../api.js";
 import { several } from "../format.js";
 import { Rows } from "../list.js";
-import { confirm, Panel } from "../parts.js";
+import { Panel } from "../parts.js";
+import { dropped, secondStep } from "../second_step.js";
 import { note } from "../state.js";
 
-/** What makes an entry of a section the same as another. */
-const KEYS = {
-  users: ["name"],
-  vhosts: ["name"],
-  permissions: ["user", "vhost"],
-  topic_permissions: ["user", "vhost", "exchange"],
-  exchanges: ["vhost", "name"],
-  queues: ["vhost", "name"],
-  bindings: ["vhost", "source", "destination_type", "destination", "routing_key"],
-  policies: ["vhost", "name"],
-  parameters: ["component", "vhost", "name"],
-  global_parameters: ["name"],
-};
-const keyOf = (section, one) => KEYS[section].map((key) => JSON.stringify(one[key])).join("\n");
+const STATES = { new: "new", changed: "replaced", stays: "stays as it is here" };
 
-/** By section: how many are new, and how many are here already. */
-function compared(given, here) {
-  return Object.keys(KEYS)
-    .filter((section) => Array.isArray(given[section]) && given[section].length)
-    .map((section) => {
-      const known = new Set((here[section] || []).map((one) => keyOf(section, one)));
-      const there = given[section].filter((one) => known.has(keyOf(section, one))).length;
-      return { section, fresh: given[section].length - there, there };
-    });
+/** What an import would do, object by object. */
+function Difference({ found }) {
+  const columns = [
+    { title: "Section", cell: (row) => row.section.replaceAll("_", " ") },
+    { title: "New", isNumber: true, cell: (row) => row.new },
+    { title: "Replaced", isNumber: true, cell: (row) => row.changed },
+    { title: "Other, stays", isNumber: true, cell: (row) => row.stays },
+    { title: "The same", isNumber: true, cell: (row) => row.same },
+  ];
+  const objects = [
+    { title: "Object", cell: (one) => html`<span class="name">${one.name.filter(Boolean).join(" / ")}</span>` },
+    { title: "Section", cell: (one) => one.section.replaceAll("_", " ") },
+    { title: "Is", cell: (one) => html`<b>${STATES[one.state]}</b>` },
+    { title: "Differs", cell: (one) => html`<ul class="pairs">${one.differs.map((row) => html`<li key=${row.key}><b>${row.key}</b> ${row.now} → ${row.then}</li>`)}</ul>` },
+  ];
+  return html`
+    <${Rows} rows=${found.sections} columns=${columns} caption="What the file holds" keyOf=${(row) => row.section} />
+    ${found.objects.length > 0 && html`<${Rows} rows=${found.objects} columns=${objects} caption="What is other than here" keyOf=${(one) => [one.section, ...one.name].join("\n")} />`}
+    ${found.unlisted > 0 && html`<p class="dim">and ${several(found.unlisted, "other object")}</p>`}
+    ${[...found.faults, ...found.remarks].length > 0 && html`<ul class="says">${[...found.faults, ...found.remarks].map((one) => html`<li key=${one}>${one}</li>`)}</ul>`}`;
 }
 
 export function Definitions() {
@@ -51,23 +50,17 @@ export function Definitions() {
     try {
       const given = JSON.parse(await file.text());
       if (given === null || typeof given !== "object" || Array.isArray(given)) throw new SyntaxError();
-      const here = await ask("GET", "definitions");
-      setDraft({ name: file.name, given, rows: compared(given, here) });
+      setDraft({ name: file.name, given, found: await ask("POST", "leveret/preview/definitions", { body: given }) });
     } catch (error) {
       note(error instanceof SyntaxError ? `${file.name} holds no definitions: it is not a JSON object.` : error.message, true);
     }
   };
   const send = async () => {
-    const total = draft.rows.reduce((sum, row) => sum + row.fresh + row.there, 0);
-    const text = `${several(total, "entry", "entries")} of ${draft.name}. Nothing is deleted; users, policies and parameters that are here are replaced. Either all of it is taken or nothing.`;
-    if (!(await confirm({ title: "Import these definitions", text, verb: "Import" }))) return;
+    const text = `${draft.name}: ${draft.found.objects.length + draft.found.unlisted} objects are not as here. Nothing is deleted. Either all of it is taken or nothing.`;
+    const target = "leveret/preview/definitions";
+    if (!(await secondStep({ target, body: draft.given, lost: dropped, name: draft.name, title: "Import these definitions", text, verb: "Import" }))) return;
     if (await act("The definitions are imported.", "POST", "definitions?all-or-nothing=true", { body: draft.given })) setDraft(null);
   };
-  const columns = [
-    { title: "Section", cell: (row) => row.section.replace("_", " ") },
-    { title: "New", isNumber: true, cell: (row) => row.fresh },
-    { title: "Here already", isNumber: true, cell: (row) => row.there },
-  ];
   return html`
     <h1>Definitions</h1>
     <${Panel} title="Export">
@@ -78,7 +71,7 @@ export function Definitions() {
       <label class="file">A file of definitions, of this broker or of RabbitMQ <input type="file" accept=".json,application/json" onChange=${choose} /></label>
       <div aria-live="polite">${draft && html`
         <h3>${draft.name}</h3>
-        ${draft.rows.length ? html`<${Rows} rows=${draft.rows} columns=${columns} caption="What the file holds" keyOf=${(row) => row.section} />
+        ${draft.found.sections.length ? html`<${Difference} found=${draft.found} />
           <button type="button" class="main" onClick=${send}>Import …</button>` : html`<p class="empty">It holds nothing that could be imported.</p>`}`}
       </div>
     <//>`;

@@ -6,9 +6,10 @@ import { rate, rateOf, several } from "../format.js";
 import { Form } from "../form.js";
 import { ExchangeLink, VhostLink } from "../links.js";
 import { List } from "../list.js";
-import { Badge, confirm, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
+import { Badge, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
 import { Publish } from "../publish.js";
 import { go, to } from "../route.js";
+import { secondStep } from "../second_step.js";
 import { state } from "../state.js";
 
 const TYPES = ["direct", "fanout", "topic", "headers"];
@@ -71,8 +72,8 @@ export function Exchange({ names: [vhost, segment] }) {
   const outgoing = Array.isArray(from.data) ? from.data : [];
   const incoming = Array.isArray(into.data) ? into.data : [];
   const remove = async () => {
-    const text = `${name}, with ${several(outgoing.length + incoming.length, "binding")}. Publishing to it will fail. This cannot be undone.`;
-    if (!(await confirm({ title: "Delete this exchange", text, verb: "Delete" }))) return;
+    const text = `${name}. Publishing to it will fail. This cannot be undone.`;
+    if (!(await secondStep({ target: path("leveret", "preview", "exchanges", vhost, name), title: "Delete this exchange", text, verb: "Delete" }))) return;
     if (await act(`${name} is deleted.`, "DELETE", place)) go(["exchanges"]);
   };
   return html`

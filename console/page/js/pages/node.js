@@ -1,8 +1,9 @@
 // The process: its memory, its counters, what it was told.
 import { html, useState } from "../lib.js";
-import { usePoll } from "../api.js";
+import { act, usePoll } from "../api.js";
 import { bytes, count, duration, moment } from "../format.js";
 import { Facts, Panel, Table, Tile, Waiting } from "../parts.js";
+import { dropped, secondStep } from "../second_step.js";
 import { isAdministrator } from "../state.js";
 
 const words = (name) => name.replace(/_ms$/, "").replaceAll("_", " ").replaceAll("-", " ");
@@ -12,6 +13,14 @@ function shown(name, value) {
   if (typeof value !== "number") return typeof value === "object" ? html`<${Table} value=${value} />` : String(value);
   if (name.endsWith("_ms")) return value > 1e12 ? moment(value) : duration(value);
   return /bytes|octets/.test(name) ? bytes(value) : count(value);
+}
+
+/** Read the configuration files again; first what that would change. */
+async function reload() {
+  const pick = (found) => [...found.changes, ...found.says];
+  const text = "If there is a fault in them, nothing changes. With these files:";
+  if (!(await secondStep({ target: "leveret/preview/reload", body: {}, pick, lost: dropped, name: "reload", title: "Read the configuration files again", text, verb: "Reload" }))) return;
+  await act("The configuration files are in force.", "POST", "leveret/reload", { body: {} });
 }
 
 export function Node() {
@@ -43,6 +52,9 @@ export function Node() {
         ${["info", "warning", "error"].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select>`}>
         ${lines.length ? html`<pre tabindex="0" aria-label="The last lines of the log">${lines.map((one) => `${moment(one.at_ms)} ${one.level} ${one.text}`).join("\n")}</pre>`
           : html`<p class="empty">No such line.</p>`}<//>`}
+      ${isAdministrator() && node && (node.config_files || []).length > 0 && html`<${Panel} title="Configuration files">
+        <p>${node.config_files.join(", ")}</p>
+        <button type="button" onClick=${reload}>Read them again …</button><//>`}
       <${Panel} title="Status"><${Facts} rows=${Object.entries(rest).map(([name, value]) => [words(name), shown(name, value)])} /><//>
       ${node && html`<${Panel} title="Process"><${Facts} rows=${[
         ["Process", node.os_pid],

@@ -4,7 +4,8 @@ import { act, path, usePoll } from "../api.js";
 import { Form } from "../form.js";
 import { plain, several } from "../format.js";
 import { List, Rows } from "../list.js";
-import { confirm, Danger, Fold, Panel, Table } from "../parts.js";
+import { Danger, Fold, Panel, Table } from "../parts.js";
+import { dropped, secondStep } from "../second_step.js";
 import { isAdministrator, isPolicymaker, state } from "../state.js";
 
 const APPLY = ["queues", "exchanges", "all", "classic_queues", "quorum_queues", "streams"];
@@ -66,7 +67,8 @@ function Kind({ title, base, query, may, example }) {
   const reload = () => setTurn((count) => count + 1);
   const remove = async (policy) => {
     const text = `${policy.name} in ${policy.vhost}, for ${policy["apply-to"]} like ${policy.pattern}. They change at once.`;
-    if (!(await confirm({ title: `Delete this ${one}`, text, verb: "Delete" }))) return;
+    const target = path("leveret", "preview", base, policy.vhost, policy.name);
+    if (!(await secondStep({ target, body: { clear: true }, lost: dropped, name: policy.name, title: `Delete this ${one}`, text, verb: "Delete" }))) return;
     if (await act(`${policy.name} is deleted.`, "DELETE", path(base, policy.vhost, policy.name))) reload();
   };
   const columns = [
@@ -101,6 +103,17 @@ function Edit({ base, policy, example, done }) {
   ];
   const save = async (values) => {
     const body = { pattern: values.pattern, definition: values.definition, priority: values.priority ?? 0, "apply-to": values.apply };
+    const isSure = await secondStep({
+      target: path("leveret", "preview", base, values.vhost, values.name),
+      body: { ...body, apply_to: values.apply },
+      isQuiet: true,
+      lost: dropped,
+      name: values.name,
+      title: `Save ${values.name}`,
+      text: "With this policy, at once:",
+      verb: "Save all the same",
+    });
+    if (!isSure) return false;
     const saved = await act(`${values.name} holds from now on.`, "PUT", path(base, values.vhost, values.name), { body });
     if (saved) done();
     return Boolean(saved);

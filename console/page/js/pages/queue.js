@@ -10,12 +10,12 @@ import { Rows } from "../list.js";
 import { Ago, confirm, Danger, Facts, Fold, Panel, Table, Tile, Waiting } from "../parts.js";
 import { Messages, Publish } from "../publish.js";
 import { go, to } from "../route.js";
+import { ofQueue, secondStep } from "../second_step.js";
 import { isAdministrator } from "../state.js";
 import { Many } from "./jobs.js";
 import { Features } from "./queues.js";
 import { ScheduledRows } from "./trouble.js";
 
-const TYPED_ABOVE = 1000;
 const RATES = [["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"]];
 /** Which of the ranges its charts show: 10 minutes. */
 const RANGE = 1;
@@ -197,14 +197,15 @@ function Take({ queue, reload }) {
 /** Purge and delete, each in two steps. */
 function End({ queue, reload }) {
   const place = path("queues", queue.vhost, queue.name);
+  const preview = path("leveret", "preview", "queues", queue.vhost, queue.name);
   const purge = async () => {
-    const text = `${several(queue.messages_ready, "ready message")} of ${queue.name} will be deleted; what consumers have is not touched. This cannot be undone.`;
-    if (!(await confirm({ title: "Purge this queue", text, verb: "Purge", typed: queue.messages_ready > TYPED_ABOVE ? queue.name : "" }))) return;
+    const text = `Of ${queue.name}. This cannot be undone.`;
+    if (!(await secondStep({ target: preview, pick: (found) => found.purge, lost: (found) => found.ready + found.scheduled, name: queue.name, title: "Purge this queue", text, verb: "Purge" }))) return;
     if (await act(`${queue.name} is empty.`, "DELETE", `${place}/contents`)) reload();
   };
   const remove = async () => {
-    const text = `${queue.name}, with ${several(queue.messages, "message")} and ${several(queue.consumers, "consumer")}. This cannot be undone.`;
-    if (!(await confirm({ title: "Delete this queue", text, verb: "Delete", typed: queue.messages > TYPED_ABOVE ? queue.name : "" }))) return;
+    const text = `${queue.name}. This cannot be undone.`;
+    if (!(await secondStep({ target: preview, lost: ofQueue, name: queue.name, title: "Delete this queue", text, verb: "Delete" }))) return;
     if (await act(`${queue.name} is deleted.`, "DELETE", place)) go(["queues"]);
   };
   const isPaused = queue.leveret && queue.leveret.paused;

@@ -65,15 +65,23 @@ export function Queues({ query }) {
 
 /** Purge or delete several: how many and what, then one after the other. */
 function Many({ rows, done }) {
-  const messages = rows.reduce((sum, queue) => sum + (queue.messages || 0), 0);
-  const run = async (title, verb, method, target) => {
+  const run = async (title, verb, target, purges = false) => {
+    const sum = { ready: 0, unacked: 0, scheduled: 0, consumers: 0 };
+    for (const queue of rows) {
+      const found = await act("", "GET", path("leveret", "preview", "queues", queue.vhost, queue.name));
+      if (!found) return;
+      for (const key of Object.keys(sum)) sum[key] += found.value[key];
+    }
+    const messages = sum.ready + sum.scheduled + (purges ? 0 : sum.unacked);
     const names = rows.slice(0, 5).map((queue) => queue.name).join(", ") + (rows.length > 5 ? ", …" : "");
     const text = `${title} ${several(rows.length, "queue")} with ${several(messages, "message")}: ${names}. This cannot be undone.`;
-    if (!(await confirm({ title: `${title} ${several(rows.length, "queue")}`, text, verb: title, typed: messages > TYPED_ABOVE ? String(messages) : "" }))) return;
+    const says = [`${count(sum.ready)} ready, ${count(sum.unacked)} unacknowledged and ${count(sum.scheduled)} scheduled messages are in them${purges ? "; the unacknowledged ones stay" : ""}`];
+    if (sum.consumers && !purges) says.push(`${several(sum.consumers, "consumer")} lose their queue`);
+    if (!(await confirm({ title: `${title} ${several(rows.length, "queue")}`, text, says, verb: title, typed: messages > TYPED_ABOVE ? String(messages) : "" }))) return;
     const failed = [];
     for (const queue of rows) {
       try {
-        await ask(method, target(queue));
+        await ask("DELETE", target(queue));
       } catch (error) {
         failed.push(`${queue.name}: ${error.message}`);
       }
@@ -83,8 +91,8 @@ function Many({ rows, done }) {
     done();
   };
   return html`
-    <${Danger} label="Purge" onClick=${() => run("Purge", "Purged", "DELETE", (queue) => path("queues", queue.vhost, queue.name, "contents"))} />
-    <${Danger} label="Delete" onClick=${() => run("Delete", "Deleted", "DELETE", (queue) => path("queues", queue.vhost, queue.name))} />
+    <${Danger} label="Purge" onClick=${() => run("Purge", "Purged", (queue) => path("queues", queue.vhost, queue.name, "contents"), true)} />
+    <${Danger} label="Delete" onClick=${() => run("Delete", "Deleted", (queue) => path("queues", queue.vhost, queue.name))} />
   `;
 }
 

@@ -6,6 +6,7 @@ import { UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
 import { Badge, confirm, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
+import { secondStep } from "../second_step.js";
 import { state } from "../state.js";
 
 const TAGS = 'administrator, monitoring, policymaker, management; without any: AMQP only';
@@ -56,8 +57,8 @@ export function User({ names: [name] }) {
   const user = view.data;
   const isHere = user && !(view.error && !view.error.isGone);
   const remove = async () => {
-    const text = `${name}: the connections are closed, the permissions end. This cannot be undone.`;
-    if (!(await confirm({ title: "Delete this user", text, verb: "Delete", typed: name === state.user.name ? name : "" }))) return;
+    const text = `${name}, with all permissions.`;
+    if (!(await secondStep({ target: path("leveret", "preview", "users", name), title: "Delete this user", text, verb: "Delete", typed: name === state.user.name ? name : "" }))) return;
     if (await act(`${name} is deleted.`, "DELETE", place)) go(["users"]);
   };
   return html`

@@ -5,8 +5,9 @@ import { count } from "../format.js";
 import { Form } from "../form.js";
 import { UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
-import { confirm, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
+import { Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
+import { secondStep } from "../second_step.js";
 import { isAdministrator, set, state } from "../state.js";
 
 const COLUMNS = [
@@ -44,8 +45,8 @@ export function VirtualHost({ names: [name] }) {
   const isHere = one && !(view.error && !view.error.isGone);
   const limited = Array.isArray(limits.data) && limits.data[0] ? limits.data[0].value : {};
   const remove = async () => {
-    const text = `${name}, with all its queues, exchanges and messages (${count(one.messages || 0)}); its connections are closed. This cannot be undone.`;
-    if (!(await confirm({ title: "Delete this virtual host", text, verb: "Delete", typed: name }))) return;
+    const text = `${name}. This cannot be undone.`;
+    if (!(await secondStep({ target: path("leveret", "preview", "vhosts", name), title: "Delete this virtual host", text, verb: "Delete", typed: name }))) return;
     if (await act(`${name} is deleted.`, "DELETE", place)) {
       if (state.vhost === name) set({ vhost: "" });
       go(["vhosts"]);
@@ -56,6 +57,8 @@ export function VirtualHost({ names: [name] }) {
     { name: "value", label: "At most", type: "number", required: true, hint: "-1: no limit" },
   ];
   const save = async ({ limit, value }) => {
+    const body = { [limit.replace("-", "_")]: value };
+    if (!(await secondStep({ target: path("leveret", "preview", "vhost-limits", name), body, isQuiet: true, title: "Set this limit", text: `${limit}: ${value}`, verb: "Set" }))) return false;
     const done = await act("The limit holds from now on.", "PUT", path("vhost-limits", name, limit), { body: { value } });
     if (done) limits.reload();
     return Boolean(done);

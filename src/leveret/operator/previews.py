@@ -1,0 +1,381 @@
+"""Commands that tell what another command would do, and change nothing: the page shows it before its second step.
+
+Each answer has `says`, sentences for people, beside the numbers. Source: management page 15 ("every destructive
+action says how many and what").
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any
+
+from ..console.dispatcher import Http, Level
+from ..engine import Client, FieldTable, Queue, dead_letter_queues, reconfigure
+from ..settings import Policies, SettingsRepository
+from .command import command
+from .command_error import CommandError
+from .connections import label_of
+from .definitions import Definitions
+from .definitions_difference import difference
+from .definitions_reader import DefinitionsFault, DefinitionsReader, Plan
+from .kinds import JSON, NAME, PATTERN, TEXT, Document, ExchangeName, Limit, QueueName, UserName, VhostName
+from .live_difference import live_difference
+from .operator import Operator
+from .policies import PolicyName, Wanted, wanted_policy
+from .steps import Steps
+
+#: Queues that an answer lists; names that a sentence lists.
+LISTED_MAX, NAMED_MAX = 100, 5
+#: Queues that are asked between two turns.
+STEP_QUEUES = 50
+
+Previewed = Annotated[Any, PATTERN, "of the names it would apply to"]
+Definition = Annotated[Any, JSON, 'like {"max-length": 10}']
+ApplyTo = Annotated[str, TEXT, "all (the default), queues, exchanges, classic_queues, ..."]
+Priority = Annotated[Any, JSON, "of those that match the highest wins (default 0)"]
+HostName = Annotated[str, NAME, "of the virtual host"]
+
+
+# -- rules ----------------------------------------------------------------------------------------------------------
+
+
+@command("preview policy", http=Http("POST", "leveret/preview/policies/V/NAME", Level.POLICYMAKER), reads=True)
+def preview_policy(
+    at: Operator,
+    name: PolicyName,
+    pattern: Previewed = None,
+    definition: Definition = None,
+    *,
+    apply_to: ApplyTo = "all",
+    priority: Priority = 0,
+    clear: bool = False,
+    vhost: VhostName = "/",
+) -> Steps:
+    """Tell what a policy would do to the messages that are there.
+
+    clear: true: what its deletion would do
+    """
+    wanted = None if clear else Wanted(name, pattern, definition, apply_to=apply_to, priority=priority)
+    return _of_policy(at, name, wanted, vhost, is_operator=False)
+
+
+@command(
+    "preview operator-policy",
+    http=Http("POST", "leveret/preview/operator-policies/V/NAME", Level.ADMINISTRATOR),
+    reads=True,
+)
+def preview_operator_policy(
+    at: Operator,
+    name: PolicyName,
+    pattern: Previewed = None,
+    definition: Definition = None,
+    *,
+    apply_to: ApplyTo = "all",
+    priority: Priority = 0,
+    clear: bool = False,
+    vhost: VhostName = "/",
+) -> Steps:
+    """Tell what an operator policy would do to the messages that are there.
+
+    clear: true: what its deletion would do
+    """
+    wanted = None if clear else Wanted(name, pattern, definition, apply_to=apply_to, priority=priority)
+    return _of_policy(at, name, wanted, vhost, is_operator=True)
+
+
+def _of_policy(at: Operator, name: str, wanted: Wanted | None, vhost: str, *, is_operator: bool) -> Steps:
+    at.vhost(vhost)
+    now = at.broker.context.policies
+    if wanted is None:
+        after = now.without([(vhost, is_operator, name)])
+    else:
+        after = now.with_these([wanted_policy(wanted, vhost, is_operator=is_operator)])
+    return (yield from consequences(at, at.broker.context.settings, after))
+
+
+@command("preview reload", http=Http("POST", "leveret/preview/reload", Level.ADMINISTRATOR), reads=True)
+def preview_reload(at: Operator) -> Steps:
+    """Read the configuration files, and tell what a reload would change."""
+    if at.load is None:
+        raise CommandError("this broker was started without configuration files")
+    new, faults = at.load()
+    if faults:
+        raise CommandError("a reload would change nothing:\n" + "\n".join(map(str, faults)))
+    yield
+    objects, policies = at.objects, at.objects.policies_after(new)
+    answer: dict[str, Any] = yield from live_difference(objects, new, policies)
+    deleted = objects.queues_deleted_by(new)
+    arguments = objects.arguments_after(new)
+    found = yield from consequences(at, new.repository, policies, arguments, without=deleted)
+    if deleted:
+        ready = sum(len(queue.store) + queue.unacked + len(queue.scheduled) for queue in deleted)
+        names = _named(queue.name for queue in deleted)
+        found["says"].insert(0, f"{_are(len(deleted), 'queue')} deleted, with {_several(ready, 'message')}: {names}")
+    return {**answer, **found, "deleted": [_place_of(queue) for queue in deleted[:LISTED_MAX]]}
+
+
+def consequences(
+    at: Operator,
+    settings: SettingsRepository,
+    policies: Policies,
+    arguments: Mapping[Queue, FieldTable] | None = None,
+    without: Iterable[Queue] = (),
+) -> Steps:
+    """What happens to messages under other settings, policies and arguments of queues, in numbers and sentences."""
+    context, rows = at.broker.context, []
+    changed = policies.changed_since(context.policies) if settings is context.settings and not arguments else None
+    left_out = set(without)
+    queues = [queue for vhost in at.broker.virtual_hosts.values() for queue in vhost.queues.values()]
+    for count, queue in enumerate(queues, 1):
+        if count % STEP_QUEUES == 0:
+            yield
+        if queue.deleted or queue in left_out:
+            continue
+        if changed is not None and not policies.may_concern(queue.name, queue.type, queue.policy, changed):
+            continue
+        found = yield from reconfigure.forecast(queue, settings, policies, (arguments or {}).get(queue))
+        if not found.is_harmless:
+            rows.append((queue, found))
+    rows.sort(key=lambda one: -one[1].dropped)
+    return {
+        "dropped": sum(one.dropped for _, one in rows if one.dead_letter_target is None),
+        "dead_lettered": sum(one.dropped for _, one in rows if one.dead_letter_target is not None),
+        "concerned": [{**_place_of(queue), **one._asdict()} for queue, one in rows[:LISTED_MAX]],
+        "more": max(0, len(rows) - LISTED_MAX),
+        "says": list(_sentences([one for _, one in rows])),
+    }
+
+
+def _sentences(found: list[reconfigure.Forecast]) -> Iterator[str]:
+    lost = [one for one in found if one.dropped and one.dead_letter_target is None]
+    moved = [one for one in found if one.dropped and one.dead_letter_target is not None]
+    shrinking, full = [one for one in found if one.later], [one for one in found if one.full]
+    unused = [one for one in found if one.unused_ms is not None]
+    if lost:
+        yield f"{_of(lost)} dropped from {_several(len(lost), 'queue')}"
+    if moved:
+        targets = _named(dict.fromkeys(one.dead_letter_target or "the default exchange" for one in moved))
+        yield f"{_of(moved)} dead-lettered from {_several(len(moved), 'queue')} to {targets}"
+    if shrinking:
+        count = sum(one.later for one in shrinking)
+        rings = _several(len(shrinking), "queue")
+        yield f"{_are(count, 'message')} beyond the smaller ring of {rings}, and dropped as others arrive"
+    for response in dict.fromkeys(one.full for one in full):
+        count = sum(one.full == response for one in full)
+        yield f"{_are(count, 'queue')} full then: {RESPONSES.get(response, response)}"
+    if unused:
+        soonest = min(one.unused_ms or 0 for one in unused)
+        ready = sum(one.ready for one in unused)
+        yield (
+            f"{_several(len(unused), 'queue')} without consumers, with {_several(ready, 'message')}, "
+            f"will be deleted if unused, the first after {soonest / 1000:g} s"
+        )
+
+
+#: What a full queue or address does with a new message, in words.
+RESPONSES = {
+    "reject-publish": "new messages are refused",
+    "reject-publish-dlx": "new messages are dead-lettered",
+    "DROP": "new messages are dropped",
+    "FAIL": "new messages are refused",
+    "BLOCK": "publishers are blocked",
+}
+
+
+def _of(found: list[reconfigure.Forecast]) -> str:
+    dropped, ready = sum(one.dropped for one in found), sum(one.ready for one in found)
+    return f"{dropped:,} of {_several(ready, 'message')} {'is' if dropped == 1 else 'are'}"
+
+
+# -- limits ---------------------------------------------------------------------------------------------------------
+
+
+@command("preview vhost-limits", http=Http("POST", "leveret/preview/vhost-limits/V", Level.ADMINISTRATOR), reads=True)
+def preview_vhost_limits(
+    at: Operator, vhost: HostName, *, max_connections: Limit | None = None, max_queues: Limit | None = None
+) -> dict[str, Any]:
+    """Tell what limits of a virtual host would refuse.
+
+    max_connections: -1: no limit
+    max_queues: -1: no limit
+    """
+    host = at.vhost(vhost)
+    connections, queues = len(_clients_in(at, vhost)), len(host.queues)
+    says = [
+        *_of_limit("connection", connections, max_connections, "closed"),
+        *_of_limit("queue", queues, max_queues, "deleted"),
+    ]
+    return {"connections": connections, "queues": queues, "says": says}
+
+
+def _of_limit(what: str, now: int, limit: int | None, ended: str) -> Iterator[str]:
+    if limit is not None and 0 <= limit <= now:
+        yield f"{_are(now, what)} there: none is {ended}, new ones are refused"
+
+
+# -- deletions ------------------------------------------------------------------------------------------------------
+
+
+@command("preview queue", http=Http("GET", "leveret/preview/queues/V/Q", Level.VHOST), reads=True)
+def preview_queue(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Steps:
+    """Tell what the deletion of a queue would take with it, and under `purge` what purging it would."""
+    found = at.queue(vhost, queue)
+    clients = list(dict.fromkeys(one.session.client for one in found.consumers))
+    sources = [one.source.name for one in found.incoming if one.source.name]
+    gets_letters = False
+    for some in dead_letter_queues(found.context):
+        gets_letters |= found in some
+        yield
+    ready, unacked, scheduled = len(found.store), found.unacked, len(found.scheduled)
+    says = [f"{_are(ready + unacked + scheduled, 'message')} deleted ({_parts(ready, unacked, scheduled)})"]
+    if found.consumers:
+        says.append(f"{_are(len(found.consumers), 'consumer')} ended, of {_named(map(label_of, clients))}")
+    if sources:
+        says.append(f"{_are(len(sources), 'binding')} deleted, from {_named(dict.fromkeys(sources))}")
+    if gets_letters:
+        says.append("dead letters of other queues come here: they will be lost")
+    purge = [f"{_are(ready + scheduled, 'message')} deleted ({_parts(ready, None, scheduled)})"]
+    if unacked:
+        purge.append(f"{_are(unacked, 'unacknowledged message')} not touched")
+    return {
+        "ready": ready,
+        "unacked": unacked,
+        "scheduled": scheduled,
+        "consumers": len(found.consumers),
+        "bindings": len(sources),
+        "gets_dead_letters": gets_letters,
+        "says": says,
+        "purge": purge,
+    }
+
+
+def _parts(ready: int, unacked: int | None, scheduled: int) -> str:
+    parts = {"ready": ready, "unacknowledged": unacked, "scheduled": scheduled}
+    return ", ".join(f"{count:,} {what}" for what, count in parts.items() if count is not None)
+
+
+@command("preview exchange", http=Http("GET", "leveret/preview/exchanges/V/X", Level.VHOST), reads=True)
+def preview_exchange(at: Operator, exchange: ExchangeName, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Tell what the deletion of an exchange would take with it."""
+    host = at.vhost(vhost)
+    if exchange not in host.exchanges:
+        raise CommandError(f"no exchange {exchange!r} in virtual host {vhost!r}")
+    outgoing = list(host.exchanges[exchange].bindings.values())
+    incoming = [
+        binding
+        for other in host.exchanges.values()
+        for binding in other.bindings.values()
+        if binding.destination is host.exchanges[exchange]
+    ]
+    says = []
+    if outgoing:
+        names = _named(dict.fromkeys(one.destination.name for one in outgoing))
+        says.append(f"{_are(len(outgoing), 'binding')} deleted, to {names}")
+    if incoming:
+        names = _named(dict.fromkeys(one.source.name for one in incoming))
+        says.append(f"{_are(len(incoming), 'binding')} deleted, from {names}")
+    return {"outgoing": len(outgoing), "incoming": len(incoming), "says": says or ["nothing is bound to it"]}
+
+
+@command("preview vhost", http=Http("GET", "leveret/preview/vhosts/V", Level.ADMINISTRATOR), reads=True)
+def preview_vhost(at: Operator, vhost: HostName) -> dict[str, Any]:
+    """Tell what the deletion of a virtual host would take with it."""
+    host, clients = at.vhost(vhost), _clients_in(at, vhost)
+    queues = list(host.queues.values())
+    messages = sum(len(queue.store) + queue.unacked + len(queue.scheduled) for queue in queues)
+    policies = sum(policy.vhost == vhost for policy in at.broker.context.policies)
+    users = sum(user.permissions is not None and vhost in user.permissions for user in at.broker.users)
+    says = [
+        f"{_are(len(queues), 'queue')} deleted, with {_several(messages, 'message')}",
+        f"{_are(policies, 'policy')} deleted, and the permissions of {_several(users, 'user')}",
+        *_closing(clients),
+    ]
+    return {
+        "queues": len(queues),
+        "messages": messages,
+        "connections": len(clients),
+        "policies": policies,
+        "says": says,
+    }
+
+
+@command("preview user", http=Http("GET", "leveret/preview/users/U", Level.ADMINISTRATOR), reads=True)
+def preview_user(at: Operator, user: UserName) -> dict[str, Any]:
+    """Tell what the deletion of a user would end."""
+    at.user(user)
+    clients = [client for client in at.broker.connections if client.user.name == user]
+    return {"connections": len(clients), "says": list(_closing(clients)) or ["no connection of this user is open"]}
+
+
+@command("preview connection", http=Http("GET", "leveret/preview/connections/CONNECTION", Level.MONITORING), reads=True)
+def preview_connection(at: Operator, connection: Annotated[str, NAME, "the connection's name"]) -> dict[str, Any]:
+    """Tell what closing a connection would end."""
+    clients = [client for client in at.broker.connections if client.name == connection]
+    if not clients:
+        raise CommandError(f"no connection {connection!r}")
+    return {"connections": len(clients), "says": list(_closing(clients))}
+
+
+def _closing(clients: list[Client]) -> Iterator[str]:
+    """Sentences about connections that are closed."""
+    if not clients:
+        return
+    yield f"{_are(len(clients), 'connection')} closed: {_named(map(label_of, clients))}"
+    sessions = [session for client in clients for session in client.sessions]
+    consumers, unacked = sum(len(one.consumers) for one in sessions), sum(len(one.unacked) for one in sessions)
+    if consumers:
+        yield f"{_are(consumers, 'consumer')} ended"
+    if unacked:
+        yield f"{_are(unacked, 'unacknowledged message')} returned to the queues, and delivered again"
+    exclusive: list[Queue] = [queue for client in clients for queue in client.exclusive_queues]
+    if exclusive:
+        messages = sum(len(queue.store) + queue.unacked for queue in exclusive)
+        yield f"{_are(len(exclusive), 'exclusive queue')} deleted, with {_several(messages, 'message')}"
+
+
+def _clients_in(at: Operator, vhost: str) -> list[Client]:
+    return [client for client in at.broker.connections if client.vhost.name == vhost]
+
+
+# -- definitions ----------------------------------------------------------------------------------------------------
+
+
+@command("preview definitions")
+def preview_definitions(
+    at: Operator,
+    definitions: Document,
+) -> Steps:
+    """Compare a file of RabbitMQ's JSON with what is there, object by object, and tell what its import would do.
+
+    definitions: the file
+    """
+    try:
+        plan: Plan = yield from DefinitionsReader(at.broker, definitions).plan()
+    except DefinitionsFault as fault:
+        raise CommandError(str(fault)) from None
+    here = yield from Definitions(lambda: at.broker).export_steps()
+    objects = yield from difference(here, definitions)
+    policies = at.broker.context.policies.with_these(plan.policies)
+    found = yield from consequences(at, at.broker.context.settings, policies)
+    return {**objects, **found, "faults": plan.faults, "remarks": plan.remarks}
+
+
+# -- words ----------------------------------------------------------------------------------------------------------
+
+
+def _place_of(queue: Queue) -> dict[str, str]:
+    return {"vhost": queue.vhost_name, "queue": queue.name}
+
+
+def _several(count: int, one: str) -> str:
+    more = one[:-1] + "ies" if one.endswith("y") else one + "s"
+    return f"{count:,} {one if count == 1 else more}"
+
+
+def _are(count: int, one: str) -> str:
+    return f"{_several(count, one)} {'is' if count == 1 else 'are'}"
+
+
+def _named(names: Iterable[str]) -> str:
+    """Some names, and the number of the others."""
+    found = list(names)
+    rest = len(found) - NAMED_MAX
+    return ", ".join(found[:NAMED_MAX]) + (f" and {rest:,} more" if rest > 0 else "")

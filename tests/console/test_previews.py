@@ -1,0 +1,129 @@
+"""What a deed would do, told before it is done: the page's second step. Source: management page 15."""
+
+from typing import Any
+
+import pika
+import pytest
+from api_client import ApiClient
+
+from leveret.testing import RunningBroker
+
+SHORT = {"pattern": "^drops$", "definition": {"max-length": 5}}
+
+
+@pytest.fixture
+def filled(broker: RunningBroker, api: ApiClient) -> Any:
+    """A queue with 300 messages, of which a client has 2."""
+    parameters = pika.URLParameters(broker.url)
+    parameters.client_properties = {"connection_name": "shop"}
+    with pika.BlockingConnection(parameters) as connection:
+        channel = connection.channel()
+        channel.queue_declare("drops")
+        channel.queue_declare("mine", exclusive=True)
+        channel.confirm_delivery()
+        for _ in range(302):
+            channel.basic_publish("", "drops", b"x")
+        channel.basic_qos(prefetch_count=2)
+        channel.basic_consume("drops", lambda *delivery: None)
+        connection.process_data_events(0)
+        yield connection
+        channel.queue_delete("drops")
+
+
+def preview(api: ApiClient, path: str, given: Any = None) -> Any:
+    answer = api.ask("GET" if given is None else "POST", f"leveret/preview/{path}", given)
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_policy(api: ApiClient) -> None:
+    """The number of messages that it drops, from which queues; and it drops as many, and none before."""
+    found = preview(api, "policies/%2F/short", SHORT)
+    assert found["says"] == ["295 of 300 messages are dropped from 1 queue"]
+    assert (found["dropped"], found["dead_lettered"], found["more"]) == (295, 0, 0)
+    assert found["concerned"][0]["queue"] == "drops"
+    assert api.get("leveret/preview/queues/%2F/drops")["ready"] == 300
+    letters = {"pattern": "^drops$", "definition": {"max-length": 299, "dead-letter-exchange": "amq.fanout"}}
+    assert preview(api, "policies/%2F/short", letters)["says"] == [
+        "1 of 300 messages is dead-lettered from 1 queue to amq.fanout"
+    ]
+    refuses = {"pattern": "", "definition": {"max-length": 5, "overflow": "reject-publish"}}
+    assert (
+        preview(api, "operator-policies/%2F/short", {"pattern": "^drops", "definition": {"max-length": 1}})["dropped"]
+        == 299
+    )
+    assert preview(api, "policies/%2F/short", refuses)["says"] == ["1 queue is full then: new messages are refused"]
+    assert preview(api, "policies/%2F/short", {"pattern": "^other", "definition": {"max-length": 5}})["says"] == []
+    assert api.get("policies") == []
+    assert api.ask("PUT", "policies/%2F/short", SHORT).status == 201
+    assert api.get("leveret/preview/queues/%2F/drops")["ready"] == 5
+    assert preview(api, "policies/%2F/short", {"clear": True})["says"] == []
+    api.ask("DELETE", "policies/%2F/short")
+
+
+def test_a_policy_with_a_fault(api: ApiClient) -> None:
+    """It is refused as it would be if it were set; and nobody below a policymaker may ask."""
+    answer = api.ask("POST", "leveret/preview/policies/%2F/short", {"pattern": "(", "definition": {"max-length": 5}})
+    assert answer.status == 400 and "pattern should be regular expression" in answer.reason
+    api.ask("PUT", "users/looks", {"password": "looks", "tags": "monitoring"})
+    assert api.ask("POST", "leveret/preview/policies/%2F/short", SHORT, user="looks").status == 401
+    assert api.ask("POST", "leveret/preview/reload", {}, user="looks").status == 401
+    api.ask("DELETE", "users/looks")
+
+
+@pytest.mark.usefixtures("filled")
+def test_deletions(api: ApiClient) -> None:
+    """What goes with a queue, a connection, a user, a virtual host; and what stays."""
+    queue = preview(api, "queues/%2F/drops")
+    assert queue["says"] == [
+        "302 messages are deleted (300 ready, 2 unacknowledged, 0 scheduled)",
+        "1 consumer is ended, of shop",
+    ]
+    assert queue["purge"] == [
+        "300 messages are deleted (300 ready, 0 scheduled)",
+        "2 unacknowledged messages are not touched",
+    ]
+    closed = [
+        "1 connection is closed: shop",
+        "1 consumer is ended",
+        "2 unacknowledged messages are returned to the queues, and delivered again",
+        "1 exclusive queue is deleted, with 0 messages",
+    ]
+    (name,) = (one["name"] for one in api.get("connections"))
+    assert preview(api, f"connections/{name.replace(' ', '%20')}")["says"] == closed
+    assert preview(api, "users/guest")["says"] == closed
+    assert preview(api, "vhosts/%2F")["says"][:2] == [
+        "2 queues are deleted, with 302 messages",
+        "0 policies are deleted, and the permissions of 0 users",
+    ]
+    assert preview(api, "exchanges/%2F/amq.fanout")["says"] == ["nothing is bound to it"]
+    limits = preview(api, "vhost-limits/%2F", {"max_queues": 1, "max_connections": 5})
+    assert limits["says"] == ["2 queues are there: none is deleted, new ones are refused"]
+
+
+@pytest.mark.usefixtures("filled")
+def test_definitions(api: ApiClient) -> None:
+    """Each object of the file: new, replaced with both values, another one that stays, the same; no secret is shown."""
+    api.ask("PUT", "users/ann", {"password": "a", "tags": "monitoring"})
+    users = [one for one in api.get("definitions")["users"] if one["name"] == "ann"]
+    given = {
+        "users": [{**users[0], "tags": "administrator"}, {"name": "bob", "password": "secret", "tags": ""}],
+        "queues": [{"name": "drops", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}],
+        "policies": [{"name": "short", "vhost": "/", "apply-to": "queues", "priority": 0, **SHORT}],
+        "vhosts": [{"name": "/"}],
+    }
+    found = preview(api, "definitions", given)
+    assert "secret" not in str(found) and users[0]["password_hash"] not in str(found)
+    assert {row["section"]: [row[key] for key in ("new", "changed", "stays", "same")] for row in found["sections"]} == {
+        "users": [1, 1, 0, 0],
+        "vhosts": [0, 0, 0, 1],
+        "policies": [1, 0, 0, 0],
+        "queues": [0, 0, 1, 0],
+    }
+    differs = {tuple(one["name"]): one["differs"] for one in found["objects"]}
+    assert differs["ann",] == [{"key": "tags", "now": '["monitoring"]', "then": "administrator"}]
+    assert differs["/", "drops"] == [{"key": "durable", "now": "false", "then": "true"}]
+    assert found["says"] == ["295 of 300 messages are dropped from 1 queue"]
+    assert api.get("policies") == [] and api.ask("GET", "users/bob").status == 404
+    api.ask("DELETE", "users/ann")
