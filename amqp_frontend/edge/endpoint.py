@@ -1,7 +1,8 @@
 """One accepted socket with its session, without a task switch for each message.
 
-A connection is one task: wait until readable, read, handle, end the turn, send. The turn that produced octets sends
-them, whichever connection they are for; a writer task exists only while a socket is full.
+A connection is one task, and a turn one call: read, handle, end the turn, send. Turns are taken without the task (see
+poller.py); it goes on when one leaves work that has to wait. The turn that produced octets sends them, whichever
+connection they are for; a writer task exists only while a socket is full.
 Source: performance page 4; ruling 4.
 """
 
@@ -9,7 +10,7 @@ import logging
 import socket
 import struct
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 
@@ -27,6 +28,7 @@ from ..wire.states import ConnectionState
 from .admission import Admission, NoSlot
 from .arrival import Arrival, EndedTls
 from .introduction import READ_SIZE, Introduction, note_tls
+from .poller import Poller
 from .proxy_protocol import ProxyFault
 from .tls import TlsFault, TlsTransport
 
@@ -42,6 +44,23 @@ _CLOSED_BY_PEER = (7, 8)
 LOOK_S = 5.0
 #: SO_LINGER on, zero seconds: closing resets the connection.
 _LINGER_NOTHING = struct.pack("ii", 1, 0)
+
+
+class Pause(NamedTuple):
+    """Why a connection's task goes on after a turn.
+
+    is_unfinished: the peer's requests are not finished. is_stalled: because answers have piled up. congested: a queue
+    that the peer published into. is_end: nothing comes any more. is_unread: the broker is suspended.
+    """
+
+    is_unfinished: bool = False
+    is_stalled: bool = False
+    congested: Queue | None = None
+    is_end: bool = False
+    is_unread: bool = False
+
+
+ENDED, SUSPENDED = Pause(is_end=True), Pause(is_unread=True)
 
 
 class Runtime(Protocol):
@@ -70,6 +89,7 @@ class Owner(Protocol):
     options: Callable[[], FrontendOptions]
     nursery: trio.Nursery
     admission: "Admission[Endpoint]"
+    poller: Poller | None
 
     def note_proxied(self, endpoint: "Endpoint") -> None:
         """Note that a proxy has named the peer. Raises: NoSlot."""
@@ -283,49 +303,77 @@ class Endpoint:
 
     async def _read(self) -> None:
         """Read and handle, turn after turn, until the peer is gone or the session has ended."""
-        session = self.session
-        closing, output, journal = session.closing, session.output, session.journal
-        fd, runtime = self.socket.fileno(), self._server.runtime
-        recv, wait_readable, end_turn, look = self.transport.recv, self.wait_readable, runtime.end_turn, runtime.look
-        handle, broker = self.handle, session.broker.context
-        incomplete, connection_info = session.connection.incomplete, session.login.connection_info
+        closing, runtime = self.session.closing, self._server.runtime
         data = await self._first_octets()
         await runtime.wait_while_suspended()
+        pause = self._handle(data) if data else None
         while not closing.finished:
-            if not data:
-                await wait_readable(fd)
-                if look is not None:  # 0.2 us, of a node of a cluster alone
-                    look()
-                if runtime.suspended is not None:
-                    await runtime.wait_while_suspended()
-                    continue
-                try:
-                    if incomplete.direct is None or not self._reads_directly:
-                        data = recv(READ_SIZE)
-                        if not data:
-                            break
-                    elif (more := self._read_large(incomplete.direct)) is None:
+            if pause is None:
+                pause = await self._take_turns()
+            if pause.is_unread:
+                await runtime.wait_while_suspended()
+            elif pause.is_end:
+                break
+            elif not closing.finished:
+                if pause.is_unfinished:
+                    await self._catch_up(pause.is_stalled)
+                    if self._has_ended:
                         break
-                    else:
-                        data = more
-                except BlockingIOError:
-                    continue
-            connection_info.octets_in += len(data)
-            connection_info.reads += 1
-            step = handle(session, data)
-            data = b""  # freed while waiting
-            congested = broker.turn.congested
-            end_turn()  # sends the output of this and other connections
-            is_stalled = step is STALLED or output.reply_size > REPLIES_MAX  # also if the answers are sent by now
-            if output.parts or closing.finished:
-                self.flush()
-            if step is not DONE or is_stalled or (journal.has_published and journal.is_behind):
-                await self._catch_up(is_stalled)
-                if self._has_ended:
-                    break
-            if congested is not None:
-                await self._throttle_publisher(congested)
-                congested = None
+                if pause.congested is not None:
+                    await self._throttle_publisher(pause.congested)
+            pause = None
+
+    async def _take_turns(self) -> Pause:
+        """Take turns whenever the peer has sent octets, until one needs this task."""
+        poller, fd = self._server.poller, self.socket.fileno()
+        if poller is not None:
+            return await poller.until(fd, self._turn)
+        while True:
+            await self.wait_readable(fd)
+            if (pause := self._turn()) is not None:
+                return pause
+
+    def _turn(self) -> Pause | None:
+        """Read once, handle it, end the broker's turn, send. Returns: why the task goes on; None: it waits for more.
+
+        Raises: OSError, TlsFault.
+        """
+        runtime = self._server.runtime
+        if runtime.look is not None:  # of a node of a cluster alone
+            runtime.look()
+        if runtime.suspended is not None:
+            return SUSPENDED
+        large = self.session.connection.incomplete.direct
+        try:
+            if large is None or not self._reads_directly:
+                data = self.transport.recv(READ_SIZE)
+                if not data:
+                    return ENDED
+            elif (more := self._read_large(large)) is None:
+                return ENDED
+            else:
+                data = more
+        except BlockingIOError:
+            return None
+        return self._handle(data)
+
+    def _handle(self, data: bytes) -> Pause | None:
+        """Handle the octets of one read, end the broker's turn and send. Returns: as `_turn`."""
+        session = self.session
+        closing, output, journal = session.closing, session.output, session.journal
+        connection_info = session.login.connection_info
+        connection_info.octets_in += len(data)
+        connection_info.reads += 1
+        step = self.handle(session, data)
+        congested = session.broker.context.turn.congested
+        self._server.runtime.end_turn()  # sends the output of this and other connections
+        is_stalled = step is STALLED or output.reply_size > REPLIES_MAX  # also if the answers are sent by now
+        if output.parts or closing.finished:
+            self.flush()
+        is_unfinished = step is not DONE or is_stalled or (journal.has_published and journal.is_behind)
+        if is_unfinished or congested is not None or closing.finished:
+            return Pause(is_unfinished, is_stalled, congested)
+        return None
 
     def _read_large(self, large: LargeBody) -> bytes | None:
         """Read into the buffer of a large body, and when that is full, the octets after it.

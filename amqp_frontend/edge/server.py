@@ -16,6 +16,7 @@ from ..peer.login import Peer
 from .admission import Admission, NoSlot, is_beyond
 from .arrival import Arrival
 from .endpoint import Endpoint, Runtime
+from .poller import Poller, poller_of_this_run
 from .proxy_protocol import is_listed, peer_of
 from .tls import TlsTransport
 
@@ -46,6 +47,7 @@ class Server:
         self.nursery = nursery
         self.endpoints: dict[Endpoint, None] = {}
         self.admission: Admission[Endpoint] = Admission()
+        self.poller: Poller | None = None  # None: endpoints wait through trio
         self.no_endpoints: trio.Event | None = None
         runtime.on_suspend.append(self._suspend)
         runtime.on_resign.append(self._resign)
@@ -208,6 +210,7 @@ async def serve(
     """
     async with trio.open_nursery() as nursery:
         server = Server(runtime, options, nursery)
+        server.poller = poller_of_this_run()
         async with trio.open_nursery() as accepting:
             for listener in (*listeners, *tls_listeners):
                 listener.setblocking(False)

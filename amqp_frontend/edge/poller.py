@@ -1,0 +1,162 @@
+"""Turns of connections without a switch to their tasks: sockets that stay registered, in an epoll of our own.
+
+A wait through `trio.lowlevel.wait_readable` costs an epoll_ctl, a switch to the task and one round of trio's loop, half
+of the CPU of a message that comes alone (benchmarks/README.md, "A message that comes alone"). Here the socket's turn is
+called where trio waits for events; its task goes on only after a turn that needs more than a read and a send.
+
+trio's epoll is one more descriptor of ours, and both are level-triggered, so no event can be lost. trio has no public
+place for this: `Poller` replaces `_epoll` of its I/O manager, and looks at its queue of runnable tasks. Where these do
+not exist (other systems, another trio) there is no poller, and endpoints wait through trio. See docs/decisions/0031.
+"""
+
+import select
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+
+class _Waiter(Generic[T]):
+    """A task that waits for its socket. `turn`: returns what the task goes on with, or None."""
+
+    __slots__ = ("error", "result", "task", "turn")
+
+    def __init__(self, task: trio.lowlevel.Task, turn: Callable[[], T | None]) -> None:
+        self.task = task
+        self.turn = turn
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+    def is_over(self) -> bool:
+        """Take a turn. Returns whether the task goes on."""
+        try:
+            self.result = self.turn()
+        except BaseException as error:  # the task raises it
+            self.error = error
+            return True
+        return self.result is not None
+
+
+class Poller:
+    """The sockets of one run of trio, and, in the place of trio's epoll, the wait for both."""
+
+    __slots__ = (
+        "_epoll",
+        "_events",
+        "_inner",
+        "_inner_fd",
+        "_runnable",
+        "_waiters",
+        "modify",
+        "register",
+        "unregister",
+    )
+
+    def __init__(self, inner: select.epoll, runnable: Sequence[object]) -> None:
+        """`inner`: trio's epoll. `runnable`: the tasks that trio will run next."""
+        self._inner = inner
+        self._inner_fd = inner.fileno()
+        self._runnable = runnable
+        self._waiters: dict[int, _Waiter[Any]] = {}
+        self._events: list[tuple[int, int]] = []  # whose turns are not taken yet, the last one first
+        self._epoll = select.epoll()
+        self._epoll.register(self._inner_fd, select.EPOLLIN)
+        self.modify, self.register, self.unregister = inner.modify, inner.register, inner.unregister
+
+    async def until(self, fd: int, turn: Callable[[], T | None]) -> T:
+        """Call `turn` whenever the descriptor is readable, until it returns a value. Returns: the value.
+
+        Raises: what `turn` raises; Cancelled.
+        """
+        waiters = self._waiters
+        waiter = waiters[fd] = _Waiter(trio.lowlevel.current_task(), turn)
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            del waiters[fd]
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        try:
+            self._epoll.modify(fd, select.EPOLLIN)  # it was left registered, or `_take_turns` has taken it out
+        except OSError:
+            self._epoll.register(fd, select.EPOLLIN)
+        await trio.lowlevel.wait_task_rescheduled(abort)
+        if waiter.error is not None:
+            raise waiter.error
+        assert waiter.result is not None
+        return waiter.result  # type: ignore[no-any-return]
+
+    def poll(self, timeout: float, maxevents: int) -> Sequence[tuple[int, int]]:
+        """As trio calls `select.epoll.poll`. Returns trio's events when it has some, a task to run, or no more time."""
+        end = time.monotonic() + timeout
+        while True:
+            if not self._events:
+                self._events = self._epoll.poll(timeout)
+                if not self._events:
+                    return ()
+                self._events.reverse()
+            if self._take_turns():
+                return self._inner.poll(0, maxevents)
+            if self._runnable:
+                return ()
+            timeout = end - time.monotonic()
+            if timeout <= 0:
+                return ()
+
+    def _take_turns(self) -> bool:
+        """Take the turns of the events, until a task goes on, so that the next turn knows what it has left to do.
+
+        Returns: whether trio has events.
+        """
+        events, waiters = self._events, self._waiters
+        while events:
+            fd = events.pop()[0]
+            waiter = waiters.get(fd)
+            if waiter is not None:
+                # The turn may have cancelled its task's wait.
+                if waiter.is_over() and waiters.get(fd) is waiter:
+                    del waiters[fd]
+                    trio.lowlevel.reschedule(waiter.task)
+                    return False
+            elif fd == self._inner_fd:
+                return True
+            else:
+                with suppress(OSError):  # closed since
+                    self._epoll.unregister(fd)
+        return False
+
+    def close(self) -> None:
+        """As trio calls `select.epoll.close` at its end."""
+        self._epoll.close()
+        self._inner.close()
+
+
+_OF_RUN: trio.lowlevel.RunVar[Poller | None] = trio.lowlevel.RunVar("poller")
+
+
+def poller_of_this_run() -> Poller | None:
+    """The poller of this run of trio; None: it cannot have one."""
+    try:
+        return _OF_RUN.get()
+    except LookupError:
+        poller = _attached()
+        _OF_RUN.set(poller)
+        return poller
+
+
+def _attached() -> Poller | None:
+    try:
+        from trio._core._run import GLOBAL_RUN_CONTEXT
+
+        runner = GLOBAL_RUN_CONTEXT.runner
+        io_manager: Any = runner.io_manager
+        inner = io_manager._epoll
+        if runner.is_guest or not isinstance(inner, select.epoll):  # a guest waits for events in a thread
+            return None
+        poller = io_manager._epoll = Poller(inner, runner.runq)
+    except (ImportError, AttributeError):
+        return None
+    return poller

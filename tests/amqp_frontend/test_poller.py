@@ -1,0 +1,175 @@
+"""Turns that are taken without a switch to their tasks. Real sockets; nothing waits for time."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from leveret.amqp_frontend.edge import poller as module
+from leveret.amqp_frontend.edge.poller import Poller, poller_of_this_run
+
+
+def in_trio(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run the test in a run of trio of its own, and so with a poller of its own."""
+
+    @functools.wraps(test)
+    def run(**arguments: Any) -> None:
+        trio.run(functools.partial(test, **arguments))
+
+    return run
+
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="epoll")
+
+
+def attached() -> Poller:
+    poller = poller_of_this_run()
+    assert poller is not None, "this trio has no place for it: see poller.py"
+    return poller
+
+
+@contextmanager
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+class Turns:
+    """Reads its socket in each turn; the task goes on when `!` comes."""
+
+    def __init__(self, sock: socket.socket, said: list[bytes]) -> None:
+        self.socket, self.said = sock, said
+
+    def __call__(self) -> str | None:
+        data = self.socket.recv(100)
+        self.said.append(data)
+        return "over" if b"!" in data else None
+
+    async def run(self, poller: Poller) -> None:
+        self.said.append((await poller.until(self.socket.fileno(), self)).encode())
+
+
+async def rounds(count: int = 5) -> None:
+    for _ in range(count):
+        await trio.lowlevel.checkpoint()
+
+
+@in_trio
+async def test_turns_until_one_returns_something() -> None:
+    poller, said = attached(), list[bytes]()
+    with pair() as (ours, theirs):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Turns(ours, said).run, poller)
+            for data in (b"a", b"b", b"!"):
+                theirs.send(data)
+                await rounds()
+        assert said == [b"a", b"b", b"!", b"over"]
+        theirs.send(b"c")
+        await rounds()
+        assert said[4:] == [], "nobody waits"
+        theirs.send(b"!")
+        await Turns(ours, said).run(poller)
+        assert said[4:] == [b"c!", b"over"]
+
+
+@in_trio
+async def test_one_poller_a_run() -> None:
+    assert poller_of_this_run() is attached()
+
+
+@in_trio
+async def test_the_task_raises_what_its_turn_raises() -> None:
+    def turn() -> None:
+        raise OSError("gone")
+
+    with pair() as (ours, theirs):
+        theirs.send(b"a")
+        with pytest.raises(OSError, match="gone"):
+            await attached().until(ours.fileno(), turn)
+
+
+@pytest.mark.parametrize("has_more", [False, True])
+@in_trio
+async def test_a_turn_may_cancel_its_own_task(has_more: bool) -> None:
+    with pair() as (ours, theirs), trio.CancelScope() as scope:
+
+        def turn() -> str | None:
+            scope.cancel()
+            return "over" if has_more else None
+
+        theirs.send(b"a")
+        await attached().until(ours.fileno(), turn)
+    assert scope.cancelled_caught
+    await rounds()
+
+
+@in_trio
+async def test_what_a_turn_leaves_is_known_to_the_next_one() -> None:
+    """Its task runs before the turns of other sockets that were ready at the same time."""
+    poller, said = attached(), list[bytes]()
+    with pair() as (first, to_first), pair() as (second, to_second):
+        async with trio.open_nursery() as nursery:
+            for sock in (first, second):
+                nursery.start_soon(Turns(sock, said).run, poller)
+            await rounds()
+            to_first.send(b"1!")
+            to_second.send(b"2!")
+    assert said in ([b"1!", b"over", b"2!", b"over"], [b"2!", b"over", b"1!", b"over"])
+
+
+@in_trio
+async def test_a_number_of_a_closed_socket_is_used_again() -> None:
+    poller, said = attached(), list[bytes]()
+    with pair() as (ours, _), trio.CancelScope() as scope:
+        scope.cancel()
+        await poller.until(ours.fileno(), Turns(ours, said))
+    with pair() as (again, theirs):
+        theirs.send(b"!")
+        await Turns(again, said).run(poller)
+    assert said == [b"!", b"over"]
+
+
+@in_trio
+async def test_tasks_and_sockets_of_trio_go_on_beside_turns_without_end() -> None:
+    """A socket that is always readable, beside one of trio's, and a deadline."""
+    poller = attached()
+    with pair() as (ours, theirs), pair() as (trios, to_trio):
+        theirs.send(b"a")  # and nothing reads it
+        count = 0
+
+        def turn() -> None:
+            nonlocal count
+            count += 1
+            if count == 3:
+                to_trio.send(b"b")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(poller.until, ours.fileno(), turn)
+            await trio.lowlevel.wait_readable(trios)
+            with trio.move_on_after(0.001):
+                await trio.sleep_forever()
+            nursery.cancel_scope.cancel()
+    assert count >= 3
+
+
+@pytest.mark.parametrize("has", [{"is_guest": True}, {"io_manager": object()}])
+@in_trio
+async def test_without_a_place_for_it_there_is_none(monkeypatch: pytest.MonkeyPatch, has: dict[str, Any]) -> None:
+    """Endpoints then wait through trio, as those of the test broker do."""
+    from trio._core import _run
+
+    class Runner:
+        runner = type("", (), {"is_guest": False, "io_manager": _run.GLOBAL_RUN_CONTEXT.runner.io_manager, **has})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_run, "GLOBAL_RUN_CONTEXT", Runner)
+        assert module._attached() is None
