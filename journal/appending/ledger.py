@@ -175,12 +175,17 @@ class Ledger:
             assert self.rows[0].base_lsn == base_lsn and not self.rows[0].live
             del self.rows[0], self._bases[0], self._first_ids[0]
 
-    def to_empty(self) -> int | None:
+    def to_empty(self, keep_lsn: int | None = None, keep_us: int | None = None) -> int | None:
         """The oldest segment, if moving its live contents forward pays; None: it does not.
 
-        It pays when more than half of all octets are dead: then at most as much is written as is freed.
+        It pays when more than half of all octets are dead: then at most as much is written as is freed. Nothing is
+        freed while the segment is kept for a reader, or for its age. `keep_lsn`, `keep_us`: as in `removable`.
         """
         if len(self.rows) < 3 or not self.rows[0].live:
+            return None
+        if (keep_lsn is not None and self.rows[1].base_lsn > keep_lsn) or (
+            keep_us is not None and self.rows[0].ended_us > keep_us
+        ):
             return None
         closed = self.rows[:-1]
         total = sum(row.size for row in closed)

@@ -67,13 +67,22 @@ class OldSegments:
         trusted_lsn = turns.writer.file.trusted_lsn
         return list(takewhile(lambda base_lsn: self._empty_at[base_lsn] <= trusted_lsn, base_lsns))
 
+    def to_empty(self) -> int | None:
+        """The oldest segment, if moving its live contents forward pays. Raises: JournalError, OSError."""
+        return self._turns.ledger.to_empty(*self._kept())
+
+    def id_behind(self, base_lsn: int) -> int:
+        """Above the ids of all messages with their content in this segment, which is not the open one."""
+        rows = self._turns.ledger.rows
+        return next(after.first_id for row, after in zip(rows, rows[1:]) if row.base_lsn == base_lsn)
+
     def move_forward(
         self,
         base_lsn: int,
         queues_of: Callable[[int], Sequence[int]],
         moved: Callable[[int, int], object],
     ) -> Iterator[int]:
-        """Copy the live contents of an old segment (`ledger.to_empty()`) forward, one slice a turn.
+        """Copy the live contents of an old segment (`to_empty()`) forward, one slice a turn.
 
         queues_of(message id): ids of the durable queues that hold the message now. moved(message id, new content LSN).
         Yields: messages copied in the slice. The segment can be reclaimed after the next checkpoint.

@@ -5,16 +5,18 @@ the meantime are left out of the checkpoint. Source: ruling 22.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from heapq import merge
-from itertools import chain, pairwise, repeat
+from itertools import chain, islice, pairwise, repeat
 from operator import attrgetter
 
 from ...engine import Broker, Message, Queue
-from ...engine.state import Part
+from ...engine.state import Part, body_size
 from ..appending.journal import Journal
+from ..format.record import Record
 from ..recovery.recovered import MessageState, RecoveredMessage
 from ..recovery.snapshot import PART_MESSAGES, run_record
+from .message_index import message_index
 from .object_recorder import is_declared
 from .recorder import Recorder
 
@@ -74,8 +76,8 @@ def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Itera
             stored.sort(key=_ID)
             chunks.append(stored)
 
-    def stated() -> Iterator[RecoveredMessage]:
-        for message in _rising(chunks):
+    def stated(messages: Iterable[Message]) -> Iterator[RecoveredMessage]:
+        for message in messages:
             if message.id in gone:
                 continue
             if recorder.is_behind:
@@ -87,13 +89,22 @@ def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Itera
 
     if picture.is_interleaved:
         # Ids of different levels, and of requeued messages, are interleaved; recovery needs them rising.
-        merged = merge(stated(), *_each(recorder, tail), key=attrgetter("id"))
+        merged = merge(stated(_rising(chunks)), *_each(recorder, tail), key=attrgetter("id"))
         # The merge reads one message of each level in advance; it may leave the queue before it is stated.
         for _ in journal.checkpoints.snapshot(queue_id, (one for one in merged if one.id not in gone)):
             yield
     else:
-        for _ in journal.checkpoints.snapshot(queue_id, stated()):
-            yield
+        rising = iter(_rising(chunks))
+        while batch := list(islice(rising, PART_MESSAGES)):
+            record = None
+            if not recorder.is_behind and all(map(_is_fresh, batch)):
+                record = _fresh_part(recorder, queue_id, batch, gone, changed.keys(), picture.due.keys())
+            if record is not None:
+                journal.turns.append(record)
+                yield
+                continue
+            for _ in journal.checkpoints.snapshot(queue_id, stated(batch)):
+                yield
         for part in tail:
             for start in range(0, len(part.ids), PART_MESSAGES):
                 _state_part(journal, recorder, queue_id, part, start, gone)
@@ -101,6 +112,25 @@ def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Itera
     if tail and changed:  # messages that were paged out were stated with their old counts
         for _ in journal.checkpoints.snapshot(queue_id, _changed(recorder, gone, changed)):
             yield
+
+
+def _fresh_part(recorder: Recorder, queue_id: int, messages: list[Message], *touched: Set[int]) -> Record | None:
+    """A part of messages with no more than an id and a size. 0.6 us a message, instead of 1.9 us by `message_of`.
+
+    None: some are not in the journal, or their ids are in one of `touched`.
+    """
+    ids = array("q", map(_ID, messages))
+    if not all(some.isdisjoint(ids) for some in touched):
+        return None
+    try:
+        runs = list(recorder.messages.contents.runs(ids))
+    except KeyError:
+        return None
+    return run_record(queue_id, runs, array("I", map(body_size, messages)))
+
+
+def _is_fresh(message: Message) -> bool:
+    return not (message.deliveries or message.expires_ns or message.envelope.summary.priority)
 
 
 def _changed(recorder: Recorder, gone: set[int], changed: dict[int, tuple[Message, int]]) -> Iterator[RecoveredMessage]:
@@ -181,3 +211,22 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
     recorder.messages.contents.forget_before(first)
     if not is_paged and len(recorder.messages.contents) > 2 * len(alive) + RUNS_SPARE:
         yield from recorder.messages.contents.keep_only(sorted(set(alive)), next_id)
+
+
+def empty_segment(broker: Broker, journal: Journal, recorder: Recorder, base_lsn: int) -> Iterator[None]:
+    """Move the live contents of an old segment forward, one slice for each `next`; commit after each.
+
+    The index of 200,000 messages in memory takes a tenth of a second, a slice 4 ms: it is made once, and what leaves
+    later is noted.
+    """
+    messages = recorder.messages
+    with messages.leaving_meanwhile(journal.old_segments.id_behind(base_lsn)) as left:
+        find = message_index(broker, recorder.objects, left)
+
+        def queues_of(id_: int) -> tuple[int, ...]:
+            return find(id_)
+
+        for _ in journal.old_segments.move_forward(base_lsn, queues_of, messages.contents.move):
+            yield
+            if recorder.is_behind:  # what left is not noted
+                find = message_index(broker, recorder.objects, left)

@@ -6,7 +6,7 @@ is.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from ...engine import Broker
 from ...engine.state import stretches
@@ -60,7 +60,7 @@ class ContentIndex:
         return self._lsns[at] + id_ - self._firsts[at]
 
     def runs(self, ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """(first id, its LSN, length) of runs that cover these rising ids, all of which must be in the index."""
+        """(first id, its LSN, length) of runs that cover these rising ids. Raises: KeyError: one is not there."""
         if not isinstance(ids, range):
             for stretch in stretches(ids):
                 yield from self.runs(stretch)
@@ -71,11 +71,13 @@ class ContentIndex:
         while id_ < ids.stop:
             if has_moved:
                 lsn = self.lsn_of(id_)
-                assert lsn is not None
+                if lsn is None:
+                    raise KeyError(id_)
                 yield id_, lsn, 1
                 id_ += 1
                 continue
-            offset = id_ - self._firsts[at]
+            if at < 0 or at == len(self._firsts) or not 0 <= (offset := id_ - self._firsts[at]) < self._counts[at]:
+                raise KeyError(id_)
             count = min(self._counts[at] - offset, ids.stop - id_)
             yield id_, self._lsns[at] + offset, count
             id_ += count
@@ -107,10 +109,13 @@ class ContentIndex:
         self._firsts, self._lsns, self._counts, self._moved = kept._firsts, kept._lsns, kept._counts, moved
 
 
-def message_index(broker: Broker, objects: ObjectRecorder) -> Callable[[int], tuple[int, ...]]:
+def message_index(
+    broker: Broker, objects: ObjectRecorder, left: Container[tuple[int, int]] = ()
+) -> Callable[[int], tuple[int, ...]]:
     """A function from a message id to the ids of the durable queues that hold the message now, for moving contents.
 
-    O(messages in memory + runs); each call of the function is O(queues log runs).
+    O(messages in memory + runs); each call of the function is O(queues log runs). `left`: (id of a queue, message id)
+    of what has left since: see `MessageRecorder.leaving_meanwhile`.
     """
     where: dict[int, tuple[int, ...]] = {}
     paged: list[tuple[int, list[Sequence[int]]]] = []
@@ -133,7 +138,7 @@ def message_index(broker: Broker, objects: ObjectRecorder) -> Callable[[int], tu
             at = bisect_right(runs, id_, key=_first) - 1
             if at >= 0 and _has(runs[at], id_):
                 found = (*found, queue_id)
-        return found
+        return tuple(queue_id for queue_id in found if (queue_id, id_) not in left)
 
     return queues_of
 

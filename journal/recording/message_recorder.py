@@ -6,6 +6,7 @@ Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
@@ -87,6 +88,8 @@ class MessageRecorder:
         self.late: dict[int, set[int]] = {}  # message id -> ids of queues for which `record_late` wrote it
         self._meanwhile: Meanwhile | None = None  # of the queue that a checkpoint is stating
         self._stated = ("", "")
+        self._left: set[tuple[int, int]] | None = None  # see `leaving_meanwhile`
+        self._left_before = 0
 
     def published(self, event: PublishedEvent) -> None:
         """Messages were published."""
@@ -243,7 +246,7 @@ class MessageRecorder:
         consumer_id: int = 0,
         conn_id: int = 0,
     ) -> None:
-        self._note_gone(event, ids)
+        self._note_gone(event, queue_id, ids)
         if self.is_behind:  # messages that came while the journal took nothing have no record, and need none now
             ids = self.recorded(ids)
             if not ids:
@@ -262,9 +265,14 @@ class MessageRecorder:
             if queue is not None and queue.first_offset is not None:
                 self._objects.state_object(queue, restated=True)
 
-    def _note_gone(self, event: Event, ids: Sequence[int]) -> None:
+    def _note_gone(self, event: Event, queue_id: int, ids: Sequence[int]) -> None:
         if self._meanwhile is not None and self._stated == (event.vhost, event.subject):
             self._meanwhile.gone.update(ids)
+        if self._left is not None:
+            before = self._left_before
+            if isinstance(ids, range):
+                ids = range(ids.start, min(ids.stop, before))
+            self._left.update((queue_id, id_) for id_ in ids if id_ < before)
 
     def _note_changed(self, event: DeliveredEvent | RequeuedEvent | ScheduledEvent) -> None:
         if self._meanwhile is None or isinstance(event.of, Envelope):
@@ -361,6 +369,18 @@ class MessageRecorder:
         self._meanwhile = None if queue is None else meanwhile
         self._stated = ("", "") if queue is None else (queue.vhost_name, queue.name)
         return meanwhile
+
+    @contextmanager
+    def leaving_meanwhile(self, before: int) -> Iterator[set[tuple[int, int]]]:
+        """Note what leaves durable queues: (id of the queue, message id), of messages with ids below `before`.
+
+        What leaves while the recorder `is_behind` is not noted.
+        """
+        self._left, self._left_before = set(), before
+        try:
+            yield self._left
+        finally:
+            self._left = None
 
     def message_of(self, message: Message, due_ns: int) -> RecoveredMessage | None:
         """The message as recovery would restore it; None: it is not in the journal."""

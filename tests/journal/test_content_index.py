@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -112,3 +113,15 @@ def test_what_goes_on_takes_no_room() -> None:
     for _ in index.keep_only([], 4000):
         pass
     assert (len(index), index.last_id) == (0, 0)
+
+
+@pytest.mark.parametrize("ids", [[3], [4], [7], [30], [5, 6, 7], [1, 4], range(5, 8), range(3, 6)])
+def test_runs_of_ids_that_are_not_there(ids: Sequence[int]) -> None:
+    """Below the first run, in a gap, behind a run and behind the last: they are refused, not made up."""
+    index = ContentIndex()
+    index.add(1, 2, 100)
+    index.add(5, 2, 200)
+    index.add(10, 3, 300)
+    with pytest.raises(KeyError):
+        list(index.runs(ids))
+    assert list(index.runs([1, 2, 5, 6, 11])) == [(1, 100, 2), (5, 200, 2), (11, 301, 1)]

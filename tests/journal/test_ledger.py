@@ -218,6 +218,15 @@ def test_when_it_pays_to_empty_a_segment(segments: list[tuple[int, int, int]], i
     assert rows(*segments).to_empty() == (1 if is_emptied else None)
 
 
+@pytest.mark.parametrize(
+    "keep_lsn, keep_us, is_emptied",
+    [(None, None, True), (101, None, True), (100, None, False), (None, 1, True), (None, 0, False)],
+)
+def test_a_segment_that_is_kept_is_not_emptied(keep_lsn: int | None, keep_us: int | None, is_emptied: bool) -> None:
+    """A reader needs its records, or it is too young: its contents would be on the disk twice."""
+    assert rows((100, 1, 10), (100, 0, 10), (0, 9, 9)).to_empty(keep_lsn, keep_us) == (1 if is_emptied else None)
+
+
 def test_a_clock_that_ran_ahead_retains_nothing_for_longer() -> None:
     """A segment that ended in the future ended now."""
     ledger = rows((1, 0, 1), (1, 0, 1), (0, 0, 0))

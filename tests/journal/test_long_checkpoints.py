@@ -42,8 +42,8 @@ def test_a_step_looks_at_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         world.settle()
     each.append(looked)
     assert max(each) <= LOOK_SLICE
-    assert sum(each) == 2 * world.vhost.queues.named("q").ready_count, (
-        "once to state them, once to know which are alive"
+    assert sum(each) == 3 * world.vhost.queues.named("q").ready_count, (
+        "to put them in order, to state them, to know which are alive"
     )
     world.kill()
     again = RecordedBroker(tmp_path, scope="durable")

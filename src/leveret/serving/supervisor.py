@@ -23,9 +23,8 @@ from ..journal import (
     WriterState,
 )
 from ..journal.disk.files import SpareFiles
-from ..journal.recording.checkpoint import checkpoint
+from ..journal.recording.checkpoint import checkpoint, empty_segment
 from ..journal.recording.full_recorder import FullRecorder
-from ..journal.recording.message_index import message_index
 from ..journal.recording.pager import JournalPager
 from ..journal.recording.recorder import Recorder
 from ..journal.recording.restore import restore
@@ -358,7 +357,7 @@ class Supervisor:
             await trio.lowlevel.checkpoint()  # old segments may contain messages that only became dead letters
         try:
             gone = self.journal.old_segments.reclaim()
-            base_lsn = self.journal.ledger.to_empty()
+            base_lsn = self.journal.old_segments.to_empty()
             if base_lsn is not None:
                 await self._empty(base_lsn)
         except (JournalError, OSError) as error:
@@ -370,15 +369,9 @@ class Supervisor:
 
     async def _empty(self, base_lsn: int) -> None:
         """Move the live messages of an old segment forward, so that the segment can be deleted."""
-        find = message_index(self.broker, self.recorder.objects)
-
-        def queues_of(id_: int) -> tuple[int, ...]:
-            return find(id_)
-
-        for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.messages.contents.move):
+        for _ in empty_segment(self.broker, self.journal, self.recorder, base_lsn):
             self._end_turn()
             await trio.lowlevel.checkpoint()
-            find = message_index(self.broker, self.recorder.objects)
 
     def abandon(self, timeout_s: float | None = None) -> bool:
         """Instead of `close`, of a node that leads its cluster no more: nothing more is written or recorded.

@@ -38,8 +38,7 @@ from ..engine import (
 )
 from ..engine.invariants import check_broker
 from ..journal import REAL, Files, Journal, JournalFull, JournalOptions, JournalReader, Record
-from ..journal.recording.checkpoint import checkpoint
-from ..journal.recording.message_index import message_index
+from ..journal.recording.checkpoint import checkpoint, empty_segment
 from ..journal.recording.pager import JournalPager
 from ..journal.recording.recorder import Recorder
 from ..journal.recording.restore import restore
@@ -449,11 +448,9 @@ class Harness:
         self._checkpoint()
         if reclaims:
             self.journal.old_segments.reclaim()
-            base_lsn = self.journal.ledger.to_empty()
+            base_lsn = self.journal.old_segments.to_empty()
             if base_lsn is not None:
-                queues_of = message_index(self.broker, self.recorder.objects)
-                move = self.recorder.messages.contents.move
-                for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, move):
+                for _ in empty_segment(self.broker, self.journal, self.recorder, base_lsn):
                     self.journal.commit()
             self.settle()
 
