@@ -1,0 +1,84 @@
+"""`leveret demo`: a broker that works badly, with clients that make it so, and a tour of its console.
+
+The broker is a process of its own (`leveret serve`) with a directory that is deleted at the end; the clients are here.
+"""
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import trio
+
+from ..demo.client import ClosedByBroker
+from ..demo.tour import told
+from ..demo.traffic import run_programs
+
+EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
+CONFIGURATION = Path(__file__).parents[1] / "demo" / "demo.toml"
+READY = "leveret ready "
+#: Lines of the broker's log that are shown when it did not start, or ended.
+LOG_LINES = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--listen", default="127.0.0.1:5672", metavar="HOST:PORT", help="of the broker (port 0: any)")
+    parser.add_argument(
+        "--management", default="127.0.0.1:15672", metavar="HOST:PORT", help="of its console (port 0: any)"
+    )
+    parser.add_argument("--seconds", type=float, metavar="N", help="end after this time (default: with Ctrl-C)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Start the broker, print the tour, and run the clients until the end."""
+    if find_spec("h11") is None:
+        print('leveret demo: needs the console, expected: pip install "leveret[console]"', file=sys.stderr)
+        return EXIT_UNUSABLE
+    with tempfile.TemporaryDirectory(prefix="leveret-demo-") as directory:
+        log = Path(directory) / "broker.log"
+        serve = [sys.executable, "-m", "leveret", "serve", "--config", str(CONFIGURATION), "--listen", options.listen]
+        serve += ["--management", options.management, "--data", str(Path(directory) / "data")]
+        with log.open("w") as errors:
+            # In a session of its own: Ctrl-C is for this process, which then stops the broker.
+            broker = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
+            try:
+                return _guide(broker, log, options.seconds)
+            finally:
+                broker.send_signal(signal.SIGTERM)
+                broker.communicate()
+
+
+def _guide(broker: "subprocess.Popen[str]", log: Path, seconds: float | None) -> int:
+    assert broker.stdout is not None
+    # The broker prints a line for each when they are ready; fewer: it has ended.
+    urls = [line.removeprefix(READY).strip() for line in islice(broker.stdout, 2)]
+    if len(urls) < 2:
+        return _tell_end("did not start", log)
+    amqp, console = sorted(urls)  # amqp:// before http://
+    print(told(console, amqp, f"leveret ctl --url {amqp}"), flush=True)
+    place = urlsplit(amqp)
+    assert place.hostname is not None and place.port is not None
+    status = EXIT_OK
+    try:
+        trio.run(_run_clients, place.hostname, place.port, seconds)
+    except* KeyboardInterrupt:
+        pass
+    except* (ClosedByBroker, OSError):
+        status = _tell_end("ended, or refused a client", log)
+    return status
+
+
+async def _run_clients(host: str, port: int, seconds: float | None) -> None:
+    with trio.move_on_after(float("inf") if seconds is None else seconds):
+        await run_programs(host, port)
+
+
+def _tell_end(what: str, log: Path) -> int:
+    print(f"leveret demo: the broker {what}; its log ends with:", file=sys.stderr)
+    print("\n".join(log.read_text().splitlines()[-LOG_LINES:]), file=sys.stderr)
+    return EXIT_FAILED

@@ -1,0 +1,128 @@
+"""The programs of the demo. Each is one connection, whose name says what it is."""
+
+from collections.abc import Awaitable, Callable
+from itertools import count
+
+import trio
+
+from .client import Client, Delivery, connected
+
+Program = Callable[[Client], Awaitable[None]]
+
+
+async def feed_quotes(client: Client) -> None:
+    """Fifty quotes a second into a ring that keeps the newest hundred."""
+    await client.declare("quotes.last")
+    for number in count():
+        await client.publish("quotes.last", f'{{"share": "HARE", "price": {100 + number % 17}}}')
+        await trio.sleep(0.02)
+
+
+async def show_quotes(client: Client) -> None:
+    """A slow reader: five a second."""
+    await client.declare("quotes.last")
+    await client.consume("quotes.last", "wall", prefetch=5)
+    async for delivery in client.deliveries:
+        await trio.sleep(0.2)
+        await client.ack(delivery)
+
+
+async def order_mails(client: Client) -> None:
+    """Five mails a second; each third has an address that does not exist."""
+    await client.declare("jobs.mail")
+    for number in count():
+        to = "nobody@invalid" if number % 3 == 0 else f"customer{number}@example.com"
+        await client.publish("jobs.mail", f'{{"to": "{to}"}}', message_id=f"mail-{number}")
+        await trio.sleep(0.2)
+
+
+async def send_mails(client: Client) -> None:
+    """What cannot be sent is given back, without a wait or a count of its own: that is the broker's."""
+    await client.declare("jobs.mail")
+    await client.consume("jobs.mail", "smtp", prefetch=10)
+    async for delivery in client.deliveries:
+        await (client.nack if b"@invalid" in delivery.body else client.ack)(delivery)
+
+
+async def scan_parcels(client: Client) -> None:
+    """A parcel each 300 ms."""
+    for number in count():
+        await client.publish("parcels", f'{{"parcel": {number}}}', message_id=f"parcel-{number}")
+        await trio.sleep(0.3)
+
+
+async def carry_parcels(client: Client) -> None:
+    """A robot that works."""
+    await client.consume("parcels", "robot-1", prefetch=3)
+    async for delivery in client.deliveries:
+        await trio.sleep(0.2)
+        await client.ack(delivery)
+
+
+async def carry_parcels_slowly(client: Client) -> None:
+    """A robot that carries three at once, and takes seven seconds: leases end after five, and then the other robot gets
+    the parcels.
+    """
+
+    async def carry(delivery: Delivery) -> None:
+        await trio.sleep(7)
+        await client.ack(delivery)
+
+    await client.consume("parcels", "robot-2", prefetch=3)
+    async with trio.open_nursery() as nursery:
+        async for delivery in client.deliveries:
+            nursery.start_soon(carry, delivery)
+
+
+async def import_orders(client: Client) -> None:
+    """As many orders as the broker takes."""
+    await client.declare("orders")
+    for number in count():
+        await client.publish("orders", f'{{"order": {number}, "text": "{"x" * 200}"}}')
+        if number % 10 == 0:
+            await trio.sleep(0.05)
+
+
+async def book_orders(client: Client) -> None:
+    """Twenty orders a second."""
+    await client.declare("orders")
+    await client.consume("orders", "book", prefetch=10)
+    async for delivery in client.deliveries:
+        await trio.sleep(0.05)
+        await client.ack(delivery)
+
+
+async def measure(client: Client) -> None:
+    """A thousand readings each ten seconds, which nobody reads in time."""
+    await client.declare("readings")
+    while True:
+        for number in range(1000):
+            await client.publish("readings", f'{{"sensor": {number % 40}, "celsius": {number % 30}}}')
+        await trio.sleep(10)
+
+
+#: The names of the connections -> what they do.
+PROGRAMS: dict[str, Program] = {
+    "quote feed": feed_quotes,
+    "quote wall": show_quotes,
+    "web shop": order_mails,
+    "mail sender": send_mails,
+    "parcel scanner": scan_parcels,
+    "robot 1": carry_parcels,
+    "robot 2 (too slow)": carry_parcels_slowly,
+    "order import": import_orders,
+    "order book": book_orders,
+    "weather station": measure,
+}
+
+
+async def run_programs(host: str, port: int) -> None:
+    """Run all programs until cancelled. Raises: an exception group of ClosedByBroker and OSError."""
+    async with trio.open_nursery() as nursery:
+        for name, program in PROGRAMS.items():
+            nursery.start_soon(_run, host, port, name, program)
+
+
+async def _run(host: str, port: int, name: str, program: Program) -> None:
+    async with connected(host, port, name) as client:
+        await program(client)
