@@ -1,6 +1,6 @@
 """A cluster on this machine, from one command: three nodes of Leveret and three members of etcd, on loopback.
 
-    python -m leveret.interop.brokers.local_cluster [--directory DIR]
+    python -m leveret.interop.brokers.local_cluster [--directory DIR] [--config FILE]...
     python -m leveret.interop.brokers.local_cluster --directory DIR --start NAME
 
 The first runs until Ctrl-C or SIGTERM. It prints `leveret node NAME ready amqp://HOST:PORT/ pid PID` for each node when
@@ -71,15 +71,17 @@ class LocalCluster:
         broker: str = "",
         data: Path | None = None,
         has_tls: bool = False,
+        files: Sequence[Path] = (),
     ) -> None:
-        """The same for each node: `settings`: more lines of [cluster], and tables; `broker`: more lines of [broker].
+        """The same for each node: `settings`: more lines of [cluster], and tables; `broker`: more lines of [broker];
+        `files`: further configurations, not in the directory.
 
         `data`: where the journals are (default: in the directory). `has_tls`: each has a port with TLS as well.
         Raises: FileNotFoundError: no etcd.
         """
         self.directory, self.names = directory, tuple(names)
         self._settings, self._broker = settings, broker
-        self._data, self._has_tls = data, has_tls
+        self._data, self._has_tls, self._files = data, has_tls, files
         self._etcd = shutil.which("etcd")
         if self._etcd is None:
             raise FileNotFoundError(WITHOUT_ETCD)
@@ -101,6 +103,7 @@ class LocalCluster:
         """One that does not run."""
         (self.directory / f"{name}.toml").write_text(self._configuration(name))
         command = [sys.executable, "-P", "-m", "leveret", "serve", "--config", f"{name}.toml"]
+        command += [word for file in self._files for word in ("--config", str(file.resolve()))]
         self._nodes[name] = self._run(name, command)
 
     def start_member(self, member: int) -> None:
@@ -302,7 +305,7 @@ class _Command:
                     print(cluster.ready_line(name), flush=True)
 
 
-def run_cluster(directory: Path) -> int:
+def run_cluster(directory: Path, files: Sequence[Path] = ()) -> int:
     """Until Ctrl-C, SIGTERM, or the end of the terminal unless that is ignored (nohup).
 
     A shell that starts this in the background has SIGINT ignored; whoever sends it all the same wants an end.
@@ -317,7 +320,7 @@ def run_cluster(directory: Path) -> int:
             print(f"a cluster runs in {directory} already", file=sys.stderr)
             return 1
         try:
-            cluster = LocalCluster(directory)
+            cluster = LocalCluster(directory, files=files)
         except FileNotFoundError as error:
             print(error, file=sys.stderr)
             return 1
@@ -378,13 +381,14 @@ def _is_process(pid: str) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Three nodes of Leveret and three members of etcd on loopback.")
     parser.add_argument("--directory", metavar="DIR", help="configurations, data, logs; without it a temporary one")
+    parser.add_argument("--config", metavar="FILE", type=Path, action="append", default=[], help="of each node, too")
     parser.add_argument("--start", metavar="NAME", choices=NAMES, help="start this node of it again")
     options = parser.parse_args()
     if options.start is not None and options.directory is None:
         parser.error("--start needs the --directory of the cluster (CLUSTER_DIR)")
     if options.directory is None:
         with tempfile.TemporaryDirectory(prefix="leveret-cluster-", ignore_cleanup_errors=True) as made:
-            return run_cluster(Path(made))
+            return run_cluster(Path(made), options.config)
     directory = Path(options.directory).resolve()
     if options.start is not None:
         if not (directory / "ports.json").exists():
@@ -392,7 +396,7 @@ def main() -> int:
             return 1
         return ask_to_start(directory, options.start)
     directory.mkdir(parents=True, exist_ok=True)
-    return run_cluster(directory)
+    return run_cluster(directory, options.config)
 
 
 if __name__ == "__main__":

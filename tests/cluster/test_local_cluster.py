@@ -20,12 +20,14 @@ def again(directory: Path, name: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
 def test_three_nodes_from_one_command(tmp_path: Path) -> None:
-    """A line for each node when all accept clients; a node that was killed is started when it is asked for.
+    """A line for each node, which reads a further file, when all accept clients; one that was killed is started again.
 
     It ends by SIGINT, also of a shell's background, where that is ignored.
     """
     directory = tmp_path / "made"
-    in_background = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *COMMAND, str(directory)]
+    more = tmp_path / "queues.toml"
+    more.write_text('[[queue]]\nname = "q"\n')
+    in_background = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *COMMAND, str(directory), "--config", str(more)]
     with subprocess.Popen(in_background, stdout=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
@@ -35,6 +37,7 @@ def test_three_nodes_from_one_command(tmp_path: Path) -> None:
             found = [re.fullmatch(ready, line) for line in lines[1:4]]
             pids = {match[1]: int(match[3]) for match in found if match is not None}
             assert list(pids) == ["a", "b", "c"]
+            assert all(str(more) in Path(f"/proc/{pid}/cmdline").read_text() for pid in pids.values())
             os.kill(pids["b"], signal.SIGKILL)
             assert running.stdout.readline() == "leveret node b was killed by SIGKILL\n"
             said = again(directory, "b")
