@@ -287,7 +287,7 @@ def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
     leased = Counter(str(holder_of(lease).session.client.site) for lease in leases.book.leases.by_id.values())
     consumers = Counter(leases.site_at(one) for one in leases.consumer_list.consumers)
     known = (hosts.scope,) if owners is None else (*sites.groups, *owners.names[1:])
-    names = [*dict.fromkeys([*known, *ready, *leased])]
+    names = sorted({*known, *ready, *leased})
     rows: list[dict[str, object]] = []
     for name in filter(None, names):
         is_stranded = sites.is_lost(name) or not hosts.has(name)
@@ -308,6 +308,8 @@ def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
 
 def _awaited(leases: Leases, site: str, *, is_stranded: bool) -> str:
     """What the ready messages of a site wait for."""
+    if leases.owners is None:  # they are its own for ever
+        return f"node {site}, which is not there" if is_stranded else f"a consumer at {site} with room"
     free = [one for one in leases.consumer_list.free() if leases.room(leases.site_at(one)) > 0]
     if not leases.consumer_list.consumers:
         return "a consumer"

@@ -91,11 +91,12 @@ def test_all_of_a_nodes_own_queue_is_the_nodes(desk: VirtualDesk) -> None:
     """`owners` counts it for that node, also while it is away; a queue without nodes has no owners."""
     publish(desk, "q@n2")
     (row,) = desk.command("owners", queue="q@n2")
-    assert (row["node"], row["ready"], row["stranded"], row["waits_for"]) == ("n2", 1, 0, "a consumer")
+    assert (row["node"], row["ready"], row["stranded"], row["waits_for"]) == ("n2", 1, 0, "a consumer at n2 with room")
     desk.pair.broker.sites.went("n2")
     desk.advance_ms(3000)
     (row,) = desk.command("owners", queue="q@n2")
     assert (row["is_there"], row["ready"], row["stranded"]) == (False, 0, 1)
+    assert row["waits_for"] == "node n2, which is not there"
     desk.declare("plain", x_queue_type="amps")
     with pytest.raises(CommandError, match="no owners"):
         desk.command("owners", queue="plain")
