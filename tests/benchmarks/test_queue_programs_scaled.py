@@ -26,6 +26,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("wake_ups.py", ["--count", "200", "--rounds", "1"]),
         pytest.param("deep.py", ["--count", "60000", "--memory", "16MiB"], marks=NEEDS_COMPILER),
         pytest.param("leased.py", ["--quick"], marks=NEEDS_COMPILER),
+        pytest.param("owners.py", ["--quick"]),
         pytest.param("ring.py", ["--count", "20000", "--rounds", "1"], marks=NEEDS_COMPILER),
         pytest.param("curves.py", ["--quick"], marks=NEEDS_COMPILER),
         pytest.param(
