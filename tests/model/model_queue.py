@@ -139,29 +139,33 @@ class ModelQueue:
 
     def insert(self, message: ModelMessage) -> None:
         """Before the first that was published later; of one key only the youngest stays, where the first was (3.4)."""
+        if not self.meets(message):
+            later = (at for at, other in enumerate(self.ready) if other.number > message.number)
+            self.ready.insert(next(later, len(self.ready)), message)
+
+    def meets(self, message: ModelMessage) -> bool:
+        """Whether one of its key is ready; then the younger of the two is in that place."""
         if self.rules["last_value"] and message.key is not None:
-            for other in self.ready:
+            for at, other in enumerate(self.ready):
                 if other.key == message.key:
                     self.counters["replaced"] += 1
-                    if other.age > message.age:  # the newest is what was published last, whatever way it comes
-                        return
-                    self.ready[self.ready.index(other)] = message
-                    return
-        later = (at for at, other in enumerate(self.ready) if other.number > message.number)
-        self.ready.insert(next(later, len(self.ready)), message)
+                    if other.age < message.age:  # the newest is what was published last, whatever way it comes
+                        self.ready[at] = message
+                    return True
+        return False
 
     def insert_all(self, messages: list[ModelMessage]) -> None:
-        """Those that come back together: of one key only the youngest does. Each makes the ring drop one at most."""
+        """Those that come back together: of one key only the youngest does. First those that replace another take its
+        place, then the others find theirs: they stay behind the former if they were published later."""
         youngest: dict[str, ModelMessage] = {}
         if self.rules["last_value"]:
             for message in sorted(messages, key=lambda one: one.age):
                 if message.key is not None:
                     youngest[message.key] = message
-        for message in sorted(messages, key=lambda one: one.number, reverse=True):
-            if message.key is None or youngest.get(message.key, message) is message:
-                self.insert(message)
-            else:
-                self.counters["replaced"] += 1
+        kept = [one for one in messages if one.key is None or youngest.get(one.key, one) is one]
+        self.counters["replaced"] += len(messages) - len(kept)
+        for message in [one for one in kept if not self.meets(one)]:
+            self.insert(message)
 
     def trim(self) -> None:
         """4.5.1 and 4.5.9: one insertion drops one message at most, the oldest that has not expired."""
