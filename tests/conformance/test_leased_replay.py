@@ -275,6 +275,34 @@ def test_rates(desk: Replays, rate: int | str, more: dict[str, str], times_ms: l
     assert [at // 100 for _, at in found] == [at // 100 for at in times_ms]
 
 
+def test_a_rate_holds_although_timers_are_late() -> None:
+    """Fifty a second, looked at every 35 ms: what came late does not put off the next ones (A.8)."""
+    desk = MemoryReplays()
+    desk.queue()
+    desk.publish(*(str(number % 10) for number in range(60)))
+    desk.replay(bookmark="0", rate=50)
+    came = len(desk.got)
+    for _ in range(20):
+        desk.pair.clock.advance_ns(35_000_000)
+        desk.advance_ms(0)
+        came += len(desk.more())
+    assert came == 1 + 20 * 35 * 50 // 1000
+
+
+def test_no_more_is_sent_than_a_client_has_room_for() -> None:
+    """A replay of 20 KB to a client whose output has room for 3: a message beyond that at most, each time."""
+    desk = MemoryReplays()
+    desk.queue()
+    desk.publish(*("-" * 1000 for _ in range(20)))
+    (client,) = desk.pair.broker.connections
+    unsent, flush = [], client.flush
+    client.unsent_max = 3000
+    client.flush = lambda: (unsent.append(client.unsent), flush())
+    desk.replay(bookmark="0")
+    assert len(desk.got) == 20
+    assert max(unsent) < 3000 + 1200
+
+
 def test_memory_holds_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a journal the log is bounded; what is asked for and gone is the oldest that is there."""
     monkeypatch.setattr(topic_log, "MEMORY_OCTETS", 20_000)

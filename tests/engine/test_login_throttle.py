@@ -54,6 +54,7 @@ def test_the_right_password_tells_nothing_while_it_waits() -> None:
     guesses.fail(FREE_FAILURES + 1)
     for mechanism in ("PLAIN", "AMQPLAIN", "HTTP"):
         assert guesses.log_in("right", mechanism=mechanism) == guesses.log_in("wrong", mechanism=mechanism) == 200
+    assert guesses.users.attempts == {"http": [0, 2], "amqp091": [0, FREE_FAILURES + 1 + 4]}  # they failed all the same
     guesses.clock.advance_ns(200 * MS)
     assert guesses.log_in("right") == 0
     assert len(guesses.login_throttle) == 0
@@ -102,6 +103,8 @@ def test_the_table_is_bounded() -> None:
         guesses.login_throttle.failed("x" * 10_000, f"origin {number}")
     assert len(guesses.login_throttle) == REMEMBERED_MAX
     assert guesses.login_throttle.wait_ns("x" * 10_000, "origin 0") == 0
+    guesses.fail(FREE_FAILURES + 1)  # a full table still slows down those who guess now
+    assert guesses.log_in("wrong") == 200
     for number in range(NAMES_MAX * 3):
         guesses.login_throttle.failed(f"name {number}", "one")
     assert len(guesses.login_throttle) == REMEMBERED_MAX
