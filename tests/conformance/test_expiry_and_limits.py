@@ -157,6 +157,17 @@ def test_e09_each_address_has_a_queue_for_its_expired(at: Make, names: dict[str,
     assert desk.all(queue) == "a"
 
 
+def test_operators_find_the_queue_of_each_address(at: Make) -> None:
+    """Beside the queue that all expired messages go to, among the queues of dead letters."""
+    desk = at(settings(**{"#": {"expiry_address": "X", "auto_create_expiry_resources": True}}), q=False)
+    for queue in "AX":
+        desk.declare(queue)
+    desk.publish("a", key="A", expiration="100")
+    desk.advance_ms(200)
+    found = {row["queue"]: row["messages"] for row in desk.command("dead-letters", vhost="/")["items"]}
+    assert found == {"X": 1, "EXP.A": 1}
+
+
 def test_e10_the_nearest_entry_counts(at: Make) -> None:
     """S only."""
     desk = at(settings(**{"prefix.*": {"expiry_address": "D"}, "prefix.address": {"expiry_address": "S"}}), q=False)

@@ -431,15 +431,15 @@ class _Failed:
 def test_histograms() -> None:
     """Buckets are sums of all below; the bound itself belongs to its bucket."""
     delays = Buckets((0.5, 1.0))
-    for value in (0.1, 0.5, 0.7, 3.0):
-        delays.add(value)
+    for value, times in ((0.1, 1), (0.5, 3), (0.7, 1), (3.0, 1)):
+        delays.add(value, times)
     texts = [(one.suffix, one.labels, one.value) for one in histogram(delays.bounds, delays.counts, delays.total)]
     assert texts == [
-        ("_bucket", '{le="0.5"}', 2),
-        ("_bucket", '{le="1.0"}', 3),
-        ("_bucket", '{le="+Inf"}', 4),
-        ("_count", "", 4),
-        ("_sum", "", pytest.approx(4.3)),
+        ("_bucket", '{le="0.5"}', 4),
+        ("_bucket", '{le="1.0"}', 5),
+        ("_bucket", '{le="+Inf"}', 6),
+        ("_count", "", 6),
+        ("_sum", "", pytest.approx(5.3)),
     ]
 
 

@@ -2,12 +2,14 @@
 
 import pytest
 
+from leveret.console.counts import broker_values, vhost_values
 from leveret.console.ranges import Range
 from leveret.console.sampler import Sampler
 from leveret.console.series import LONG, SHORT, Series
 from leveret.engine import Broker, Client, Envelope, ManualClock, User
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.operator.steps import finished
+from leveret.testing.harness import Harness
 
 
 @pytest.fixture
@@ -240,3 +242,23 @@ def test_a_mixed_run_is_counted_by_its_exchanges(broker: Broker, client: Client,
     assert sampler.exchange(vhost.exchanges[""])["message_stats"]["publish_in"] == 5
     assert sampler.exchange(vhost.exchanges["amq.direct"])["message_stats"]["publish_out"] == 1
     assert sampler.session(session)["message_stats"]["publish"] == 6
+
+
+def test_sums_do_not_fall_when_a_channel_closes() -> None:
+    """Each count of its sessions: publishes of each fate, confirms, deliveries of each kind, acknowledgements."""
+    world = Harness()
+    world.queue("q")
+    session = world.client.open_session()
+    session.select_confirms()
+    world.publish("a", "b", "c", "d", key="q", by=session)
+    world.publish("nobody's", key="nowhere", by=session)
+    assert session.confirms is not None and session.confirms.take()
+    for no_ack in (True, False):
+        session.get(world.vhost.queues["q"], no_ack=no_ack)
+    world.consume(world.vhost.queues["q"], "t", by=session)
+    session.ack(session.next_tag - 1, multiple=True)
+    before = finished(vhost_values(world.vhost, [world.client], (0, 0)))[:12]
+    assert before[:2] == (5, 5) and sum(before[2:6]) > 2
+    session.close()
+    assert finished(vhost_values(world.vhost, [world.client], (0, 0)))[:12] == before
+    assert finished(broker_values(world.broker, (0, 0)))[:12] == before

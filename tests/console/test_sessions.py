@@ -97,6 +97,16 @@ def test_it_ends_by_itself() -> None:
     assert sessions.find(first) is None
 
 
+def test_it_has_the_rights_that_the_user_has_now() -> None:
+    """Tags that are taken away are gone at once, in sessions that began before, too."""
+    before, after = User("ann", tags=("administrator",)), User("ann", tags=("management",))
+    broker = Broker(ManualClock(), Users([before]))
+    sessions = Sessions(lambda: 0, lambda: broker)
+    cookie = sessions.open(before, "/api")
+    broker.connections.replace_user(after)
+    assert sessions.find(cookie) is after
+
+
 def test_below_a_prefix() -> None:
     """The browser sends the cookie where the API is."""
     sessions = Sessions(lambda: 0, lambda: Broker(ManualClock()))

@@ -137,6 +137,7 @@ CHANGES: list[tuple[str, Configuration, Configuration, str, Lifetime | None]] = 
     ("virtual host 'v'", with_limits(), with_limits(default_queue_type="quorum"), "default-queue-type", AT_CREATION),
     ("user 'u'", with_user(), with_user(password="other"), "another password", AT_CONNECTION),
     ("user 'u'", with_user(), with_user(password="", password_hash="h"), "another password", AT_CONNECTION),
+    ("user 'u'", with_user(password_hash="g"), with_user(password_hash="h"), "another password", AT_CONNECTION),
     ("user 'u'", with_user(), with_user(tags=frozenset({"monitoring"})), "tags none", LIVE),
     ("user 'u'", with_user(), with_user(permissions=(PermissionDeclaration("/", ".*"),)), "tags none", LIVE),
     ("user 'u'", with_user(), with_user(topic_permissions=(TopicPermissionDeclaration("/", "t"),)), "topic perm", LIVE),

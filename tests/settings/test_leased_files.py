@@ -214,6 +214,9 @@ def test_topics_must_be_logged_where_some_are() -> None:
     queue = '[[queue]]\nname = "Q"\ntype = "amps"\nvhost = "{}"\n'
     _, faults = read(topic + queue.format("/"))
     assert faults == [f"f.toml:3: name: E-TXLOG: {CONDITIONS['E-TXLOG']}: 'Q'"]
+    pattern = '[[logged-topic]]\npattern = "^Q"\nvhost = "v"\n'
+    _, faults = read(topic + pattern + queue.format("/"))
+    assert len(faults) == 1 and "E-TXLOG" in faults[0], "it is logged in another virtual host"
     (warning,) = (one for one in load(topic + queue.format("v")).warnings if "W-" in one)
     assert warning.startswith("f.toml:3: queue 'Q': W-TXLOG: ")
     (warning,) = load(queue.format("v") + queue.format("v").replace("Q", "R")).warnings

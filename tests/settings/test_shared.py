@@ -58,6 +58,7 @@ def test_a_leased_queue_of_one_node_or_of_a_group_is_no_part(own: str) -> None:
 PARTS = [
     ("[limits]\nconnections = 7\n", "[limits] connections"),
     ("[system-usage]\nmemory = '60%'\n", "[system-usage] memory"),
+    ("[system-usage]\n", "[system-usage]"),
     ("[wildcard-addresses]\ndelimiter = '/'\n", "[wildcard-addresses]"),
     ("[[address-setting]]\nmatch = 'a.#'\nexpiry-delay = 5\n", "match 'a.#'"),
     ("[[queue]]\nname = 'q'\n", "queue 'q'"),
