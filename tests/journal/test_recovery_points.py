@@ -280,6 +280,17 @@ def test_another_recovery_point_at_a_start() -> None:
     assert earlier.restarted(LOG + QUEUE + f'recovery-point = "{earlier.stamp(3_600_000)}"\n').bodies() == ""
 
 
+def test_another_recovery_time_at_a_start() -> None:
+    """What is in the queue and was published before that time goes, though it is in the same segment (C.5)."""
+    world = World(LOG + QUEUE, SimulatedFiles())
+    world.publish(*"ab")
+    world.advance_ms(60_000)
+    point = world.stamp()
+    world.advance_ms(1000)
+    world.publish(*"cd")
+    assert world.restarted(LOG + QUEUE + f'recovery-point = "{point}"\n').bodies() == "cd"
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_bookmark_from_before_the_last_start(is_clean: bool) -> None:
     """Of a queue that was made when all was acknowledged, and of one that is reviewed: the segments are known."""
