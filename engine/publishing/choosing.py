@@ -22,7 +22,8 @@ def choose(
             yield from list(choose(route, envelope, contents, host))
         return
     captures = host.router.captures
-    named = () if route.exchange.name else [key for key in envelope.keys if key and not captures.is_capturing(key)]
+    keys = () if route.exchange.name else envelope.keys
+    named = [key for key in keys if key and key not in captures.targets and not captures.is_capturing(key)]
     if route.queues is not None and not envelope.copies:
         yield list(dict.fromkeys((*named, *(queue.name for queue in route.queues)))), contents
         return

@@ -302,6 +302,22 @@ def test_a_transaction_publishes_at_its_site(sites: Sites) -> None:
     assert sites.bodies_of("q@n3") == "a"
 
 
+@pytest.mark.parametrize("headers", [{}, {"CC": ["q@n2", "d"]}])
+def test_a_transaction_does_not_reach_queues_of_other_sites(sites: Sites, headers: dict[str, Any]) -> None:
+    """Neither by a full name, nor one that its site does not host, nor in copies."""
+    local_queues(sites)
+    sites.of_files("n2", "d", x_replication="distributed")
+    with pytest.raises(InvalidArgument, match="E-MISMATCH"):
+        sites.of_files("n3", "d", x_replication="distributed", x_queue_filter="a = 1")
+    session = sites.at["n3"]
+    session.select_transactions()
+    for key in ("plain",) if headers else ("q@n2", "d"):
+        sites.publish("a", by=session, key=key, headers=headers)
+    session.commit()
+    sites.end_turn()
+    assert [sites.bodies_of(name) for name in ("q@n1", "q@n2", "q@n3", "d")] == [""] * 4
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
