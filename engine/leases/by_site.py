@@ -142,9 +142,11 @@ def _old(owners: Owners, messages: Sequence[Message]) -> list[Message]:
 
 
 def _is_at_once(leases: Leases, owners: Owners, number: int) -> bool:
-    """Whether messages of an owner need not wait: it has no consumer, or was given up."""
-    site = owners.name_of(number)
-    return owners.is_stranded(number) or all(leases.site_at(one) != site for one in leases.consumer_list.consumers)
+    """Whether messages of an owner need not wait: it has no consumer, was given up, or does not host the queue."""
+    site, hosts = owners.name_of(number), leases.hosts
+    if owners.is_stranded(number) or (hosts is not None and not hosts.has(site)):
+        return True
+    return all(leases.site_at(one) != site for one in leases.consumer_list.consumers)
 
 
 def _fit(dealt: list[Consumer], octets: Sequence[int]) -> None:

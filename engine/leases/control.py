@@ -24,6 +24,7 @@ from ..publishing.answering import answer_request
 from ..publishing.service import Sender
 from ..queues.queue import Queue
 from ..users.permissions import CONFIGURE, QUEUE
+from .by_site import free_by_site
 from .deferring import defer_acks
 from .ending import FORCED_EXPIRE, TAKEN_OVER, arm, break_leases, expire_for, taken_over
 from .headers import ORIGIN
@@ -310,14 +311,15 @@ def _awaited(leases: Leases, site: str, *, is_stranded: bool) -> str:
     """What the ready messages of a site wait for."""
     if leases.owners is None:  # they are its own for ever
         return f"node {site}, which is not there" if is_stranded else f"a consumer at {site} with room"
-    free = [one for one in leases.consumer_list.free() if leases.room(leases.site_at(one)) > 0]
-    if not leases.consumer_list.consumers:
+    hosts, free = leases.hosts, free_by_site(leases)
+    served = {leases.site_at(one) for one in leases.consumer_list.consumers}
+    if hosts is None or not any(map(hosts.has, served)):
         return "a consumer"
     if not free:
         return "a consumer with room, at any node"
-    if any(leases.site_at(one) == site for one in free):
+    if site in free:
         return "a consumer whose filter takes them, or a barrier before them"
-    if is_stranded or all(leases.site_at(one) != site for one in leases.consumer_list.consumers):
+    if is_stranded or site not in served:
         return "a consumer of another node whose filter takes them"
     after_ms = leases.queue.context.broker.sites.transfer_after_ns // MS
     return f"a consumer at {site} with room; after {after_ms} ms for one of another node"

@@ -748,7 +748,7 @@ def _host(queue: Queue, site: str, arguments: FieldTable) -> None:
             queue.events.notes_changed()
     finally:
         if was_seen != leases.hosts.has(site):
-            queue.context.router.note_view(queue, leases.hosts)
+            _view_changed(queue, leases.hosts)
 
 
 def _unhost(queue: Queue, site: str) -> bool:
@@ -760,8 +760,14 @@ def _unhost(queue: Queue, site: str) -> bool:
     hosts.declaring.discard(site)
     queue.events.notes_changed()
     if was_seen != hosts.has(site):
-        queue.context.router.note_view(queue, hosts)
+        _view_changed(queue, hosts)
     return not hosts.declaring
+
+
+def _view_changed(queue: Queue, hosts: Hosts) -> None:
+    """Other sites see the queue: routes change, and consumers of theirs may have messages."""
+    queue.context.router.note_view(queue, hosts)
+    queue.mark()
 
 
 def _faults(queue: Queue, unacked: list[Message], is_small: bool) -> Iterator[str]:

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from leveret.engine import Session
+from leveret.engine.errors import InvalidArgument
 from leveret.engine.leases import leases_of as leases_seen
 from leveret.engine.leases import owners_of
 from leveret.engine.leases.owners import OWNERS_MAX, TOGETHER, OwnerRuns, Owners, Waits
 from leveret.engine.leases.state import leases_of
+from leveret.engine.messages.field_table import Field
 from leveret.engine.options import BrokerOptions
 from leveret.operator.steps import finished
-from leveret.testing.harness import Harness
+from leveret.testing.harness import Harness, arguments_of
 
 SITES = ("n1", "n2", "n3")
 
@@ -166,6 +168,31 @@ def test_a_transferred_message_stays_where_it_went(sites: Sites) -> None:
     sites.client_of("n2").reject(1, requeue=True)
     sites.end_turn()
     assert (sites.taken("n2"), sites.taken("n1")) == ("aa", "")
+
+
+def test_a_site_that_hosts_the_queue_again_is_served(sites: Sites) -> None:
+    """Its files had another filter for a while: its consumer had nothing then, and its messages went at once."""
+    filter_ = {"x_queue_filter": "1 = 1"}
+    queue = {"x_replication": "distributed", "x_max_backlog_per_consumer": 5}
+
+    def declare(site: str, **arguments: Any) -> None:
+        table = {"x-queue-type": Field("S", b"amps"), **arguments_of({**queue, **arguments})}
+        sites.vhost.queues.declare("other", client=None, durable=True, arguments=table, site=site)
+
+    for site in SITES:
+        declare(site)
+    sites.consume("other", by=sites.connect(site="n3"), prefetch=5, tag="n3")
+    sites.publish("a", by=sites.at["n3"], key="other")
+    assert sites.taken("n3") == "a"
+    with pytest.raises(InvalidArgument, match="E-MISMATCH"):
+        declare("n3", **filter_)
+    sites.publish("b", by=sites.at["n1"], key="other")
+    sites.advance(100)
+    (row, *_) = finished(owners_of(sites.vhost.queues["other"]))
+    assert (sites.taken("n3"), row["ready"], row["waits_for"]) == ("", 1, "a consumer")
+    declare("n3")
+    sites.end_turn()
+    assert sites.taken("n3") == "b"
 
 
 @pytest.mark.parametrize("arguments", [{}, {"x_priority_expr": "1"}])
