@@ -74,7 +74,8 @@ class Call:
             self.api.check_content_type(request, self.action)
             result = self.action.handler(self.api, request)
             if isinstance(result, Generator):
-                result = yield from result
+                user = f"{request.user.name} by HTTP" if self.action.level is not Level.OPEN else ""
+                result = yield from self.api.options.control.by(user, result)
         except Refusal as refusal:
             return refusal.answer()
         except CommandRefused as refused:

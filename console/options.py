@@ -42,6 +42,9 @@ class Control(Protocol):
         Raises: CommandRefused.
         """
 
+    def by(self, caller: str, steps: Steps) -> Steps:
+        """The same steps, whose commands come from this user."""
+
     def routes(self) -> "list[CommandRoute]":
         """The commands that have routes."""
 

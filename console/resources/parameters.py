@@ -16,7 +16,7 @@ from ..login import is_administrator, may_see
 from ..messages import Answer, Request, bad_request, not_authorised, not_found
 from ..options import Steps
 from ..views.access import vhost_limits
-from .policies import OPERATORS, policy_view
+from .policies import OPERATORS
 from .vhosts import LIMITS, change_limits
 
 _LIMITS, _OPERATOR, _POLICY = "vhost-limits", "operator_policy", "policy"
@@ -50,7 +50,7 @@ def _policies(api: Api) -> list[dict[str, Any]]:
 
 
 def _as_parameter(policy: Policy, component: str) -> dict[str, Any]:
-    shown = policy_view(policy)
+    shown = policy.value()
     value = {key: shown[key] for key in ("pattern", "definition", "priority", "apply-to")}
     return {"vhost": policy.vhost, "component": component, "name": policy.name, "value": value}
 

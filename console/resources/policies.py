@@ -13,18 +13,6 @@ from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..options import CommandRefused, Steps
 
 
-def policy_view(policy: Policy) -> dict[str, Any]:
-    """A policy, or operator policy."""
-    return {
-        "vhost": policy.vhost,
-        "name": policy.name,
-        "pattern": policy.pattern,
-        "apply-to": policy.apply_to,
-        "definition": dict(policy.definition),
-        "priority": policy.priority,
-    }
-
-
 class _Policies:
     """The verbs of policies, or of operator policies."""
 
@@ -39,7 +27,7 @@ class _Policies:
             for policy in api.broker.context.policies
             if policy.is_operator == self._is_operator and policy.vhost in vhosts
         ]
-        return listed(request, found, policy_view, order=lambda policy: policy.priority)
+        return listed(request, found, Policy.value, order=lambda policy: policy.priority)
 
     def _find(self, api: Api, request: Request) -> Policy:
         vhost = api.vhost(request).name
@@ -49,7 +37,7 @@ class _Policies:
         return found
 
     def show(self, api: Api, request: Request) -> Any:
-        return Columns(request).of(policy_view(self._find(api, request)))
+        return Columns(request).of(self._find(api, request).value())
 
     def put(self, api: Api, request: Request) -> Steps:
         return self.put_value(api, request, json_object(request))

@@ -68,6 +68,17 @@ class Policy:
         where = f"{self.origin}: " if self.origin is not None else ""
         return f"{where}{'operator policy' if self.is_operator else 'policy'} {self.name!r}"
 
+    def value(self) -> dict[str, Any]:
+        """The policy in RabbitMQ's JSON."""
+        return {
+            "vhost": self.vhost,
+            "name": self.name,
+            "pattern": self.pattern,
+            "apply-to": self.apply_to,
+            "definition": dict(self.definition),
+            "priority": self.priority,
+        }
+
 
 def make_policy(
     name: str,

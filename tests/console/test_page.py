@@ -28,6 +28,7 @@ PAGES = [
     (["dead-letters"], "Dead letters"),
     (["jobs"], "Jobs"),
     (["policies"], "Policies"),
+    (["changes"], "Changes"),
     (["users"], "Users"),
     (["users", "guest"], "guest"),
     (["vhosts"], "Virtual hosts"),

@@ -96,6 +96,20 @@ def test_a_policy_that_drops(person: Person, api: ApiClient) -> None:
     api.ask("DELETE", "queues/%2F/long")
 
 
+def test_a_change_is_put_back(person: Person, api: ApiClient) -> None:
+    """A deleted policy is there again; who deleted it, and what it said, is told."""
+    api.ask("PUT", "policies/%2F/was", {"pattern": "^was$", "definition": {"max-length": 5}})
+    api.ask("DELETE", "policies/%2F/was")
+    person.opens("changes", heading="Changes")
+    row = person.row("deleted").first
+    person.sees("guest by HTTP", within=row)
+    person.button("Put back what was before …", within=row).click()
+    person.confirms("Put back")
+    person.sees("It is as before: policy was.")
+    assert api.get("policies/%2F/was")["definition"] == {"max-length": 5}
+    api.ask("DELETE", "policies/%2F/was")
+
+
 def test_users(person: Person, api: ApiClient) -> None:
     """Added, allowed something, given other tags, deleted."""
     person.opens("users", heading="Users")

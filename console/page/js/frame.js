@@ -7,7 +7,7 @@ import { to, useRoute } from "./route.js";
 const GROUPS = [
   ["", [["", "Overview"], ["connections", "Connections"], ["channels", "Channels"], ["exchanges", "Exchanges"], ["queues", "Queues"], ["find", "Find a message"], ["events", "Events", isMonitor]]],
   ["In trouble", [["blocked", "Blocked", isMonitor], ["scheduled", "Scheduled", isMonitor], ["leases", "Leases", () => isMonitor() && brings("leases")], ["unacknowledged", "Unacknowledged", isMonitor], ["dead-letters", "Dead letters", isMonitor], ["jobs", "Jobs"]]],
-  ["Administration", [["policies", "Policies"], ["users", "Users", isAdministrator], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", isAdministrator], ["node", "Node", isMonitor], ["nodes", "Nodes", isMonitor]]],
+  ["Administration", [["policies", "Policies"], ["changes", "Changes", isAdministrator], ["users", "Users", isAdministrator], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", isAdministrator], ["node", "Node", isMonitor], ["nodes", "Nodes", isMonitor]]],
 ];
 const EVERY = [[1, "1 s"], [5, "5 s"], [30, "30 s"], [0, "off"]];
 const THEMES = [["auto", "System"], ["light", "Light"], ["dark", "Dark"]];

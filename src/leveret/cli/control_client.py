@@ -184,7 +184,7 @@ class _Exchange:
         self._send(1, commands.Basic.Consume, 0, REPLY_TO_ME.decode(), "", False, True, False, False, {})
         self._expect(commands.Basic.ConsumeOk)
         body = json.dumps({"command": command, "arguments": arguments}).encode()
-        header = encode_header(len(body), {"reply_to": REPLY_TO_ME})
+        header = encode_header(len(body), {"reply_to": REPLY_TO_ME, "user_id": target.user.encode()})
         self._send(1, commands.Basic.Publish, 0, EXCHANGE, "", False, False)
         self._write(content_frames(1, header, body, _FRAME_MAX))
         try:

@@ -64,18 +64,61 @@ class ControlTable:
 
         return Definitions(lambda: self.broker)
 
-    def run(self, name: object, arguments: object = None) -> Any:
-        """Run one command, to its end. Raises: CommandError."""
+    def ask(self, name: object, arguments: object = None) -> Any:
+        """Run one command that changes nothing, to its end. Raises: CommandError."""
         _, result = self._begin(name, arguments)
         return finished(result) if isinstance(result, Generator) else result
+
+    def run(self, name: object, arguments: object = None) -> Any:
+        """Run one command, to its end. Raises: CommandError."""
+        return finished(self._run(name, arguments, waits=False))
 
     def steps(self, name: object, arguments: object = None) -> Steps:
         """The steps of one command; the last comes when its effects are safe. Raises: CommandError."""
         yield from self._parts()
+        return (yield from self._run(name, arguments))
+
+    def by(self, caller: str, steps: Steps) -> Steps:
+        """The same steps, whose commands come from this user."""
+        operator = self.operator
+        try:
+            while True:
+                before, operator.caller = operator.caller, caller
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    return end.value
+                finally:
+                    operator.caller = before
+                yield
+        finally:
+            steps.close()
+
+    def _run(self, name: object, arguments: object, *, waits: bool = True) -> Steps:
+        """The steps of one command. `waits`: until the journal has what it changed. Raises: CommandError."""
+        versions = self.operator.versions
+        batch = versions.next_batch()
         command, result = self._begin(name, arguments)
-        if not isinstance(result, Generator):
-            result = _at_once(result)
-        return (yield from result if command.reads else self._until_safe(result))
+        if command.reads:
+            return (yield from result) if isinstance(result, Generator) else result
+        steps = self._noted(command.words, batch, result)
+        return (yield from self._until_safe(steps) if waits else steps)
+
+    def _noted(self, words: str, batch: int, result: Any) -> Steps:
+        """The steps to a result; what each of them has changed is recorded."""
+        operator = self.operator
+        while isinstance(result, Generator):
+            try:
+                next(result)
+            except StopIteration as end:
+                result = end.value
+                break
+            finally:
+                operator.versions.note(words, operator.caller, batch)
+            yield
+        else:
+            operator.versions.note(words, operator.caller, batch)
+        return result
 
     def load(self) -> None:
         """Import the modules of all commands at once."""
@@ -117,7 +160,9 @@ class ControlTable:
             properties = decode_properties(header)
         except ContentError:
             properties = {}
-        answer = yield from self._answer(body)
+        sender = properties.get("user_id")
+        caller = f"{sender.decode(errors='replace')} by ctl" if isinstance(sender, bytes) else "ctl"
+        answer = yield from self.by(caller, self._answer(body))
         answer_request(vhost.context, properties, answer)
 
     def _answer(self, body: bytes) -> Steps:
@@ -130,9 +175,7 @@ class ControlTable:
             if not isinstance(request, dict):
                 raise CommandError("a request is an object with a command")
             yield from self._parts()
-            command, result = self._begin(request.get("command"), request.get("arguments"))
-            if isinstance(result, Generator):
-                result = yield from result if command.reads else self._until_safe(result)
+            result = yield from self._run(request.get("command"), request.get("arguments"))
             return {"ok": True, "result": result}
         except (ValueError, RecursionError):
             return {"ok": False, "error": "the request is not JSON"}
@@ -152,11 +195,6 @@ class ControlTable:
                 raise CommandError("the journal cannot record it")
             yield
         return result
-
-
-def _at_once(result: object) -> Steps:
-    yield from ()
-    return result
 
 
 def _is_text(body: bytes) -> bool:

@@ -51,7 +51,6 @@ from .definitions_reader import (
 from .kinds import NAME, Document, OnlyVhost
 from .operator import Operator
 from .parameters import ABOUT, about_vhost, describe, global_parameters, parameters_of_vhosts
-from .policies import policy_value
 from .steps import VALUES_A_STEP, Steps, finished, mapped
 
 T = TypeVar("T")
@@ -102,7 +101,7 @@ class Definitions:
             ],
             "parameters": [*_parameter_values(broker), *parameters_of_vhosts(broker)],
             "global_parameters": global_parameters(broker),
-            "policies": [policy_value(policy) for policy in broker.context.policies if not policy.is_operator],
+            "policies": [policy.value() for policy in broker.context.policies if not policy.is_operator],
             **objects,
         }
 
@@ -116,7 +115,7 @@ class Definitions:
             "product_version": __version__,
             "parameters": [one for one in parameters if one["vhost"] == vhost.name],
             "policies": [
-                policy_value(policy)
+                policy.value()
                 for policy in broker.context.policies
                 if not policy.is_operator and policy.vhost == vhost.name
             ],
@@ -343,7 +342,7 @@ def _parameter_values(broker: Broker) -> Iterator[dict[str, Any]]:
             yield {"vhost": vhost.name, "component": LIMITS_COMPONENT, "name": "limits", "value": value}
     for policy in broker.context.policies:
         if policy.is_operator:
-            value = policy_value(policy)
+            value = policy.value()
             place = {"vhost": value.pop("vhost"), "component": OPERATOR_POLICY_COMPONENT, "name": value.pop("name")}
             yield {**place, "value": value}
 

@@ -37,7 +37,6 @@ from .command_error import CommandError
 from .kinds import JSON, NAME, Json, Name, OnlyVhost
 from .live_difference import live_difference, loaded
 from .operator import Operator
-from .policies import policy_value
 from .running import explain_running
 from .steps import Steps
 
@@ -249,7 +248,7 @@ def _given_and_overridden(names: list[str], rules: dict[str, str], known: Contai
 def _policy_row(policy: Policy) -> dict[str, Any]:
     kind = "operator policy" if policy.is_operator else "policy"
     origin = "" if policy.origin is None else str(policy.origin)
-    value = policy_value(policy)
+    value = policy.value()
     settings = value.pop("definition")
     return {"kind": kind, **value, "settings": settings, "origin": origin}
 

@@ -27,6 +27,7 @@ FAMILIES = tuple(
         "parameters",
         "definitions",
         "previews",
+        "history",
     )
     if family not in OPTIONAL or find_spec(f"{__package__}.{family}") is not None
 )
@@ -40,5 +41,6 @@ PARTS = (
     "live_difference",
     "definitions_reader",
     "definitions_difference",
+    "versions",
     *FAMILIES,
 )

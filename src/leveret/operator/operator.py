@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .cluster_desk import ClusterDesk
     from .event_log import EventLog
     from .jobs import Jobs
+    from .versions import Versions
 
 #: The client's name in commands without a user.
 BROKER_ITSELF = "leveret.control"
@@ -47,6 +48,8 @@ class Operator:
         self.edge_status = edge_status or dict
         self.log_lines = log_lines or list
         self.started_ms = 0
+        #: The user, and the way, that the command of this step came from; empty: the broker itself.
+        self.caller = ""
         #: Reads events from a journal, with the arguments of `journal.JournalStories`; None: there is no journal.
         self.stories: Callable[..., JournalStories] | None = None
         #: The cluster that this broker leads; None: it belongs to none.
@@ -56,6 +59,7 @@ class Operator:
         """Set the broker of the commands, and the configuration's objects in it."""
         if self._broker not in (None, broker):
             self.jobs.forget()
+            vars(self).pop("versions", None)
         self._broker = broker
         self.configured = configured
         self.started_ms = broker.context.clock.wall_ms()
@@ -66,6 +70,13 @@ class Operator:
         from .jobs import Jobs  # most brokers get no command: its modules are imported for the first one
 
         return Jobs()
+
+    @cached_property
+    def versions(self) -> "Versions":
+        """Earlier versions of policies, users and limits."""
+        from .versions import Versions
+
+        return Versions(self.broker)
 
     @cached_property
     def events(self) -> "EventLog":

@@ -28,10 +28,15 @@ CLUSTER_NAME, CLUSTER_NAME_DEFAULT = "cluster_name", "rabbit@localhost"
 def set_parameter(broker: Broker, identity: tuple[str, str, str], value: object) -> bool:
     """Set a parameter. Returns whether it is new. Raises: CommandError."""
     is_new = identity not in broker.parameters
-    if is_new and len(broker.parameters) >= KEPT_MAX:
+    if is_new and len(broker.parameters) >= KEPT_MAX and _count(broker) >= KEPT_MAX:
         raise CommandError(f"no more than {KEPT_MAX} parameters are kept")
     broker.parameters.set(identity, value)
     return is_new
+
+
+def _count(broker: Broker) -> int:
+    """The number of entries that operators have set. The others, without a virtual host, are the broker's own."""
+    return sum(bool(vhost) or not component for (vhost, component, _), _ in broker.parameters)
 
 
 def parameters_of_vhosts(broker: Broker) -> list[dict[str, Any]]:
@@ -45,7 +50,11 @@ def parameters_of_vhosts(broker: Broker) -> list[dict[str, Any]]:
 
 def global_parameters(broker: Broker) -> list[dict[str, Any]]:
     """In RabbitMQ's JSON."""
-    return [{"name": name, "value": value} for (vhost, _, name), value in broker.parameters if not vhost]
+    return [
+        {"name": name, "value": value}
+        for (vhost, component, name), value in broker.parameters
+        if not (vhost or component)
+    ]
 
 
 def describe(broker: Broker, vhost: str, description: str, tags: list[str]) -> None:

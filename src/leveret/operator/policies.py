@@ -64,7 +64,7 @@ def clear_operator_policy(at: Operator, name: PolicyName, *, vhost: VhostName = 
 def _listed(at: Operator, vhost: str | None, *, is_operator: bool) -> list[dict[str, Any]]:
     at.vhosts(vhost)
     return [
-        policy_value(policy)
+        policy.value()
         for policy in at.broker.context.policies
         if policy.is_operator == is_operator and vhost in (None, policy.vhost)
     ]
@@ -74,7 +74,7 @@ def _set(at: Operator, wanted: Wanted, vhost: str, *, is_operator: bool) -> dict
     at.vhost(vhost)
     policy = wanted_policy(wanted, vhost, is_operator=is_operator)
     at.broker.reloading.replace_policies(at.broker.context.policies.with_these([policy]))
-    return policy_value(policy)
+    return policy.value()
 
 
 def wanted_policy(wanted: Wanted, vhost: str, *, is_operator: bool) -> Policy:
@@ -100,15 +100,3 @@ def _clear(at: Operator, name: str, vhost: str, *, is_operator: bool) -> dict[st
         raise CommandError("Parameter does not exist")
     at.broker.reloading.replace_policies(at.broker.context.policies.without([policy.identity]))
     return {"vhost": vhost, "name": name}
-
-
-def policy_value(policy: Policy) -> dict[str, Any]:
-    """A policy in RabbitMQ's JSON."""
-    return {
-        "vhost": policy.vhost,
-        "name": policy.name,
-        "pattern": policy.pattern,
-        "apply-to": policy.apply_to,
-        "definition": dict(policy.definition),
-        "priority": policy.priority,
-    }

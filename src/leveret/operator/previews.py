@@ -286,7 +286,7 @@ def preview_vhost(at: Operator, vhost: HostName) -> dict[str, Any]:
     says = [
         f"{_are(len(queues), 'queue')} deleted, with {_several(messages, 'message')}",
         f"{_are(policies, 'policy')} deleted, and the permissions of {_several(users, 'user')}",
-        *_closing(clients),
+        *closing(clients),
     ]
     return {
         "queues": len(queues),
@@ -302,7 +302,7 @@ def preview_user(at: Operator, user: UserName) -> dict[str, Any]:
     """Tell what the deletion of a user would end."""
     at.user(user)
     clients = [client for client in at.broker.connections if client.user.name == user]
-    return {"connections": len(clients), "says": list(_closing(clients)) or ["no connection of this user is open"]}
+    return {"connections": len(clients), "says": list(closing(clients)) or ["no connection of this user is open"]}
 
 
 @command("preview connection", http=Http("GET", "leveret/preview/connections/CONNECTION", Level.MONITORING), reads=True)
@@ -311,10 +311,10 @@ def preview_connection(at: Operator, connection: Annotated[str, NAME, "the conne
     clients = [client for client in at.broker.connections if client.name == connection]
     if not clients:
         raise CommandError(f"no connection {connection!r}")
-    return {"connections": len(clients), "says": list(_closing(clients))}
+    return {"connections": len(clients), "says": list(closing(clients))}
 
 
-def _closing(clients: list[Client]) -> Iterator[str]:
+def closing(clients: list[Client]) -> Iterator[str]:
     """Sentences about connections that are closed."""
     if not clients:
         return

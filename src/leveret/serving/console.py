@@ -45,7 +45,7 @@ class Commands:
 
     def ask(self, command: str, arguments: Mapping[str, Any]) -> Any:
         try:
-            return self.table.run(*_words(command, arguments))
+            return self.table.ask(*_words(command, arguments))
         except CommandError as error:
             raise refused(error) from error
 
@@ -54,6 +54,9 @@ class Commands:
             return (yield from self.table.steps(*_words(command, arguments)))
         except CommandError as error:
             raise refused(error) from error
+
+    def by(self, caller: str, steps: Steps) -> Steps:
+        return self.table.by(caller, steps)
 
     def routes(self) -> list[CommandRoute]:
         return [

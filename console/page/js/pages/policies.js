@@ -5,6 +5,7 @@ import { Form } from "../form.js";
 import { plain, several } from "../format.js";
 import { List, Rows } from "../list.js";
 import { Danger, Fold, Panel, Table } from "../parts.js";
+import { to } from "../route.js";
 import { dropped, secondStep } from "../second_step.js";
 import { isAdministrator, isPolicymaker, state } from "../state.js";
 
@@ -13,7 +14,8 @@ const APPLY = ["queues", "exchanges", "all", "classic_queues", "quorum_queues", 
 export function Policies({ query }) {
   return html`
     <h1>Policies</h1>
-    <p class="dim">Of those that match a name the one with the highest priority counts. What a queue got in the end, and why, is on its own page.</p>
+    <p class="dim">Of those that match a name the one with the highest priority counts. What a queue got in the end, and why, is on its own page.
+      ${isAdministrator() && html` <a href=${to(["changes"], { kind: "policy" })}>Earlier versions</a>`}</p>
     <${Kind} title="Policies" base="policies" query=${query} may=${isPolicymaker()} example='{"max-length": 1000}' />
     <${Kind} title="Operator policies" base="operator-policies" query=${query} may=${isAdministrator()} example='{"max-length": 100000}' />
     ${isPolicymaker() && html`<${Rules} vhost=${state.vhost || "/"} />`}

@@ -74,6 +74,7 @@ export function User({ names: [name] }) {
       <${Permissions} name=${name} view=${permissions} />
       <${Topics} name=${name} view=${topics} />
       <${Fold} title="Password and tags"><${Change} user=${user} reload=${view.reload} /><//>
+      <p><a href=${to(["changes"], { kind: "user", name })}>Earlier versions</a></p>
       <${Panel} title="Delete"><${Danger} label="Delete the user …" onClick=${remove} /><//>
     `}`;
 }

@@ -88,6 +88,7 @@ export function VirtualHost({ names: [name] }) {
         ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Permissions" keyOf=${(row) => row.user} />` : html`<p class="empty">Nobody has permissions here.</p>`}
       <//>
       <${Fold} title="Set a limit"><${Form} name="Set a limit" kind="row" fields=${fields} verb="Set" onSubmit=${save} /><//>
+      ${isAdministrator() && html`<p><a href=${to(["changes"], { kind: "limits", vhost: name })}>Earlier limits</a></p>`}
       ${isAdministrator() && html`<${Panel} title="Delete"><${Danger} label="Delete the virtual host …" onClick=${remove} /><//>`}
     `}`;
 }

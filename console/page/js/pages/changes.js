@@ -1,0 +1,57 @@
+// What was changed by whom: earlier versions of policies, users and limits, compared, and put back.
+import { html } from "../lib.js";
+import { act, usePoll } from "../api.js";
+import { moment, plain } from "../format.js";
+import { Rows } from "../list.js";
+import { Ago, Panel, Waiting } from "../parts.js";
+import { refine, to } from "../route.js";
+import { secondStep, dropped } from "../second_step.js";
+
+const KINDS = [["", "all"], ["policy", "policies"], ["operator-policy", "operator policies"], ["user", "users"], ["limits", "limits of virtual hosts"]];
+const LINKS = { policy: (one) => to(["policies"], { name: one.name }), user: (one) => to(["users", one.name]), limits: (one) => to(["vhosts", one.vhost]) };
+
+function What({ one }) {
+  const link = LINKS[one.kind];
+  const name = html`<span class="name">${one.name || one.vhost}</span>`;
+  return html`${one.kind} ${link ? html`<a href=${link(one)}>${name}</a>` : name}${one.name && one.vhost && html` <small>in ${one.vhost}</small>`}`;
+}
+
+export function Changes({ query }) {
+  const wanted = new URLSearchParams(["kind", "name", "vhost"].filter((key) => query[key]).map((key) => [key, query[key]]));
+  const view = usePoll(`leveret/versions?${wanted}`);
+  const rows = Array.isArray(view.data) ? view.data : [];
+  const batches = new Map();
+  for (const one of rows) batches.set(one.batch, (batches.get(one.batch) || 0) + 1);
+  const restore = async (one, all) => {
+    const what = all ? `everything that "${one.command}" changed` : `${one.kind} ${one.name || one.vhost}`;
+    const text = `${what}: as it was before ${moment(one.at_ms)}. Messages that were dropped do not come back.`;
+    const target = `leveret/preview/versions/${one.id}`;
+    if (!(await secondStep({ target, body: { all }, lost: dropped, name: String(one.id), title: "Put back an earlier version", text, verb: "Put back" }))) return;
+    if (await act(`It is as before: ${what}.`, "POST", `leveret/versions/${one.id}/restore`, { body: { all } })) view.reload();
+  };
+  const columns = [
+    { title: "What", cell: (one) => html`<${What} one=${one} />` },
+    { title: "Change", cell: (one) => html`<b>${one.change}</b>` },
+    { title: "Before → after", cell: (one) => html`<ul class="pairs">${one.differs.map((row) => html`<li key=${row.key}><b>${row.key}</b> ${plain(row.now ?? "–")} → ${plain(row.then ?? "–")}</li>`)}</ul>` },
+    { title: "By", cell: (one) => html`<span class="name">${one.by || "the broker itself"}</span><br /><small>${one.command}</small>` },
+    { title: "When", cell: (one) => html`<${Ago} ms=${one.at_ms} />` },
+    {
+      title: "",
+      cell: (one) => html`<span class="buttons"><button type="button" onClick=${() => restore(one, false)}>Put back what was before …</button>
+        ${batches.get(one.batch) > 1 && one.id === one.batch && html`<button type="button" onClick=${() => restore(one, true)}>All ${batches.get(one.batch)} of it …</button>`}</span>`,
+    },
+  ];
+  const narrowed = query.name || query.vhost;
+  return html`
+    <h1>Changes</h1>
+    <p class="dim">The last 1,000 changes of policies, users and limits, also by imports and reloads. Queues, exchanges and messages that were deleted cannot be put back.</p>
+    <div class="tools">
+      <label>Of <select value=${query.kind || ""} onChange=${(event) => refine({ kind: event.currentTarget.value })}>
+        ${KINDS.map(([key, text]) => html`<option key=${key} value=${key} selected=${key === (query.kind || "")}>${text}</option>`)}</select></label>
+      ${narrowed && html`<span class="badge"><span class="name">${narrowed}</span> <button type="button" class="sort" aria-label="Of all names" onClick=${() => refine({ name: "", vhost: "" })}>×</button></span>`}
+    </div>
+    <${Waiting} view=${view} what="changes" />
+    <${Panel} title="The newest first">
+      ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Changes" keyOf=${(one) => one.id} />` : view.data && html`<p class="empty">Nothing was changed since this broker keeps versions.</p>`}
+    <//>`;
+}

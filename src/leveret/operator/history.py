@@ -1,0 +1,153 @@
+"""Commands about earlier versions of policies, users and limits. Source: management page 15."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from ..console.dispatcher import Http, Level
+from ..engine import Broker, Grant, TopicPermission, User, VirtualHostLimits, read_password_hash
+from ..settings import Policies, make_policy
+from .access import with_grants, with_topics_before_permissions
+from .command import command
+from .command_error import CommandError
+from .kinds import NUMBER, OnlyVhost, Word
+from .operator import Operator
+from .previews import closing, consequences
+from .steps import Steps
+from .versions import LIMITS, OPERATOR_POLICY, POLICY, USER, shown
+
+KINDS = {"policy": POLICY, "operator-policy": OPERATOR_POLICY, "user": USER, "limits": LIMITS}
+#: Maximum versions in one answer.
+LISTED_MAX = 200
+
+VersionId = Annotated[int, NUMBER, "as `versions` lists it"]
+
+
+@command("versions list", http=Http("GET", "leveret/versions", Level.ADMINISTRATOR), reads=True)
+def list_versions(
+    at: Operator, *, kind: Word | None = None, name: Word | None = None, vhost: OnlyVhost | None = None
+) -> list[dict[str, Any]]:
+    """List what was changed, the newest first: by whom, by which command, before and after.
+
+    kind: policy, operator-policy, user or limits
+    name: only of the policy or user of this name
+    """
+    if kind is not None and kind not in KINDS:
+        raise CommandError(f"versions: kind must be one of {', '.join(KINDS)}")
+    rows: list[dict[str, Any]] = []
+    seen: set[tuple[str, str, str]] = set()
+    for row in at.versions:
+        key = (row["kind"], row["vhost"], row["name"])
+        is_current = key not in seen
+        seen.add(key)
+        if (
+            (kind and row["kind"] != KINDS[kind])
+            or name not in (None, row["name"])
+            or vhost not in (None, row["vhost"])
+        ):
+            continue
+        rows.append(shown(row, is_current=is_current))
+        if len(rows) == LISTED_MAX:
+            break
+    return rows
+
+
+@command("versions restore", http=Http("POST", "leveret/versions/ID/restore", Level.ADMINISTRATOR))
+def restore_version(at: Operator, id: VersionId, *, all: bool = False) -> dict[str, Any]:
+    """Put back what was there before a change.
+
+    all: true: before everything that its command changed, such as an import
+    """
+    rows = _rows_of(at, id, all)
+    for row in rows:
+        put_back(at.broker, row)
+    return {"restored": [row["id"] for row in rows]}
+
+
+@command("preview version", http=Http("POST", "leveret/preview/versions/ID", Level.ADMINISTRATOR), reads=True)
+def preview_version(at: Operator, id: VersionId, *, all: bool = False) -> Steps:
+    """Tell what restoring a version would do.
+
+    all: true: before everything that its command changed
+    """
+    rows = _rows_of(at, id, all)
+    found: dict[str, Any] = yield from consequences(at, at.broker.context.settings, policies_before(at.broker, rows))
+    gone = {row["name"] for row in rows if row["kind"] == USER and row["before"] is None}
+    found["says"] += closing([client for client in at.broker.connections if client.user.name in gone])
+    return {**found, "restores": [{key: row[key] for key in ("id", "kind", "vhost", "name")} for row in rows]}
+
+
+def _rows_of(at: Operator, id_: int, is_all: bool) -> list[dict[str, Any]]:
+    """A version, or all of its command, the newest first."""
+    row = at.versions.find(id_)
+    return [one for one in at.versions if one["batch"] == row["batch"]] if is_all else [row]
+
+
+# -- putting back ---------------------------------------------------------------------------------------------------
+
+
+def put_back(broker: Broker, row: Mapping[str, Any]) -> None:
+    """Put in force what was there before a change. Raises: CommandError, if it cannot be any more."""
+    kind, vhost, name, value = row["kind"], row["vhost"], row["name"], row["before"]
+    if vhost and vhost not in broker.virtual_hosts:
+        raise CommandError(f"the virtual host {vhost!r} of version {row['id']} is gone")
+    if kind in (POLICY, OPERATOR_POLICY):
+        broker.reloading.replace_policies(policies_before(broker, [row]))
+    elif kind == LIMITS:
+        host = broker.virtual_hosts[vhost]
+        limits = VirtualHostLimits(value["max-connections"], value["max-queues"], value["default-queue-type"])
+        broker.virtual_hosts.limit(host, limits)
+    elif value is None:
+        if broker.users.find(name) is not None:
+            broker.connections.delete_user(name)
+    else:
+        broker.connections.replace_user(_user_of(broker, name, value))
+
+
+def policies_before(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> Policies:
+    """All policies, with those of some versions as they were before."""
+    policies = broker.context.policies
+    for row in rows:
+        is_operator, value = row["kind"] == OPERATOR_POLICY, row["before"]
+        if row["kind"] not in (POLICY, OPERATOR_POLICY):
+            continue
+        if value is None:
+            policies = policies.without([(row["vhost"], is_operator, row["name"])])
+            continue
+        policy = make_policy(
+            row["name"],
+            row["vhost"],
+            value["pattern"],
+            value["definition"],
+            apply_to=value["apply-to"],
+            priority=value["priority"],
+            is_operator=is_operator,
+        )
+        policies = policies.with_these([policy])
+    return policies
+
+
+def _user_of(broker: Broker, name: str, value: Mapping[str, Any]) -> User:
+    """The user as it was, but for permissions in virtual hosts that are gone."""
+    topics: dict[str, dict[str, TopicPermission]] = {}
+    for vhost, exchange, write, read in value["topics"]:
+        if vhost in broker.virtual_hosts:
+            topics.setdefault(vhost, {})[exchange] = TopicPermission(write, read)
+    user = User(
+        name,
+        read_password_hash(value["password_hash"], value["hashing_algorithm"]),
+        tuple(value["tags"]),
+        loopback_only=value["loopback-only"],
+        max_connections=value["max-connections"],
+        max_channels=value["max-channels"],
+    )
+    if value["permissions"] is None:
+        return user
+    grants = {
+        vhost: Grant(**patterns, topics=topics.pop(vhost, {}))
+        for vhost, patterns in value["permissions"].items()
+        if vhost in broker.virtual_hosts
+    }
+    user = with_grants(user, grants)
+    for vhost, waiting in topics.items():
+        user = with_topics_before_permissions(user, vhost, waiting)
+    return user

@@ -1,0 +1,155 @@
+"""Earlier versions of policies, users and limits: what was changed, when, by which command and by whom.
+
+Commands are compared before and after each of their steps, so that an import or a reload is recorded like a single
+change. The records are parameters of a component without a virtual host, so that they outlive a restart. A version has
+the values before and after a change; restoring it puts back the value before. Source: management page 15, 20.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..engine import Broker, User, VirtualHostLimits
+from .command_error import CommandError
+
+#: The component of the parameters that hold versions, and the maximum number of them; older ones are forgotten.
+VERSIONS, VERSIONS_MAX = "versions", 1000
+POLICY, OPERATOR_POLICY, USER, LIMITS = "policy", "operator policy", "user", "limits"
+#: (kind, virtual host, name)
+Key = tuple[str, str, str]
+_SECRETS = ("password_hash", "hashing_algorithm")
+
+
+class Versions:
+    """The recorded changes of one broker, the oldest first."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        found = [value for (vhost, component, _), value in broker.parameters if not vhost and component == VERSIONS]
+        self._rows: dict[int, dict[str, Any]] = {row["id"]: row for row in found if isinstance(row, dict)}
+        self._last = max(self._rows, default=0)
+        self._look()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The newest first."""
+        yield from reversed(list(self._rows.values()))
+
+    def find(self, id_: int) -> dict[str, Any]:
+        """One version. Raises: CommandError."""
+        if id_ not in self._rows:
+            raise CommandError(f"no version {id_}: the last {VERSIONS_MAX} are kept")
+        return self._rows[id_]
+
+    def now(self, kind: str, vhost: str, name: str) -> Any:
+        """The value in force; None: there is none."""
+        broker = self._broker
+        if kind in (POLICY, OPERATOR_POLICY):
+            policy = broker.context.policies.find(vhost, name, is_operator=kind == OPERATOR_POLICY)
+            return None if policy is None else policy.value()
+        if kind == USER:
+            user = broker.users.find(name)
+            return None if user is None else _user_value(user)
+        host = broker.virtual_hosts.get(vhost)
+        return None if host is None else _limits_value(host.context.limits)
+
+    def _look(self) -> None:
+        """Note what is in force. Policies, users and limits are replaced as a whole: identity tells a change."""
+        broker = self._broker
+        self._policies = broker.context.policies
+        self._users = {user.name: user for user in broker.users}
+        self._limits = {name: vhost.context.limits for name, vhost in broker.virtual_hosts.items()}
+
+    def note(self, command: str, caller: str, batch: int) -> None:
+        """Record what has changed since the last call. `batch`: the number that all changes of one command have."""
+        before = self._policies, self._users, self._limits
+        self._look()
+        if self._policies is not before[0]:
+            for policy in self._policies.changed_since(before[0]):
+                old = before[0].find(policy.vhost, policy.name, is_operator=policy.is_operator)
+                kind = OPERATOR_POLICY if policy.is_operator else POLICY
+                value = None if old is None else old.value()
+                self._record((kind, policy.vhost, policy.name), value, command, caller, batch)
+        for name in before[1].keys() | self._users.keys():
+            user = before[1].get(name)
+            if user is not self._users.get(name):
+                self._record((USER, "", name), None if user is None else _user_value(user), command, caller, batch)
+        for name in before[2].keys() & self._limits.keys():
+            if before[2][name] is not self._limits[name]:
+                self._record((LIMITS, name, ""), _limits_value(before[2][name]), command, caller, batch)
+
+    def next_batch(self) -> int:
+        """The number of a command's changes: that of the first of them."""
+        return self._last + 1
+
+    def _record(self, key: Key, before: Any, command: str, caller: str, batch: int) -> None:
+        after = self.now(*key)
+        if before == after:
+            return
+        kind, vhost, name = key
+        self._last += 1
+        row = {
+            "id": self._last,
+            "batch": batch,
+            "at_ms": self._broker.context.clock.wall_ms(),
+            "by": caller,
+            "command": command,
+            "kind": kind,
+            "vhost": vhost,
+            "name": name,
+            "before": before,
+            "after": after,
+        }
+        self._rows[self._last] = row
+        self._broker.parameters.set(_identity(self._last), row)
+        if len(self._rows) > VERSIONS_MAX:
+            oldest = next(iter(self._rows))
+            del self._rows[oldest]
+            self._broker.parameters.remove(_identity(oldest))
+
+
+def shown(row: Mapping[str, Any], *, is_current: bool) -> dict[str, Any]:
+    """A version without secrets. `differs`: the keys with other values. `is_current`: nothing was changed since."""
+    before, after = row["before"] or {}, row["after"] or {}
+    differs = [
+        {"key": key, "now": before.get(key), "then": after.get(key)}
+        for key in dict.fromkeys([*before, *after])
+        if key not in _SECRETS and before.get(key) != after.get(key)
+    ]
+    if any(before.get(key) != after.get(key) for key in _SECRETS):
+        differs.append({"key": "password", "now": _has_password(before), "then": _has_password(after)})
+    change = "added" if row["before"] is None else "deleted" if row["after"] is None else "changed"
+    plain = {key: value for key, value in row.items() if key not in ("before", "after")}
+    return {**plain, "change": change, "differs": differs, "is_current": is_current}
+
+
+def _has_password(value: Mapping[str, Any]) -> str:
+    return "set" if value.get("password_hash") else "none"
+
+
+def _identity(id_: int) -> tuple[str, str, str]:
+    return ("", VERSIONS, f"{id_:012}")
+
+
+def _limits_value(limits: VirtualHostLimits) -> dict[str, Any]:
+    return {
+        "max-connections": limits.max_connections,
+        "max-queues": limits.max_queues,
+        "default-queue-type": limits.default_queue_type,
+    }
+
+
+def _user_value(user: User) -> dict[str, Any]:
+    return {
+        "tags": list(user.tags),
+        "max-connections": user.max_connections,
+        "max-channels": user.max_channels,
+        "loopback-only": user.loopback_only,
+        "permissions": None
+        if user.permissions is None
+        else {
+            vhost: {"configure": one.grant.configure, "write": one.grant.write, "read": one.grant.read}
+            for vhost, one in user.permissions.items()
+        },
+        "topics": [[vhost, exchange, topic.write, topic.read] for vhost, exchange, topic in user.topics()],
+        "password_hash": user.password.text(),
+        "hashing_algorithm": user.password.algorithm,
+    }
