@@ -56,7 +56,7 @@ class Poller:
         "unregister",
     )
 
-    def __init__(self, inner: select.epoll, runnable: Sequence[object]) -> None:
+    def __init__(self, inner: "select.epoll", runnable: Sequence[object]) -> None:
         """`inner`: trio's epoll. `runnable`: the tasks that trio will run next."""
         self._inner = inner
         self._inner_fd = inner.fileno()

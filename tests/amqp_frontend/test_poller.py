@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import runpy
+import select
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -173,3 +175,8 @@ async def test_without_a_place_for_it_there_is_none(monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patch:
         patch.setattr(_run, "GLOBAL_RUN_CONTEXT", Runner)
         assert module._attached() is None
+
+
+def test_systems_without_epoll_can_import_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(select, "epoll")
+    assert "Poller" in runpy.run_path(module.__file__)
