@@ -135,6 +135,8 @@ class DeclaredQueues(dict[str, Queue]):
             name, arguments = kind.scoped(host, name, arguments, site or "")
             if name != called:
                 current = self.get(name)
+        elif client is not None and host.broker.sites.own and arguments:
+            name, arguments = kind_of_type(queue_type_of(arguments)).scoped(host, name, arguments, "")
         if current is None and name in self:
             why = self._refusal(called, client) or "this is the full name of a queue of other sites"
             raise QueueNotHosted(name=called, vhost=host.name, why=why)

@@ -98,12 +98,13 @@ class Scopes:
         return queue if view is None or view.has(site or "") else None
 
     def site_of(self, full_name: str) -> str | None:
-        """A site that sees the queue of this full name; None: all do, there is no queue, or no site that is there."""
+        """A site that sees the queue of this full name; None: there is no rule for it, or no such site."""
         queue = self._context.queues.get(full_name)
         view = None if queue is None else self._views.get(queue)
-        if view is None or not view.scope:
+        sites = self._context.broker.sites
+        if view is None:
             return None
-        return next((site for site in (view.scope, *self._context.broker.sites.groups) if view.has(site)), None)
+        return next((site for site in (view.scope or sites.own, *sites.groups) if view.has(site)), None)
 
     def refusal(self, name: str, site: str | None) -> str:
         """Why a site does not see a queue of this name, where a rule for that site says so; else empty."""

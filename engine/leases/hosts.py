@@ -50,12 +50,19 @@ class Hosts:
 
 
 def scoped(context: HostContext, name: str, arguments: FieldTable, site: str) -> tuple[str, FieldTable]:
-    """The full name and the arguments of a declaration at a site. Invalid arguments are refused later."""
-    given = arguments.get(SCOPE)
+    """The full name and the arguments of a declaration at a site; empty: by an operator, whose name is a full one.
+
+    Invalid arguments are refused later.
+    """
+    given, found = arguments.get(SCOPE), arguments.get(REPLICATION)
+    replication = "" if found is None or found.tag != "S" else found.text
+    if not site:
+        scope = name.rpartition("@")[2]
+        if given is None and scope != name and replication in (LOCAL, GROUP):
+            arguments = {**arguments, SCOPE: Field("S", scope.encode())}
+        return name, arguments
     if given is not None and given.tag == "S":  # the name is a full one
         name = name.removesuffix(f"@{given.text}")
-    found = arguments.get(REPLICATION)
-    replication = "" if found is None or found.tag != "S" else found.text
     if replication == LOCAL:
         scope = site
     elif replication == GROUP:

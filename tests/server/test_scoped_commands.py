@@ -9,6 +9,7 @@ import pytest
 from desk import VirtualDesk
 
 from leveret.engine import Client, Field, Permissions, User
+from leveret.engine.errors import InvalidArgument
 from leveret.engine.users.permissions import Grant
 from leveret.operator.command_error import CommandError
 from leveret.testing.harness import arguments_of
@@ -57,6 +58,29 @@ def test_a_publish_to_a_full_name_is_captured_by_that_queue(desk: VirtualDesk, n
     assert ready(desk) == {name: 1}
     (got,) = desk.command("get", queue=name)
     assert got["properties"]["headers"]["x-topic"] == name.partition("@")[0]
+
+
+def test_a_queue_that_the_leader_does_not_host_is_reached(desk: VirtualDesk) -> None:
+    """Its files have another filter."""
+    with pytest.raises(InvalidArgument, match="E-MISMATCH"):
+        of_files(desk, "n1", "d", x_replication="distributed", x_queue_filter="b = 1")
+    assert publish(desk, "d") == {"routed": True}
+    assert ready(desk) == {"d": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [("new@n2", {}), ("new@Y", {"x-queue-domain": "Y", "x-initial-owner": "n2"})]
+)
+def test_an_operator_declares_a_queue_by_its_full_name(desk: VirtualDesk, name: str, more: dict[str, str]) -> None:
+    """It is the one that the files of the node, or its clients, declare."""
+    arguments = {"x-queue-type": "amps", "x-replication": "group" if more else "local", **more}
+    for is_new in (True, False):
+        said = desk.command("declare-queue", queue=name, durable=True, arguments=arguments)
+        assert said["created"] is is_new
+    of_files(desk, "n2", "new", **{key.replace("-", "_"): value for key, value in arguments.items()})
+    client = Client(desk.vhost, User("guest"), "c", lambda: None, {}, site="n2")
+    assert desk.vhost.queues.seen("new", client) is desk.vhost.queues[name]
+    assert [full_name for full_name in desk.vhost.queues if full_name.startswith("new")] == [name]
 
 
 def test_a_route_is_that_of_a_publish(desk: VirtualDesk) -> None:
