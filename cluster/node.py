@@ -60,6 +60,7 @@ from .coordinator.coordinator import Coordinator, Lease
 from .copying import full_copy
 from .copying.joining import Held
 from .front import Front
+from .history import History
 from .leading import Leading
 from .link.follower_links import forget_readers, readers_of
 from .link.introduction import Address
@@ -119,6 +120,7 @@ class Node:
         self.agreed_lsn = 0  # as heard last
         self.why = "the node has just started"  # its state changed last, for people
         self.since_ms = wall_ms()
+        self.history = History(self.since_ms)
         self.held_ms = self.takeovers = 0  # in which publishers were held, before this state; times that this node led
         self.stopping = trio.Event()
         self.handover: HandoverAttempt | None = None  # of this leadership
@@ -302,6 +304,9 @@ class Node:
         self.since_ms = now_ms
         why = f": {self.why}" if self._state in _KINDS else ""
         logger.info("%s: %s (was %s)%s", self.options.name, self._state.name, before.name, why)
+        if self.leading is not None and self._state in BROKER_RUNS and {before, self._state} & _KINDS.keys():
+            told = _KINDS.get(self._state, EventKind.LED).value  # led: publishers are held no more
+            self.history.add(now_ms, told, self.options.name, self.leading.term, self.why)
         if self.leading is not None and (kind := _KINDS.get(self._state)) is not None:
             self.leading.note(kind, self.why)
         self._registration.look()
@@ -378,6 +383,7 @@ class Node:
 
     def _see(self, view: View) -> None:
         before, self.view = self.view, view
+        self.history.seen(view, self._wall_ms())
         if not self.stopping.is_set():
             self._registration.seen(view)
         known = None if before is None or before.insync is None else before.insync.nodes

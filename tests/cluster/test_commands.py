@@ -36,6 +36,10 @@ class Desk:
         how = {"state": "leading", "since-ms": 1_795_891_072_383, "why": "it won"}
         return {"leader": "a", "node": "a", "term": 3, "agreed": 90, "insync": ["a", "b"], **how, "nodes": self.nodes}
 
+    def history(self) -> dict[str, Any]:
+        change = {"at-ms": 1_795_891_072_383, "what": "led", "node": "a", "term": 3, "why": ""}
+        return {"node": "a", "since-ms": 1_795_891_072_383, "changes": [change]}
+
     def handover(self, node: str | None) -> dict[str, Any]:
         return self._note("handover", node)
 
@@ -145,3 +149,16 @@ def test_the_text_of_a_cluster() -> None:
         "  a     in_sync  true       3     90   10   a b      amqp://h:1",
         "  c     absent",
     ]
+
+
+def test_the_history_is_a_table_with_times() -> None:
+    """In the time zone of the operator."""
+    name, given = _read("cluster", ["history"], None)
+    operator = Operator()
+    operator.cluster = Desk(node("a"))
+    text = as_text(find(name, given).call(operator, given), name)
+    assert re.fullmatch(
+        r"known: to node a since [-0-9]{10} [:0-9]{8}\S+\n"
+        r"changes: *\n  at +what +node +term\n  [-0-9]{10} [:0-9]{8}\S+ +led +a +3",
+        text,
+    )

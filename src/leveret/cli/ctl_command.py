@@ -228,6 +228,8 @@ def as_text(result: Any, command: str) -> str:
         return _as_table(result)
     if command == "cluster" and "nodes" in result:
         result = _cluster_of(result)
+    if command == "cluster" and "changes" in result:
+        result = _history_of(result)
     if command == "status" and isinstance(result, dict) and isinstance(result.get("trouble"), list):
         wrong = "; ".join(map(str, result["trouble"]))
         rest = {key: value for key, value in result.items() if key != "trouble"}
@@ -244,13 +246,23 @@ _NOT_SHOWN = ("node", "state", "since-ms", "why", "handover", "min-in-sync", "no
 
 def _cluster_of(status: dict[str, Any]) -> dict[str, Any]:
     """What is shown of a cluster, by the leader, or by a node that says what it knows while none leads."""
-    since = datetime.fromtimestamp(status["since-ms"] / 1000).astimezone().isoformat(" ", "seconds")
+    since = _moment(status["since-ms"])
     facts = {name: value for name, value in status.items() if name not in _NOT_SHOWN}
     facts |= {"insync": ", ".join(status["insync"]) or None}
     facts |= {"state": f"node {status['node']} is {status['state']} since {since}: {status['why']}"}
     if (handover := status.get("handover")) and handover.get("refused"):
         facts["last handover"] = f"refused: {handover['refused']}"
     return {**facts, "nodes": list(map(_node_of, status["nodes"]))}
+
+
+def _history_of(history: dict[str, Any]) -> dict[str, Any]:
+    """What has become of a cluster, as a table."""
+    changes = [{"at": _moment(one["at-ms"]), **one, "at-ms": None} for one in history["changes"]]
+    return {"known": f"to node {history['node']} since {_moment(history['since-ms'])}", "changes": changes}
+
+
+def _moment(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1000).astimezone().isoformat(" ", "seconds")
 
 
 def _node_of(node: dict[str, Any]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class NodeCommands:
         if (reasons_of := _WAITS.get(command)) is not None:
             return self._wait(reasons_of, arguments.get("node"))
         begun = self._ask(command.partition(" ")[0], arguments)
-        if command in ("cluster", "cluster differences"):
+        if command in ("cluster", "cluster differences", "cluster history"):
             return begun
         if command == "reload":
             return self._follow_reload(begun)

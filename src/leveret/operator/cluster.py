@@ -56,6 +56,16 @@ def differences(at: Operator, parts: Json = None) -> dict[str, Any]:
     return desk.compare(parts)
 
 
+@command("cluster history", http=Http("GET", "leveret/cluster/history", Level.MONITORING), reads=True)
+def history(at: Operator) -> dict[str, Any]:
+    """Show who led when, which nodes were in sync, and when publishers were held, oldest first.
+
+    The leader tells what it has seen since its process began, also while it followed, and which earlier leaders
+    another node knows of: the last 200 changes.
+    """
+    return _desk(at).history()
+
+
 # These change etcd and no record: their answers wait for nothing in the journal.
 
 

@@ -14,6 +14,9 @@ class ClusterDesk(Protocol):
     def status(self) -> dict[str, Any]:
         """Nodes with their states, term, end and lag; the in-sync set; what is agreed."""
 
+    def history(self) -> dict[str, Any]:
+        """Who led when, and which nodes were in sync, as the leader's process has seen it since it began."""
+
     def configurations(self) -> dict[str, Any]:
         """How the configurations of the other nodes differ from the leader's, and how their last reloads went."""
 

@@ -34,6 +34,14 @@ class LeaderDesk:
             status["not-hosted"] = lines
         return status
 
+    def history(self) -> dict[str, Any]:
+        found = self._node.history
+        changes = [
+            {"at-ms": one.at_ms, "what": one.kind, "node": one.node, "term": one.term, "why": one.why}
+            for one in found.changes
+        ]
+        return {"node": self._node.options.name, "since-ms": found.since_ms, "changes": changes}
+
     def configurations(self) -> dict[str, Any]:
         found = self._report.configurations()
         return {

@@ -38,6 +38,8 @@ ENDS_MAX, ENDS_MS = 1200, 500
 FAULTS_MAX, FAULT_MAX = 5, 300
 #: Octets of the lines, as JSON, that say why queues are not hosted.
 NOT_HOSTED_MAX = 8 * 1024
+#: Of a status: leaderships that its node knows.
+_HISTORY = "led"
 _SERVES = frozenset({State.LEADING, State.HELD})
 #: Figures of a process -> their names in a status.
 _HOST_FIELDS = {field.name: field.name.replace("_", "-") for field in fields(HostFacts)}
@@ -114,12 +116,20 @@ class NodeReport:
             "disk-reserve": self.reserve,
             "alarms": list(self._alarms(host)),
             CONFIGURATION: self._configuration(),
+            _HISTORY: self._history(),
         }
         if led is not None:
             self._note_end()
             told |= {"cluster-name": led.cluster_name(), "cluster-alarms": [list(one) for one in self._others_alarms()]}
             told["not-hosted"] = first_lines(led.not_hosted)
         return told
+
+    def _history(self) -> list[list[object]]:
+        """Leaderships, with those that the others told of."""
+        history = self._node().history
+        for status in self._said().values():
+            history.learn(status.get(_HISTORY))
+        return history.told()
 
     def _configuration(self) -> dict[str, object]:
         """What the others compare with theirs. What differs from theirs is logged."""
@@ -129,15 +139,19 @@ class NodeReport:
         faults = [fault[:FAULT_MAX] for fault in self._current.faults[:FAULTS_MAX]]
         return {**self._shared.told(said.values()), "reloads": self._current.reloads, "faults": faults}
 
-    def _said_of_configurations(self) -> dict[str, Mapping[str, object]]:
-        """Name of a node -> what it told of its configuration: the leader, or each follower."""
+    def _said(self) -> dict[str, Mapping[str, object]]:
+        """Name of a node -> what it told last: the leader, or each follower."""
         node = self._node()
         said = {} if node.followed is None else {node.followed: node.leader_status}
         for node_id, link in self._linked().items():
             key = None if node.view is None else node.view.node_of(node_id)
             if key is not None:
                 said[key.name] = link.status
-        found = {name: status.get(CONFIGURATION) for name, status in said.items()}
+        return said
+
+    def _said_of_configurations(self) -> dict[str, Mapping[str, object]]:
+        """Name of a node -> what it told of its configuration."""
+        found = {name: status.get(CONFIGURATION) for name, status in self._said().items()}
         return {name: one for name, one in found.items() if isinstance(one, dict)}
 
     def configurations(self) -> list[ConfigurationFacts]:

@@ -1,7 +1,7 @@
 // The nodes of a cluster: who leads, whose copies are behind, and what an operator does before a machine is switched off.
 import { html } from "../lib.js";
 import { act, usePoll } from "../api.js";
-import { bytes, count, duration } from "../format.js";
+import { bytes, count, duration, moment } from "../format.js";
 import { Rows } from "../list.js";
 import { Ago, Badge, confirm, Danger, Facts, Panel, Tile, Waiting } from "../parts.js";
 import { isAdministrator } from "../state.js";
@@ -13,7 +13,7 @@ const STATES = {
   in_sync: "has on disk what is confirmed: it may lead",
   following: "copies, and is not waited for",
   drained: "copies, and does not lead until it is revived",
-  absent: "is not there",
+  absent: "its process has ended, or it is cut off",
   lost: "does not answer",
 };
 
@@ -36,13 +36,39 @@ function Acts({ node, leader, reload }) {
   const revive = () => change({ title: `Revive ${name}`, text: "It may lead again.", verb: "Revive" }, `${name} was asked to revive.`, "revive", name, reload);
   if (node["is-drained"]) return html`<${Danger} label="Revive …" onClick=${revive} />`;
   if (name === leader) return html`<${Danger} label="Drain …" onClick=${drain} />`;
-  return node["is-linked"] && html`${node["is-in-sync"] && html`<${Danger} label="Hand over …" onClick=${handOver} /> `}<${Danger} label="Drain …" onClick=${drain} />`;
+  return node["is-linked"] && html`<span class="buttons">
+    ${node["is-in-sync"] && html`<${Danger} label="Hand over …" onClick=${handOver} />`}
+    <${Danger} label="Drain …" onClick=${drain} /></span>`;
+}
+
+/** A change of the cluster, in words. */
+const WORDS = {
+  led: (change) => `${change.node} leads, in term ${change.term}${change.why && `: ${change.why}`}`,
+  left: (change) => `${change.node} led until then, in term ${change.term}`,
+  held: (change) => `${change.node} holds publishers: ${change.why}`,
+  suspended: (change) => `${change.node} serves nobody: ${change.why}`,
+};
+
+/** Who led when, the latest first. */
+function History({ view }) {
+  const found = view.data;
+  const columns = [
+    { title: "When", cell: (change) => moment(change["at-ms"]) },
+    { title: "What", cell: (change) => (WORDS[change.what] ? WORDS[change.what](change) : change.why) },
+  ];
+  const rows = found && found.changes.map((change, index) => ({ ...change, index })).reverse();
+  return html`<${Panel} title="History">
+    <${Waiting} view=${view} what="the history" />
+    ${rows && html`<${Rows} rows=${rows} columns=${columns} caption="Changes" keyOf=${(change) => change.index} />
+      <p class="dim">As node ${found.node} has seen it since ${moment(found["since-ms"])}, also while it followed; who led before then, as far as another node knows. At most 200 changes.</p>`}
+  <//>`;
 }
 
 export function Nodes() {
   const nodes = usePoll("nodes");
   const isAlone = Array.isArray(nodes.data) && nodes.data.length === 1;
   const view = usePoll(nodes.data && !isAlone ? "leveret/cluster" : null);
+  const history = usePoll(nodes.data && !isAlone ? "leveret/cluster/history" : null);
   const cluster = view.data;
   const figures = Object.fromEntries((nodes.data || []).map((one) => [one.name, one]));
   const of = (node) => figures[node.name.includes("@") ? node.name : `rabbit@${node.name}`] || {};
@@ -67,9 +93,10 @@ export function Nodes() {
         <${Tile} label="Leads" value=${cluster.leader || "nobody"} kind="strong" />
         <${Tile} label="In sync" value=${`${cluster.insync.length} of ${cluster.nodes.length}`} />
         <${Tile} label="Term" value=${count(cluster.term)} />
-        <${Tile} label="Agreed, not yet" value=${count(Math.max(0, cluster.end - cluster.agreed))} />
+        <${Tile} label="Not yet agreed" value=${count(Math.max(0, cluster.end - cluster.agreed))} />
       </div>
       <${Rows} rows=${cluster.nodes} columns=${columns} caption="Nodes" keyOf=${(node) => node.name} />
+      <p class="dim">Behind: records that a node does not have on disk yet.</p>
       <${Panel} title="The node that answers"><${Facts} rows=${[
         ["Cluster", cluster.cluster],
         ["Node", cluster.node],
@@ -78,7 +105,6 @@ export function Nodes() {
         ["Because", cluster.why],
         ["In sync", cluster.insync.join(", ")],
       ]} /><//>
-      <p class="dim">Behind: records that a node does not have on disk yet. What happened to the set, and when: the events
-        led, followed, in_sync_changed, held and suspended of <code>leveret journal</code>.</p>
+      <${History} view=${history} />
     `}`;
 }

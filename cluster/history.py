@@ -1,0 +1,91 @@
+"""What has become of a cluster, as one of its nodes knows it: who led when, and why; nothing of it is on disk.
+
+A node sees changes in etcd while its process runs, and hears of earlier leaders from the nodes that it is linked with.
+"""
+
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..engine import EventKind
+from .agreement.view import View
+
+#: Changes that are kept, the oldest are dropped; leaderships of which other nodes are told.
+CHANGES_MAX, TOLD_MAX = 200, 16
+#: The leader's key in etcd is gone.
+LEFT = "left"
+LED = EventKind.LED.value
+
+
+@dataclass(slots=True, frozen=True)
+class Change:
+    """`kind`: as the events of the journal, or `LEFT`. `node`: that led, or was held; "" of a change of the set."""
+
+    at_ms: int
+    kind: str
+    node: str
+    term: int
+    why: str
+
+
+class History:
+    """Every node sees in etcd who leads and which nodes are in sync; of itself it knows more."""
+
+    def __init__(self, since_ms: int) -> None:
+        self.since_ms = since_ms
+        self.changes: list[Change] = []  # oldest first
+        self._leader: tuple[int, str] | None = None  # term, name
+        self._in_sync: str | None = None
+        self._names: dict[bytes, str] = {}  # of all nodes that were ever registered
+
+    def seen(self, view: View, now_ms: int) -> None:
+        """Etcd was read."""
+        leader = None if view.leader is None else (view.leader.term, view.leader.name)
+        before, self._leader = self._leader, leader
+        if leader is None and before is not None:
+            self.add(now_ms, LEFT, before[1], before[0], "its key in etcd is gone")
+        elif leader is not None and leader != before:
+            self.learn([[now_ms, *leader]])
+        if view.insync is None:
+            return
+        self._names |= {one.node_id: one.name for one in view.nodes}
+        members = view.insync.nodes
+        names = sorted(self._names[one] for one in members if one in self._names)
+        in_sync = ", ".join([*names, *(["a node that was never seen"] if len(names) < len(members) else [])])
+        if in_sync != self._in_sync:
+            self._in_sync = in_sync
+            term = 0 if leader is None else leader[0]
+            self.add(now_ms, EventKind.IN_SYNC_CHANGED.value, "", term, f"in sync: {in_sync}")
+
+    def add(self, at_ms: int, kind: str, node: str, term: int, why: str) -> None:
+        """What this node has seen."""
+        self._insert(Change(at_ms, kind, node, term, why))
+
+    def _insert(self, change: Change) -> None:
+        insort(self.changes, change, key=lambda one: one.at_ms)
+        del self.changes[:-CHANGES_MAX]
+
+    # -- between nodes ----------------------------------------------------------------------------------------------
+
+    def _leaderships(self) -> Iterator[Change]:
+        """The beginning of each term, oldest first."""
+        terms: set[int] = set()
+        for one in self.changes:
+            if one.kind == LED and one.term not in terms:
+                terms.add(one.term)
+                yield one
+
+    def told(self) -> list[list[object]]:
+        """The last leaderships, for other nodes: when it began, its term, the node."""
+        return [[one.at_ms, one.term, one.node] for one in self._leaderships()][-TOLD_MAX:]
+
+    def learn(self, told: object) -> None:
+        """What another node tells of leaderships. Each has begun when the first node saw it."""
+        known = {one.term: one for one in self._leaderships()}
+        for row in told if isinstance(told, list) else ():
+            match row:
+                case [int(at_ms), int(term), str(node)] if term not in known or at_ms < known[term].at_ms:
+                    if (later := known.get(term)) in self.changes:
+                        self.changes.remove(later)
+                    known[term] = Change(at_ms, LED, node, term, "")
+                    self._insert(known[term])
