@@ -6,21 +6,24 @@ There are at most four threads: one for a request, one that renews leases, one t
 import logging
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import trio
 
 from ..agreement.view import LEADER, PREFERRED, NodeKey, Transaction, View
 from .coordinator import Lease
-from .errors import CoordinatorError, UnfitCoordinator, Unreachable
+from .errors import CoordinatorError, InDoubt, UnfitCoordinator, Unreachable
 from .gateway import EtcdAccess, Gateway, Json, Refused
 from .keys import Keys, NotOurs
 
 logger = logging.getLogger("leveret.cluster")
 
 Result = TypeVar("Result")
+
+#: Of an answer with other fields than etcd's.
+_MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
 
 _RANGE, _TRANSACTION, _WATCH = "/v3/kv/range", "/v3/kv/txn", "/v3/watch"
 _GRANT, _RENEW, _REVOKE = "/v3/lease/grant", "/v3/lease/keepalive", "/v3/lease/revoke"
@@ -134,7 +137,8 @@ class EtcdCoordinator:
     def view_from(self, gateway: Gateway) -> View:
         """The keys as they are now."""
         answer = gateway.read(_RANGE, self.keys.range)
-        return self._view_of(answer.get("kvs", []), int(answer["header"]["revision"]))
+        with _understood(UnfitCoordinator):
+            return self._view_of(answer.get("kvs", []), int(answer["header"]["revision"]))
 
     def _view_of(self, pairs: list[Json], revision: int) -> View:
         try:
@@ -148,7 +152,7 @@ class EtcdCoordinator:
         if LEADER in keys:
             leases[LEADER] = self._grant(gateway, Lease.LEADER)
         if PREFERRED in keys:
-            leases[PREFERRED] = str(gateway.read(_GRANT, {"TTL": str(PREFERRED_SECONDS), "ID": "0"})["ID"])
+            leases[PREFERRED] = self._granted(gateway, PREFERRED_SECONDS)
         try:
             is_done, pairs, revision = self._change(gateway, self.keys.request(transaction, leases))
         except Refused as refused:
@@ -182,11 +186,25 @@ class EtcdCoordinator:
             if "lease not found" in refused.text:
                 raise
             raise UnfitCoordinator(f"etcd refuses a transaction: {refused.text}") from refused
-        pairs = answer["responses"][-1]["response_range"].get("kvs", [])
-        return bool(answer.get("succeeded")), pairs, int(answer["header"]["revision"])
+        with _understood(InDoubt):
+            pairs = answer["responses"][-1]["response_range"].get("kvs", [])
+            revision = int(answer["header"]["revision"])
+            is_done = bool(answer.get("succeeded"))
+        try:
+            with _understood(UnfitCoordinator):
+                self._view_of(pairs, revision)
+        except UnfitCoordinator as error:
+            if is_done:
+                raise InDoubt(str(error)) from error
+            raise
+        return is_done, pairs, revision
+
+    def _granted(self, gateway: Gateway, seconds: int) -> str:
+        with _understood(UnfitCoordinator):
+            return str(gateway.read(_GRANT, {"TTL": str(seconds), "ID": "0"})["ID"])
 
     def _grant(self, gateway: Gateway, lease: Lease) -> str:
-        granted = str(gateway.read(_GRANT, {"TTL": str(self._seconds), "ID": "0"})["ID"])
+        granted = self._granted(gateway, self._seconds)
         with self._leases_lock:
             self._leases[lease] = granted
         return granted
@@ -215,13 +233,23 @@ class EtcdCoordinator:
     def _renew(self, gateway: Gateway, lease: Lease, kept: str) -> bool:
         try:
             answer = gateway.read(_RENEW, {"ID": kept})
+            with _understood(UnfitCoordinator):
+                is_kept = int(answer.get("result", {}).get("TTL", 0)) > 0
         except (CoordinatorError, Refused) as error:
             logger.debug("the lease of the %s was not renewed: %s", lease.value, error)
             return False
-        if int(answer.get("result", {}).get("TTL", 0)) > 0:
-            return True
-        self._forget(lease, kept)
-        return False
+        if not is_kept:
+            self._forget(lease, kept)
+        return is_kept
+
+
+@contextmanager
+def _understood(fault: type[CoordinatorError]) -> Iterator[None]:
+    """Whatever answers as JSON may be something else than etcd: that ends no node. Raises: `fault`."""
+    try:
+        yield
+    except _MISSHAPEN as error:
+        raise fault(f"an answer that is not etcd's: {type(error).__name__}: {error}") from error
 
 
 def _not_reached(error: Unreachable) -> str:
@@ -262,9 +290,10 @@ class _Watch:
         request = {"create_request": {**keys.range, "start_revision": str(revision + 1)}}
         try:
             for answer in self._listening.stream(_WATCH, request, SILENCE_SECONDS):
-                if answer.get("canceled"):
+                if isinstance(answer, dict) and answer.get("canceled"):
                     break
-                news = [int(event["kv"]["mod_revision"]) for event in answer.get("events", ())]
+                with _understood(UnfitCoordinator):
+                    news = [int(event["kv"]["mod_revision"]) for event in answer.get("events", ())]
                 if news and max(news) > revision:
                     revision = self._tell()
         except (CoordinatorError, Refused) as error:

@@ -6,6 +6,7 @@ doubt; one that was not sent completely did surely nothing, since a member acts 
 
 import base64
 import http.client
+import io
 import json
 import re
 import select
@@ -68,6 +69,46 @@ class _NoAnswer(Exception):
     """The request was handed over, and no answer came, or one that says nothing about what was done."""
 
 
+class _PacedSocket(io.RawIOBase):
+    """Reads a socket until the timeout that it had is over: not longer by octets that come one by one."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket, self._raw = sock, sock.makefile("rb", buffering=0)
+        self._seconds = sock.gettimeout() or 0.0
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """The time begins anew."""
+        self._until_s = time.monotonic() + self._seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if (left_s := self._until_s - time.monotonic()) <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_s)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer that has to be whole within a time."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **more: Any) -> None:
+        super().__init__(sock, *arguments, **more)
+        self.fp.close()
+        self._paced = _PacedSocket(sock)
+        self.fp = io.BufferedReader(self._paced)
+
+    def begin_again(self) -> None:
+        """The next part of a stream has as much time."""
+        self._paced.begin_again()
+
+
 class Gateway:
     """One connection to one member at a time. For one thread; only `abort` may be called by another."""
 
@@ -102,10 +143,11 @@ class Gateway:
         response = self._first(lambda: self._send(path, body, silence_seconds))
         try:
             while line := response.readline(_ANSWER_SIZE_MAX):
-                answer = _decoded(line)
+                answer = _decoded(line, response.status)
                 if "error" in answer:
                     raise _refusal(response.status, answer)
                 yield answer.get("result", answer)
+                response.begin_again()
             why = "the connection was closed"
         except (OSError, http.client.HTTPException, _NoAnswer) as error:
             why = _why(error)
@@ -171,7 +213,7 @@ class Gateway:
         self.close()
         self._at = (self._at + 1) % len(self.access.endpoints)
 
-    def _send(self, path: str, body: Json, answer_seconds: float) -> http.client.HTTPResponse:
+    def _send(self, path: str, body: Json, answer_seconds: float) -> _Response:
         """Hand the request over, and wait until an answer begins."""
         connection = self._connected()
         headers = {"Content-Type": "application/json"}
@@ -190,7 +232,7 @@ class Gateway:
         body: bytes | None,
         headers: dict[str, str],
         answer_seconds: float,
-    ) -> http.client.HTTPResponse:
+    ) -> _Response:
         try:
             connection.sock.settimeout(self.access.connect_seconds)
             connection.request(method, path, body, headers)
@@ -198,11 +240,13 @@ class Gateway:
         except (OSError, AttributeError, http.client.HTTPException) as error:  # AttributeError: closed meanwhile
             raise _NotSent(_why(error)) from error
         try:
-            return connection.getresponse()
+            response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise _NoAnswer(_why(error)) from error
+        assert isinstance(response, _Response)
+        return response
 
-    def _answer(self, response: http.client.HTTPResponse) -> Json:
+    def _answer(self, response: _Response) -> Json:
         try:
             octets = response.read(_ANSWER_SIZE_MAX)
         except (OSError, http.client.HTTPException) as error:
@@ -210,7 +254,7 @@ class Gateway:
         if response.status == http.client.NOT_FOUND and not octets.startswith(b"{"):
             where = self.access.endpoints[self._at]
             raise UnfitCoordinator(f"etcd at {where} has no JSON gateway: it needs `enable-grpc-gateway: true`")
-        answer = _decoded(octets)
+        answer = _decoded(octets, response.status)
         if response.status != http.client.OK:
             raise _refusal(response.status, answer)
         return answer
@@ -231,6 +275,7 @@ class Gateway:
         url = urlsplit(where)
         host, port = url.hostname or "", url.port or 2379
         self._connection = connection = http.client.HTTPConnection(host, port)
+        connection.response_class = _Response
         connection.auto_open = 0  # it would wait for the resolver as long as that likes
         try:
             connection.sock = self._socket_to(host, port, is_tls=url.scheme == "https")
@@ -273,7 +318,10 @@ class Gateway:
             response = self._exchange(
                 connection, "POST", "/v3/auth/authenticate", body, headers, self.access.answer_seconds
             )
-            return str(self._answer(response)["token"])
+            token = self._answer(response).get("token")
+            if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+                raise _NotSent("a login that etcd answered with no token")
+            return token
         except _NoAnswer as error:  # a login changes no key
             raise _NotSent(str(error)) from error
         except Refused as refused:
@@ -308,13 +356,13 @@ def octets64(octets: bytes) -> str:
     return base64.b64encode(octets).decode()
 
 
-def _decoded(octets: bytes) -> Json:
+def _decoded(octets: bytes, status: int) -> Json:
     try:
         answer = json.loads(octets)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
-        raise _NoAnswer(f"an answer that is not etcd's: {octets[:60]!r}")
+        raise _NoAnswer(f"an answer that is not etcd's, with HTTP status {status}: {octets[:60]!r}")
     return answer
 
 
@@ -325,7 +373,7 @@ def _refusal(status: int, answer: Json) -> Exception:
         code, text = error.get("grpc_code", 0), str(error.get("message", error))
     else:
         code, text = answer.get("code", 0), str(answer.get("message") or error or f"HTTP status {status}")
-    if code in _SURELY_NOT_DONE:
+    if isinstance(code, int) and code in _SURELY_NOT_DONE:
         return Refused(code, text)
     return _NoAnswer(text)
 

@@ -16,7 +16,7 @@ MIB = 1024**2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _NODE = re.compile(r"(?=.{1,63}$)[A-Za-z0-9][A-Za-z0-9_.-]*(?:@[A-Za-z0-9][A-Za-z0-9_.-]*)?")
 _PLACE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:/\[\]@=]+)):([0-9]{1,5})")
-_URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|([^\s:/\[\]@]+))(?::[0-9]{1,5})?/?")
+_URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|([^\s:/\[\]@]+))(?::([0-9]{1,5}))?/?")
 
 
 def place_of(value: str) -> tuple[str, int] | None:
@@ -74,7 +74,7 @@ def urls(value: object) -> tuple[str, ...]:
     except ValueError:
         raise ValueError(expected) from None
     found = [_URL.fullmatch(one) for one in given]
-    if not found or not all(one is not None and _may_be_host(one[1]) for one in found):
+    if not found or not all(one and _may_be_host(one[1]) and 0 < int(one[2] or 2379) < 65536 for one in found):
         raise ValueError(expected)
     return tuple(one.rstrip("/") for one in given)
 

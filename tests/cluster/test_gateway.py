@@ -8,8 +8,10 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
+from leveret.cluster.agreement.view import AGREED, AgreedKey, Purpose, Transaction
+from leveret.cluster.coordinator.coordinator import Lease
 from leveret.cluster.coordinator.errors import CoordinatorError, InDoubt, UnfitCoordinator, Unreachable
-from leveret.cluster.coordinator.etcd import EtcdCoordinator
+from leveret.cluster.coordinator.etcd import EtcdCoordinator, _Watch
 from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway, Refused, why_refused
 from leveret.interop.wire.loopback import free_ports
 
@@ -274,3 +276,77 @@ def test_a_member_of_a_refused_version_is_not_used() -> None:
         with pytest.raises(UnfitCoordinator, match=f"etcd at {members[0].url}: version 3.5.3 can lose its consistency"):
             gateway.read("/v3/kv/range", {})
         assert members[0].requests == ["/version"]
+
+
+ODD_JSON = (
+    b"[]", b"{}", b"3", b'{"header":{}}', b'{"header":{"revision":"x"}}', b'{"header":{"revision":"1"},"kvs":7}',
+    b'{"header":{"revision":"1"},"kvs":[{}]}', b'{"header":{"revision":"1"},"kvs":[{"key":"***","value":"*"}]}',
+    b'{"header":[1],"responses":[]}', b'{"responses":[{"response_range":[]}],"header":{"revision":[]}}',
+    b"[" * 100_000, b'{"a":' * 100_000, b'{"ID":{}}', b'{"result":[]}', b'{"result":{"TTL":[]}}', b"\xff\xfe", b"",
+    b'{"error":[],"code":[]}', b"<html><body>Sign in</body></html>", b"x" * 5_000_000,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("body", ODD_JSON, ids=lambda body: body[:24].decode(errors="replace"))
+@pytest.mark.parametrize("status", [200, 301, 500])
+def test_whatever_answers_ends_no_node(status: int, body: bytes) -> None:
+    """A proxy's page, JSON of something else: each verb ends with an error of the coordinator, or a refused request.
+
+    A transaction that was sent is in doubt: something has it.
+    """
+
+    def answers(path: str, request: bytes) -> bytes:
+        if path == "/v3/lease/grant" and status == 200:
+            return http(200, b'{"ID":"5"}')
+        return http(status, body)
+
+    with gateway_of(answers) as (gateway, members):
+        coordinator = EtcdCoordinator(gateway.access, "t")
+        with pytest.raises((CoordinatorError, Refused)):
+            coordinator.view_from(gateway)
+        with pytest.raises(InDoubt):
+            coordinator._transact(gateway, Transaction(Purpose.PROGRESS, (), ((AGREED, AgreedKey(1, 1)),)))
+        assert not coordinator._renew(gateway, Lease.NODE, "5")
+        watch = _Watch(coordinator, lambda view, asked_ns: None)
+        watch._listen(1)
+    assert "/v3/watch" in members[0].requests
+
+
+def test_an_answer_octet_by_octet_has_an_end() -> None:
+    """Head, or body: the time is that of the whole answer, not of each octet."""
+    for answer in (http(200, b"{" + b" " * 1000 + b"}"), b"HTTP/1.1 200 OK\r\nX: " + b"y" * 1000):
+        stop = threading.Event()
+
+        def drips(stream: socket.socket, answer: bytes = answer, stop: threading.Event = stop) -> None:
+            with suppress(OSError):
+                stream.recv(65536)
+                stream.sendall(http(200, b'{"etcdserver":"3.5.12"}'))
+                stream.recv(65536)
+                for octet in answer:
+                    stream.sendall(bytes([octet]))
+                    if stop.wait(0.05):
+                        return
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def serve(listener: socket.socket = listener, drips: Callable[[socket.socket], None] = drips) -> None:
+                with listener.accept()[0] as stream:
+                    drips(stream)
+
+            thread = threading.Thread(target=serve)
+            thread.start()
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            access = EtcdAccess((url,), connect_seconds=60, answer_seconds=60)
+            with closing(Gateway(access)) as gateway, pytest.raises(InDoubt, match="no answer in time"):
+                gateway.change("/v3/kv/txn", {}, answer_seconds=0.5)
+            stop.set()
+            thread.join()
+
+
+@pytest.mark.parametrize("token", [b"7", b'"a\\r\\nX: y"', b'"\\u20ac"', b"null"])
+def test_a_token_that_is_none(token: bytes) -> None:
+    """It is not put into a head, where it could be more than a token."""
+    with gateway_of(lambda path, body: http(200, b'{"token":%s}' % token), user="leveret") as (gateway, members):
+        with pytest.raises(Unreachable, match="no token"):
+            gateway.read("/v3/kv/range", {})
+        assert members[0].requests == ["/version", "/v3/auth/authenticate"]

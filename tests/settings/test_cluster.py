@@ -107,6 +107,8 @@ def test_an_empty_table_is_a_cluster_without_all_that_it_needs() -> None:
         ('etcd = ["127.0.0.1:2379"]', "a list of URLs"),
         ('etcd = ["http://user:pw@h:1"]', "a list of URLs"),
         ('etcd = ["http://a..b:2379"]', "a list of URLs"),
+        ('etcd = ["http://h:0"]', "a list of URLs"),
+        ('etcd = ["http://h:65536"]', "a list of URLs"),
         ('lease = "1s"', "a duration of at least 2s"),
         ('lease = "soon"', "at least 2s"),
         ("suspend-after = 99", "a duration of at least 100ms"),

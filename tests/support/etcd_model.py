@@ -266,7 +266,12 @@ class ModelCoordinator:
 
     def _view_of(self, answer: Json) -> View:
         pairs = answer["responses"][-1]["response_range"]
-        return self._view({**pairs, "header": answer["header"]})
+        try:
+            return self._view({**pairs, "header": answer["header"]})
+        except UnfitCoordinator as error:
+            if answer.get("succeeded"):
+                raise InDoubt(str(error)) from error
+            raise
 
     def _view(self, answer: Json) -> View:
         try:
