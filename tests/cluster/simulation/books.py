@@ -87,8 +87,9 @@ class Books:
             known = [key for key in group if key in self.settled or key in there]
             missing = [key for key in group if key not in known and key not in self._acknowledged]
             assert not known or not missing, f"of a transaction {known[:5]} are there, {missing[:5]} are not"
-        if "ring" in left:
-            self._check_ring([key_of(body) for body in left["ring"]])
+        for name in ("ring", "circle"):
+            if name in left:
+                self._check_ring(name, [key_of(body) for body in left[name]])
         if "newest" in left:
             self._check_newest([key_of(body) for body in left["newest"]])
 
@@ -100,13 +101,13 @@ class Books:
                 found[publisher].append(number)
         return found
 
-    def _check_ring(self, there: list[str]) -> None:
+    def _check_ring(self, name: str, there: list[str]) -> None:
         """A ring has what came last."""
         assert len(there) <= RING
         oldest: dict[str, int] = {}
         for publisher, number in map(number_of, there):
             assert number > oldest.setdefault(publisher, number - 1), f"the ring is out of order: {there}"
-        for publisher, numbers in self._confirmed_in("ring").items():
+        for publisher, numbers in self._confirmed_in(name).items():
             known = [number for one, number in map(number_of, there) if one == publisher]
             wanted = [number for number in numbers if len(there) < RING or (known and number > min(known))]
             assert set(wanted) <= set(known), f"the ring has {there}, and not {sorted(wanted)[-RING:]} of {publisher}"

@@ -315,23 +315,28 @@ class Node:
     def _ask(
         self, work: Callable[[], Any], done: Callable[[Any, int], object], failed: Callable[[bool], object]
     ) -> None:
-        """A request. `failed(is_in_doubt)`: it was not sent, or no answer came."""
-        world, asked_ns = self.world, self.world.now_ns
+        """A request. `failed(is_in_doubt)`: it was not sent, or no answer came in time; it may be done yet."""
+        world, asked_ns, is_over = self.world, self.world.now_ns, False
+
+        def once(action: Callable[[], object]) -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                action()
+
         if not world.reaches(self.name, "etcd"):
             self.soon(100 * MS, lambda: failed(False))
             return
 
         def arrive() -> None:
             if not world.passes(self.name, "etcd"):
-                self.soon(2 * SECOND, lambda: failed(True))
                 return
             answer = work()
-            if world.chance.random() < world.loses_answers or not world.passes("etcd", self.name):
-                self.soon(2 * SECOND, lambda: failed(True))
-            else:
-                self.soon(world.etcd_latency_ns(), lambda: done(answer, asked_ns))
+            if world.chance.random() >= world.loses_answers and world.passes("etcd", self.name):
+                self.soon(world.etcd_latency_ns(), lambda: once(lambda: done(answer, asked_ns)))
 
         world.at(world.etcd_latency_ns(), arrive)
+        self.soon(2 * SECOND, lambda: once(lambda: failed(True)))
 
     def look(self) -> None:
         """A watch says that keys have changed."""
@@ -658,7 +663,15 @@ class Node:
             assert reader is not None
             try:
                 while (piece := reader.read(end, self.world.chance.randint(1, 9000))) is not None:
+                    base_lsn, offset, octets = piece
+                    is_cut = self.world.is_stormy and len(octets) > 1 and self.world.chance.random() < 0.002
+                    if is_cut:
+                        piece = base_lsn, offset, octets[: self.world.chance.randint(1, len(octets) - 1)]
                     link.send(self, lambda link=link, piece=piece: link.follower.take(link, *piece))  # type: ignore[misc]
+                    if is_cut:  # the connection breaks within a block
+                        self.world.note(f"{link.follower.name} gets only the beginning of a piece")
+                        link.send(self, link.close)
+                        break
             except NotInJournal:
                 link.close()
 

@@ -18,7 +18,7 @@ class QueueKind:
     properties: dict[str, Any] = field(default_factory=dict)
 
 
-#: Messages that a ring keeps.
+#: Messages that a ring keeps: `ring` by its limit, `circle` as a ring queue of Artemis.
 RING = 5
 #: How late messages of the queue `later` come, in milliseconds.
 LATE_MS = 1_500
@@ -30,6 +30,7 @@ KINDS: dict[str, QueueKind] = {
     "leased": QueueKind({"x_queue_type": "amps", "x_max_backlog_per_consumer": 100}, is_agreed=True),
     "later": QueueKind(),
     "ring": QueueKind({"x_max_length": RING}, kept=True),
+    "circle": QueueKind({"x_ring_size": RING}, kept=True),
     "newest": QueueKind({"x_last_value_key": "key"}, kept=True),
     "work": QueueKind({"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}, dead_letters="dead"),
     "dead": QueueKind({"x_queue_type": "quorum"}, is_agreed=True),

@@ -144,8 +144,8 @@ class World:
         return self.chance.uniform(0.1, 2) * MS * self.slow
 
     def etcd_latency_ns(self) -> float:
-        """Of one way between a node and etcd."""
-        return self.latency_ns() * self.slow_etcd
+        """Of one way between a node and etcd: what takes longer was given up, and its connection closed."""
+        return min(self.latency_ns() * self.slow_etcd, 4 * SECOND)
 
     def passes(self, one: str, other: str) -> bool:
         """Whether octets pass from one to the other now."""
@@ -223,7 +223,7 @@ class World:
             self._kill, self._kill, self._power, self._pause, self._part, self._part, self._no_etcd, self._lose_answers,
             self._slow_down, self._all_power, self._one_way, self._hand_over, self._leader_without_etcd,
             self._power_after_an_acknowledgement, self._put_back, self._hang_disk, self._fill_disk, self._lose_etcd,
-            self._break_disk,
+            self._break_disk, self._cut_link,
         ]  # fmt: skip
         self.is_stormy = True
         while self.now_ns < end_ns:
@@ -317,6 +317,14 @@ class World:
 
     def _pause(self) -> None:
         self._any().pause(self.chance.choice([0.3, 1, 3, 8, 15]) * SECOND)
+
+    def _cut_link(self) -> None:
+        """A connection breaks, with what is on its way."""
+        links = [link for node in self.nodes.values() if node.is_alive for link in node.followers.values()]
+        if links:
+            link = self.chance.choice(links)
+            self.note(f"the link of {link.follower.name} to {link.leader.name} breaks")
+            link.close(5 * MS)
 
     def _block(self, *pairs: tuple[str, str], seconds: float | None = None) -> None:
         self.blocked |= set(pairs)
