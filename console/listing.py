@@ -134,12 +134,16 @@ def sort_key(path: str) -> Callable[[Mapping[str, Any]], tuple[int, Any]]:
     return key
 
 
+def _texts(found: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (found,) if isinstance(found, str) else found
+
+
 def listed(
     request: Request,
     objects: Iterable[T],
     row: Callable[[T], dict[str, Any]],
     *,
-    name: Callable[[T], str] | None = None,
+    name: Callable[[T], str | tuple[str, ...]] | None = None,
     order: Callable[[T], Any] | None = None,
     has_pages: bool = False,
     quick: Mapping[str, Callable[[T], Any]] | None = None,
@@ -147,8 +151,8 @@ def listed(
     """The steps to a list, or to a page of one: an `Answer`.
 
     `objects`: a list is emptied; any other iterable must not change meanwhile. `order`: the sort key of the objects
-    if the request names none. `name`: the text that a page's filter matches. `quick`: fields that are known without a
-    row. Each row becomes JSON at once and is not kept: the rows of all queues would take 100 MB.
+    if the request names none. `name`: the text, or texts, that a page's filter matches. `quick`: fields that are known
+    without a row. Each row becomes JSON at once and is not kept: the rows of all queues would take 100 MB.
     """
     columns, query = Columns(request), request.query
     pages = Pages(request) if has_pages else None
@@ -161,7 +165,7 @@ def listed(
     if is_paged and name is not None and query.get("name"):
         assert pages is not None
         matches = pages.matches
-        found = yield from chosen(lambda one: matches(name(one)), found)
+        found = yield from chosen(lambda one: any(map(matches, _texts(name(one)))), found)
     if order is not None and query.get("sort") != "":
         found = yield from ordered(order, found)
     by = query.get("sort")

@@ -3,19 +3,21 @@
 Source: behaviour page 1.1 to 1.10.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from typing import Any
 
 from pamqp import commands
 
-from ...engine import Field, FieldTable, errors
+from ...engine import Field, FieldTable, Route, errors
 from ..flow.steps import Step, Turn
 from ..options import FrontendOptions
+from ..peer.channel import KnownRoute
 from ..peer.login import MECHANISMS, MalformedResponse
 from ..wire.codec import Method, encode_method
 from ..wire.events import HeaderReceived
 from ..wire.peer_errors import TuneTooHigh, TuneTooLow
+from ..wire.publish_memory import PublishMemory
 from ..wire.states import ConnectionState, ConnectionStep
 from .session import AmqpSession
 
@@ -128,10 +130,20 @@ def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
     connection_info.channel_max, connection_info.frame_max = session.channel_max, session.connection.frame_max
     login.client.on_expelled = session.closing.expel
     login.client.on_send_after = session.journal.send_after
+    login.client.published_routes = partial(_published_routes, session.connection.memory)
     login.vhost = session.broker.virtual_hosts[method.virtual_host]
     session.connection.step(ConnectionStep.OPEN)
     session.closing.logged_in()
     session.output.send(0, commands.Connection.OpenOk, "")
+
+
+def _published_routes(memory: PublishMemory) -> Iterator[Route]:
+    """The routes of what the client has published lately."""
+    for kinds in memory.kinds.values():
+        for kind in kinds.values():
+            known = kind.known
+            if isinstance(known, KnownRoute):
+                yield known.route
 
 
 def _close(session: AmqpSession, method: commands.Connection.Close) -> Step | None:

@@ -37,10 +37,14 @@ def _list(api: Api, request: Request) -> Steps:
         (lambda client: plain_connection_view(client, node))
         if plain
         else (lambda client: {**connection_view(client, api.broker, node), **api.sampler.client(client, ranges)}),
-        name=lambda client: client.name,
+        name=_names,
         order=lambda client: client.name,
         has_pages=True,
     )
+
+
+def _names(client: Client) -> tuple[str, ...]:
+    return client.name, client.given_name or ""
 
 
 def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
@@ -94,7 +98,7 @@ def _listed_channels(api: Api, request: Request, sessions: list[Session], *, has
             **channel_view(session, api.broker, node),
             **with_time(api.sampler.session(session, ranges)),
         },
-        name=channel_name,
+        name=lambda session: (channel_name(session), session.client.given_name or ""),
         order=channel_name,
         has_pages=has_pages,
     )

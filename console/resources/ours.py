@@ -179,10 +179,13 @@ def _search(api: Api, request: Request) -> dict[str, Any]:
     vhosts = api.vhosts_to_list(request)
     clients = [client for client in api.broker.connections if is_monitor(request.user) or client.user is request.user]
     users = [user.name for user in api.broker.users] if is_administrator(request.user) else []
+    found = (one for one in clients if part in f"{one.label}\n{one.name}".lower())
+    connections = {one.name: one.given_name for one in islice(found, FOUND_MAX)}
     return {
         "queues": _of_vhosts(part, ((vhost.name, name) for vhost in vhosts for name in vhost.queues)),
         "exchanges": _of_vhosts(part, ((vhost.name, name) for vhost in vhosts for name in vhost.exchanges)),
-        "connections": list(islice((one.name for one in clients if part in one.name.lower()), FOUND_MAX)),
+        "connections": list(connections),
+        "connection_names": connections,
         "users": list(islice((name for name in users if part in name.lower()), FOUND_MAX)),
         "vhosts": [name for name in api.broker.virtual_hosts if part in name.lower() and may_see(request.user, name)][
             :FOUND_MAX

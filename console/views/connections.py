@@ -11,7 +11,7 @@ from ..options import Steps
 from ..slices import mapped
 from .consumers import consumer_view
 from .queues import NO_GARBAGE_COLLECTION
-from .tables import arguments_view, channel_name, host_of, node_of, peer_of
+from .tables import arguments_view, channel_name, given_name, host_of, node_of, peer_of
 
 _TLS = (
     "ssl_protocol",
@@ -75,10 +75,7 @@ def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool
         }
     if (certificate := connection_info.peer_certificate) is not None:
         view |= {f"peer_cert_{name}": value for name, value in asdict(certificate).items()}
-    name = properties.get("connection_name")
-    if isinstance(name, str):
-        view["user_provided_name"] = name
-    return view
+    return {**view, **given_name(client)}
 
 
 def cipher_parts(cipher: str) -> dict[str, str]:
@@ -104,7 +101,7 @@ def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
     return {
         "acks_uncommitted": 0 if transaction is None else len(transaction.acked),
         "confirm": confirms is not None,
-        "connection_details": {"name": client.name, "peer_host": host, "peer_port": port},
+        "connection_details": {"name": client.name, "peer_host": host, "peer_port": port, **given_name(client)},
         "consumer_count": len(session.consumers),
         "garbage_collection": NO_GARBAGE_COLLECTION,
         "global_prefetch_count": session.prefetch_total,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...engine import Client, Consumer, Queue, Session
-from .tables import arguments_view, channel_name, node_of, peer_of
+from .tables import arguments_view, channel_name, given_name, node_of, peer_of
 
 
 def active_consumer(queue: Queue) -> Consumer | None:
@@ -33,6 +33,7 @@ def consumer_view(consumer: Consumer, node: str) -> dict[str, Any]:
             "peer_host": host,
             "peer_port": port,
             "user": client.user.name,
+            **given_name(client),
         },
         "consumer_tag": consumer.tag,
         "exclusive": consumer.exclusive,

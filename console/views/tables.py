@@ -11,6 +11,12 @@ def arguments_view(table: FieldTable) -> dict[str, Any]:
     return json_of_table(table)
 
 
+def given_name(client: Client) -> dict[str, str]:
+    """The name that the client gave its connection, under RabbitMQ's name for it; empty: none."""
+    name = client.given_name
+    return {} if name is None else {"user_provided_name": name}
+
+
 def peer_of(client: Client) -> tuple[str, int]:
     """Host and port of a client, from its name; port 0 without one (a Unix socket)."""
     return _address(client.name.partition(" -> ")[0])

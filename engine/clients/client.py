@@ -4,7 +4,7 @@ The engine never writes to a client. It appends effects to `outbox` and counts t
 client is paused, and gets no deliveries until its frontend has sent everything.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..delivery.effects import Effect
@@ -18,6 +18,7 @@ from .connection_info import ConnectionInfo
 from .session import Session
 
 if TYPE_CHECKING:
+    from ..publishing.route import Route
     from ..virtual_host import VirtualHost
 
 
@@ -44,6 +45,7 @@ class Client:
         "parked",
         "paused",
         "properties",
+        "published_routes",
         "sessions",
         "since_ms",
         "site",
@@ -78,6 +80,7 @@ class Client:
         self.liveness: Callable[[], bool] | None = None
         self.on_expelled: Callable[[EngineError], None] | None = None
         self.on_send_after: Callable[[int, int], None] | None = None
+        self.published_routes: Callable[[], Iterable[Route]] = tuple  # those that its frontend has cached
         self.outbox: list[Effect] = []
         self.unsent = 0
         self.paused = False
@@ -103,10 +106,20 @@ class Client:
         self.closed = True
         self.outbox.clear()
 
-    def is_called(self, name: str) -> bool:
-        """Whether this is the broker's name of the connection, or the client property connection_name."""
+    @property
+    def given_name(self) -> str | None:
+        """The client property connection_name; None: the client set none."""
         own = self.properties.get("connection_name")
-        return name == self.name or (own is not None and isinstance(own.value, bytes) and name == own.text)
+        return own.text if own is not None and isinstance(own.value, bytes) else None
+
+    @property
+    def label(self) -> str:
+        """The name for people: the client's own, or else the broker's."""
+        return self.given_name or self.name
+
+    def is_called(self, name: str) -> bool:
+        """Whether this is the broker's name of the connection, or the client's own."""
+        return name in (self.name, self.given_name)
 
     def close(self, *, failed: bool = False) -> None:
         """End all sessions (unacked messages are requeued), then delete the exclusive queues. Idempotent.

@@ -110,6 +110,37 @@ def test_a_change_is_put_back(person: Person, api: ApiClient) -> None:
     api.ask("DELETE", "policies/%2F/was")
 
 
+def test_from_a_message_to_its_client(person: Person, broker: RunningBroker, api: ApiClient) -> None:
+    """Clients are shown by their own names; a click leads from a queue to those that fill and empty it."""
+    api.ask("PUT", "queues/%2F/named", {})
+    connections = []
+    for name in ("shop", "billing"):
+        parameters = pika.URLParameters(broker.url)
+        parameters.client_properties = {"connection_name": name}
+        connections.append(pika.BlockingConnection(parameters))
+    shop, billing = (one.channel() for one in connections)
+    shop.confirm_delivery()
+    shop.basic_publish("", "named", b"x", pika.BasicProperties(message_id="order-7"))
+    billing.basic_consume("named", lambda *delivery: None, consumer_tag="bill")
+    connections[1].process_data_events(0)
+    person.opens("queues", "/", "named", heading="named")
+    person.sees("shop", within=person.panel("Who publishes here"))
+    fold = person.unfolds("Browse messages")
+    person.fills(fold.get_by_role("form"), state="unacked")
+    person.button("Browse", within=fold).click()
+    fold.get_by_role("link", name="billing", exact=True).click()
+    person.sees_heading("billing")
+    person.sees("bill", within=person.panel("Consumers"))
+    person.panel("Messages that it has not acknowledged").get_by_role("link", name="order-7").click()
+    person.sees_heading("Find a message")
+    person.sees("1 message found")
+    person.tab.get_by_role("searchbox").first.fill("sho")
+    person.sees("shop", within=person.tab.locator(".found"))
+    for one in connections:
+        one.close()
+    api.ask("DELETE", "queues/%2F/named")
+
+
 def test_users(person: Person, api: ApiClient) -> None:
     """Added, allowed something, given other tags, deleted."""
     person.opens("users", heading="Users")

@@ -43,7 +43,7 @@ function Search() {
     ? [
         ...found.queues.map((one) => ["queue", one.name, one.vhost, to(["queues", one.vhost, one.name])]),
         ...found.exchanges.map((one) => ["exchange", one.name, one.vhost, to(["exchanges", one.vhost, exchangeSegment(one.name)])]),
-        ...found.connections.map((name) => ["connection", name, "", to(["connections", name])]),
+        ...found.connections.map((name) => [`connection${found.connection_names[name] ? ` ${name}` : ""}`, found.connection_names[name] || name, "", to(["connections", name])]),
         ...found.users.map((name) => ["user", name, "", to(["users", name])]),
         ...found.vhosts.map((name) => ["virtual host", name, "", to(["vhosts", name])]),
       ].slice(0, 30)

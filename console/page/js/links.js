@@ -6,7 +6,10 @@ import { to } from "./route.js";
 export const QueueLink = ({ vhost, name }) => html`<a class="name" href=${to(["queues", vhost, name])}>${name}</a>`;
 export const ExchangeLink = ({ vhost, name }) =>
   html`<a class="name" href=${to(["exchanges", vhost, exchangeSegment(name)])}>${name || "(default)"}</a>`;
-export const ConnectionLink = ({ name }) => html`<a class="name" href=${to(["connections", name])}>${name}</a>`;
+/** `label`: the name that the client gave; the broker's own stands small beside it. */
+export const ConnectionLink = ({ name, label }) => html`<a class="name" href=${to(["connections", name])}>${label || name}</a>${label && html` <small class="name">${name}</small>`}`;
+/** The client of a channel, and its number there. */
+export const ClientOf = ({ details }) => html`<a class="name" href=${to(["channels", details.name])}>${details.user_provided_name || details.name}</a>${details.user_provided_name && html` <small class="name">${details.name}</small>`}`;
 export const ChannelLink = ({ name }) => html`<a class="name" href=${to(["channels", name])}>${name}</a>`;
 export const UserLink = ({ name }) => html`<a class="name" href=${to(["users", name])}>${name}</a>`;
 export const VhostLink = ({ name }) => html`<a class="name" href=${to(["vhosts", name])}>${name}</a>`;

@@ -4,6 +4,7 @@ import { act, exchangeSegment, path } from "./api.js";
 import { bytes, count, duration, moment } from "./format.js";
 import { Form } from "./form.js";
 import { ConnectionLink, QueueLink } from "./links.js";
+import { to } from "./route.js";
 import { Rows } from "./list.js";
 import { Facts, Table } from "./parts.js";
 import { note } from "./state.js";
@@ -100,6 +101,9 @@ function Deaths({ deaths }) {
     ${typeof one.time === "number" && html` <small>${moment(one.time * 1000)}</small>`}</li>`)}</ol>`;
 }
 
+/** The consumer of an unacknowledged message, on its channel's page. */
+const HolderLink = ({ holder }) => html`<a class="name" href=${to(["channels", `${holder.connection} (${holder.channel})`])}>${holder.consumer || "a get"}</a>`;
+
 /** Messages as the API gives them. */
 export function Messages({ messages }) {
   return html`<ol class="messages">
@@ -114,7 +118,7 @@ export function Messages({ messages }) {
           ["Size", bytes(message.payload_bytes)],
           ["Redelivered", message.redelivered === undefined ? "" : message.redelivered ? "yes" : "no"],
           ["Attempts", message.attempts],
-          ["Held by", message.holder && html`<b class="name">${message.holder.consumer || "a get"}</b> on <${ConnectionLink} name=${message.holder.connection} />`],
+          ["Held by", message.holder && html`<${ConnectionLink} name=${message.holder.connection} label=${message.holder.connection_name} />, consumer <${HolderLink} holder=${message.holder} />`],
           ["Left in the queue", count(message.message_count) === "–" ? "" : count(message.message_count)],
           ["Properties", Object.keys(properties).length ? html`<${Table} value=${properties} />` : ""],
           ["Headers", Object.keys(others).length ? html`<${Table} value=${others} />` : ""],

@@ -75,7 +75,13 @@ def _usage(broker: Broker) -> list[dict[str, Any]]:
 def _blocked(broker: Broker) -> list[dict[str, Any]]:
     """Blocked connections, the longest wait first, with the amounts of their parked publishes."""
     return [
-        {"connection": client.name, "vhost": client.vhost.name, **why, "held": parked_of(client)}
+        {
+            "connection_name": client.given_name,
+            "connection": client.name,
+            "vhost": client.vhost.name,
+            **why,
+            "held": parked_of(client),
+        }
         for client, why in blocked_by(broker)
     ]
 

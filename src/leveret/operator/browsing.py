@@ -113,7 +113,9 @@ def _row(at: Operator, seen: Seen, truncate: int | None, encoding: str = "auto")
     if message.holder is not None:
         holder = holder_of(message)
         tag = holder.tag if isinstance(holder, Consumer) else None
-        row["holder"] = {"connection": holder.session.client.name, "consumer": tag}
+        session = holder.session
+        place = {"connection": session.client.name, "connection_name": session.client.given_name}
+        row["holder"] = {**place, "channel": session.number, "consumer": tag}
     return row
 
 

@@ -5,16 +5,22 @@ O(unacknowledged deliveries of their channels).
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
-from ..engine import Client, ConnectionForced, Consumer, Holder, Session
+from ..console.dispatcher import Http, Level
+from ..engine import Client, ConnectionForced, Consumer, Holder, Session, holder_of
 from ..settings.faults import nearest
 from .command import command
 from .command_error import CommandError
-from .kinds import Name, OnlyUser, OnlyVhost
+from .kinds import Name, OnlyUser, OnlyVhost, QueueName, VhostName
+from .messages import shown_message
 from .operator import Operator
 from .parked import blocked_by, parked_of
+from .steps import Steps
 
+#: Unacknowledged messages of a channel, and places that a client publishes to, in one answer.
+UNACKED_MAX, PLACES_MAX = 100, 20
 #: The client's default reason: the text of RabbitMQ's management plugin.
 CLOSED_BY_HAND = "Closed via management plugin"
 #: The default reason for blocked clients: the text of RabbitMQ's memory alarm.
@@ -30,7 +36,7 @@ def connections(at: Operator, *, vhost: OnlyVhost | None = None, user: OnlyUser 
     return [
         {
             "name": client.name,
-            "connection_name": _client_text(client, "connection_name"),
+            "connection_name": client.given_name,
             "user": client.user.name,
             "vhost": client.vhost.name,
             "peer": client.name.partition(" -> ")[0],
@@ -51,6 +57,7 @@ def channels(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, 
     """List all channels: unacknowledged deliveries, prefetch, mode."""
     return [
         {
+            "connection_name": client.given_name,
             "connection": client.name,
             "number": session.number,
             "user": client.user.name,
@@ -75,28 +82,102 @@ def consumers(at: Operator, *, vhost: OnlyVhost | None = None, queue: Name | Non
 
     queue: only of this queue
     """
-    rows: list[dict[str, Any]] = []
-    for client in _clients(at, vhost):
-        for session in client.sessions:
-            found = [one for one in session.consumers.values() if queue in (None, one.queue.name)]
-            oldest = _oldest_of(session, found)
-            rows += [
+    return [
+        row
+        for client in _clients(at, vhost)
+        for session in client.sessions
+        for row in _consumer_rows(at, session, queue)
+    ]
+
+
+def _consumer_rows(at: Operator, session: Session, queue: str | None) -> Iterator[dict[str, Any]]:
+    client = session.client
+    found = [one for one in session.consumers.values() if queue in (None, one.queue.name)]
+    oldest = _oldest_of(session, found)
+    for consumer in found:
+        yield {
+            "vhost": client.vhost.name,
+            "queue": consumer.queue.name,
+            "tag": consumer.tag,
+            "connection_name": client.given_name,
+            "connection": client.name,
+            "channel": session.number,
+            "ack": not consumer.no_ack,
+            "exclusive": consumer.exclusive,
+            "prefetch": consumer.prefetch,
+            "priority": consumer.priority,
+            "filter": "" if consumer.filter is None else consumer.filter.text,
+            "unacked": consumer.unacked,
+            **_age(at, session, oldest.get(consumer)),
+        }
+
+
+@command("connection", http=Http("GET", "leveret/connections/NAME", Level.MONITORING), reads=True)
+def connection(at: Operator, name: Name) -> dict[str, Any]:
+    """Show what a connection waits for, its consumers, and the first messages that it has not acknowledged.
+
+    name: of the connection, or the one that its client gave it
+    """
+    client = next((one for one in at.broker.connections if one.is_called(name)), None)
+    if client is None:
+        raise CommandError(f"no connection {name!r}")
+    return {
+        "name": client.name,
+        "connection_name": client.given_name,
+        "blocked_by": [why for one, why in blocked_by(at.broker) if one is client],
+        "held": parked_of(client),
+        "consumers": [row for session in client.sessions for row in _consumer_rows(at, session, None)],
+        "unacked": sum(len(session.unacked) for session in client.sessions),
+        "messages": [row for session in client.sessions for row in _unacked_rows(session)],
+    }
+
+
+def _unacked_rows(session: Session) -> Iterator[dict[str, Any]]:
+    for tag, message in islice(session.unacked.items(), UNACKED_MAX):
+        holder = holder_of(message)
+        if holder.is_past:
+            continue
+        consumer = holder.tag if isinstance(holder, Consumer) else None
+        row = shown_message(message.id, message, 0)
+        properties = row["properties"]
+        yield {
+            "vhost": holder.queue.vhost_name,
+            "queue": holder.queue.name,
+            "consumer": consumer,
+            "channel": session.number,
+            "delivery_tag": tag,
+            "id": message.id,
+            "message_id": properties.get("message_id"),
+            "correlation_id": properties.get("correlation_id"),
+            "routing_key": row["routing_key"],
+            "payload_bytes": row["payload_bytes"],
+        }
+
+
+@command("publishers", http=Http("GET", "leveret/queues/V/Q/publishers", Level.MONITORING), reads=True)
+def publishers(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Steps:
+    """List the connections that publish to a queue, as far as their last publishes tell, with exchange and key."""
+    found, rows = at.queue(vhost, queue), []
+    for client in list(at.broker.connections):
+        if client.vhost is not at.broker.virtual_hosts.get(vhost):
+            continue
+        places = {
+            (route.exchange.name, route.routing_key): None
+            for route in client.published_routes()
+            if not route.is_stale and found in (route.queues or ())
+        }
+        if places:
+            rows.append(
                 {
-                    "vhost": client.vhost.name,
-                    "queue": consumer.queue.name,
-                    "tag": consumer.tag,
+                    "connection_name": client.given_name,
                     "connection": client.name,
-                    "channel": session.number,
-                    "ack": not consumer.no_ack,
-                    "exclusive": consumer.exclusive,
-                    "prefetch": consumer.prefetch,
-                    "priority": consumer.priority,
-                    "filter": "" if consumer.filter is None else consumer.filter.text,
-                    "unacked": consumer.unacked,
-                    **_age(at, session, oldest.get(consumer)),
+                    "user": client.user.name,
+                    "published": sum(session.published for session in client.sessions),
+                    "by": [{"exchange": exchange, "routing_key": key} for exchange, key in islice(places, PLACES_MAX)],
+                    "blocked": client.is_blocked,
                 }
-                for consumer in found
-            ]
+            )
+        yield
     return rows
 
 
@@ -199,11 +280,6 @@ def _oldest_of(session: Session, consumers: list[Consumer]) -> dict[Holder, int]
             if len(found) == len(wanted):
                 break
     return found
-
-
-def label_of(client: Client) -> str:
-    """The name that the client gave its connection, or else that of the connection."""
-    return _client_text(client, "connection_name") or client.name
 
 
 def _client_text(client: Client, key: str) -> str | None:

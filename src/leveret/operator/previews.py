@@ -12,7 +12,6 @@ from ..engine import Client, FieldTable, Queue, dead_letter_queues, reconfigure
 from ..settings import Policies, SettingsRepository
 from .command import command
 from .command_error import CommandError
-from .connections import label_of
 from .definitions import Definitions
 from .definitions_difference import difference
 from .definitions_reader import DefinitionsFault, DefinitionsReader, Plan
@@ -227,7 +226,7 @@ def preview_queue(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> 
     ready, unacked, scheduled = len(found.store), found.unacked, len(found.scheduled)
     says = [f"{_are(ready + unacked + scheduled, 'message')} deleted ({_parts(ready, unacked, scheduled)})"]
     if found.consumers:
-        says.append(f"{_are(len(found.consumers), 'consumer')} ended, of {_named(map(label_of, clients))}")
+        says.append(f"{_are(len(found.consumers), 'consumer')} ended, of {_named(one.label for one in clients)}")
     if sources:
         says.append(f"{_are(len(sources), 'binding')} deleted, from {_named(dict.fromkeys(sources))}")
     if gets_letters:
@@ -318,7 +317,7 @@ def closing(clients: list[Client]) -> Iterator[str]:
     """Sentences about connections that are closed."""
     if not clients:
         return
-    yield f"{_are(len(clients), 'connection')} closed: {_named(map(label_of, clients))}"
+    yield f"{_are(len(clients), 'connection')} closed: {_named(one.label for one in clients)}"
     sessions = [session for client in clients for session in client.sessions]
     consumers, unacked = sum(len(one.consumers) for one in sessions), sum(len(one.unacked) for one in sessions)
     if consumers:

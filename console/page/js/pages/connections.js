@@ -1,12 +1,13 @@
 // Connections and channels.
 import { html } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
-import { bytes, count, rate, rateOf } from "../format.js";
-import { ChannelLink, ConnectionLink, QueueLink, UserLink, VhostLink } from "../links.js";
+import { bytes, count, duration, rate, rateOf, several } from "../format.js";
+import { ClientOf, ConnectionLink, QueueLink, UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
 import { Ago, Badge, Danger, Facts, Panel, Table, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
 import { secondStep } from "../second_step.js";
+import { isMonitor } from "../state.js";
 
 const flow = (one, name) => {
   const speed = one[`${name}_details`] && one[`${name}_details`].rate;
@@ -18,7 +19,7 @@ const CONNECTIONS = [
   {
     title: "Name",
     sort: "name",
-    cell: (one) => html`<${ConnectionLink} name=${one.name} />${one.user_provided_name && html`<br /><small class="name">${one.user_provided_name}</small>`}`,
+    cell: (one) => html`<${ConnectionLink} name=${one.name} label=${one.user_provided_name} />`,
   },
   { title: "User", sort: "user", cell: (one) => html`<span class="name">${one.user}</span>` },
   { title: "Virtual host", sort: "vhost", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
@@ -41,6 +42,7 @@ export function Connection({ names: [name] }) {
   const place = path("connections", name);
   const view = usePoll(place);
   const channels = usePoll(`${place}/channels`);
+  const about = usePoll(isMonitor() ? path("leveret", "connections", name) : null);
   const one = view.data;
   const isHere = one && !(view.error && !view.error.isGone);
   const close = async () => {
@@ -53,9 +55,11 @@ export function Connection({ names: [name] }) {
   };
   return html`
     <p class="crumbs"><a href=${to(["connections"])}>Connections</a></p>
-    <h1><span class="name">${name}</span></h1>
+    <h1><span class="name">${(isHere && one.user_provided_name) || name}</span></h1>
+    ${isHere && one.user_provided_name && html`<p class="dim name">${name}</p>`}
     <${Waiting} view=${view} what=${`Connection ${name}`} />
     ${isHere && html`
+      <${Blocked} about=${about.data} />
       <${Panel} title="Details"><${Facts} rows=${[
         ["Name given by the client", one.user_provided_name],
         ["User", html`<${UserLink} name=${one.user} />`],
@@ -76,12 +80,46 @@ export function Connection({ names: [name] }) {
           ? html`<${Rows} rows=${channels.data} columns=${CHANNELS.filter((column) => !["User", "Virtual host"].includes(column.title))} caption="Channels" keyOf=${(row) => row.name} />`
           : html`<p class="empty">It has no channel open.</p>`}
       <//>
+      ${about.data && html`<${Held} about=${about.data} />`}
       <${Panel} title="Close"><${Danger} label="Close the connection …" onClick=${close} /><//>
     `}`;
 }
 
+/** Why a connection is blocked. */
+function Blocked({ about }) {
+  if (!about || !about.blocked_by.length) return null;
+  const held = about.held.publishes ? ` ${several(about.held.publishes, "publish", "publishes")} of it wait here.` : "";
+  return html`<div class="band fault" role="alert">Blocked: it waits for room in ${about.blocked_by.map((one) => html`<b key=${one.destination} class="name">${one.destination}</b> (${one.limit}, for ${duration(one.waiting_ms)}) `)}.${held} <a href=${to(["blocked"])}>Limits</a></div>`;
+}
+
+/** What a connection consumes, and which messages it has. */
+function Held({ about }) {
+  const consumers = [
+    { title: "Tag", cell: (one) => html`<span class="name">${one.tag}</span>` },
+    { title: "Queue", cell: (one) => html`<${QueueLink} vhost=${one.vhost} name=${one.queue} />` },
+    { title: "Unacked", isNumber: true, cell: (one) => count(one.unacked) },
+    { title: "Prefetch", isNumber: true, cell: (one) => (one.prefetch ? count(one.prefetch) : "none") },
+    { title: "Oldest since", cell: (one) => (one.oldest_unacked_since_ms ? html`<${Ago} ms=${one.oldest_unacked_since_ms} />` : "–") },
+  ];
+  const messages = [
+    { title: "Message", cell: (one) => html`<a class="name" href=${to(["find"], one.message_id ? { message_id: one.message_id } : { id: one.id })}>${one.message_id || one.correlation_id || `number ${one.id}`}</a>` },
+    { title: "Queue", cell: (one) => html`<${QueueLink} vhost=${one.vhost} name=${one.queue} />` },
+    { title: "Consumer", cell: (one) => html`<span class="name">${one.consumer || "a get"}</span>` },
+    { title: "Delivery tag", isNumber: true, isWide: true, cell: (one) => count(one.delivery_tag) },
+    { title: "Size", isNumber: true, isWide: true, cell: (one) => bytes(one.payload_bytes) },
+  ];
+  return html`
+    <${Panel} title="Consumers">
+      ${about.consumers.length ? html`<${Rows} rows=${about.consumers} columns=${consumers} caption="Consumers" keyOf=${(one) => `${one.channel}\n${one.tag}`} />` : html`<p class="empty">It consumes nothing.</p>`}
+    <//>
+    <${Panel} title="Messages that it has not acknowledged">
+      ${about.messages.length ? html`<${Rows} rows=${about.messages} columns=${messages} caption="Unacknowledged messages" keyOf=${(one) => `${one.channel}\n${one.delivery_tag}`} />
+        ${about.unacked > about.messages.length && html`<p class="dim">${count(about.messages.length)} of ${count(about.unacked)}, the oldest.</p>`}` : html`<p class="empty">None.</p>`}
+    <//>`;
+}
+
 const CHANNELS = [
-  { title: "Name", sort: "name", cell: (one) => html`<${ChannelLink} name=${one.name} />` },
+  { title: "Name", sort: "name", cell: (one) => html`<${ClientOf} details=${{ ...one.connection_details, name: one.name }} />` },
   { title: "User", sort: "user", isWide: true, cell: (one) => html`<span class="name">${one.user}</span>` },
   { title: "Virtual host", sort: "vhost", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
   {
@@ -120,7 +158,7 @@ export function Channel({ names: [name] }) {
     <${Waiting} view=${view} what=${`Channel ${name}`} />
     ${isHere && html`
       <${Panel} title="Details"><${Facts} rows=${[
-        ["Connection", one.connection_details && html`<${ConnectionLink} name=${one.connection_details.name} />`],
+        ["Connection", one.connection_details && html`<${ConnectionLink} name=${one.connection_details.name} label=${one.connection_details.user_provided_name} />`],
         ["User", html`<${UserLink} name=${one.user} />`],
         ["Virtual host", html`<${VhostLink} name=${one.vhost} />`],
         ["State", one.state],

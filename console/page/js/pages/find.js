@@ -19,13 +19,17 @@ const FIELDS = [
 ];
 const STATES = { ready: "ready", unacked: "with a consumer", scheduled: "scheduled" };
 
-export function Find() {
+export function Find({ query }) {
   const [found, setFound] = useState(null);
   const find = async (values) => {
     const done = await act("", "POST", "leveret/search/messages", { body: values });
     if (done) setFound(done.value);
     return false;
   };
+  useEffect(() => {
+    if (query.message_id) find({ message_id: query.message_id });
+    else if (query.id) find({ id: Number(query.id) });
+  }, [query.message_id, query.id]);
   return html`<h1>Find a message</h1>
     <p class="dim">In all queues that you may read; what is given must all be so. Nothing is taken, marked or moved.</p>
     <${Form} name="Find" fields=${FIELDS} verb="Find" onSubmit=${find} />

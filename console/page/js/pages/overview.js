@@ -100,7 +100,7 @@ function Trouble() {
   const lines = [
     alarm && html`<li class="fault"><b>Alarm</b>: publishers are blocked${typeof alarm === "string" ? `: ${alarm}` : ""}.</li>`,
     full.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(full.length, "limit")} reached</a>: ${full.slice(0, 3).map((one) => one.destination).join(", ")}</li>`,
-    connections.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(connections.length, "connection")} blocked</a>, the longest for ${duration(connections[0].waiting_ms)}: <${ConnectionLink} name=${connections[0].connection} /></li>`,
+    connections.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(connections.length, "connection")} blocked</a>, the longest for ${duration(connections[0].waiting_ms)}: <${ConnectionLink} name=${connections[0].connection} label=${connections[0].connection_name} /></li>`,
     grown.length > 0 && html`<li class="warning">Growing: ${grown.map((one) => html`<span key=${one.vhost + one.name}><${QueueLink} vhost=${one.vhost} name=${one.name} /> by ${rate(one.messages_details.rate)} </span>`)}</li>`,
     oldest && html`<li class="warning"><a href=${to(["unacknowledged"])}>Not acknowledged</a> since ${duration(oldest.oldest_unacked_ms)}: <b class="name">${oldest.tag}</b> at <${QueueLink} vhost=${oldest.vhost} name=${oldest.queue} /></li>`,
     idle.length > 0 && html`<li class="warning">Messages without a consumer in ${idle.length === 50 ? "50 queues or more" : several(idle.length, "queue")}:

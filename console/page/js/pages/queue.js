@@ -5,13 +5,13 @@ import { Bind, Bindings } from "../bindings.js";
 import { Chart, history, rangeQuery } from "../chart.js";
 import { bytes, count, duration, moment, plain, rate, rateOf, several } from "../format.js";
 import { Form } from "../form.js";
-import { ChannelLink, VhostLink } from "../links.js";
+import { ClientOf, ConnectionLink, VhostLink } from "../links.js";
 import { Rows } from "../list.js";
 import { Ago, confirm, Danger, Facts, Fold, Panel, Table, Tile, Waiting } from "../parts.js";
 import { Messages, Publish } from "../publish.js";
 import { go, to } from "../route.js";
 import { ofQueue, secondStep } from "../second_step.js";
-import { isAdministrator } from "../state.js";
+import { isAdministrator, isMonitor } from "../state.js";
 import { Many } from "./jobs.js";
 import { Features } from "./queues.js";
 import { ScheduledRows } from "./trouble.js";
@@ -33,6 +33,7 @@ export function Queue({ names: [vhost, name] }) {
     ${isHere && html`
       <${Numbers} queue=${queue} at=${view.at} />
       <${Panel} title="Consumers"><${Consumers} list=${queue.consumer_details || []} /><//>
+      ${isMonitor() && html`<${Publishers} vhost=${vhost} name=${name} />`}
       <${Panel} title="Bindings">
         <${Bindings} side="source" bindings=${Array.isArray(bindings.data) ? bindings.data : []} reload=${bindings.reload} empty="No bindings." />
         <${Fold} title="Add a binding"><${Bind} vhost=${vhost} queue=${name} reload=${bindings.reload} /><//>
@@ -95,8 +96,8 @@ function Numbers({ queue, at }) {
 function Consumers({ list }) {
   if (!list.length) return html`<p class="empty">No consumers: what comes in stays.</p>`;
   const columns = [
+    { title: "Client", cell: (one) => html`<${ClientOf} details=${one.channel_details} />` },
     { title: "Tag", cell: (one) => html`<span class="name">${one.consumer_tag}</span>` },
-    { title: "Channel", cell: (one) => html`<${ChannelLink} name=${one.channel_details.name} />` },
     { title: "User", isWide: true, cell: (one) => one.channel_details.user },
     { title: "Prefetch", isNumber: true, cell: (one) => (one.prefetch_count ? count(one.prefetch_count) : "none") },
     { title: "Acknowledges", isWide: true, cell: (one) => (one.ack_required ? "yes" : "no") },
@@ -104,6 +105,23 @@ function Consumers({ list }) {
     { title: "Exclusive", isWide: true, cell: (one) => (one.exclusive ? "yes" : "no") },
   ];
   return html`<${Rows} rows=${list} columns=${columns} caption="Consumers" keyOf=${(one) => `${one.channel_details.name}\n${one.consumer_tag}`} />`;
+}
+
+/** Whose last publishes came here. */
+function Publishers({ vhost, name }) {
+  const view = usePoll(path("leveret", "queues", vhost, name, "publishers"));
+  const rows = Array.isArray(view.data) ? view.data : [];
+  const columns = [
+    { title: "Client", cell: (one) => html`<${ConnectionLink} name=${one.connection} label=${one.connection_name} />` },
+    { title: "User", isWide: true, cell: (one) => html`<span class="name">${one.user}</span>` },
+    { title: "By", cell: (one) => one.by.map((by) => html`<div key=${`${by.exchange}\n${by.routing_key}`}><span class="name">${by.exchange || "(default)"}</span> with <code>${by.routing_key || "(no key)"}</code></div>`) },
+    { title: "Published in all", isNumber: true, cell: (one) => count(one.published) },
+    { title: "State", cell: (one) => (one.blocked ? html`<b class="fault">blocked</b>` : "running") },
+  ];
+  return html`<${Panel} title="Who publishes here">
+    ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Publishers" keyOf=${(one) => one.connection} />`
+      : html`<p class="empty">No client that is connected has published here lately.</p>`}
+  <//>`;
 }
 
 /** Which rule gave each value. Defaults are many and seldom asked for: they come on demand. */

@@ -14,7 +14,7 @@ export function Blocked() {
   const view = usePoll("leveret/blocked");
   const { alarm, blocked = [], usage = [], held = {}, slow_consumers: slow = {} } = view.data || {};
   const waiting = [
-    { title: "Connection", cell: (one) => html`<${ConnectionLink} name=${one.connection} />` },
+    { title: "Connection", cell: (one) => html`<${ConnectionLink} name=${one.connection} label=${one.connection_name} />` },
     { title: "Virtual host", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
     { title: "Waits for", cell: (one) => html`room in <b class="name">${one.destination}</b> <small>${one.limit}</small>` },
     { title: "For", isNumber: true, cell: (one) => duration(one.waiting_ms) },

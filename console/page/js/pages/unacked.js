@@ -7,12 +7,12 @@ import { Rows } from "../list.js";
 import { Waiting } from "../parts.js";
 
 const COLUMNS = [
+  { title: "Client", cell: (one) => html`<${ConnectionLink} name=${one.connection} label=${one.connection_name} />` },
   { title: "Consumer", cell: (one) => html`<span class="name">${one.tag}</span>` },
   { title: "Queue", cell: (one) => html`<${QueueLink} vhost=${one.vhost} name=${one.queue} />` },
   { title: "Oldest since", cell: (one) => (one.oldest_unacked_ms === null ? "a minute at most" : html`<time title=${moment(one.oldest_unacked_since_ms)}>${duration(one.oldest_unacked_ms)} ago</time>`) },
   { title: "Unacked", isNumber: true, cell: (one) => count(one.unacked) },
   { title: "Prefetch", isNumber: true, isWide: true, cell: (one) => (one.prefetch ? count(one.prefetch) : "none") },
-  { title: "Connection", cell: (one) => html`<${ConnectionLink} name=${one.connection} />` },
   { title: "Channel", isWide: true, cell: (one) => html`<${ChannelLink} name=${`${one.connection} (${one.channel})`} />` },
 ];
 
