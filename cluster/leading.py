@@ -87,6 +87,7 @@ class Leading:
         If this node has resigned meanwhile, `resign` closes what was opened.
         """
         self._agreed = agreed_lsn
+        level = self.level
         try:
             if self.has_closed:
                 await trio.to_thread.run_sync(copied.close)
@@ -94,8 +95,14 @@ class Leading:
                 self.leadership = await trio.to_thread.run_sync(self._build, copied, journal_id, agreed_lsn)
                 if not self.has_closed:
                     self.leadership.sites_are(self._sites)
+                    if self.level != level:  # raised meanwhile, when the journal may have been made already
+                        self.leadership.journal.raise_level(self.level)
         finally:
             self._opened.set()
+
+    def open_nothing(self) -> None:
+        """Instead of `open`: there is no journal."""
+        self._opened.set()
 
     def _build(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> Leadership:
         try:

@@ -672,7 +672,10 @@ class Node:
             self._link_scope.cancel()
         await self._link_idle.wait()
         copied = self._copied
-        assert copied is not None
+        if copied is None:  # while it campaigned its directory was opened again, and is damaged
+            leading.open_nothing()
+            self.handle(TakeoverFailed("its journal is damaged"))
+            return
         self._copied = self._link = None
         self._held = Held(decision.journal_id, copied.terms, copied.end)
         try:

@@ -417,7 +417,7 @@ class _Following:
     def _complain(self, why: str) -> None:
         """Tell the leader of octets that cannot be its journal: it looks whether its files are damaged."""
         with self._sending:
-            self._send(No(why))
+            self._send(No(why[:1000]))  # a longer one than 4096 would be refused
 
     def end(self, why: str) -> None:
         """End the link: the thread ends as soon as it has done what it is doing."""

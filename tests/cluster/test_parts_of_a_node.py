@@ -24,6 +24,7 @@ from leveret.cluster.agreement.events import (
     InDoubt,
     JournalDamaged,
     Read,
+    TakeoverFailed,
     Tick,
 )
 from leveret.cluster.agreement.states import State
@@ -795,3 +796,37 @@ def test_a_takeover_that_ended_behind_the_resignation_is_reported_to_nobody() ->
 
     in_virtual_time(take_over)
     assert told == []
+
+
+def test_a_directory_that_is_damaged_when_the_node_has_won_is_no_takeover() -> None:
+    """It was opened again while the campaign was under way. The node resigns, and goes on."""
+    told: list[Event] = []
+
+    async def take_over() -> None:
+        idle = trio.Event()
+        idle.set()
+        led = leading([])
+        led.leadership = None
+        node: Any = SimpleNamespace(_link_scope=None, _link_idle=idle, _copied=None, handle=told.append)
+        await Node._open_broker(node, led, do.TakeOver(2, b"J" * 16))
+        with trio.fail_after(1):
+            await led.resign("its journal is damaged")
+
+    in_virtual_time(take_over)
+    assert [type(event) for event in told] == [TakeoverFailed]
+
+
+def test_a_level_that_is_raised_while_the_journal_is_opened(tmp_path: Path) -> None:
+    """The journal may have been made with the one before."""
+    levels: list[int] = []
+
+    async def take_over() -> None:
+        broker = Broker()
+        broker.journal.raise_level = levels.append  # type: ignore[attr-defined]
+        led = leading([])
+        led.leadership = None
+        led._build = lambda *how: trio.from_thread.run_sync(led.raise_level, 7) or broker  # type: ignore
+        await led.open(None, b"J" * 16, 1)  # type: ignore[arg-type]
+
+    trio.run(take_over)
+    assert levels == [7]
