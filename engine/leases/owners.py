@@ -32,16 +32,18 @@ _END = 1 << 62
 
 
 class OwnerRuns:
-    """Numbers of owners by message id. A change takes 2 octets, so a message takes at most that much.
+    """Numbers of owners by message id. A change takes 2 octets, so a message takes at most that much, and a tenth for
+    blocks and for room to grow.
 
     `newest`: for each number the highest id that it may have.
     """
 
-    __slots__ = ("_at", "_blocks", "_firsts", "_ids", "_last_id", "_number", "_numbers", "newest")
+    __slots__ = ("_at", "_firsts", "_ids", "_last_id", "_number", "_numbers", "_starts", "_units", "newest")
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []  # id of the first change of each block
-        self._blocks: list[array[int]] = []
+        self._firsts = array("q")  # id of the first change of each block
+        self._starts = array("Q")  # where each block begins in ...
+        self._units = array("H")  # ... all of them
         self._last_id = 0
         self._number = -1  # of the last change
         self.newest: dict[int, int] = {}
@@ -51,21 +53,22 @@ class OwnerRuns:
 
     def __len__(self) -> int:
         """Octets in blocks."""
-        return sum(len(block) for block in self._blocks) * 2
+        return len(self._units) * 2
 
     def append(self, first_id: int, last_id: int, number: int) -> None:
         """Messages behind all others have this owner."""
         if number != self._number:
-            distance = first_id - self._last_id
-            if not self._blocks or len(self._blocks[-1]) >= BLOCK or distance >> (2 * _DISTANCE_BITS):
+            distance, units, starts = first_id - self._last_id, self._units, self._starts
+            if not starts or len(units) - starts[-1] >= BLOCK or distance >> (2 * _DISTANCE_BITS):
                 self._firsts.append(first_id)
-                self._blocks.append(array("H", (number,)))
+                starts.append(len(units))
+                units.append(number)
             else:
-                block, high = self._blocks[-1], distance >> _DISTANCE_BITS
+                high = distance >> _DISTANCE_BITS
                 if high:
-                    block.append(high << _NUMBER_BITS | _EXTENDS)
-                block.append((distance & ((1 << _DISTANCE_BITS) - 1)) << _NUMBER_BITS | number)
-                if self._at == len(self._blocks) - 1:
+                    units.append(high << _NUMBER_BITS | _EXTENDS)
+                units.append((distance & ((1 << _DISTANCE_BITS) - 1)) << _NUMBER_BITS | number)
+                if self._at == len(starts) - 1:
                     self._ids.append(first_id)
                     self._numbers.append(number)
             self._last_id, self._number = first_id, number
@@ -88,12 +91,16 @@ class OwnerRuns:
             self._read(at)
         return self._numbers[bisect_right(self._ids, id_) - 1]
 
+    def _block(self, at: int) -> "array[int]":
+        end = self._starts[at + 1] if at + 1 < len(self._starts) else len(self._units)
+        return self._units[self._starts[at] : end]
+
     def _read(self, at: int) -> None:
         """Read the changes of a block: first ids, and numbers."""
         id_, high = self._firsts[at], 0
         ids: list[int] = []
         numbers: list[int] = []
-        for unit in self._blocks[at]:
+        for unit in self._block(at):
             number = unit & _EXTENDS
             if number == _EXTENDS:
                 high = unit >> _NUMBER_BITS
@@ -120,7 +127,7 @@ class OwnerRuns:
             return None
         if self.number_of(after + 1) == number:
             return after + 1
-        for at in range(max(bisect_right(self._firsts, after + 1) - 1, 0), len(self._blocks)):
+        for at in range(max(bisect_right(self._firsts, after + 1) - 1, 0), len(self._firsts)):
             if at != self._at:
                 self._read(at)
             for change, other in zip(self._ids, self._numbers):
@@ -151,19 +158,23 @@ class OwnerRuns:
     def trim(self, below_id: int) -> None:
         """Forget messages below an id."""
         count = max(bisect_right(self._firsts, below_id) - 1, 0)
-        del self._firsts[:count], self._blocks[:count]
-        self._at = -1
+        if count:
+            gone = self._starts[count]
+            del self._firsts[:count], self._units[:gone]
+            self._starts = array("Q", (start - gone for start in self._starts[count:]))
+            self._at = -1
 
     def to_octets(self) -> bytes:
         """The newest changes, for `restore`."""
         parts: list[bytes] = []
         size = 0
-        for first, block in zip(reversed(self._firsts), reversed(self._blocks)):
+        for at in reversed(range(len(self._firsts))):
+            block = self._block(at)
             size += _HEAD.size + 2 * len(block)
             if size > KEPT_OCTETS:
                 break
             units = b"".join(unit.to_bytes(2, "big") for unit in block)
-            parts.append(_HEAD.pack(first, len(block)) + units)
+            parts.append(_HEAD.pack(self._firsts[at], len(block)) + units)
         return b"".join(reversed(parts))
 
     def restore(self, octets: bytes) -> None:
@@ -174,9 +185,10 @@ class OwnerRuns:
             at += _HEAD.size
             units = octets[at : at + 2 * count]
             self._firsts.append(first)
-            self._blocks.append(array("H", (int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2))))
+            self._starts.append(len(self._units))
+            self._units.extend(int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2))
             at += 2 * count
-        for block in range(len(self._blocks)):
+        for block in range(len(self._firsts)):
             self._read(block)
             self.newest.update(dict.fromkeys(self._numbers, _END))  # an upper limit: the ends of runs are not known
             self._last_id, self._number = self._ids[-1], self._numbers[-1]
