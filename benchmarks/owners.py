@@ -30,7 +30,7 @@ from typing import Any
 
 from brokers import machine
 
-from leveret.engine import Client, Session
+from leveret.engine import Client, Route, Session
 from leveret.serving.collector import THRESHOLDS
 from leveret.testing.harness import Harness, messages
 
@@ -54,6 +54,7 @@ class Bench(Harness):
 
     def begin(self) -> None:
         super().begin()
+        self.routes: dict[Session, Route] = {}  # as frontends keep them
         self.at = {site: self.connect(site=site if self.is_cluster else None) for site in SITES}
         if "q" not in self.vhost.queues:
             more: dict[str, Any] = {"x_replication": "distributed"} if self.is_cluster else {}
@@ -67,7 +68,10 @@ class Bench(Harness):
     def send(self, session: Session, count: int) -> None:
         """A run of messages of 16 octets."""
         summary, contents = MESSAGES[count]
-        session.publish(self.route("q", "", session.client), self.envelope("", "q", summary), contents, mandatory=False)
+        route = self.routes.get(session)
+        if route is None or route.is_stale:
+            route = self.routes[session] = self.route("q", "", session.client)
+        session.publish(route, self.envelope("", "q", summary), contents, mandatory=False)
 
     def fill(self, count: int, run: int) -> None:
         """Messages of each site in turn."""
