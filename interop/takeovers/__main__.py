@@ -44,18 +44,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except NotHere as why:
             print(f"{client} is left out: {why}", file=sys.stderr)
     found: Found = {}
-    for name in options.subjects:
-        try:
-            with SUBJECTS[name]() as subject:
-                _measure(subject, commands, options, found)
-        except (FileNotFoundError, PeerFailed) as why:
-            print(f"{name} is left out: {why}", file=sys.stderr)
+    try:
+        for name in options.subjects:
+            try:
+                with SUBJECTS[name]() as subject:
+                    _measure(subject, commands, options, found)
+            except (FileNotFoundError, PeerFailed) as why:
+                print(f"{name} is left out, or what is not measured yet: {why}", file=sys.stderr)
+    finally:  # also of a run that is stopped
+        table = "\n".join(rows(found)) + "\n"
+        print(table)
+        if options.write:
+            options.write.write_text(table)
     if not found:
         return 2
-    table = "\n".join(rows(found)) + "\n"
-    print(table)
-    if options.write:
-        options.write.write_text(table)
     return 0 if all(books.is_well for (name, *_), runs in found.items() for books in runs if name == "leveret") else 1
 
 

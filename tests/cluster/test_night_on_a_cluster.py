@@ -88,7 +88,11 @@ def test_a_night(nodes: ClusterNodes, browser: Any) -> None:
         person = operator.person
         person.sees("3 of 3")
 
-        # Which node lags, and why?
+        # Which node lags, and why? One has no room, then it hangs.
+        file = nodes.directory / third / "leveret.toml"
+        file.write_text(file.read_text().replace("reserve = 0", 'reserve = "8000GiB"'))
+        nodes.signal(third, signal.SIGHUP)
+        operator.sees(third, "disk alarm")
         nodes.signal(third, signal.SIGSTOP)
         person.sees("2 of 3")
         operator.sees(third, re.compile("does not answer|its process has ended, or it is cut off"))

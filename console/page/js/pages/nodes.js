@@ -28,6 +28,9 @@ function differs(node) {
   return found.length > 0 && html`<br /><${Badge} text="configuration differs" kind="warning" /> <small>${found.slice(0, 5).join(", ")}${found.length > 5 ? ` and ${found.length - 5} more` : ""}</small>`;
 }
 
+/** Why a node may be behind: what it told last. */
+const alarms = (node) => ((node.status && node.status.alarms) || []).map((one) => html` <${Badge} text="${one} alarm" kind="warning" />`);
+
 function Acts({ node, leader, reload }) {
   const { name } = node;
   const close = "Its clients are disconnected and connect again, to any node: some seconds.";
@@ -74,7 +77,7 @@ export function Nodes() {
   const of = (node) => figures[node.name.includes("@") ? node.name : `rabbit@${node.name}`] || {};
   const columns = cluster && [
     { title: "Node", cell: (node) => html`<span class="name">${node.name}</span> ${node.name === cluster.leader && html`<${Badge} text="leads" kind="good" />`}` },
-    { title: "State", cell: (node) => html`${node.state.replace("_", " ")} <small>${STATES[node.state] || ""}</small>${differs(node)}` },
+    { title: "State", cell: (node) => html`${node.state.replace("_", " ")} <small>${STATES[node.state] || ""}</small>${alarms(node)}${differs(node)}` },
     { title: "Behind", isNumber: true, cell: (node) => (node.lag == null ? "" : count(node.lag)) },
     { title: "Memory", isNumber: true, isWide: true, cell: (node) => (of(node).mem_used === undefined ? "" : bytes(of(node).mem_used)) },
     { title: "Disk free", isNumber: true, isWide: true, cell: (node) => (of(node).disk_free === undefined ? "" : bytes(of(node).disk_free)) },
