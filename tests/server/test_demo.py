@@ -59,11 +59,11 @@ class Demo:
 def demo(tmp_path: Path) -> Iterator[Demo]:
     demo = Demo(tmp_path)
     yield demo
-    demo.process.kill()
+    demo.process.terminate()
     demo.process.communicate()
 
 
-def test_what_the_tour_names_is_there(demo: Demo, tmp_path: Path) -> None:
+def test_what_the_tour_names_is_there(demo: Demo) -> None:
     def queue(name: str) -> dict[str, Any]:
         return next((one for one in demo.get("queues/%2F") if one["name"] == name), {})
 
@@ -76,8 +76,12 @@ def test_what_the_tour_names_is_there(demo: Demo, tmp_path: Path) -> None:
     demo.wait_for(lambda: queue("parcels")["message_stats"].get("redeliver"))
     demo.wait_for(lambda: queue("too-late").get("messages", 0) >= 1000)
     demo.wait_for(lambda: queue("failed").get("messages", 0) > 0)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_of_it_is_left(stop: signal.Signals, demo: Demo, tmp_path: Path) -> None:
     (directory,) = tmp_path.iterdir()
-    demo.process.send_signal(signal.SIGINT)
+    demo.process.send_signal(stop)
     assert demo.process.wait(PATIENCE_S) == 0
     assert not directory.exists()
     with pytest.raises(ConnectionRefusedError):

@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
     if find_spec("h11") is None:
         print('leveret demo: needs the console, expected: pip install "leveret[console]"', file=sys.stderr)
         return EXIT_UNUSABLE
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the broker ends with this process
     with tempfile.TemporaryDirectory(prefix="leveret-demo-") as directory:
         log = Path(directory) / "broker.log"
         serve = [sys.executable, "-m", "leveret", "serve", "--config", str(CONFIGURATION), "--listen", options.listen]
