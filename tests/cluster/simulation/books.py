@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from .queues import KINDS, RING
+from .queues import RING, kind_of
 
 
 def key_of(body: str) -> str:
@@ -50,10 +50,17 @@ class Books:
 
     def delivered(self, queue: str, body: str, *, is_redelivered: bool, agreed_lsn: int) -> None:
         """A client got a message."""
-        kind, key = KINDS[queue], key_of(body)
-        assert (queue, key) not in self._gone, f"{body} of {queue} was acknowledged, and is back"
-        if kind.is_agreed and body in self._behind and self.queue_of[key] == queue:
+        self.handed_out(queue, body, is_redelivered=is_redelivered)
+        self.seen(queue, body, agreed_lsn)
+
+    def seen(self, queue: str, body: str, agreed_lsn: int) -> None:
+        """A client reads a message."""
+        if kind_of(queue).is_agreed and body in self._behind and self.queue_of[key_of(body)] == queue:
             assert self._behind[body] <= agreed_lsn, f"{body} of {queue} is seen before it is agreed"
+
+    def handed_out(self, queue: str, body: str, *, is_redelivered: bool) -> None:
+        """A broker has a message for a client."""
+        assert (queue, key_of(body)) not in self._gone, f"{body} of {queue} was acknowledged, and is back"
         is_again = (queue, body) in self._delivered
         assert is_redelivered or not is_again, f"{body} of {queue} comes again without a flag"
         self._delivered.add((queue, body))
@@ -79,8 +86,8 @@ class Books:
         """`left`: bodies in the queues at the end, when consumers have taken all that they get."""
         there = {key_of(body) for bodies in left.values() for body in bodies}
         for name, bodies in left.items():
-            assert KINDS[name].kept or name == "stream" or not bodies, f"{name} does not deliver {bodies[:5]}"
-        consumed = {key for key in self.confirmed if not KINDS[self.queue_of[key]].kept}
+            assert kind_of(name).kept or name == "stream" or not bodies, f"{name} does not deliver {bodies[:5]}"
+        consumed = {key for key in self.confirmed if not kind_of(self.queue_of[key]).kept}
         lost = consumed - self.settled - self._acknowledged
         assert not lost, f"confirmed, and lost: {sorted((self.queue_of[key], key) for key in lost)[:5]}"
         for group in self.transactions:

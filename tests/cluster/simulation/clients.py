@@ -3,42 +3,78 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leveret.engine import Delivered
+from leveret.engine.errors import QueueNotFound
 from leveret.engine.leases import discarding
 from leveret.engine.leases.headers import ORIGIN
 
 from .books import key_of
-from .queues import KINDS, LATE_MS
+from .queues import LATE_MS, kind_of
+from .sites import NAMES, filter_of
 
 if TYPE_CHECKING:
-    from .node import NodeBroker
+    from .node import Node, NodeBroker
     from .world import World
 
 MS = 1_000_000
 
 
 class Client:
-    """It is connected to a broker that serves, to any of those that believe that they lead."""
+    """It is connected to a broker that serves, to any of those that believe that they lead.
 
-    def __init__(self, world: World) -> None:
+    `homes`: where sites matter, the nodes through which it may connect. `site`: the one through which it is connected.
+    """
+
+    def __init__(self, world: World, homes: Sequence[str] = NAMES) -> None:
         self.world = world
         self.books = world.books
+        self.homes = homes
         self.broker: NodeBroker | None = None
         self.session: Any = None
+        self.site: Node | None = None
+        self._site_life = 0
 
     def begin(self) -> None:
         """Act now and then."""
-        if self.broker is not None and not self.broker.is_connected:
+        if self.broker is not None and (not self.broker.is_connected or self._has_lost_site(self.broker)):
+            self._leave(self.broker)
             self.broker = None
             self.lost()
         if self.broker is None:
             self._connect()
-        elif not self.broker.node.is_paused:
+        elif not self.broker.node.is_paused and (self.site is None or not self.site.is_paused):
             broker = self.broker
             broker.node.soon(self.world.latency_ns(), lambda: self._act_at(broker))
-        self.world.at(self.world.chance.uniform(60, 500) * MS, self.begin)
+        is_hasty = self.site is not None and self.world.is_calm  # small backlogs are to come to an end
+        self.world.at(self.world.chance.uniform(60, 500) * (0.1 if is_hasty else 1) * MS, self.begin)
+
+    def _has_lost_site(self, broker: NodeBroker) -> bool:
+        """Whether the node through which it is connected ended, or does not reach the broker."""
+        site = self.site
+        return site is not None and (
+            not site.is_alive or site.generation != self._site_life or not self._passes(site, broker)
+        )
+
+    def _passes(self, site: Node, broker: NodeBroker) -> bool:
+        return site is broker.node or self.world.reaches(site.name, broker.node.name)
+
+    def _leave(self, broker: NodeBroker) -> None:
+        """The broker hears that the connection is lost: soon, or late, as of one that is half open."""
+        session, delay_ns = self.session, self.world.latency_ns()
+        if self.site is None:
+            return
+        if self.world.chance.random() < 0.3:
+            delay_ns += self.world.chance.uniform(0, 5) * 1000 * MS
+
+        def close() -> None:
+            if broker.is_connected and broker.node.broker is broker:
+                session.client.close(failed=True)
+                broker.end_turn()
+
+        broker.node.soon(delay_ns, close)
 
     def _act_at(self, broker: NodeBroker) -> None:
         if broker is self.broker and broker.answers:
@@ -50,9 +86,23 @@ class Client:
         serving = [node.broker for node in self.world.nodes.values() if node.is_alive and not node.is_paused]
         brokers = [broker for broker in serving if broker is not None and broker.answers]
         if brokers:
-            self.broker = broker = self.world.chance.choice(brokers)
-            self.session = broker.connect(type(self).__name__, flush=lambda: self.flushed(broker))
-            self.connected(broker)
+            broker = self.world.chance.choice(brokers)
+            if self.world.sites is not None:
+                nodes = [self.world.nodes[name] for name in self.homes]
+                nodes = [one for one in nodes if one.is_alive and not one.is_paused and self._passes(one, broker)]
+                if not nodes:
+                    return
+                self.site = self.world.chance.choice(nodes)
+                self._site_life = self.site.generation
+            site = None if self.site is None else self.site.name
+            self.session = broker.connect(type(self).__name__, flush=lambda: self.flushed(broker), site=site)
+            try:
+                self.connected(broker)
+            except QueueNotFound:  # its node has not joined yet
+                assert self.site is not None
+                self.session.client.close(failed=False)
+            else:
+                self.broker = broker
 
     def connected(self, broker: NodeBroker) -> None:
         """It has a session."""
@@ -76,8 +126,10 @@ class Publisher(Client):
     `repeats`: it has duplicate ids, and sends again what was not confirmed.
     """
 
-    def __init__(self, world: World, name: str, queue: str, *, repeats: bool = False) -> None:
-        super().__init__(world)
+    def __init__(
+        self, world: World, name: str, queue: str, *, homes: Sequence[str] = NAMES, repeats: bool = False
+    ) -> None:
+        super().__init__(world, homes)
         self.name, self.queue, self.repeats = name, queue, repeats
         self.count = 0
         self.rests = False
@@ -86,6 +138,7 @@ class Publisher(Client):
         self._tag = 0
 
     def connected(self, broker: NodeBroker) -> None:
+        broker.named(called(self.queue), self.session)
         self.session.select_confirms()
         self._tag = 0
 
@@ -106,7 +159,7 @@ class Publisher(Client):
         self._take(broker)
 
     def _publish(self, broker: NodeBroker, body: str) -> None:
-        lsn = send(broker, self.session, self.queue, body, self.world, has_id=self.repeats)
+        lsn = send(broker, self, self.queue, body, has_id=self.repeats)
         self._tag += 1
         self.books.published(body, self.queue, lsn)
         self.unanswered[self._tag] = (body, lsn)
@@ -131,14 +184,15 @@ class Publisher(Client):
 class Committer(Client):
     """Transactions of some messages to a queue: all or none of each are there."""
 
-    def __init__(self, world: World, name: str, queue: str) -> None:
-        super().__init__(world)
+    def __init__(self, world: World, name: str, queue: str, *, homes: Sequence[str] = NAMES) -> None:
+        super().__init__(world, homes)
         self.name, self.queue = name, queue
         self.count = 0
         self.rests = False
         self.unanswered: deque[tuple[list[str], int]] = deque()  # keys of a commit, LSN behind it
 
     def connected(self, broker: NodeBroker) -> None:
+        broker.named(called(self.queue), self.session)
         self.session.select_transactions()
 
     def lost(self) -> None:
@@ -151,7 +205,7 @@ class Committer(Client):
         for _ in range(self.world.chance.choice([2, 5, 20])):
             self.count += 1
             bodies.append(f"{self.name}.{self.count}/1")
-            send(broker, self.session, self.queue, bodies[-1], self.world)
+            send(broker, self, self.queue, bodies[-1])
         commit = self.session.commit()
         broker.end_turn()
         assert commit.is_done
@@ -171,15 +225,23 @@ class Committer(Client):
             self.world.check_confirm(broker.node, lsn)
 
 
-def send(broker: NodeBroker, session: Any, queue: str, body: str, world: World, *, has_id: bool = False) -> int:
+def called(queue: str) -> str:
+    """The name of a queue at its sites."""
+    return queue.partition("@")[0]
+
+
+def send(broker: NodeBroker, by: Client, queue: str, body: str, *, has_id: bool = False, key: str = "") -> int:
     """Publish a persistent message. Returns the LSN behind it."""
+    world = by.world
+    if world.sites is not None and by.site is not None:
+        world.sites.publishes(body, by.site.name)
     headers: dict[str, Any] = {"key": body.partition(".")[0]}
     if has_id:
         headers["_AMQ_DUPL_ID"] = key_of(body)
     if queue == "later":
         headers["_AMQ_SCHED_DELIVERY"] = broker.clock.wall_ms() + LATE_MS
     octets = body + "," + "x" * world.chance.choice([0, 100, 3000])
-    broker.publish(octets, key=queue, by=session, delivery_mode=2, headers=headers)
+    broker.publish(octets, key=key or called(queue), by=by.session, delivery_mode=2, headers=headers)
     return int(broker.journal.next_lsn)
 
 
@@ -194,11 +256,15 @@ class Received(NamedTuple):
 
 
 class Consumer(Client):
-    """Of one queue: it acknowledges most of what it gets, at once or later, and gives some back, or rejects it."""
+    """Of one queue: it acknowledges most of what it gets, at once or later, and gives some back, or rejects it.
 
-    def __init__(self, world: World, queue: str) -> None:
-        super().__init__(world)
-        self.queue = queue
+    `of`: it takes the messages of this publisher alone; empty: all.
+    """
+
+    def __init__(self, world: World, queue: str, *, homes: Sequence[str] = NAMES, of: str = "") -> None:
+        super().__init__(world, homes)
+        self.queue, self._of = queue, of
+        self._is_sited = kind_of(queue).is_sited
         self.is_ending = False  # it acknowledges everything
         self._inbox: deque[Received] = deque()
         self._out: list[Received] = []  # not acknowledged
@@ -210,8 +276,10 @@ class Consumer(Client):
         self._inbox.clear()
         self._out, self._acked, self._hold_lsn = [], [], 0
         self.session.client.on_send_after = self._hold
-        arguments = {"x_stream_offset": self._next_offset} if self.queue == "stream" else {}
-        broker.consume(self.queue, by=self.session, prefetch=8, **arguments)
+        arguments: dict[str, Any] = {"x_stream_offset": self._next_offset} if self.queue == "stream" else {}
+        if self._of:
+            arguments["x_filter"] = filter_of(self._of)
+        broker.consume(called(self.queue), by=self.session, prefetch=8, **arguments)
 
     def _hold(self, lsn: int, number: int) -> None:
         self._hold_lsn = max(self._hold_lsn, lsn)
@@ -225,6 +293,8 @@ class Consumer(Client):
                         body = envelope.framing.split(content)[1].split(b",")[0].decode()
                         if (message := self.session.unacked.get(tag)) is not None and self.queue != "stream":
                             self.books.met(message.id, body)
+                        if self._is_sited:  # another client may acknowledge it before this one reads it
+                            self.books.handed_out(self.queue, body, is_redelivered=effect.redelivered)
                         offset = envelope.headers(content).get("x-stream-offset")
                         at = -1 if offset is None else offset.value
                         self._inbox.append(Received(self._hold_lsn, tag, body, effect.redelivered, at))
@@ -245,6 +315,8 @@ class Consumer(Client):
             assert one.offset == self._next_offset, f"the stream goes on at {one.offset}, not {self._next_offset}"
             self._next_offset += 1
             self.books.read(one.offset, one.body)
+        elif self._is_sited:
+            self.books.seen(self.queue, one.body, self.world.agreed_lsn)
         else:
             self.books.delivered(
                 self.queue, one.body, is_redelivered=one.is_redelivered, agreed_lsn=self.world.agreed_lsn
@@ -254,14 +326,22 @@ class Consumer(Client):
         chance = 1.0 if self.is_ending or self.queue == "stream" else self.world.chance.random()
         if chance < 0.05:
             self.session.reject(one.tag, requeue=True)
-        elif chance < 0.25 and KINDS[self.queue].dead_letters:
+        elif chance < 0.25 and kind_of(self.queue).dead_letters:
             self.session.reject(one.tag, requeue=False)
         else:
+            is_holder = not self._is_sited or self._holds(broker, one.tag)
             self.session.ack(one.tag)
             if self.queue != "stream":
                 self.books.acknowledged(one.body)
                 broker.end_turn()
-                self._acked.append((one.body, broker.journal.next_lsn))
+                if is_holder:
+                    self._acked.append((one.body, broker.journal.next_lsn))
+
+    def _holds(self, broker: NodeBroker, tag: int) -> bool:
+        """Whether it has the lease; else its acknowledgement may come too late."""
+        message = self.session.unacked.get(tag)
+        assert broker.book is not None
+        return message is not None and broker.book.holder(self.queue, message.id) is self.session
 
     def more_is_safe(self, broker: NodeBroker) -> None:
         if broker is self.broker:
@@ -273,16 +353,43 @@ class Consumer(Client):
 
 
 class Controller(Client):
-    """It acknowledges messages of the leased queue by bookmarks, of lost messages too: that must do nothing."""
+    """It acknowledges messages of a leased queue by bookmarks, of lost messages too: that must do nothing."""
+
+    def __init__(self, world: World, queue: str = "leased") -> None:
+        super().__init__(world)
+        self._queue = queue
 
     def act(self, broker: NodeBroker) -> None:
         books, chance = self.books, self.world.chance
         if not books.meanings or chance.random() > 0.2:
             return
         id_ = chance.choice(list(books.meanings)[-40:])
-        steps = discarding(broker.named("leased"), f"{ORIGIN}|{id_}|", None, "")
+        steps = discarding(broker.named(self._queue), f"{ORIGIN}|{id_}|", None, "")
         while next(steps, None) is not None:
             pass
-        if books.queue_of.get(key_of(books.meanings[id_])) == "leased":
+        if books.queue_of.get(key_of(books.meanings[id_])) == self._queue:
             books.acknowledged(books.meanings[id_])
+        broker.end_turn()
+
+
+class Stranger(Client):
+    """It asks for queues that its site does not see, by the names that others have for them, and by full names."""
+
+    def __init__(self, world: World, home: str) -> None:
+        super().__init__(world, home)
+        self._count = 0
+
+    def act(self, broker: NodeBroker) -> None:
+        sites, chance = self.world.sites, self.world.chance
+        assert sites is not None and self.site is not None
+        site, client = self.site.name, self.session.client
+        queue = chance.choice([name for name, one in sites.queues.items() if not one.has(site)])
+        for name in (queue, called(queue)):
+            found = broker.vhost.queues.seen(name, client)
+            seen = "" if found is None else found.name
+            assert not seen or sites.queues[seen].has(site), f"a client at {site} sees {seen} as {name}"
+        key = chance.choice([queue, called(queue)])
+        if broker.vhost.queues.seen(key, client) is None:
+            self._count += 1
+            send(broker, self, queue, f"s{site}.{self._count}/1", key=key)
         broker.end_turn()

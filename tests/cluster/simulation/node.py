@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from owners_book import OwnersBook
 from simulated_files import SimulatedFiles
 
 from leveret.cluster.agreement import decisions as do
@@ -41,7 +42,11 @@ class NodeBroker(Harness):
     def __init__(self, node: Node, cluster: ClusterJournal) -> None:
         self.node, self.cluster, self.term = node, cluster, node.term
         self.is_served = self.is_suspended = self.is_held = self.is_closed = False
-        super().__init__(journal=node.files, journal_options=SMALL, clock=node.clock)
+        self.book: OwnersBook | None = None
+        self._due_ns: int | None = None
+        sites = node.world.sites
+        options = {} if sites is None else sites.options_of(node.name)
+        super().__init__(journal=node.files, journal_options=SMALL, clock=node.clock, **options)
 
     def _open_journal(self) -> None:
         self.journal = Journal.open(DATA, self.clock, SMALL, files=self.files, threaded=False, cluster=self.cluster)
@@ -51,6 +56,28 @@ class NodeBroker(Harness):
     def write_journal(self) -> None:
         self.journal.commit()
         self.node.write_soon()
+
+    def end_turn(self) -> None:
+        super().end_turn()
+        if self.book is not None:
+            self.book.turn_ended(self.journal.next_lsn, self.recorder.safe_lsn)
+            self._plan_due()
+
+    def _plan_due(self) -> None:
+        """Have what is due done in time, unless the process stands still then."""
+        due_ns, now_ns = self.broker.next_deadline_ns(), self.node.world.now_ns
+        if due_ns is not None and (self._due_ns is None or due_ns < self._due_ns):
+            self._due_ns = due_ns
+            self.node.soon(max(due_ns - now_ns, 0), lambda: self._do_due(due_ns))
+
+    def _do_due(self, due_ns: int) -> None:
+        if self._due_ns == due_ns and self.node.broker is self and not self.is_closed:
+            self._due_ns = None
+            if self.is_suspended:
+                self._due_ns = self.node.world.now_ns + 50 * MS
+                self.node.soon(50 * MS, lambda: self._do_due(self._due_ns or 0))
+            else:
+                self.end_turn()
 
     def close_as_follower(self) -> None:
         """Write nothing more, and unlock the directory."""
@@ -123,6 +150,7 @@ class Node:
     """`files`: its disk. `broker`: of its leadership; `copied`: while it does not lead."""
 
     looks_for_room = False  # when its disk is full and it leads
+    tells_sites = False  # what nodes say of their sites, to the broker that leads
     PERFORM: ClassVar[dict[type[Any], Callable[[Node, Any], None]]] = {}
 
     def __init__(self, world: World, name: str) -> None:

@@ -11,11 +11,18 @@ from leveret.cluster.agreement import candidate, leadership
 from leveret.cluster.agreement.context import NodeContext
 from leveret.cluster.agreement.follower import Follower
 from leveret.cluster.leading import Leading
+from leveret.engine import declared_queues, sites
+from leveret.engine.leases import by_site
+from leveret.engine.leases.kind import LEASED, LeasedSettlement
+from leveret.engine.leases.owners import Owners
+from leveret.engine.leases.state import Leases
+from leveret.engine.scopes import Scopes
 from leveret.journal.appending.journal import Journal
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.segment_file import SegmentFile
 from leveret.journal.format.terms import TermTable
 from leveret.journal.recording.agreed_deliveries import AgreedDeliveries
+from leveret.journal.recovery.replay import Replay
 
 from .node import NodeBroker
 
@@ -34,7 +41,19 @@ FOUND_BY = {
     "nothing_is_written_when_it_leads": r"goes on at \d+|ids mean two messages",
     "deliveries_do_not_wait": r"is seen before it is agreed",
     "a_takeover_counts_as_a_start": r"comes again without a flag",
+    "an_owner_is_forgotten_at_transfer": r"and goes to|it is \w+'s|is still there|wait at home",
+    "a_transfer_is_not_recorded": r"belongs to \w+ after a takeover",
+    "stranded_for_ever": r"could take it|does not deliver",
+    "given_up_at_once": r"is given up",
+    "backlogs_are_of_all_nodes": r"could take it",
+    "a_backlog_has_no_end": r"leases at \w+, of \d+",
+    "scopes_are_ignored_in_capture": r"captured \d+, which was published at",
+    "scopes_are_ignored_at_declare": r"is in no scope of the world|sees \S+ as",
+    "leases_of_a_lost_site_go_on": r"is leased at \w+, which is gone",
+    "transfers_do_not_wait": r"leaves \w+ too early|where c could take it",
 }
+#: Faults of queues with owners: worlds that have them are looked at.
+OF_SITES = tuple(FOUND_BY)[-10:]
 Plant = Callable[[pytest.MonkeyPatch], None]
 #: By name.
 PLANTED: dict[str, Plant] = {}
@@ -154,3 +173,86 @@ def nothing_is_written_when_it_leads(patch: pytest.MonkeyPatch) -> None:
     """The term is in no term table."""
     patch.setattr(TermTable, "with_term", lambda self, term, lsn: replace(self, starts=self.starts or ((1, 1),)))
     patch.setattr(Journal, "_go_by_cluster", staticmethod(lambda cluster, recovered: None))
+
+
+# -- owners -----------------------------------------------------------------------------------------------------------
+
+
+@planted
+def an_owner_is_forgotten_at_transfer(patch: pytest.MonkeyPatch) -> None:
+    """A message that is given back belongs to the site before."""
+    patch.setattr(Owners, "move", lambda self, ids, number: None)
+
+
+@planted
+def a_transfer_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    """The next leader does not know of it."""
+    patch.setattr(Replay, "_transferred", lambda self, fields, lsn, block: None)
+    patch.setattr(Owners, "moved_octets", lambda self: b"")
+
+
+@planted
+def stranded_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """Messages of a site that is gone wait for it."""
+
+    def taken(leases: Any, owners: Any, number: int) -> bool:
+        return owners.name_of(number) not in leases.queue.context.broker.sites.groups
+
+    foreign, transfers = by_site._foreign, by_site._transfers
+
+    def some(leases: Any, groups: Any, owners: Any, free: Any) -> Any:
+        found, waits = foreign(leases, groups, owners, free)
+        kept = {site: {one: who for one, who in here.items() if not taken(leases, owners, one.expression.number)}
+                for site, here in found.items()}  # fmt: skip
+        return {site: here for site, here in kept.items() if here}, waits
+
+    def none(leases: Any, owners: Any, free: Any, by_number: Any) -> Any:
+        lost = [number for number in by_number if taken(leases, owners, number)]
+        return [] if lost else transfers(leases, owners, free, by_number)
+
+    patch.setattr(by_site, "_foreign", some)
+    patch.setattr(by_site, "_transfers", none)
+
+
+@planted
+def given_up_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A site that is gone for a moment is lost."""
+    patch.setattr(sites, "GIVEN_UP_MS", 0)
+
+
+@planted
+def backlogs_are_of_all_nodes(patch: pytest.MonkeyPatch) -> None:
+    """MaxBacklog counts the leases of all sites."""
+    patch.setattr(Leases, "_leased_at", lambda self, site: len(self.book))
+
+
+@planted
+def a_backlog_has_no_end(patch: pytest.MonkeyPatch) -> None:
+    """MaxBacklog counts no leases of a site."""
+    patch.setattr(Leases, "_leased_at", lambda self, site: 0)
+
+
+@planted
+def scopes_are_ignored_in_capture(patch: pytest.MonkeyPatch) -> None:
+    """Whoever publishes, each queue of the topic gets it."""
+    patch.setattr(Scopes, "has", lambda self, queue, site: True)
+
+
+@planted
+def scopes_are_ignored_at_declare(patch: pytest.MonkeyPatch) -> None:
+    """A LocalQueue is the same for all nodes."""
+    unscoped = replace(LEASED, scoped=lambda context, name, arguments, site: (name, arguments))
+    kind_of = declared_queues.kind_of_type
+    patch.setattr(declared_queues, "kind_of_type", lambda name: unscoped if kind_of(name) is LEASED else kind_of(name))
+
+
+@planted
+def leases_of_a_lost_site_go_on(patch: pytest.MonkeyPatch) -> None:
+    """Until its connections end."""
+    patch.setattr(LeasedSettlement, "site_went", lambda self, site: self.sites_changed())
+
+
+@planted
+def transfers_do_not_wait(patch: pytest.MonkeyPatch) -> None:
+    """A message goes elsewhere as soon as its own site is busy."""
+    patch.setattr(by_site, "_is_at_once", lambda leases, owners, number: True)

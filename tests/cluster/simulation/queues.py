@@ -8,12 +8,13 @@ from typing import Any
 class QueueKind:
     """`arguments`: see `Harness.queue`. `kept`: its messages stay. `is_agreed`: it delivers only what is agreed.
 
-    `dead_letters`: the queue that rejected messages go to.
+    `dead_letters`: the queue that rejected messages go to. `is_sited`: the nodes declare it (`sites.py`).
     """
 
     arguments: dict[str, Any] = field(default_factory=dict)
     kept: bool = False
     is_agreed: bool = False
+    is_sited: bool = False
     dead_letters: str = ""
     properties: dict[str, Any] = field(default_factory=dict)
 
@@ -34,6 +35,12 @@ KINDS: dict[str, QueueKind] = {
     "newest": QueueKind({"x_last_value_key": "key"}, kept=True),
     "work": QueueKind({"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}, dead_letters="dead"),
     "dead": QueueKind({"x_queue_type": "quorum"}, is_agreed=True),
+    **{name: QueueKind({"x_queue_type": "amps"}, is_agreed=True, is_sited=True) for name in ("owned", "desk", "bills")},
 }
-#: Those to which clients publish.
-TARGETS = [name for name in KINDS if name != "dead"]
+#: Those to which clients publish in every world.
+TARGETS = [name for name, kind in KINDS.items() if name != "dead" and not kind.is_sited]
+
+
+def kind_of(queue: str) -> QueueKind:
+    """The kind of a queue, whose name may be NAME@SCOPE."""
+    return KINDS[queue.partition("@")[0]]

@@ -5,7 +5,7 @@ The links, the coordinator and the front are models: links copy by threads of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from leveret.testing.harness import DATA
 from .etcd import SECOND
 from .node import Node, NodeBroker
 from .process import Process, pass_time, processes
-from .queues import KINDS
+from .queues import KINDS, kind_of
 
 if TYPE_CHECKING:
     from .world import World
@@ -146,7 +146,8 @@ class Front:
         return Leadership(self._owner, cluster)
 
     def site(self) -> dict[str, object]:
-        return {}
+        sites = self._owner.world.sites
+        return {} if sites is None else sites.said_by(self._owner.name)
 
     def hold_clients(self) -> None:
         pass
@@ -170,6 +171,8 @@ class Leadership:
         owner.journal_id = cluster.directory.journal_id
         owner.broker = self._broker = NodeBroker(owner, cluster)
         self._ended = trio.Event()
+        sites = owner.world.sites
+        self._sites = None if sites is None else sites.began(self._broker)
         owner.world.leads(owner)
 
     @property
@@ -182,7 +185,10 @@ class Leadership:
             broker.is_served = True
             world.served_term, world.served_ns = broker.term, world.now_ns
             for name in world.queues:
-                broker.queue(name, **KINDS[name].arguments)
+                if not kind_of(name).is_sited:
+                    broker.queue(name, **KINDS[name].arguments)
+            if world.sites is not None:
+                world.sites.declare(broker)
             broker.end_turn()
         await self._ended.wait()
         await self.close_unserved()
@@ -215,8 +221,17 @@ class Leadership:
     def agree(self, lsn: int, *, at_once: bool) -> None:
         self._broker.journal.agree(lsn)
 
-    def sites_are(self, sites: object) -> None:
-        pass
+    def sites_are(self, sites: Mapping[str, Mapping[str, object]]) -> None:
+        if self._sites is not None:
+            self._sites.begin(sites)
+
+    def site_came(self, name: str, site: Mapping[str, object]) -> None:
+        if self._sites is not None:
+            self._sites.came(name, site)
+
+    def site_left(self, name: str) -> None:
+        if self._sites is not None:
+            self._sites.left(name)
 
     def note(self, kind: object, node: str, term: int, why: str) -> None:
         pass
@@ -289,12 +304,25 @@ class FollowerLinks:
         self._owner: RealNode = process.owner
         self.led, self.end, self.is_closed = led, end, False
         self.acknowledged: dict[bytes, int] = {}  # by each follower, as this leader has heard
+        self._joined, self._left = options["joined"], options["left"]
+        self._names: dict[bytes, str] = {}  # of those with links
 
     def is_linked(self, node_id: bytes) -> bool:
         return node_id in self._owner.followers
 
     def is_owed(self, lsn: int) -> bool:
         return any(self.acknowledged.get(node_id, 0) < lsn for node_id in self._owner.followers)
+
+    def opened(self, follower: Node) -> None:
+        """A follower has a link."""
+        sites = self._owner.world.sites
+        self._names[follower.node_id] = follower.name
+        self._joined(follower.name, {} if sites is None else sites.said_by(follower.name))
+
+    def lost(self, node_id: bytes) -> None:
+        """It has none."""
+        if (name := self._names.pop(node_id, None)) is not None:
+            self._left(name)
 
     def written(self, base_lsn: int, offset: int, octets: bytes, end_lsn: int) -> None:
         self._owner._written(base_lsn, offset, bytearray(octets), end_lsn)
@@ -340,7 +368,7 @@ async def _reach(address: Address, *more: object) -> Reach:
 class RealNode(Node):
     """See the module."""
 
-    looks_for_room = True
+    looks_for_room = tells_sites = True
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
@@ -456,9 +484,18 @@ class RealNode(Node):
             if self.real.leading is not None:
                 if isinstance(event, ev.Acknowledged) and (links := self.real.leading.links) is not None:
                     links.acknowledged[event.node_id] = event.lsn
+                self._tell_of_link(event)
                 self.real.leading._tell(event)
         elif not isinstance(event, ev.Tick):
             self.real._link_said(event)
+
+    def _tell_of_link(self, event: ev.Event) -> None:
+        assert self.real is not None and self.real.leading is not None
+        links: Any = self.real.leading.links
+        if links is not None and isinstance(event, ev.LinkOpened):
+            links.opened(self.followers[event.node_id].follower)
+        elif links is not None and isinstance(event, ev.LinkClosed):
+            links.lost(event.node_id)
 
     def answer(self, follower: Node, generation: int, held: Any, term: int) -> None:
         links = None if self.real is None else self.listener.links

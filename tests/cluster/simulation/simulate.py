@@ -1,6 +1,6 @@
 """Storms from many seeds, for `make simulate-cluster`: prints each seed's takeovers, and what a failed one logged.
 
-simulate.py [SEED [COUNT [SECONDS]]]          # SECONDS: of each storm
+simulate.py [--sites] [SEED [COUNT [SECONDS]]]  # SECONDS: of each storm; --sites: all with queues that have owners
 simulate.py --planted [NAME ...]              # each fault has to be found within 60 CPU seconds, by its own book
 """
 
@@ -8,6 +8,7 @@ import logging
 import re
 import sys
 import traceback
+from collections import Counter
 from pathlib import Path
 from time import process_time
 
@@ -22,22 +23,25 @@ def main() -> int:
     arguments = sys.argv[1:]
     if arguments[:1] == ["--planted"]:
         return find_planted(arguments[1:])
+    has_sites = True if arguments[:1] == ["--sites"] else None
+    arguments = arguments[has_sites is True :]
     first, count, seconds = (int(one) for one in (*arguments, *("0", "20", "60")[len(arguments) :]))
-    return storms(first, count, seconds)
+    return storms(first, count, seconds, has_sites=has_sites)
 
 
-def storms(first: int, count: int, seconds: float) -> int:
-    """Worlds of consecutive seeds; goes on behind one that fails."""
+def storms(first: int, count: int, seconds: float, *, has_sites: bool | None = None) -> int:
+    """Worlds of consecutive seeds; goes on behind one that fails. `has_sites`: see `World`."""
     from simulation.real_node import RealNode, real_nodes
     from simulation.world import World
 
     logging.getLogger("leveret").setLevel(logging.CRITICAL + 1)
-    takeovers, failed = 0, []
+    takeovers, sited, failed = 0, 0, []
+    counted: Counter[str] = Counter()
     for seed in range(first, first + count):
         world: World | None = None
         try:
             with real_nodes(seed):
-                world = World(seed, RealNode)
+                world = World(seed, RealNode, has_sites=has_sites)
                 world.run(3)
                 world.storm(seconds)
                 world.calm()
@@ -49,8 +53,12 @@ def storms(first: int, count: int, seconds: float) -> int:
         if world is not None:
             takeovers += world.takeovers
             what = f"{world.takeovers} takeovers, {len(world.books.confirmed)} confirms, {' '.join(world.queues)}"
+            if world.sites is not None:
+                counted.update(world.sites.counted)
+                sited += world.takeovers
             print(f"seed {seed}: {what} ({takeovers} takeovers so far)", flush=True)
     print(f"{takeovers} takeovers in {count} worlds, failed: {failed or 'none'}")
+    print(f"{sited} of them with queues that have owners: {dict(sorted(counted.items()))}")
     return 1 if failed else 0
 
 
@@ -58,7 +66,7 @@ def find_planted(names: list[str]) -> int:
     """Look for each fault in storms of 40 s."""
     import pytest
 
-    from simulation.planted import FOUND_BY, PLANTED
+    from simulation.planted import FOUND_BY, OF_SITES, PLANTED
     from simulation.real_node import RealNode, real_nodes
     from simulation.world import World
 
@@ -72,7 +80,7 @@ def find_planted(names: list[str]) -> int:
             while (spent := process_time() - start) < LIMIT:
                 try:
                     with real_nodes(seed):
-                        world = World(seed, RealNode)
+                        world = World(seed, RealNode, has_sites=name in OF_SITES)
                         world.run(3)
                         world.storm(40)
                         world.calm()

@@ -7,7 +7,7 @@ stand still. Nothing here waits: the same seed is the same world.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from random import Random
 
@@ -17,23 +17,32 @@ from leveret.cluster.agreement.view import InSync, Leader
 from leveret.engine import ManualClock
 
 from .books import Books
-from .clients import Client, Committer, Consumer, Controller, Publisher
+from .clients import Client, Committer, Consumer, Controller, Publisher, Stranger
 from .etcd import SECOND, Etcd
 from .node import Node, NodeBroker
 from .queues import KINDS, TARGETS
+from .sites import FILTERS, NAMES, PUBLISHERS, WorldSites
 
 MS = 1_000_000
-NAMES = ("a", "b", "c")
+#: How many worlds have leased queues with owners.
+WITH_SITES = 0.5
 
 
 class World:
-    """`storm` makes trouble, `calm` ends it; `check` is asked at the end. `log`: what happened, for people."""
+    """`storm` makes trouble, `calm` ends it; `check` is asked at the end. `log`: what happened, for people. `sites`:
+    leased queues with owners, in half of the worlds.
+    """
 
-    def __init__(self, seed: int, node_type: type[Node] = Node) -> None:
+    def __init__(self, seed: int, node_type: type[Node] = Node, *, has_sites: bool | None = None) -> None:
+        """`has_sites`: whether it has leased queues with owners; None: by the seed."""
         self.chance = Random(seed)
         self.now_ns = 0
         self.clock = ManualClock()
         self.log: list[str] = []
+        self.fault: AssertionError | None = None  # of a book, where a process may have taken it for its own
+        self.is_calm = False
+        is_sited = Random(f"has sites {seed}").random() < WITH_SITES if has_sites is None else has_sites
+        self.sites = WorldSites(self, seed) if is_sited and node_type.tells_sites else None
         self.takeovers = 0
         self.agreed_lsn = 0
         self._led: list[tuple[int, NodeBroker]] = []  # the first id that each leader gave, and its broker
@@ -98,7 +107,7 @@ class World:
     def _populate(self) -> None:
         """Some kinds of queues, and their clients."""
         chance = self.chance
-        targets = sorted(chance.sample(TARGETS, 4))
+        targets = sorted(chance.sample(TARGETS, 4 if self.sites is None else 1))
         self.queues = [name for name in KINDS if name in targets or (name == "dead" and "work" in targets)]
         self.publishers: list[Publisher | Committer] = []
         for name in targets:
@@ -109,8 +118,38 @@ class World:
                 repeats = draw < 0.5 and not KINDS[name].kept
                 self.publishers.append(Publisher(self, f"p{name}", name, repeats=repeats))
         self.consumers = [Consumer(self, name) for name in self.queues if not KINDS[name].kept]
-        others = [Controller(self)] if "leased" in self.queues else []
+        others: list[Client] = [Controller(self)] if "leased" in self.queues else []
+        if self.sites is not None:
+            others += self._populate_sites(self.sites)
         self.clients: list[Client] = [*self.publishers, *self.consumers, *others]
+
+    def _populate_sites(self, sites: WorldSites) -> list[Client]:
+        """Clients of queues with owners. Most stay at one node; one consumer of `owned` takes all, at any node."""
+        chance = self.chance
+        bills = next(name for name in sites.queues if name.startswith("bills"))
+        self.queues += sites.queues
+        for name in PUBLISHERS:
+            self.publishers.append(
+                Publisher(self, name, "owned", homes=self._home(NAMES), repeats=chance.random() < 0.3)
+            )
+        if chance.random() < 0.5:
+            self.publishers.append(Committer(self, "towned", "owned", homes=self._home(NAMES)))
+        for number in (1, 2):
+            self.publishers.append(Publisher(self, f"pbills{number}", bills, homes=chance.choice(("ab", "a", "b"))))
+        self.consumers.append(Consumer(self, "owned", homes=NAMES))
+        for home in chance.sample(NAMES, chance.randint(1, 3)):
+            self.consumers.append(Consumer(self, "owned", homes=home, of=chance.choice(FILTERS)))
+        self.consumers.append(Consumer(self, bills, homes="ab"))
+        for home in chance.sample("ab", chance.randint(0, 2)):
+            self.consumers.append(Consumer(self, bills, homes=home))
+        for name in NAMES:
+            self.publishers.append(Publisher(self, f"pdesk{name}", f"desk@{name}", homes=name))
+            self.consumers.append(Consumer(self, f"desk@{name}", homes=name))
+        return [Controller(self, chance.choice(["owned", bills])), *(Stranger(self, home) for home in NAMES)]
+
+    def _home(self, names: Sequence[str]) -> Sequence[str]:
+        """One of them, or all."""
+        return names if self.chance.random() < 0.25 else self.chance.choice(names)
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -126,6 +165,8 @@ class World:
             due_ns, _, action = heappop(self._events)
             self._pass(due_ns)
             action()
+            if self.fault is not None:
+                raise self.fault
         self._pass(end_ns)
 
     def _pass(self, now_ns: int) -> None:
@@ -376,6 +417,7 @@ class World:
 
     def calm(self) -> None:
         """All is well again: within a while one node leads, all are in sync, every question is answered."""
+        self.is_calm = True
         self.blocked.clear()
         self.slow = self.slow_etcd = 1.0
         self.loses_answers = 0.0
@@ -388,6 +430,8 @@ class World:
             if not node.is_alive:
                 self.at(0, node.start)
         self.run(40)
+        if not all(node.is_alive for node in self.nodes.values()):  # one had to begin anew with an empty directory
+            self.run(20)
         for _ in range(100):  # a record of the leader's own, such as a checkpoint's, may be under way
             if len({node.durable_lsn for node in self.nodes.values()}) == 1:
                 break
@@ -411,4 +455,6 @@ class World:
             node.compare(self.agreed_octets)
         broker = leader.broker
         assert broker is not None
+        if broker.book is not None:
+            broker.book.check()
         self.books.check({name: [body.split(b",")[0].decode() for body in broker.bodies(name)] for name in self.queues})
