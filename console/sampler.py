@@ -43,6 +43,7 @@ CONSUMERS_ASKED = 50
 SAMPLES_SKIPPED = 5
 #: Fields of `Broker.activity` that change with any activity.
 _SIGNS = ("connections_closed", "channels_opened", "channels_closed", "queues_declared", "queues_deleted", "own")
+_MESSAGES = QUEUE_NAMES.index("messages")
 NO_RANGES: Mapping[str, Range] = {}
 MS = 1_000_000
 
@@ -193,6 +194,19 @@ class Sampler:
             if idle_ms >= PERIOD_S * 1000:
                 found["idle_since"] = self._broker().context.clock.wall_ms() - idle_ms
         return found
+
+    def growth(self, queue: Queue) -> int | None:
+        """The messages by which a queue is longer than a minute ago, if it grew in both halves of the minute, else 0.
+        None: it is not followed, or has been for less than a minute.
+        """
+        series, now_ms = self._series.get(queue), self._now_ms()
+        if series is None:
+            return 0
+        before, middle = (series.at(_MESSAGES, now_ms - seconds * 1000) for seconds in (60, 30))
+        if before is None or middle is None:
+            return None
+        now = series.latest[_MESSAGES]
+        return now - before if before < middle < now else 0
 
     def _capacity(self, queue: Queue) -> float:
         """The share of the last samples at which no message waited for consumers; 0 without consumers."""

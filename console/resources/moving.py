@@ -62,7 +62,7 @@ def _dead_letters(api: Api, request: Request) -> Steps:
     items: list[dict[str, Any]] = []
     count = 0
     for vhost in api.vhosts_to_list(request):
-        found = yield from api.run("dead-letters", vhost=vhost.name)
+        found = yield from api.run("dead-letters", vhost=vhost.name, all=request.flag("all"))
         items += found["items"]
         count += found["queues"]
     items.sort(key=lambda row: (-row["messages"], row["vhost"], row["queue"]))

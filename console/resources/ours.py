@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from ...engine import Queue
+from ...engine import Queue, dead_letter_queues
 from ..api import Api
 from ..bodies import boolean, integer, json_object, require, text
 from ..dispatcher import Action, Level, Route
@@ -21,6 +21,8 @@ FOUND_MAX = 50
 #: Maximum queues, and messages of each, in a list over all virtual hosts.
 QUEUES_MAX, MESSAGES_MAX = 200, 100
 PAGE_MAX = 500
+#: Messages a minute from which a queue counts as growing; such queues in one answer; queues looked at in one step.
+GROWTH_MIN, GROWING_MAX, QUEUES_A_STEP = 60, 20, 500
 #: Arguments of commands that select messages.
 _FILTERS = ("filter", "routing_key", "text", "cause", "origin")
 _ACTIONS = ("fire", "cancel", "reschedule")
@@ -35,6 +37,29 @@ def _session(api: Api, request: Request) -> dict[str, Any]:
 def _blocked(api: Api, request: Request) -> Steps:
     status = yield from api.run("status")
     return {key: status[key] for key in ("alarm", "usage", "blocked", "held", "slow_consumers")}
+
+
+def _growing(api: Api, request: Request) -> Steps:
+    """The queues that grew over the last minute, most first; streams, rings and dead-letter queues are meant to."""
+    letters: set[Queue] = set()
+    rows: list[dict[str, Any]] = []
+    unknown = 0
+    for vhost in api.vhosts_to_list(request):
+        for some in dead_letter_queues(vhost.context):
+            letters.update(some)
+            yield
+        for count, queue in enumerate(list(vhost.queues.values()), 1):
+            if count % QUEUES_A_STEP == 0:
+                yield
+            if queue.deleted or queue.keeps or queue.rules.ring_size is not None or queue in letters:
+                continue
+            growth = api.sampler.growth(queue)
+            unknown += growth is None
+            if growth is not None and growth >= GROWTH_MIN:
+                place = {"vhost": vhost.name, "name": queue.name}
+                rows.append({**place, "messages": queue.ready_count + queue.unacked, "growth": growth})
+    rows.sort(key=lambda row: -row["growth"])
+    return {"total": len(rows), "items": rows[:GROWING_MAX], "unknown": unknown}
 
 
 def _draft(api: Api, request: Request) -> Steps:
@@ -202,6 +227,7 @@ BEFORE = {"browse": _before_browsing, "route": _before_routing}
 ROUTES = [
     Route("leveret/session", {"GET": Action(Level.OPEN, _session)}),
     Route("leveret/blocked", {"GET": Action(Level.MONITORING, _blocked)}),
+    Route("leveret/growing", {"GET": Action(Level.MONITORING, _growing)}),
     Route("leveret/scheduled", {"GET": Action(Level.MONITORING, _scheduled)}),
     Route("leveret/scheduled/V/Q", {"GET": Action(Level.VHOST, _scheduled_of)}),
     Route("leveret/scheduled/V/Q/ID", {"POST": Action(Level.VHOST, _act_on_scheduled)}),

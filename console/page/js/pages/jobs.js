@@ -1,12 +1,13 @@
 // What changes many messages: dead letters back to where they came from, messages elsewhere or away, and their jobs.
-import { html, useState } from "../lib.js";
-import { act, path, usePoll } from "../api.js";
+import { html, useEffect, useState } from "../lib.js";
+import { act, ask, path, usePoll } from "../api.js";
 import { count, moment, rate, several } from "../format.js";
 import { Form } from "../form.js";
 import { QueueLink } from "../links.js";
 import { Rows } from "../list.js";
 import { Ago, confirm, Danger, Facts, Panel, Waiting } from "../parts.js";
 import { Messages } from "../publish.js";
+import { note } from "../state.js";
 
 const TYPED_ABOVE = 1000;
 const ACTS = {
@@ -127,12 +128,35 @@ export function Jobs() {
       : html`<p class="empty">No job has run since the broker started.</p>`)}`;
 }
 
+/** All dead letters, counted once, when the first ones are not all. */
+function useWhole(first) {
+  const [whole, setWhole] = useState({ data: null, isBusy: false });
+  const isPart = Boolean(first) && first.items.some((one) => one.looked_at < one.messages);
+  useEffect(() => {
+    if (!isPart) return undefined;
+    const stop = new AbortController();
+    setWhole((old) => ({ ...old, isBusy: true }));
+    ask("GET", "leveret/dead-letters?all=true", { signal: stop.signal })
+      .then((data) => setWhole({ data, isBusy: false }), (error) => stop.signal.aborted || (note(error.message, true), setWhole({ data: null, isBusy: false })));
+    return () => stop.abort();
+  }, [isPart]);
+  return whole;
+}
+
+/** A queue's causes of all its letters, if they were counted. */
+function better(one, whole) {
+  const counted = whole && whole.items.find((other) => other.vhost === one.vhost && other.queue === one.queue);
+  return counted && counted.looked_at > one.looked_at ? { ...one, ...counted } : one;
+}
+
 export function DeadLetters() {
   const view = usePoll("leveret/dead-letters");
-  const queues = (view.data && view.data.items) || [];
+  const { data: whole, isBusy } = useWhole(view.data);
+  const queues = (view.data && view.data.items.map((one) => better(one, whole))) || [];
   return html`<h1>Dead letters</h1>
     <p class="dim">The queues that dead letters of others go to; what is there, by what they died of, and where.</p>
     <${Waiting} view=${view} what="dead letters" />
+    ${isBusy && html`<p class="dim" role="status">Counting all of them …</p>`}
     ${view.data && !queues.length && html`<p class="empty">No queue has a dead-letter queue.</p>`}
     ${queues.map((queue) => html`<${Letters} key=${`${queue.vhost}\n${queue.queue}`} queue=${queue} />`)}`;
 }

@@ -87,13 +87,16 @@ function Charts({ view, range, setRange }) {
 const isRate = (stats, name) => rateOf(stats, name) !== undefined;
 
 /** What somebody should look at: each line leads there. */
+/** Queues of which it is not known whether they grow, from which on that is told. */
+const UNKNOWN_TOLD = 100;
+
 function Trouble() {
   const blocked = usePoll("leveret/blocked");
   const queues = usePoll("queues?page=1&page_size=50&sort=messages&sort_reverse=true&columns=name,vhost,messages,consumers");
-  const growing = usePoll("queues?page=1&page_size=5&sort=messages_details.rate&sort_reverse=true&columns=name,vhost,messages,messages_details.rate");
+  const growing = usePoll("leveret/growing");
   const late = usePoll("leveret/unacknowledged");
   const oldest = late.data && late.data.items.find((one) => one.oldest_unacked_ms > LATE_MS);
-  const grown = ((growing.data && growing.data.items) || []).filter((one) => one.messages_details && one.messages_details.rate > 0);
+  const { items: grown = [], total: grownInAll = 0, unknown = 0 } = growing.data || {};
   const { alarm, blocked: connections = [], usage = [] } = blocked.data || {};
   const full = usage.filter((one) => one.full);
   const idle = ((queues.data && queues.data.items) || []).filter((one) => one.messages > 0 && one.consumers === 0);
@@ -101,7 +104,8 @@ function Trouble() {
     alarm && html`<li class="fault"><b>Alarm</b>: publishers are blocked${typeof alarm === "string" ? `: ${alarm}` : ""}.</li>`,
     full.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(full.length, "limit")} reached</a>: ${full.slice(0, 3).map((one) => one.destination).join(", ")}</li>`,
     connections.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(connections.length, "connection")} blocked</a>, the longest for ${duration(connections[0].waiting_ms)}: <${ConnectionLink} name=${connections[0].connection} label=${connections[0].connection_name} /></li>`,
-    grown.length > 0 && html`<li class="warning">Growing: ${grown.map((one) => html`<span key=${one.vhost + one.name}><${QueueLink} vhost=${one.vhost} name=${one.name} /> by ${rate(one.messages_details.rate)} </span>`)}</li>`,
+    grown.length > 0 && html`<li class="warning">Growing for a minute: ${grown.slice(0, 5).map((one) => html`<span key=${one.vhost + one.name}><${QueueLink} vhost=${one.vhost} name=${one.name} /> by ${count(one.growth)} to ${count(one.messages)} </span>`)}${grownInAll > 5 && ` and ${several(grownInAll - 5, "other queue")}`}</li>`,
+    unknown > UNKNOWN_TOLD && html`<li>Whether they grow is not known of ${several(unknown, "queue")}: with more than 2,000 queues, or for the first minute, they are not followed.</li>`,
     oldest && html`<li class="warning"><a href=${to(["unacknowledged"])}>Not acknowledged</a> since ${duration(oldest.oldest_unacked_ms)}: <b class="name">${oldest.tag}</b> at <${QueueLink} vhost=${oldest.vhost} name=${oldest.queue} /></li>`,
     idle.length > 0 && html`<li class="warning">Messages without a consumer in ${idle.length === 50 ? "50 queues or more" : several(idle.length, "queue")}:
       <ul>${idle.slice(0, 5).map((one) => html`<li key=${one.name}><${QueueLink} vhost=${one.vhost} name=${one.name} />: ${several(one.messages, "message")}</li>`)}
