@@ -157,7 +157,7 @@ class Api:
         if action.level is not Level.OPEN:
             is_from_page = "x-requested-with" in request.headers
             header = request.headers.get("authorization")
-            person = self.sessions.find(request.headers.get("cookie")) if header is None else None
+            person = self.sessions.find(*named_in(request)) if header is None else None
             if person is not None:
                 user = self.logins.check_admitted(person, request.peer)
             else:
@@ -270,6 +270,11 @@ class Api:
             for vhost in self.broker.virtual_hosts.values()
             if may_see(request.user, vhost.name) and wanted in (None, "", vhost.name)
         ]
+
+
+def named_in(request: Request) -> tuple[str | None, str]:
+    """The headers of a request that name its session: `cookie`, `host`."""
+    return request.headers.get("cookie"), request.headers.get("host", "")
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

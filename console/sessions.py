@@ -31,8 +31,10 @@ class Sessions:
         self._broker = broker
         self._known: dict[str, _Session] = {}
 
-    def open(self, user: User, path: str, *, is_secure: bool = False) -> str:
-        """Open a session. Returns the cookie that names it. `path`: the cookie's scope. `is_secure`: over TLS only."""
+    def open(self, user: User, path: str, *, host: str = "", is_secure: bool = False) -> str:
+        """Open a session. Returns the cookie that names it. `path`: the cookie's scope. `host`: see `cookie_name`.
+        `is_secure`: over TLS only.
+        """
         if len(self._known) >= SESSIONS_MAX:
             del self._known[next(iter(self._known))]
         name = secrets.token_urlsafe(_OCTETS)
@@ -40,11 +42,12 @@ class Sessions:
         self._known[name] = _Session(user, now_ns, now_ns)
         lifetime_s = LIFETIME_NS // 1_000_000_000
         secure = "; Secure" if is_secure else ""
-        return f"{COOKIE}={name}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={lifetime_s}{secure}"
+        scope = f"Path={path}; HttpOnly; SameSite=Strict"
+        return f"{cookie_name(host)}={name}; {scope}; Max-Age={lifetime_s}{secure}"
 
-    def find(self, header: str | None) -> User | None:
-        """The user of a request's `cookie` header."""
-        name = _named(header)
+    def find(self, header: str | None, host: str = "") -> User | None:
+        """The user of a request's headers `cookie` and `host`."""
+        name = _named(header, host)
         session = None if name is None else self._known.get(name)
         if name is None or session is None:
             return None
@@ -57,17 +60,26 @@ class Sessions:
         session.used_ns = now_ns
         return current
 
-    def close(self, header: str | None, path: str) -> str:
+    def close(self, header: str | None, path: str, host: str = "") -> str:
         """End a session. Returns the cookie that removes its name."""
-        name = _named(header)
+        name = _named(header, host)
         if name is not None:
             self._known.pop(name, None)
-        return f"{COOKIE}=; Path={path}; HttpOnly; SameSite=Strict; Max-Age=0"
+        return f"{cookie_name(host)}=; Path={path}; HttpOnly; SameSite=Strict; Max-Age=0"
 
 
-def _named(header: str | None) -> str | None:
+def cookie_name(host: str) -> str:
+    """The cookie's name for a `host` header. It has the port, which browsers ignore in the scope of a cookie: so that
+    two consoles on one host do not end each other's sessions.
+    """
+    port = host.rpartition(":")[2]
+    return f"{COOKIE}-{port}" if port.isascii() and port.isdigit() else COOKIE
+
+
+def _named(header: str | None, host: str) -> str | None:
+    wanted = cookie_name(host)
     for part in (header or "").split(";"):
         name, equals, value = part.strip().partition("=")
-        if name == COOKIE and equals:
+        if name == wanted and equals:
             return value
     return None

@@ -2,7 +2,7 @@
 
 from urllib.parse import parse_qsl
 
-from ..api import Api
+from ..api import Api, named_in
 from ..bodies import content_type
 from ..dispatcher import Action, Level, Route
 from ..login import login_failed
@@ -25,12 +25,14 @@ def _log_in(api: Api, request: Request) -> Answer:
     if user is None:
         raise login_failed(challenges=challenges)
     admitted = api.logins.check_admitted(user, request.peer)
-    cookie = api.sessions.open(admitted, _path(api), is_secure=request.peer.is_secure)
+    host = request.headers.get("host", "")
+    cookie = api.sessions.open(admitted, _path(api), host=host, is_secure=request.peer.is_secure)
     return Answer(200, "ok", (("set-cookie", cookie),))
 
 
 def _log_out(api: Api, request: Request) -> Answer:
-    return Answer(204, headers=(("set-cookie", api.sessions.close(request.headers.get("cookie"), _path(api))),))
+    cookie, host = named_in(request)
+    return Answer(204, headers=(("set-cookie", api.sessions.close(cookie, _path(api), host)),))
 
 
 def _path(api: Api) -> str:

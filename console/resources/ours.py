@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ...engine import Queue, dead_letter_queues
-from ..api import Api
+from ..api import Api, named_in
 from ..bodies import boolean, integer, json_object, require, text
 from ..dispatcher import Action, Level, Route
 from ..login import is_administrator, is_monitor, may_see
@@ -30,7 +30,7 @@ _ACTIONS = ("fire", "cancel", "reschedule")
 
 def _session(api: Api, request: Request) -> dict[str, Any]:
     """The user of the session, and packages with a page; empty without one: the page asks before it shows a login."""
-    user = api.sessions.find(request.headers.get("cookie"))
+    user = api.sessions.find(*named_in(request))
     return {} if user is None else {"name": user.name, "tags": list(user.tags), "packages": list(PACKAGES)}
 
 

@@ -42,7 +42,7 @@ def test_a_session(api: ApiClient) -> None:
 def test_without_one(api: ApiClient) -> None:
     """The page asks before it shows a login: no fault, and no dialogue of the browser."""
     assert as_page(api, "GET", "leveret/session", "").json == {}
-    refused = as_page(api, "GET", "whoami", f"{COOKIE}=nonsense")
+    refused = as_page(api, "GET", "whoami", f"{COOKIE}-{api.address[1]}=nonsense")
     assert refused.status == 401 and "www-authenticate" not in refused.headers
 
 
@@ -112,3 +112,16 @@ def test_below_a_prefix() -> None:
     sessions = Sessions(lambda: 0, lambda: Broker(ManualClock()))
     assert "; Path=/rabbit/api; HttpOnly; SameSite=Strict; " in sessions.open(User("guest"), "/rabbit/api")
     assert "; Path=/rabbit/api; HttpOnly; SameSite=Strict; Max-Age=0" in sessions.close(None, "/rabbit/api")
+
+
+def test_two_consoles_on_one_host(api: ApiClient) -> None:
+    """Browsers send cookies to every port of a host: a console heeds that of its own port alone."""
+    host, port = api.address
+    cookie = logged_in(api)
+    assert cookie.startswith(f"{COOKIE}-{port}=")
+    others = f"{COOKIE}-{port + 1}=nonsense; {COOKIE}=nonsense"
+    assert as_page(api, "GET", "whoami", f"{others}; {cookie}").status == 200
+    assert as_page(api, "GET", "whoami", cookie, host=f"{host}:{port + 1}").status == 401
+    assert as_page(api, "GET", "whoami", cookie.replace(f"-{port}=", "="), host=host).status == 200
+    as_page(api, "POST", "leveret/logout", f"{others}; {cookie}")
+    assert as_page(api, "GET", "whoami", cookie).status == 401
