@@ -134,8 +134,9 @@ def test_a_queue(person: Person, api: ApiClient) -> None:
 
 
 def test_hostile_names(person: Person, broker: RunningBroker, api: ApiClient) -> None:
-    """Names are texts wherever they are shown, and their pages have addresses."""
+    """Names are texts wherever they are shown, direction marks in them are seen, and their pages have addresses."""
     name = HOSTILE
+    shown = name.replace("\u202e", "⟨U+202E⟩")
     with pika.BlockingConnection(
         pika.URLParameters(broker.url + "?client_properties=" + str({"connection_name": "<b>bold</b>"}))
     ) as connection:
@@ -147,15 +148,15 @@ def test_hostile_names(person: Person, broker: RunningBroker, api: ApiClient) ->
         channel.basic_consume(name, lambda *_: None, consumer_tag=name)
         user = api.get("whoami")["name"]
         person.opens("queues", heading="Queues")
-        person.link(name).click()
-        person.sees_heading(name)
-        person.sees(name, within=person.panel("Consumers"))
-        person.sees(name, within=person.panel("Bindings"))
-        person.opens("exchanges", "/", name, heading=name)
-        person.sees(name, within=person.panel("Goes to"))
+        person.link(shown).click()
+        person.sees_heading(shown)
+        person.sees(shown, within=person.panel("Consumers"))
+        person.sees(shown, within=person.panel("Bindings"))
+        person.opens("exchanges", "/", name, heading=shown)
+        person.sees(shown, within=person.panel("Goes to"))
         person.opens("connections", heading="Connections")
         person.sees("<b>bold</b>")
-        person.opens("users", name, heading=name)
+        person.opens("users", name, heading=shown)
         person.sees(f"User {name}: not here.")
         person.allowed.append("status of 404")
         person.tab.get_by_label("Find a queue").fill("<img")

@@ -3,5 +3,16 @@ import { Fragment, h, render } from "../vendor/preact.js";
 import { useEffect, useMemo, useRef, useState } from "../vendor/preact-hooks.js";
 import htm from "../vendor/htm.js";
 
-export const html = htm.bind(h);
+/** Characters that are not seen, or turn the text behind them around: a name with them can look like another one. */
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+/** A name with such characters as their numbers. */
+export const visible = (text) =>
+  typeof text === "string" ? text.replace(UNSEEN, (one) => `⟨U+${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`) : text;
+
+/** An element; what stands in one of the class `name` is made visible. */
+const element = (type, props, ...children) =>
+  h(type, props, ...(props && /\bname\b/.test(props.class) ? children.map(visible) : children));
+
+export const html = htm.bind(element);
 export { Fragment, render, useEffect, useMemo, useRef, useState };
