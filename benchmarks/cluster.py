@@ -17,7 +17,7 @@ for JetStream (rate and paced only, `sync_interval: always`) `pip install nats-s
 | stopped | SIGSTOP of the leader: the same |
 | handover | `leveret ctl handover` while publishing: the same |
 | follower | SIGKILL, then SIGSTOP, of a follower: the same |
-| returns | a follower is away for a number of messages, which stay: seconds until it is in sync, rate meanwhile |
+| returns | a follower misses some messages, which stay: seconds until it is in sync, rate meanwhile to that before |
 | etcd | one member of etcd killed, then all of them for a while: the same, and that confirms go on |
 | idle | CPU of nodes that have nothing to do, in percent of a core, and of a follower for a health check |
 | pages | at the paced load: CPU of the leader for `/api/nodes`, and for a health check, that a follower is asked for |
@@ -317,9 +317,11 @@ def ask_returns(subject: Subject, sizes: Sizes, results: Results) -> None:
         return
     nodes = subject.nodes()
     port = str(subject.port(nodes[0]))
-    before = generator.call([*WINDOWED, "--count", str(max(sizes.count, 20_000)), "--port", port])["msgs_per_s"]
+    some = [*WINDOWED, "--count", str(max(sizes.count, 20_000)), "--port", port]
+    before = generator.call(some)["msgs_per_s"]
     os.kill(subject.pid(nodes[1]), signal.SIGKILL)
     fill(subject, nodes[0], subject.ready + sizes.away)
+    filled = generator.call(some)["msgs_per_s"]
     log = subject.local.log(nodes[1])
     since_octet, leader = log.stat().st_size, subject.pid(nodes[0])
     memory = most = resident_kb(leader)
@@ -341,6 +343,7 @@ def ask_returns(subject: Subject, sizes: Sizes, results: Results) -> None:
     figures = {
         "in_sync_s": in_sync,
         "rate_ratio": statistics.mean(rates) / before,
+        "rate_ratio_filled": statistics.mean(rates) / filled,
         "memory_mib": (most - memory) / 1024,
     }
     results.add("returns", subject.name, figures)
