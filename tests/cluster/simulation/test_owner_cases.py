@@ -1,0 +1,142 @@
+"""Cases of owners on three simulated nodes. Their names are those of the cluster page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from leveret.engine.errors import QueueNotHosted
+
+from .node import NodeBroker
+from .real_node import RealNode, real_nodes
+from .sites import WorldSites
+from .world import World
+
+#: Of a world whose queue `owned` has no limits, and in which a leads.
+SEED = 2
+
+
+class Quiet(World):
+    """Without clients and storms."""
+
+    def _populate(self) -> None:
+        assert self.sites is not None
+        self.queues = list(self.sites.queues)
+        self.publishers, self.consumers, self.clients = [], [], []
+
+    @property
+    def led(self) -> NodeBroker:
+        """The broker that leads."""
+        return next(node.broker for node in self.nodes.values() if node.broker is not None)
+
+    def publish(self, site: str, *bodies: str) -> None:
+        """By a client there."""
+        assert self.sites is not None
+        for body in bodies:
+            self.sites.publishes(body, site)
+        self.led.publish(*bodies, key="owned", by=self.led.connect(site=site), delivery_mode=2)
+
+    def consume(self, site: str, prefetch: int, tag: str = "") -> Any:
+        """A consumer there, which acknowledges nothing. Returns its session."""
+        session = self.led.connect(site=site)
+        self.led.consume("owned", tag or site, by=session, prefetch=prefetch)
+        return session
+
+
+@pytest.fixture
+def world() -> Iterator[Quiet]:
+    with real_nodes(SEED):
+        quiet = Quiet(SEED, RealNode, has_sites=True)
+        quiet.run(3)
+        assert quiet.led.node.name == "a"
+        yield quiet
+
+
+@pytest.mark.parametrize(("consumers", "takers"), [("c", "c"), ("bc", "b"), ("ac", "ac")])
+def test_who_is_served_first(world: Quiet, consumers: str, takers: str) -> None:
+    """D01 to D03: a consumer elsewhere alone; also one at home; idle ones at two other nodes. One delivery each."""
+    for site in consumers:
+        world.consume(site, 100)
+    world.publish("b", "x")
+    world.run(0.2)
+    taken = {site: world.led.taken(site) for site in consumers}
+    assert "".join(taken.values()) == "x" and any(taken[site] for site in takers)
+
+
+def test_each_node_has_its_own_local_queue(world: Quiet) -> None:
+    """D13: published at b, it is in that of b alone."""
+    assert world.sites is not None
+    world.sites.publishes("x", "b")
+    world.led.publish("x", key="desk", by=world.led.connect(site="b"))
+    assert {site: world.led.named(f"desk@{site}").ready_count for site in "abc"} == {"a": 0, "b": 1, "c": 0}
+
+
+def test_the_messages_of_a_killed_owner(world: Quiet) -> None:
+    """D05, D06: b owns ten, two of them leased, and is killed; each goes to c once; b is back, and gets none."""
+    session = world.consume("b", 2)
+    world.publish("b", *"0123456789")
+    assert world.led.taken("b") == "01"
+    world.nodes["b"].kill(power=False)
+    world.run(0.3)
+    world.consume("c", 100)
+    assert world.led.taken("c") == "23456789"  # the link may be opened again, and the leases go on
+    world.run(0.3)
+    assert world.led.taken("c") == "01"
+    session.client.close(failed=True)
+    world.nodes["b"].start()
+    world.run(4)
+    world.consume("b", 100, "again")
+    assert world.led.taken() == "" and not world.led.named("owned").ready_count
+
+
+def test_what_nobody_took_is_the_owners_own_again(world: Quiet) -> None:
+    """Stranded for a while; then its own consumers come first."""
+    world.publish("b", "x", "y")
+    world.nodes["b"].kill(power=False)
+    world.run(5)
+    assert world.led.broker.sites.is_lost("b")
+    world.nodes["b"].start()
+    world.run(4)
+    world.consume("b", 1)
+    world.consume("c", 1)
+    assert world.led.taken("b") == "x"
+    world.run(0.1)
+    assert world.led.taken("c") == "y"
+
+
+def test_owners_over_a_takeover(world: Quiet) -> None:
+    """A transfer that is agreed is known to the next leader."""
+    session = world.consume("c", 1)
+    world.publish("b", "x", "y")
+    session.reject(1, requeue=True)
+    world.led.end_turn()
+    world.run(1)
+    world.nodes["a"].kill(power=False)
+    world.run(15)
+    assert world.led.node.name != "a"
+    world.consume("b", 1)
+    world.consume("c", 1)
+    assert (world.led.taken("b"), world.led.taken("c")) == ("y", "x")
+
+
+def test_a_node_that_declares_a_queue_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D10: it does not host the queue, and its clients are told why."""
+    declared = WorldSites.declared_by
+
+    def otherwise(self: WorldSites, name: str) -> list[list[Any]]:
+        queues = declared(self, name)
+        if name == "c":
+            queues[0][2] = {**queues[0][2], "x-queue-filter": "a = 1"}
+        return queues
+
+    monkeypatch.setattr(WorldSites, "declared_by", otherwise)
+    with real_nodes(SEED):
+        world = Quiet(SEED, RealNode, has_sites=True)
+        world.run(3)
+        assert world.led.named("owned", world.led.connect(site="b")).name == "owned"
+        with pytest.raises(QueueNotHosted, match="E-MISMATCH"):
+            world.led.named("owned", world.led.connect(site="c"))
+        world.publish("c", "x")
+        assert world.led.named("owned").ready_count == 0
