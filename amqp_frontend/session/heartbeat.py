@@ -13,6 +13,8 @@ logger = logging.getLogger("leveret.amqp")
 IDLE_TICKS_MAX = 5
 #: Half intervals of silence after which the peer has missed a heartbeat and may be gone.
 MISSED_TICKS = 3
+#: Nanoseconds for each second of the interval by which a look may be late, to be taken together with others.
+LOOK_SHARE_NS = 2_000_000
 
 
 class Heartbeat:
@@ -85,10 +87,15 @@ class Heartbeat:
         return [HEARTBEAT_FRAME]
 
     def _tick_later(self) -> None:
-        self._ticking = self._deadlines.set(self.now() + self._half_ns, self.tick)
+        self._ticking = self._deadlines.set(self._shared(self.now() + self._half_ns), self.tick)
 
     def _send_later(self) -> None:
-        self._sending = self._deadlines.set(self.sent_ns + self._half_ns, self._send_if_silent)
+        self._sending = self._deadlines.set(self._shared(self.sent_ns + self._half_ns), self._send_if_silent)
+
+    def _shared(self, at_ns: int) -> int:
+        """The next time at which connections with this interval look, so that many idle ones have few wake-ups."""
+        step_ns = self.interval_s * LOOK_SHARE_NS
+        return -(-at_ns // step_ns) * step_ns
 
     @property
     def _half_ns(self) -> int:

@@ -87,3 +87,16 @@ def test_no_heartbeat_is_left_behind(end: str) -> None:
     pair.advance(9000)
     peer.expect_nothing()
     assert end == "login" or pair.broker.next_deadline_ns() is None
+
+
+def test_peers_with_one_interval_are_looked_at_together() -> None:
+    """Of a hundred that log in one millisecond after the other, so that idle peers cost few wake-ups."""
+    pair = Pair()
+    for _ in range(100):
+        pair.open(0, heartbeat_s=60)
+        pair.advance(1)
+    looks = set()
+    while (due_ns := pair.broker.next_deadline_ns()) is not None and len(looks) < 3 and due_ns < 31_000_000_000:
+        looks.add(due_ns)
+        pair.advance((due_ns - pair.clock.monotonic_ns()) / 1e6)
+    assert 1 <= len(looks) <= 2
