@@ -11,6 +11,7 @@ from leveret.pipeline.jobs import outputs
 ROOM = Path(__file__).resolve().parents[1] / "pipeline"
 JOBS = {
     "FAULTS": "audit: `faults`",
+    "ALLOWED": "audit: `allowed`",
     "MESSAGE_FATE": "audit: `message_fate`",
     "REPLAY_LOG": "replay: `replay_log`, in the lake",
 }
@@ -61,12 +62,17 @@ def page() -> str:
         "edit. Times are microseconds since 1970, UTC. Tables of the lake by time are partitioned by `date`, the day",
         "of `ts`.",
         "",
+        "Each table of the lake has two columns more, `node string` and `journal string`: the name of the broker or",
+        "cluster whose row it is, and the id of its journal; null in rows that an older release wrote, which are of",
+        "the lake's first node. Answers about several nodes have `node` as their first column.",
+        "",
         "## In the lake",
         "",
     ]
     said = comments(ROOM / "schemas.py")
     for name, columns in schemas.TABLES.items():
         lines += section(f"`{name}`", columns, name.upper(), said)
+    lines += section("`nodes`", schemas.NODES, "NODES", said)
     lines += ["## Answers of the jobs", ""]
     said = comments(ROOM / "jobs" / "outputs.py")
     for name in said:

@@ -50,6 +50,10 @@ ENGINES = ("auto", "local", "spark")
 ALONE = ("trace", "replay", "whatif", *OTHERS)
 #: Jobs that read messages' contents: a lake that is made for them has these.
 WITH_CONTENTS = ("trace", "replay", "deadletters")
+JOURNAL = (
+    "a journal, or a broker's data directory; a directory of these; @FILE, a list of them; or URI; may be repeated."
+    " With a name it may be one more node of the lake"
+)
 #: Options that name a place.
 PLACES = ("journal", "lake", "out")
 USAGE = "leveret pipeline JOB[,JOB ...] (--journal DIR [--lake DIR] | --lake DIR) [options]"
@@ -94,12 +98,15 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
             parser(names).error("MESSAGE is missing: '--' is none")
         found.jobs, found.job = names, given[0]
         for name in PLACES:
-            if sum(word == f"--{name}" or word.startswith(f"--{name}=") for word in given) > 1:
+            where = getattr(found, name, None)
+            many = sum(word == f"--{name}" or word.startswith(f"--{name}=") for word in given) > 1
+            if many and not isinstance(where, list):
                 parser(names).error(f"--{name} is given twice; one is read")
-            if (where := getattr(found, name, None)) == "":  # as a script's variable that was never set
+            places = where if isinstance(where, list) else [where]
+            if "" in places:  # as a script's variable that was never set
                 parser(names).error(f"--{name} is empty")
-            if where and where.startswith("file:///"):  # as Spark's users write a place on this machine
-                setattr(found, name, unquote(where.removeprefix("file://")))
+            placed = [_on_this_machine(one) if one else one for one in places]
+            setattr(found, name, placed if isinstance(where, list) else placed[0])
         if getattr(found, "format", None) == "parquet" and not found.out:
             parser(names).error("--format parquet needs --out")
         if names[0] in JOBS:
@@ -107,6 +114,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         return found
     except SystemExit as end:  # argparse exits with 2, which here means that an audit found a fault
         raise Refused(1 if end.code else 0) from None
+
+
+def _on_this_machine(where: str) -> str:
+    """A path of what Spark's users write for a place on this machine."""
+    return unquote(where.removeprefix("file://")) if where.startswith("file:///") else where
 
 
 def _overview() -> argparse.ArgumentParser:
@@ -125,9 +137,7 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
     text = "; ".join((JOBS | OTHERS)[name] for name in names)
     one = NearestParser(prog=f"leveret pipeline {','.join(names)}", description=text, epilog=EPILOG)
     if names[0] == "ingest":
-        one.add_argument(
-            "--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory; or URI"
-        )
+        one.add_argument("--journal", required=True, action="append", metavar="[NAME=]DIR", help=JOURNAL)
         one.add_argument("--lake", "--out", required=True, metavar="DIR", help="directory of the tables; or URI")
         _add_ingest_options(one)
         text = "then drop the days of the lake that are older, such as 90d"
@@ -160,13 +170,17 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
     one.add_argument(
         "--lake", metavar="DIR", help="a lake that ingest filled; or URI. With --journal: where it is made"
     )
-    one.add_argument("--journal", metavar="DIR", help="a journal or a data directory: bring the lake up to date first")
+    text = "bring the lake up to date first with this journal, or these: as for ingest"
+    one.add_argument("--journal", action="append", default=[], metavar="[NAME=]DIR", help=text)
     _add_ingest_options(one)
     choice = one.add_argument_group("what to look at")
     choice.add_argument(
         "--vhost", action="append", default=[], metavar="NAME", help="only this virtual host; may be repeated"
     )
     choice.add_argument("--queue", action="append", default=[], metavar="NAME", help="only this queue; may be repeated")
+    choice.add_argument(
+        "--node", action="append", default=[], metavar="NAME", help="only this broker or cluster; may be repeated"
+    )
     choice.add_argument("--since", type=_moment, metavar="TIME", help="2026-11-21T09:30 (UTC), or 2h: two hours ago")
     choice.add_argument("--until", type=_moment, metavar="TIME", help="as if the journal ended then")
     choice.add_argument(
@@ -218,8 +232,10 @@ def _finish(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
     """What argparse cannot check, and the selection as one value."""
     if not found.lake and not found.journal:
         one.error("one of --lake and --journal is needed")
-    if found.journal and not found.lake and "://" in found.journal:
-        one.error("--lake is needed beside a journal that is a URI")
+    if len(found.journal) > 1 and not found.lake:
+        one.error("--lake is needed beside several journals")
+    if found.journal and not found.lake and ("://" in found.journal[0] or found.journal[0].startswith("@")):
+        one.error("--lake is needed beside a journal that is a URI, or a list")
     if found.since is not None and found.until is not None and found.since >= found.until:
         one.error("--since is not before --until")
     for name in found.jobs:

@@ -107,19 +107,24 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
     if options.jobs[0] in JOBS:
         from .jobs.commands import COLUMNS
 
-        tables = {name: [one.name for one in COLUMNS[name]] for name in options.jobs if name in COLUMNS}
+        tables = {name: [*(one.name for one in COLUMNS[name]), "node"] for name in options.jobs if name in COLUMNS}
         if options.fail_if:
             from .output.conditions import conditions
 
             failures = conditions(options.fail_if, tables)
     if options.journal:
         from .lake.ingest import check_journal
+        from .lake.members import members_of, named
         from .reading.positions import JournalPlan
 
-        plan = JournalPlan(options.journal, strict=options.strict)
-        options.lake = options.lake or lake_beside(options.journal)
-        if "://" not in options.lake:
-            check_journal(absolute(options.lake), plan)
+        members, options.gone = members_of(options.journal)
+        if len(members) > 1 and not options.lake:
+            raise ValueError(f"{options.journal[0]} has several journals: --lake is needed beside them")
+        options.lake = options.lake or lake_beside(members[0].copies[0])
+        options.members = named(members, absolute(options.lake), are_several=len(members) + len(options.gone) > 1)
+        for one in members if len(members) == 1 else ():  # of several each is refused for itself
+            if "://" not in options.lake:
+                check_journal(absolute(options.lake), JournalPlan(one.furthest()[0], strict=options.strict), one.name)
     elif "://" not in options.lake and not is_lake(options.lake):
         fill = f"`leveret pipeline ingest --journal DIR --lake {options.lake}` fills one"
         raise ValueError(f"{options.lake}: no lake here; {fill}")
@@ -148,14 +153,14 @@ def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "l
         tell(json.dumps(result) + "\n")
         filled = {f"{options.lake}/{name}": (TABLES[name], rows) for name, rows in result["rows"].items()}
         _tell(options, "ingest", filled)
-        return EXIT_OK
+        return EXIT_FAILED if result.get("failed") else EXIT_OK
     from .jobs.commands import Opened
     from .jobs.commands import run as run_job
 
-    if options.journal:
-        _ingest(engines, options, _wants_contents(options))
-    engine = engines.of_lake()
     codes, opened = [], Opened()
+    if options.journal and _ingest(engines, options, _wants_contents(options)).get("failed"):
+        codes.append(EXIT_FAILED)
+    engine = engines.of_lake()
     for job in options.jobs:
 
         def one(job: str = job) -> int:
@@ -198,17 +203,45 @@ def _cluster(options: argparse.Namespace) -> str:
 
 
 def _ingest(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
+    """All journals, one after the other. Of several one that cannot be read does not keep the others back: `failed` has
+    what is wrong with it. Raises: as `ingest`, of an only one."""
+    from ..journal import JournalError
+
+    members, failed = options.members, list(options.gone)
+    if len(members) == 1 and not failed:
+        return _ingest_one(engines, options, payloads, members[0], is_last=True)
+    done: dict[str, dict[str, Any]] = {}
+    for member in members:
+        try:
+            done[member.name] = _ingest_one(engines, options, payloads, member, is_last=member is members[-1])
+        except (JournalError, OSError, ValueError) as error:
+            failed.append(f"node {member.name}: {error}")
+    for text in failed:
+        say("ingest", text)
+    if not done:
+        raise ValueError("no journal was read")
+    rows = {table: sum(one["rows"].get(table, 0) for one in done.values()) for table in TABLES}
+    rows = {table: count for table, count in rows.items() if any(table in one["rows"] for one in done.values())}
+    result = {"lake": options.lake, "rows": rows, "nodes": done}
+    return {**result, "failed": failed} if failed else result
+
+
+def _ingest_one(
+    engines: Engines, options: argparse.Namespace, payloads: bool, member: Any, *, is_last: bool
+) -> dict[str, Any]:
+    """One journal; with the last retention, if it was asked for."""
     from .lake.ingest import IngestOptions, ingest
 
+    place, copies = member.furthest()
     is_here = _is_here(options)
     named = re.fullmatch(r"local\[(\d+)\b.*", options.master)
     processes = int(named[1]) if named else os.cpu_count() or 1
     spark = None if is_here else engines.spark()
     progress = Progress("ingest", measure=engines.measure())
     try:
-        retain_days = getattr(options, "retain", None)
+        retain_days = getattr(options, "retain", None) if is_last else None
         asked = IngestOptions(
-            options.journal,
+            place,
             options.lake,
             payloads,
             options.max_bytes,
@@ -216,6 +249,8 @@ def _ingest(engines: Engines, options: argparse.Namespace, payloads: bool) -> di
             retain_days,
             options.strict,
             options.past_deleted,
+            member.name,
+            tuple(copies),
         )
         return ingest(spark, asked, progress)
     finally:

@@ -112,6 +112,12 @@ HOLES = columns(
     "before_ts timestamp?, after_ts timestamp?",
 )
 
+#: What the lake has beside these in each table: which broker's row it is. `node`: its name; `journal`: the id of its
+#: journal. Both are null in rows that an older release wrote: they are of the lake's first node.
+NODE = columns("node string?, journal string?")
+#: One row for each node whose journal the lake has. `ts`: when it came.
+NODES = columns("node string, journal string, ts timestamp")
+
 TABLES: dict[str, Columns] = {
     "events": EVENTS,
     "payloads": PAYLOADS,
@@ -123,7 +129,17 @@ TABLES: dict[str, Columns] = {
 #: Tables with rows for each message.
 BY_DATE = ("events", "payloads", "snapshots")
 #: Columns of whose values each file's range is in the lake's log, so that readers can pass over files.
-STATISTICS = ("lsn", "ts", "msg_id", "vhost", "queue", "base_lsn", "begin_lsn", "end_lsn", "last_lsn")
+STATISTICS = (
+    *("lsn", "ts", "msg_id", "vhost", "queue", "base_lsn", "begin_lsn", "end_lsn", "last_lsn", "node", "journal"),
+)
+
+
+def stored(table: str) -> Columns:
+    """The columns of a table of the lake, without `date`."""
+    if table not in TABLES:
+        return NODES
+    own = TABLES[table]
+    return (*own, *(column for column in NODE if column.name not in [one.name for one in own]))
 
 
 def chosen(table: str, names: Sequence[str] | None = None) -> Columns:

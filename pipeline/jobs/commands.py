@@ -3,7 +3,7 @@
 import argparse
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from ..answers import EXIT_FAULT, EXIT_OK, Answer
 from ..engines.protocol import Engine, Row, rows, value
+from ..lake.nodes import Node, chosen_nodes, nodes_of
 from ..last_words import last_words
 from ..output.formats import PAGES
 from ..patience import patiently
@@ -22,13 +23,16 @@ from .audit import audit, fates, judged_fates, unknown
 from .backlog import depth
 from .blocked import blocked
 from .engine_table import EngineTable
+from .fleet import Gathering, page_of, unknown_to_all
+from .leaders import allowed, leaders
 from .losses import loss
 from .opening import is_known, open_log, open_tables
 from .redelivery import POISON_ATTEMPTS, redelivery
-from .replay import CHOSEN, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen
-from .story import deadletters, trace
-from .tables import Tables
+from .replay import CHOSEN, LOG, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen
+from .story import deadletters, told, trace
+from .tables import EmptyLake, NotRecorded, Tables
 from .timing import fairness, latency
+from .trail import Trail, replays_in
 from .waiting import UNTOLD, is_told
 
 #: Messages sent between two entries in the log: a replay that is killed may send this many again.
@@ -79,11 +83,13 @@ class Opened:
         self._of: object = None
         self._tables: Tables | None = None
 
-    def tables(self, engine: Engine, job: str, options: argparse.Namespace) -> Tables:
-        """Of the times that a job reads. Raises: as `open_tables`."""
+    def tables(self, engine: Engine, job: str, options: argparse.Namespace, node: Node | None = None) -> Tables:
+        """Of the times that a job reads; `node`: of one of several. Raises: as `open_tables`."""
         read = options.selection.read(job, options.window)
-        if self._tables is None or self._of != (engine, read):
-            self._of, self._tables = (engine, read), open_tables(options.lake, engine, *read)
+        if self._tables is None or self._of != (engine, read, node):
+            since, until = read
+            self._of = engine, read, node
+            self._tables = open_tables(options.lake, engine, since, until, node)
             self._tables.is_shared = sum(one in FOLDED for one in options.jobs) > 1
         return self._tables
 
@@ -91,16 +97,71 @@ class Opened:
 def run(
     engine: Engine, job: str, options: argparse.Namespace, progress: Progress, opened: Opened | None = None
 ) -> Answer:
-    """Run one job. Raises: ValueError (such as NotRecorded), and Spark's exceptions."""
-    whole = (opened or Opened()).tables(engine, job, options)
-    progress.say("begin", lake=options.lake, engine=engine.name)
+    """Run one job, on one node or all. Raises: ValueError (such as NotRecorded), and Spark's exceptions."""
+    opened = opened or Opened()
+    nodes = chosen_nodes(options.lake, options.node)
+    if len(nodes_of(options.lake)) == 1:
+        return _run_on(None, engine, job, options, progress, opened)
+    if job == "replay":
+        if len(nodes) > 1:
+            names = ", ".join(one.name for one in nodes)
+            raise ValueError(f"a replay is of one node: --node names which; there are {names}")
+        return _run_on(nodes[0], engine, job, options, progress, opened)
+    gathering = Gathering(engine, job, is_written=bool(options.out))
+    unknown: list[set[tuple[str, str]]] = []
+    untold: dict[str, ValueError] = {}
+    ways = _trail(engine, options, nodes, opened) if job == "trace" else {}
+    for node in [one for one in nodes_of(options.lake) if one.name in ways] if ways else nodes:
+        given = argparse.Namespace(**{**vars(options), "way": ways.get(node.name)})
+        if job == "report":
+            given.out = page_of(_page(options), node.name)
+        unknown.append(set())
+        try:
+            gathering.add(node, _run_on(node, engine, job, given, progress, opened, unknown[-1]))
+        except (NotRecorded, EmptyLake) as error:
+            untold[node.name] = error
+            progress.say("missing", what=f"node {node.name}: {error}")
+    for what, name in unknown_to_all(unknown):
+        raise ValueError(f"the lake knows no {what} {name!r}")
+    if not gathering and untold:
+        raise next(iter(untold.values()))
+    if job == "trace" and not gathering:
+        raise ValueError(f"no message {options.message!r} in the lake")
+    more = {"not_told": {name: str(error) for name, error in untold.items()}} if untold else {}
+    return gathering.answer({**more, "seconds": progress.seconds})
+
+
+def _trail(
+    engine: Engine, options: argparse.Namespace, nodes: Sequence[Node], opened: Opened
+) -> dict[str, dict[int, int]]:
+    """Where a message went: of each node its messages. Raises: NotRecorded, ValueError."""
+    open_log(options.lake, engine)
+    every = nodes_of(options.lake)
+    trail = Trail(every, lambda node: opened.tables(engine, "trace", options, node), replays_in(engine, LOG, every))
+    return {name: way for name, way in trail.follow(options.message, nodes).items() if way}
+
+
+def _run_on(
+    node: Node | None,
+    engine: Engine,
+    job: str,
+    options: argparse.Namespace,
+    progress: Progress,
+    opened: Opened,
+    unknown: set[tuple[str, str]] | None = None,
+) -> Answer:
+    """One job on one node; None: a lake of one. `unknown`: gets the names that it does not know, which else are an
+    error."""
+    whole = opened.tables(engine, job, options, node)
+    of_node = {} if node is None else {"node": node.name}
+    progress.say("begin", lake=options.lake, engine=engine.name, **of_node)
     missing = whole.missing()
     if missing:
-        progress.say("missing", what=missing)
-    work = Work(job, chosen_part(whole, job, options), options, progress)
+        progress.say("missing", what=missing, **of_node)
+    work = Work(job, chosen_part(whole, job, options, unknown), options, progress)
     lost = work.tables.lost()
     if lost:
-        progress.say("holes", what=lost)
+        progress.say("holes", what=lost, **of_node)
     one = partial(JOBS[job], work)
     answer = one() if job == "replay" else patiently(one, progress)  # a replay tries its steps again
     more = {"missing": "; ".join([missing, *answer.facts.get("missing", ())])} if missing else {}
@@ -108,8 +169,11 @@ def run(
     return replace(answer, facts={**answer.facts, "seconds": progress.seconds, **more})
 
 
-def chosen_part(whole: Tables, job: str, options: argparse.Namespace) -> Tables:
-    """What of the lake the job looks at. Raises: ValueError (a queue or virtual host that the lake does not know)."""
+def chosen_part(
+    whole: Tables, job: str, options: argparse.Namespace, unknown: set[tuple[str, str]] | None = None
+) -> Tables:
+    """What of the lake the job looks at. Raises: ValueError (a queue or virtual host that the lake does not know, if
+    `unknown` does not take it)."""
     selection: Selection = options.selection
     if not selection:
         return whole
@@ -118,6 +182,9 @@ def chosen_part(whole: Tables, job: str, options: argparse.Namespace) -> Tables:
         for name in names:
             if not is_known(whole, column, name):
                 what = {"vhost": "virtual host", "queue": "queue"}[column]
+                if unknown is not None:
+                    unknown.add((what, name))
+                    continue
                 raise ValueError(f"the lake knows no {what} {name!r}")
     conditions = {
         "events": selection.events(job, options.window, dialect),
@@ -158,6 +225,10 @@ def _audit(work: Work) -> Answer:
         "faults": by_fault,
         "checkpoints": value(engine, "SELECT count(*) FROM checkpoints"),
     }
+    if len(led := leaders(work.tables)) > 1:
+        tables["allowed"] = EngineTable(engine, "allowed", _rows_of(allowed(work.tables), work), outputs.ALLOWED)
+        facts["leaders"] = [f"LSN {row['lsn']}, {row['ts'].isoformat()}: {row['reason']}" for row in led]
+        facts["allowed"] = _counts(engine, "duplicate", tables["allowed"].name)
     if "unknown" in tables:
         facts["unknown"] = _counts(engine, "fault", tables["unknown"].name)
     tables["message_fate"] = EngineTable(engine, "fates", every, outputs.MESSAGE_FATE, kept=False)
@@ -190,8 +261,10 @@ def _depth(work: Work) -> Answer:
 def _trace(work: Work) -> Answer:
     """Raises: ValueError (there is no such message), NotRecorded."""
     tables, message = work.tables, work.options.message
-    found = EngineTable(work.engine, "trace", _rows_of(trace(tables, message), work), outputs.TRACE)
-    if not found.count():
+    way = getattr(work.options, "way", None)
+    story = trace(tables, message) if way is None else told(tables, way)
+    found = EngineTable(work.engine, "trace", _rows_of(story, work), outputs.TRACE)
+    if way is None and not found.count():
         more = "; correlation ids, message ids and headers are in a lake only with `ingest --payloads`"
         gone = "".join(f"; {words}" for words in (tables.missing(), tables.lost()) if words)
         raise ValueError(f"no message {message!r} in the lake{'' if tables.are_contents_there() else more}{gone}")
@@ -246,6 +319,11 @@ def _whatif(work: Work) -> Answer:
     return Answer("whatif", {"whatif": differing}, facts, EXIT_FAULT if facts["differing"] else EXIT_OK)
 
 
+def _page(options: argparse.Namespace) -> str:
+    path: str = options.out or "report.html"
+    return path if path.endswith(PAGES) else f"{path.rstrip('/')}/report.html"
+
+
 def _report(work: Work) -> Answer:
     """The other jobs' answers, each of the part of the lake that it looks at."""
     from .report import Asked, write_report  # the page is dear to import
@@ -257,11 +335,10 @@ def _report(work: Work) -> Answer:
         given = argparse.Namespace(**{**vars(options), "window": window_s, "poison_attempts": POISON_ATTEMPTS})
         return JOBS[job](Work(job, chosen_part(whole, job, given), given, work.progress))
 
-    path = options.out or "report.html"
-    if not path.endswith(PAGES):
-        path = f"{path.rstrip('/')}/report.html"
+    path = _page(options)
     part = chosen_part(whole, "depth", options)
-    asked = Asked(options.journal or options.lake, work.selection, part, answer)
+    source = (options.journal or [options.lake])[0]
+    asked = Asked(part.node or source, work.selection, part, answer)
     write_report(asked, path, options.window if options.is_window_given else None, work.progress)
     return Answer("report", facts={"file": path})
 

@@ -18,7 +18,8 @@ class EngineTable:
     ) -> None:
         self.columns, self.name = columns, f"answer_{job}"
         self._engine = engine
-        self._rows = f"SELECT * FROM {self.name} ORDER BY {order or ORDERS[job]}"
+        self.order = order or ORDERS[job]
+        self._rows = f"SELECT * FROM {self.name} ORDER BY {self.order}"
         engine.view(self.name, sql, kept=kept)
 
     def count(self) -> int:

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from ..engines.protocol import Engine, rows
 from ..engines.spark import SparkEngine
 from ..lake.lake import LAST_FIRST, absolute, check_even, committed_files, kept_in, read_table, row_count
+from ..lake.nodes import Node
 from ..schemas import BY_DATE, TABLES, Column
 from .outputs import REPLAY_LOG
 from .replay import LOG
@@ -59,16 +60,19 @@ KEPT = {
 }
 
 
-def open_tables(lake: str, engine: Engine, since_us: int | None = None, until_us: int | None = None) -> Tables:
+def open_tables(
+    lake: str, engine: Engine, since_us: int | None = None, until_us: int | None = None, node: Node | None = None
+) -> Tables:
     """The lake's tables as the views of an engine. Raises: ValueError (it is empty, or not whole), OSError.
 
     Args:   since_us, until_us: of `events` only those with since_us <= ts < until_us (microseconds since 1970): files
-            of other times are not opened.
+            of other times are not opened. node: of a lake of several, the one whose tables they are.
     """
-    check_even(lake)
+    journal = None if node is None else node.journal
+    check_even(lake, journal)
     for name in ("payloads", *LAST_FIRST):  # so an ingest that is at work meanwhile puts none behind another
-        _store(engine, lake, name, *((since_us, until_us) if name == "events" else ()))
-    kept = kept_in(lake)  # behind the others
+        _store(engine, lake, name, *((since_us, until_us) if name == "events" else (None, None)), journal)
+    kept = kept_in(lake, journal)  # behind the others
     moment = engine.dialect.moment
     for name, columns in TABLES.items():
         listed = ", ".join(
@@ -81,7 +85,9 @@ def open_tables(lake: str, engine: Engine, since_us: int | None = None, until_us
             conditions += [f"ts < {moment(until_us)}"] if until_us is not None else []
         condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         engine.view(f"whole_{name}", f"SELECT {listed} FROM stored_{name}{condition}")
-    return Tables(engine, lake, kept=kept, has_holes=bool(committed_files(lake, "holes")))
+    has_holes = bool(committed_files(lake, "holes", journal=journal))
+    name = "" if node is None else node.name
+    return Tables(engine, lake, kept=kept, has_holes=has_holes, node=name, journal=journal)
 
 
 def is_known(tables: Tables, column: str, name: str) -> bool:
@@ -92,20 +98,26 @@ def is_known(tables: Tables, column: str, name: str) -> bool:
         return True
     if not tables.lake:
         return False
-    _store(engine, tables.lake, "events", view="every_event")
+    _store(engine, tables.lake, "events", journal=tables.journal, view="every_event")
     return bool(rows(engine, one.format("every_event")))
 
 
 def _store(
-    engine: Engine, lake: str, table: str, since_us: int | None = None, until_us: int | None = None, view: str = ""
+    engine: Engine,
+    lake: str,
+    table: str,
+    since_us: int | None = None,
+    until_us: int | None = None,
+    journal: str | None = None,
+    view: str = "",
 ) -> None:
     """Make a view of the files of a table."""
     view = view or f"stored_{table}"
     if isinstance(engine, SparkEngine):
-        engine.frame(view, read_table(engine.session, lake, table, since_us, until_us))
+        engine.frame(view, read_table(engine.session, lake, table, since_us, until_us, journal))
     else:
         columns = (*TABLES[table], *BY_DAY[table in BY_DATE])
-        engine.files(view, committed_files(lake, table, since_us, until_us), columns)
+        engine.files(view, committed_files(lake, table, since_us, until_us, journal), columns)
 
 
 def open_log(lake: str, engine: Engine) -> str:

@@ -14,6 +14,13 @@ MESSAGE_FATE = columns(
 FAULTS = columns(
     "fault string, msg_id bigint, vhost string, queue string, lsn bigint, detail string",
 )
+#: Of a cluster that more than one node has led: what came twice since a takeover may do that, and is no fault.
+#: `duplicate`: `published again` (with contents: the same message id, by message `first_id` before the takeover) or
+#: `delivered again`. `led_lsn`: the record of the takeover.
+ALLOWED = columns(
+    "duplicate string, msg_id bigint, first_id bigint, vhost string, queue string, lsn bigint, led_lsn bigint",
+    "detail string",
+)
 #: Milliseconds. queue: enqueued to first delivery; service: last delivery to ack; e2e: enqueued to ack. By the window
 #: of enqueueing. `n`: messages that were delivered. service includes the wait in the client, behind those messages that
 #: its prefetch brought before.
@@ -74,9 +81,9 @@ DEADLETTERS = columns(
     "arrived_in array<string>, n bigint, first_ts timestamp, last_ts timestamp, attempts_max smallint",
     "last_consumer string?, samples array<bigint>",
 )
-#: `sent`: 0 chosen and about to be sent, 1 confirmed by the broker.
+#: `sent`: 0 chosen and about to be sent, 1 confirmed by the broker. `node`: whose message; null in a lake of one.
 REPLAY_LOG = columns(
-    "replay_id string, msg_id bigint, source_lsn bigint, address string, ts timestamp, sent int",
+    "replay_id string, msg_id bigint, source_lsn bigint, address string, ts timestamp, sent int, node string?",
 )
 #: What the engine would have done with the same arrivals, beside what the journal recorded. `untold`: by how many
 #: `would_be` may be wrong, because it is not recorded in which order things happened within a millisecond; it matters
@@ -100,6 +107,7 @@ MS_BETWEEN = "((unix_micros({end}) - unix_micros({begin})) / 1000)"
 ORDERS = {
     "audit": "msg_id, vhost, queue, lsn, fault, detail",
     "unknown": "msg_id, vhost, queue, lsn, fault, detail",
+    "allowed": "lsn, msg_id, duplicate, queue",
     "fates": "msg_id, vhost, queue",
     "latency": "vhost, queue, window_start",
     "depth": "vhost, queue, window_start",

@@ -55,7 +55,9 @@ FROM (
 JOIN first_content USING (msg_id)
 JOIN payloads ON payloads.msg_id = once.msg_id AND payloads.lsn = first_content.of_lsn
 WHERE coalesce({replay_id} <> {id}, true) AND coalesce(TRY_CAST({count} AS int), 0) < {replays_max}
-    AND once.msg_id NOT IN (SELECT msg_id FROM {log} WHERE replay_id = {id} AND sent = 1)
+    AND once.msg_id NOT IN (
+        SELECT msg_id FROM {log} WHERE replay_id = {id} AND sent = 1 AND coalesce(node, {node}) = {node}
+    )
 """
 
 
@@ -93,6 +95,7 @@ def choose(tables: Tables, options: ReplayOptions) -> int:
         picked=picked,
         log=LOG,
         id=dialect.text(options.replay_id),
+        node=dialect.text(tables.node),
         replay_id=dialect.member("headers_json", ID_HEADER),
         count=dialect.member("headers_json", COUNT_HEADER),
         replays_max=options.replays_max,
@@ -168,9 +171,10 @@ def _changed(row: Row, replay_id: str) -> Row:
 
 def log_of(tables: Tables, messages: str, options: ReplayOptions, sent: int) -> str:
     """`REPLAY_LOG`, of these messages: a list of ids, or a query of them."""
-    id_ = tables.engine.dialect.text(options.replay_id)
+    dialect = tables.engine.dialect
+    id_, node = dialect.text(options.replay_id), dialect.text(tables.node) if tables.node else "NULL"
     text = (
         f"SELECT {id_} AS replay_id, msg_id, source_lsn, exchange AS address, now() AS ts, {sent} AS sent"
-        f" FROM {CHOSEN} WHERE msg_id IN ({messages})"
+        f", {node} AS node FROM {CHOSEN} WHERE msg_id IN ({messages})"
     )
-    return conform(tables.engine.dialect, text, REPLAY_LOG)
+    return conform(dialect, text, REPLAY_LOG)

@@ -1,5 +1,7 @@
 """trace and deadletters: the events of one message; and why messages died."""
 
+from collections.abc import Mapping
+
 from ..engines.protocol import rows
 from .outputs import DEADLETTERS, TRACE, conform
 from .tables import Tables
@@ -100,12 +102,16 @@ def family(tables: Tables, ids: list[int]) -> dict[int, int]:
 
 def trace(tables: Tables, message: str) -> str:
     """`TRACE`; empty without such a message. Raises: NotRecorded, ValueError."""
-    causes = family(tables, ids_of(tables, message))
+    return told(tables, family(tables, ids_of(tables, message)))
+
+
+def told(tables: Tables, causes: Mapping[int, int]) -> str:
+    """`TRACE` of these messages, each with that which it is a copy of (0 none)."""
     cases = " ".join(f"WHEN {id_} THEN {cause}" for id_, cause in causes.items() if cause)
     cause = f"CASE msg_id {cases} END" if cases else "NULL"
     among = f"msg_id IN ({', '.join(map(str, causes))})" if causes else "false"
-    told = ", ".join(f"{cause} AS cause_id" if one.name == "cause_id" else one.name for one in TRACE)
-    return conform(tables.engine.dialect, f"SELECT {told} FROM events WHERE {among}", TRACE)
+    listed = ", ".join(f"{cause} AS cause_id" if one.name == "cause_id" else one.name for one in TRACE)
+    return conform(tables.engine.dialect, f"SELECT {listed} FROM events WHERE {among}", TRACE)
 
 
 def deadletters(tables: Tables) -> str:

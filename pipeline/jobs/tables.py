@@ -27,10 +27,14 @@ class NotRecorded(ValueError):
     """The journal does not record what a job needs; this must not be reported as zero."""
 
 
+class EmptyLake(ValueError):
+    """No ingest has filled it."""
+
+
 class Tables:
     """Of an engine with the views of the whole tables; `conditions`, in SQL, by table: what is chosen of them. `kept`:
     what retention has left. `has_holes`: whether the table `holes` has files. The views of one engine are those of the
-    last `Tables`. Raises: ValueError (they are empty)."""
+    last `Tables`. `node`, `journal`: of which node, if the lake has several. Raises: EmptyLake."""
 
     def __init__(
         self,
@@ -40,11 +44,14 @@ class Tables:
         kept: Kept | None = None,
         *,
         has_holes: bool = False,
+        node: str = "",
+        journal: str | None = None,
     ) -> None:
         self.engine = engine
         self._has_holes = has_holes
         self._holes: list[Row] | None = None
         self.lake = lake
+        self.node, self.journal = node, journal
         self.kept = kept
         self._made: set[str] = set()
         #: Whether several jobs ask for the same: what they fold is computed once.
@@ -54,12 +61,21 @@ class Tables:
             condition = (conditions or {}).get(name)
             engine.view(name, f"SELECT * FROM whole_{name}{f' WHERE {condition}' if condition else ''}")
         if not value(engine, "SELECT count(*) FROM segments"):
-            raise ValueError(f"{lake} holds no events; `leveret pipeline ingest --journal DIR --lake {lake}` fills it")
+            raise EmptyLake(f"{lake} holds no events; `leveret pipeline ingest --journal DIR --lake {lake}` fills it")
 
     def part(self, conditions: Mapping[str, str]) -> "Tables":
         """What is chosen of the whole tables, whatever was chosen before; if that was the same, with its views."""
         if self._part is None or self._part[0] != conditions:
-            self._part = conditions, Tables(self.engine, self.lake, conditions, self.kept, has_holes=self._has_holes)
+            chosen = Tables(
+                self.engine,
+                self.lake,
+                conditions,
+                self.kept,
+                has_holes=self._has_holes,
+                node=self.node,
+                journal=self.journal,
+            )
+            self._part = conditions, chosen
             self._part[1].is_shared = self.is_shared
         return self._part[1]
 

@@ -45,32 +45,32 @@ def compact(lake: str, progress: Progress, keep_hours: int = KEEP_HOURS) -> dict
 
 
 def compacted(delta: Any, lake: str, table: str, rows_max: float = inf) -> Any:
-    """Replace a table's small files of each day by large ones with the same rows, in one commit.
+    """Replace a table's small files of each day of a node by large ones with the same rows, in one commit.
 
     Args:   rows_max: files with more rows stay.
     Returns: the table of then. Raises: ValueError, OSError.
     """
     old: list[File] = []
     new: list[Part] = []
-    for day, files in _small(delta, rows_max).items():
+    for (day, mark), files in _small(delta, rows_max).items():
         for bin_ in _bins(files):
             old += bin_
-            new.append(merged(lake, table, day, [one["path"] for one in bin_]))
+            new.append(merged(lake, table, day, mark, [one["path"] for one in bin_]))
     return replace(delta, lake, table, old, new) if new else delta
 
 
 def has_many_small(delta: Any) -> bool:
-    """Whether some day of a table has that many small files."""
+    """Whether some day of a node has that many small files of a table."""
     return max(map(len, _small(delta, SMALL_ROWS).values()), default=0) > SMALL_MAX
 
 
-def _small(delta: Any, rows_max: float) -> dict[str | None, list[File]]:
-    """The small files of each day, by their first record."""
-    found: dict[str | None, list[File]] = defaultdict(list)
+def _small(delta: Any, rows_max: float) -> dict[tuple[str | None, str], list[File]]:
+    """The small files of each day and node, by their first record."""
+    found: dict[tuple[str | None, str], list[File]] = defaultdict(list)
     for one in files_in(delta):
         if one["size_bytes"] < FILE_OCTETS // 4 and one["num_records"] <= rows_max:
             day = one.get("partition.date")
-            found[None if day is None else str(day)].append(one)
+            found[None if day is None else str(day), one["mark"]].append(one)
     return found
 
 

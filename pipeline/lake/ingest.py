@@ -1,4 +1,4 @@
-"""Ingest: adds the new records of the journal to the lake, exactly once. Everything else reads the lake.
+"""Ingest: adds the new records of a journal to the lake, exactly once. Everything else reads the lake.
 
 The journal is read once, a slice (a segment, or what is new of it) at a time, by processes of this machine or Spark's
 tasks; each writes the parts of all tables. A micro-batch ends with one commit for each table, which adds its parts and
@@ -8,7 +8,7 @@ Damage stops nothing unless it is asked for: what is sound is committed, and eac
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,19 @@ from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Position, Slice
 from ..schemas import TABLES
 from .lake import ALWAYS, check_written_here, locked, lost_in, missing, reader_name
-from .tables import CHECKPOINTS, Part, absolute, add_new_columns, commit, create, open_table, position_of, swept
+from .nodes import Node, add_node, check_name, nodes_of
+from .tables import (
+    CHECKPOINTS,
+    Part,
+    absolute,
+    add_new_columns,
+    commit,
+    create,
+    first_journal,
+    open_table,
+    position_of,
+    swept,
+)
 
 #: Octets of journal per micro-batch: each costs commits, and a kill repeats one. A cluster does more at once.
 MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
@@ -29,7 +41,9 @@ MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
 class IngestOptions:
     """`journal`, `lake`: paths or URIs. `payloads`: also store contents. `max_bytes`: of journal per micro-batch.
     `processes`: of this machine, if there is much to do. `retain_days`: drop what is older, afterwards. `strict`:
-    damage is an error. `past_deleted`: records that the journal has deleted unread are none."""
+    damage is an error. `past_deleted`: records that the journal has deleted unread are none. `node`: its name in the
+    lake, which a lake of others gets as one more; "": the one that it has there, or that of its directory. `copies`: of
+    the journal, in the directories of other nodes of a cluster: nothing is deleted there either."""
 
     journal: str
     lake: str
@@ -39,6 +53,8 @@ class IngestOptions:
     retain_days: int | None = None
     strict: bool = False
     past_deleted: bool = False
+    node: str = ""
+    copies: tuple[str, ...] = ()
 
     def plan(self) -> JournalPlan:
         """What can be read of the journal. Raises: JournalError, OSError."""
@@ -56,27 +72,80 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
     lake = absolute(options.lake)
     tables = (*ALWAYS, *(("payloads",) if options.payloads else ()))
     with locked(lake):
-        check_journal(lake, plan)
+        check_journal(lake, plan, options.node)
         if "://" in lake or os.path.isdir(os.path.join(lake, CHECKPOINTS)):
             from .spark_log import migrate
 
             migrate(lake, progress)
-        return _Ingest(plan, lake, options, progress, spark).run(tables)
+        node = settle(lake, plan, options.node)
+        result = _Ingest(plan, lake, options, progress, spark, node).run(tables)
+        if options.retain_days is not None:
+            from .retention import retain_in_ingest
+
+            result["dropped"] = retain_in_ingest(lake, options.retain_days, progress)
+        return result
 
 
-def check_journal(lake: str, plan: JournalPlan) -> None:
+def name_of(directory: str) -> str:
+    """What a node is called if nobody says it: as the directory of its data."""
+    path = directory.rstrip("/")
+    above, _, name = path.rpartition("/")
+    return (above.rpartition("/")[2] if name == "journal" else name) or "node"
+
+
+def settle(lake: str, plan: JournalPlan, name: str) -> Node:
+    """The node of a journal, one of the lake's afterwards; after `check_journal`. Raises: ValueError, OSError."""
+    nodes = nodes_of(lake)
+    for node in nodes:
+        if node.journal == plan.journal_id and node.name:
+            return node
+    wanted = Node(name or name_of(plan.directory), plan.journal_id)
+    check_name(wanted.name)
+    if (own := nodes[0]).name == "" and own.journal not in (None, plan.journal_id):
+        add_node(lake, Node(f"node-{own.journal[:8]}", own.journal))  # whose journal is not here to tell its name
+    add_node(lake, wanted)
+    return wanted
+
+
+def _check_node(lake: str, plan: JournalPlan, name: str) -> bool:
+    """Whether the lake has read this journal, or may. Raises: JournalError (it must not be one of its nodes)."""
+    nodes = nodes_of(lake)
+    if name:
+        check_name(name)
+    own = next((one for one in nodes if one.journal == plan.journal_id), None)
+    if own is not None and name and own.name and own.name != name:
+        raise JournalError(f"{plan.directory}: this journal is node {own.name!r} of the lake {lake}, not {name!r}")
+    taken = next((one for one in nodes if one.name == name and one.name and one.journal != plan.journal_id), None)
+    if taken is not None:
+        raise JournalError(
+            f"{plan.directory}: node {name!r} of the lake {lake} has journal {taken.journal}, this is journal"
+            f" {plan.journal_id}: another broker, or one whose journal was made anew; give it another name"
+        )
+    return own is not None
+
+
+def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
     """Raises: JournalError (another journal than the lake's, or one that ends before the lake does), ValueError (files
-    that no ingest of this lake wrote; a lake among the files of the journal), OSError."""
+    that no ingest of this lake wrote; a lake among the files of the journal), OSError.
+
+    Args: name: of the node, as which another journal is added to the lake.
+    """
     if "://" not in lake:
         journal = os.path.realpath(plan.directory)
         if os.path.join(os.path.realpath(lake), "").startswith(os.path.join(journal, "")):
             raise ValueError(f"{lake} is in the directory of the journal: whoever deletes one deletes the other")
     end = plan.end()
+    is_known = _check_node(lake, plan, name)
     for table in TABLES:
         check_written_here(lake, table)
         delta = open_table(lake, table)
-        position = _planned_by_spark(lake, table) if delta is None else position_of(delta)
-        if position is not None:
+        if delta is None:
+            position = _planned_by_spark(lake, table)
+        elif is_known or name:
+            position = position_of(delta, plan.journal_id)
+        else:
+            position = position_of(delta, first_journal(delta))
+        if position is not None and (not name or position.journal == plan.journal_id):
             plan.check(position, f"the lake {lake}")
             if (position.segment, position.offset) > (end.segment, end.offset):
                 raise JournalError(
@@ -96,8 +165,11 @@ def _planned_by_spark(lake: str, table: str) -> Position | None:
 class _Ingest:
     """One ingest, with the lock held."""
 
-    def __init__(self, plan: JournalPlan, lake: str, options: IngestOptions, progress: Progress, spark: Any) -> None:
+    def __init__(
+        self, plan: JournalPlan, lake: str, options: IngestOptions, progress: Progress, spark: Any, node: Node
+    ) -> None:
         self._plan = plan
+        self._node = node
         self._lake = lake
         self._options = options
         self._progress = progress
@@ -110,47 +182,64 @@ class _Ingest:
         """Fill these tables up to the journal's present end."""
         plan, lake = self._plan, self._lake
         found = {table: open_table(lake, table) for table in tables}
+        places = {
+            table: None if delta is None else position_of(delta, plan.journal_id) for table, delta in found.items()
+        }
         known = plan.readers()
-        for delta in found.values():
-            if delta is not None:
-                plan.check_there(position_of(delta))  # first: for what is gone nothing is to be kept
-        for table in tables:  # all of them before anything is read: what one still needs must not be deleted
-            if found[table] is None or reader_name(lake, table) not in known:
-                at = 0 if found[table] is None else position_of(found[table]).lsn
-                plan.files.register(plan.directory, reader_name(lake, table), at)
+        for place in places.values():
+            if place is not None:
+                plan.check_there(place)  # first: for what is gone nothing is to be kept
+        for table, place in places.items():  # all of them before anything is read: what one needs must not be deleted
+            if place is None or reader_name(lake, table) not in known:
+                self._register(table, 0 if place is None else place.lsn)
         first, target = plan.first(), plan.end()
-        lost = missing(first.lsn) if found["events"] is None else None
-        self._progress.say("begin", journal=plan.directory, lake=lake, lsn=target.lsn)
+        lost = missing(first.lsn) if places["events"] is None else None
+        self._progress.say("begin", journal=plan.directory, node=self._node.name, lake=lake, lsn=target.lsn)
         if lost:
             self._progress.say("missing", what=lost)
         for table, delta in found.items():
-            self._deltas[table] = create(lake, table, first) if delta is None else delta
+            self._deltas[table] = create(lake, table, first, first=self._first(found)) if delta is None else delta
             if delta is not None and add_new_columns(lake, table, delta):
                 self._deltas[table] = open_table(lake, table)
+            if delta is not None and places[table] is None:
+                self._deltas[table] = commit(self._deltas[table], lake, table, [], first)
         self._rows = dict.fromkeys(tables, 0)
         for start, end, group in self._batches(target):
             self._fill(start, end, group)
         for table in tables:
             if known.get(reader_name(lake, table)) != target.lsn:
-                plan.files.register(plan.directory, reader_name(lake, table), target.lsn)
+                self._register(table, target.lsn)
         self._compact()
         result = {"lake": lake, "lsn": target.lsn, "rows": self._rows, "seconds": self._progress.seconds}
-        if self._options.retain_days is not None:
-            from .retention import retain_in_ingest
-
-            result["dropped"] = retain_in_ingest(lake, self._options.retain_days, self._progress)
         return {**result, "missing": lost} if lost else result
+
+    def _first(self, found: Mapping[str, Any]) -> str:
+        """The id of the journal of the lake's first node: in all tables the same."""
+        made = [first_journal(one) for one in (*found.values(), *self._deltas.values()) if one is not None]
+        return made[0] if made else self._plan.journal_id
+
+    def _register(self, table: str, lsn: int) -> None:
+        """The journal, and its copies, keep what is still to be read."""
+        name = reader_name(self._lake, table)
+        self._plan.files.register(self._plan.directory, name, lsn)
+        for directory in self._options.copies:
+            self._plan.files.register(directory, name, lsn)
 
     def _batches(self, target: Position) -> Iterator[tuple[Position, Position, tuple[str, ...]]]:
         """(start, end, tables that are at the start) until all are at the target: first those that were left behind."""
         while True:
-            at = {table: position_of(delta) for table, delta in self._deltas.items()}
+            at = {table: self._place(delta) for table, delta in self._deltas.items()}
             start = min(at.values(), key=_place)
             if _place(start) >= _place(target):
                 return
             next_ = min((place for place in at.values() if _place(place) > _place(start)), key=_place, default=target)
             end = self._plan.within(start, min(next_, target, key=_place), self._max_bytes)
             yield start, end, tuple(table for table in at if at[table] == start)
+
+    def _place(self, delta: Any) -> Position:
+        found = position_of(delta, self._plan.journal_id)
+        assert found is not None
+        return found
 
     def _fill(self, start: Position, end: Position, tables: tuple[str, ...]) -> None:
         """One micro-batch."""
@@ -168,7 +257,7 @@ class _Ingest:
             self._deltas[table] = commit(self._deltas[table], self._lake, table, added, end)
             rows = sum(one.rows for one in added)
             self._rows[table] += rows
-            self._plan.files.register(self._plan.directory, reader_name(self._lake, table), end.lsn)
+            self._register(table, end.lsn)
             if rows:
                 self._progress.say("batch", table=table, batch=self._deltas[table].version(), rows=rows)
 
@@ -196,7 +285,8 @@ class _Ingest:
     def _written(self, slices: Sequence[Slice], tables: tuple[str, ...]) -> Iterator[Any]:
         from .workers import Work, by_processes, by_spark
 
-        work = Work(self._options.journal, self._plan.directory, self._lake, tables, self._options.strict)
+        node = self._node.name, self._plan.journal_id
+        work = Work(self._options.journal, self._plan.directory, self._lake, tables, self._options.strict, node)
         if self._spark is None or not slices:
             return by_processes(work, slices, self._options.processes)
         made = patiently(lambda: list(by_spark(work, slices, self._spark)), self._progress)

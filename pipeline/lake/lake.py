@@ -2,6 +2,7 @@
 
     LAKE/events/date=2026-11-21/part-*.parquet      and payloads, snapshots (by date), checkpoints, segments, holes
     LAKE/events/_delta_log                          which of them count, and how far, exactly once
+    LAKE/nodes                                      whose journals (nodes.py); each has a position of its own
 
 Jobs read with `read_table`, or take `committed_files`: a table that was never filled is empty, not an error, and files
 of an ingest that was killed are not among them. A lake that was moved or copied is read where it is. Commits are made
@@ -17,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ..schemas import BY_DATE, TABLES, ddl
+from ..schemas import BY_DATE, TABLES, ddl, stored
 from .tables import CHECKPOINTS, check_path, files_in, files_of, kept_of, lsn_of, open_table, table_path
 from .tables import Kept as Kept  # parts of what is offered here
 from .tables import absolute as absolute
@@ -55,11 +56,14 @@ def has_begun(lake: str, table: str) -> bool:
     return "://" not in lake and Path(lake, CHECKPOINTS, table).is_dir()
 
 
-def committed_files(lake: str, table: str, since_us: int | None = None, until_us: int | None = None) -> list[str]:
+def committed_files(
+    lake: str, table: str, since_us: int | None = None, until_us: int | None = None, journal: str | None = None
+) -> list[str]:
     """The absolute paths (or URIs) of a table's Parquet files that count, without Java: no others are in the lake.
 
     The column `date` is in their paths: `LAKE/events/date=2026-11-21/part-...parquet`. None: nothing was committed yet.
     Args:   since_us, until_us: only files that can have rows with since_us <= ts < until_us (microseconds since 1970).
+            journal: the id of one node's; None: of all.
     Raises: ValueError (no such table, or its log is missing or damaged), JournalError, OSError.
     """
     if table not in TABLES:
@@ -67,7 +71,7 @@ def committed_files(lake: str, table: str, since_us: int | None = None, until_us
     delta = open_table(lake, table)
     if delta is None:
         return _files_of_spark(lake, table)
-    files = files_of(delta, lake, table, since_us, until_us)
+    files = files_of(delta, lake, table, since_us, until_us, journal)
     if "://" not in lake:
         for path, octets in files.items():
             if not os.path.exists(path):
@@ -80,8 +84,9 @@ def committed_files(lake: str, table: str, since_us: int | None = None, until_us
     return list(files)
 
 
-def check_even(lake: str) -> None:
+def check_even(lake: str, journal: str | None = None) -> None:
     """Raises: ValueError (a table is behind one that an ingest fills later: a part of the lake is missing), OSError.
+    `journal`: of which node, if there are several.
 
     A job's answer would be wrong in silence: all messages of a checkpoint whose table of snapshots is not there would
     be lost. An ingest may be at work: who opens the tables in this order, too, sees none that is behind.
@@ -93,7 +98,7 @@ def check_even(lake: str) -> None:
         delta = open_table(lake, table)
         if delta is None and table == "holes":  # a lake of an older release
             continue
-        lsn = None if delta is None else lsn_of(delta)
+        lsn = None if delta is None else lsn_of(delta, journal)
         if (-1 if lsn is None else lsn) < reached:
             raise ValueError(
                 f"{table_path(lake, table)} is not filled as far as {later}, of record {reached}: copy a lake with all"
@@ -133,10 +138,17 @@ def check_written_here(lake: str, table: str) -> None:
         raise ValueError(f"{path}: no ingest of this lake wrote it; copy a lake with all of its files, or empty it")
 
 
-def read_table(spark: Any, lake: str, table: str, since_us: int | None = None, until_us: int | None = None) -> Any:
+def read_table(
+    spark: Any,
+    lake: str,
+    table: str,
+    since_us: int | None = None,
+    until_us: int | None = None,
+    journal: str | None = None,
+) -> Any:
     """A table as a DataFrame, with `date` where it is partitioned by that. Arguments, Raises: as `committed_files`."""
-    files = committed_files(lake, table, since_us, until_us)
-    columns = ddl(TABLES[table]).replace(" NOT NULL", "") + (", date date" if table in BY_DATE else "")
+    files = committed_files(lake, table, since_us, until_us, journal)
+    columns = ddl(stored(table)).replace(" NOT NULL", "") + (", date date" if table in BY_DATE else "")
     if not files:
         return spark.createDataFrame([], columns)
     # By name: which of the directory's files count is what Spark does not know.
@@ -144,11 +156,12 @@ def read_table(spark: Any, lake: str, table: str, since_us: int | None = None, u
     return read.option("__globPaths__", "false").parquet(*files)  # by name, whatever is in it
 
 
-def kept_in(lake: str) -> Kept | None:
-    """What retention has left of a lake; None: everything. It is said before anything is dropped from a table other
-    than `events`: who asks after having opened them all knows of all that they lack. Raises: as `committed_files`."""
+def kept_in(lake: str, journal: str | None = None) -> Kept | None:
+    """What retention has left of a lake, or of one of several nodes; None: everything. It is said before anything is
+    dropped from a table other than `events`: who asks after having opened them all knows of all that they lack. Raises:
+    as `committed_files`."""
     events = open_table(lake, "events")
-    return None if events is None else kept_of(events)
+    return None if events is None else kept_of(events, journal)
 
 
 def missing(first_lsn: int, kept: Kept | None = None) -> str | None:

@@ -1,6 +1,6 @@
 """Parts: the Parquet files in which the rows of one slice of the journal are added to the lake's tables.
 
-    LAKE/events/date=2026-11-21/part-00000000000000000001-....parquet
+    LAKE/events/date=2026-11-21/part-n3f0c0ffee123-00000000000000000001-....parquet
 
 A part is nobody's until a commit names it, so that it may be written by any process, on any machine, and again.
 """
@@ -26,8 +26,8 @@ from ..reading.events import EventDecoder
 from ..reading.other_tables import TableDecoder
 from ..reading.positions import Slice
 from ..reading.predicate import Predicate
-from ..schemas import BY_DATE, STATISTICS, TABLES, arrow
-from .tables import GROUP_ROWS, Part
+from ..schemas import BY_DATE, STATISTICS, TABLES, arrow, stored
+from .tables import GROUP_ROWS, Part, mark_of
 
 #: Octets in memory of a row group, which is held until it is written, and has no more rows than GROUP_ROWS.
 GROUP_OCTETS = 64 * 1024 * 1024
@@ -44,16 +44,24 @@ EPOCH = date(1970, 1, 1)
 
 
 def write_parts(
-    journal: str, directory: str, lake: str, tables: Sequence[str], part: Slice, *, strict: bool = True
+    journal: str,
+    directory: str,
+    lake: str,
+    tables: Sequence[str],
+    part: Slice,
+    *,
+    strict: bool = True,
+    node: tuple[str, str] = ("", ""),
 ) -> list[Part]:
     """Write what a slice adds to each of the tables.
 
-    Args:   journal: path or URI, of whose file system `directory` is the journal's own.
+    Args:   journal: path or URI, of whose file system `directory` is the journal's own. node: its name, and the id of
+            its journal; those of the first node may be left out.
     Raises: JournalError, OSError. What was written until then stays, uncommitted.
     """
     source, _ = locate(journal)
     target, root = locate(lake)
-    writers = [_TableWriter(target, root, table, part) for table in tables]
+    writers = [_TableWriter(target, root, table, part, node) for table in tables]
     try:
         for chunk in read_chunks(source, directory, part, strict=strict):
             for one in writers:
@@ -69,13 +77,15 @@ def write_parts(
 class _TableWriter:
     """The parts of one table: a file for each day."""
 
-    def __init__(self, files: ArrowFiles, root: str, table: str, part: Slice) -> None:
+    def __init__(self, files: ArrowFiles, root: str, table: str, part: Slice, node: tuple[str, str]) -> None:
         self._files = files
         self._root = f"{root}/{table}"
         self._table = table
         self._part = part
         columns = TABLES[table]
-        self._schema = arrow(columns)
+        self._schema = arrow(stored(table))
+        self._of_node = [value or None for value in node][: len(self._schema) - len(columns)]
+        self._mark = f"n{mark_of(node[1])}-" if node[1] else ""
         self._decoder: EventDecoder | TableDecoder = (
             EventDecoder(columns, Predicate()) if table == "events" else TableDecoder(table, columns)
         )
@@ -84,7 +94,9 @@ class _TableWriter:
 
     def add(self, chunk: Chunk) -> None:
         """The rows of a chunk. Raises: Damaged, OSError."""
-        for batch in self._decoder.batches(chunk):
+        for found in self._decoder.batches(chunk):
+            more = [pa.repeat(pa.scalar(value, pa.string()), found.num_rows) for value in self._of_node]
+            batch = pa.RecordBatch.from_arrays([*found.columns, *more], schema=self._schema)
             for day, rows in _by_day(batch) if self._table in BY_DATE else ((None, batch),):
                 self._writer(day).add(rows)
 
@@ -93,7 +105,7 @@ class _TableWriter:
         if found is None:
             if len(self._open) == OPEN_MAX:
                 self._made.append(self._open.pop(next(iter(self._open))).close())
-            name = f"part-{self._part.segment:020d}-{self._part.start}-{uuid4().hex}.parquet"
+            name = f"part-{self._mark}{self._part.segment:020d}-{self._part.start}-{uuid4().hex}.parquet"
             path = name if day is None else f"date={day}/{name}"
             found = self._open[day] = _PartWriter(self._files, self._root, self._table, path, day, self._schema)
         return found
@@ -170,20 +182,33 @@ def _about_file(path: str) -> Iterator[None]:
         ) from error
 
 
-def merged(lake: str, table: str, day: str | None, paths: Sequence[str]) -> Part:
+def merged(lake: str, table: str, day: str | None, mark: str, paths: Sequence[str]) -> Part:
     """One new part with the rows of several, in this order; memory: a row group of each kind. Raises: OSError.
 
-    Args:   day: of all of them. paths: within the table.
+    Args:   day, mark: of all of them. paths: within the table.
     """
     files, root = locate(lake)
-    schema = pa.schema([field.with_nullable(True) for field in arrow(TABLES[table])])
-    name = f"part-merged-{uuid4().hex}.parquet"
+    schema = pa.schema([field.with_nullable(True) for field in arrow(stored(table))])
+    name = f"part-merged-n{mark}-{uuid4().hex}.parquet"
     writer = _PartWriter(files, f"{root}/{table}", table, name if day is None else f"date={day}/{name}", day, schema)
     for path in paths:
         with parquet.ParquetFile(f"{root}/{table}/{path}", filesystem=files.system) as one:
             for batch in one.iter_batches(BATCH_ROWS):
                 writer.add(_conformed(batch, schema))
     return writer.close()
+
+
+def part_of(lake: str, table: str, rows: Sequence[Any]) -> Part:
+    """One new part with rows that are in memory. Raises: OSError."""
+    files, root = locate(lake)
+    schema = pa.schema([field.with_nullable(True) for field in arrow(stored(table))])
+    writer = _PartWriter(files, f"{root}/{table}", table, f"part-{uuid4().hex}.parquet", None, schema)
+    try:
+        writer.add(pa.RecordBatch.from_pylist(list(rows), schema=schema))
+        return writer.close()
+    except BaseException:
+        writer.abandon()
+        raise
 
 
 def _conformed(batch: Any, schema: Any) -> Any:

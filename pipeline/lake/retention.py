@@ -1,4 +1,4 @@
-"""Retention: days of a lake that are too old go, and the lake remembers from which record on it is whole.
+"""Retention: days of a lake that are too old go, and the lake remembers from which record of each node on it is whole.
 
 `events` decide, and say it in the commit that drops theirs; the other tables follow, now, or with the next retention if
 this one is killed between. Jobs leave out what is older than `events` say, whatever of it is still there.
@@ -16,7 +16,8 @@ from typing import Any
 from ..progress import Progress
 from .compact import KEEP_HOURS
 from .lake import locked
-from .tables import CHECKPOINTS, Kept, absolute, drop, files_in, kept_of, open_table, swept
+from .nodes import nodes_of
+from .tables import CHECKPOINTS, Kept, absolute, drop, files_in, kept_of, mark_of, open_table, swept
 
 File = Mapping[str, Any]
 #: The column by whose statistics a table's files are older than what is kept, in the order of their commits.
@@ -76,24 +77,32 @@ def retain_in_ingest(lake: str, days: int, progress: Progress) -> dict[str, int]
 
 
 def _dropped(lake: str, before: date, progress: Progress, *, is_dry: bool = False) -> dict[str, Any]:
-    """Table by table, `events` first."""
-    files, rows, days = {}, {}, []
-    kept = None
-    for table, column in LSN_OF.items():
-        delta = open_table(lake, table)
-        if delta is None:
-            continue
-        every = files_in(delta)
-        if table == "events":
-            kept = kept_of(delta)
-            old, kept = _too_old(every, before, kept)
-        else:
-            old = [] if kept is None else _before(every, column, kept.lsn)
-        files[table], rows[table] = len(old), sum(one["num_records"] for one in old)
-        days += [one["partition.date"] for one in old if one.get("partition.date")]
-        if old and not is_dry:
-            drop(delta, lake, table, old, kept if table == "events" else None)
-            progress.say("dropped", table=table, files=files[table], rows=rows[table])
+    """Node by node, table by table, `events` first."""
+    files: dict[str, int] = {}
+    rows: dict[str, int] = {}
+    days: list[Any] = []
+    begins: dict[str, int] = {}
+    nodes = nodes_of(lake)
+    for node in nodes:
+        kept = None
+        for table, column in LSN_OF.items():
+            delta = open_table(lake, table)
+            if delta is None:
+                continue
+            every = [one for one in files_in(delta) if len(nodes) == 1 or one["mark"] == mark_of(node.journal or "")]
+            if table == "events":
+                kept = kept_of(delta, node.journal)
+                old, kept = _too_old(every, before, kept)
+            else:
+                old = [] if kept is None else _before(every, column, kept.lsn)
+            gone = sum(one["num_records"] for one in old)
+            files[table], rows[table] = files.get(table, 0) + len(old), rows.get(table, 0) + gone
+            days += [one["partition.date"] for one in old if one.get("partition.date")]
+            if old and not is_dry:
+                drop(delta, lake, table, old, kept if table == "events" else None, node.journal)
+                more = {"node": node.name} if len(nodes) > 1 else {}
+                progress.say("dropped", table=table, files=len(old), rows=gone, **more)
+        begins[node.name] = 1 if kept is None else kept.lsn
     return {
         "lake": lake,
         "before": str(before),
@@ -101,7 +110,7 @@ def _dropped(lake: str, before: date, progress: Progress, *, is_dry: bool = Fals
         "last_day": str(max(days)) if days else None,
         "files": files,
         "rows": rows,
-        "kept_from_lsn": 1 if kept is None else kept.lsn,
+        "kept_from_lsn": begins if len(nodes) > 1 else begins[nodes[0].name],
     }
 
 

@@ -1,8 +1,9 @@
 """The lake's tables as Delta tables: which files count, how far in which journal, and the commit of both at once.
 
 Files have their place within the table, so that a lake may be moved, copied, or mounted somewhere else. The position is
-in the table's own state: the journal's id in its description, the rest as numbers of transactions. Source: the Delta
-protocol, "Transaction Identifiers"; docs/decisions/0016.
+in the table's own state, as numbers of transactions: of the first node, whose journal's id is in the description, by
+plain names, of each other one by names with its journal's id. A file has rows of one node; its name tells of which.
+Source: the Delta protocol, "Transaction Identifiers"; docs/decisions/0016.
 """
 
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..last_words import plain_words
-from ..schemas import BY_DATE, STATISTICS, TABLES, arrow
+from ..schemas import BY_DATE, STATISTICS, arrow, stored
 
 if TYPE_CHECKING:
     from ..reading.positions import Position
@@ -29,10 +30,13 @@ _COMMIT = re.compile(r"\d{20}\.(json|checkpoint.*\.parquet)")
 _OF = "of the journal "
 #: What in a path of this machine makes delta-rs look somewhere else, or give up, also behind a link or in a URI.
 _UNREADABLE = re.compile(r"%[0-9a-fA-F]{2}|[\[\]\\^|\x00-\x1f\x7f\ud800-\udfff]")
-#: Numbers of transactions that together are the position.
-_SEGMENT, _OFFSET, _LSN = "leveret.segment", "leveret.offset", "leveret.lsn"
-#: Two more, of `events` alone: what retention has left (`Kept`).
-_KEPT_LSN, _KEPT_DAY = "leveret.kept.lsn", "leveret.kept.day"
+#: Numbers of transactions that together are the position of a node.
+_SEGMENT, _OFFSET, _LSN = "segment", "offset", "lsn"
+#: Two more, of `events` alone: what retention has left of it (`Kept`).
+_KEPT_LSN, _KEPT_DAY = "kept.lsn", "kept.day"
+#: Digits of a journal's id in the names of its files.
+MARK_DIGITS = 12
+_MARK = re.compile(r"part-(?:merged-)?n([0-9a-f]{12})-")
 _FIRST_DAY = date(1970, 1, 1)
 #: `checkpointInterval`: commits after which the log is summed up. What was replaced is kept a day for who still reads.
 PROPERTIES = {
@@ -104,50 +108,88 @@ def _has_log(log: Path) -> bool:
     return log.is_dir() and any(_COMMIT.fullmatch(one.name) for one in log.iterdir())
 
 
-def position_of(delta: Any) -> "Position":
-    """How far a table was filled, in which journal. Raises: JournalError (it was not by an ingest)."""
+def first_journal(delta: Any) -> str:
+    """The id of the journal of a table's first node. Raises: JournalError (no ingest wrote the table)."""
     from ...journal.format.errors import JournalError  # who only asks which files there are needs no journal
-    from ..reading.positions import Position
 
-    about = str(delta.metadata().description or "")
-    found = [delta.transaction_version(name) for name in (_SEGMENT, _OFFSET, _LSN)]
-    if not about.startswith(_OF) or None in found:
+    found = described(delta)
+    if found is None:
         raise JournalError(f"{delta.table_uri}: no ingest wrote this table")
-    return Position(about.removeprefix(_OF), *map(int, found))
+    return found
 
 
-def lsn_of(delta: Any) -> int | None:
-    """How far a table was filled; None: not by an ingest."""
-    found = delta.transaction_version(_LSN)
+def described(delta: Any) -> str | None:
+    """The same; None: no ingest wrote it, or it has no position."""
+    about = str(delta.metadata().description or "")
+    return about.removeprefix(_OF) if about.startswith(_OF) else None
+
+
+def _number(delta: Any, journal: str | None, name: str) -> int | None:
+    """A number of a node; `journal`: None, of the first."""
+    found = delta.transaction_version(_name(described(delta), journal, name))
     return None if found is None else int(found)
 
 
-def kept_of(delta: Any) -> Kept | None:
-    """What retention has left, as the log of `events` says; None: everything."""
-    lsn, days = (delta.transaction_version(name) for name in (_KEPT_LSN, _KEPT_DAY))
-    return None if lsn is None else Kept(int(lsn), _FIRST_DAY + timedelta(days=int(days)))
+def _name(first: str | None, journal: str | None, name: str) -> str:
+    return f"leveret.{name}" if journal in (None, first) else f"leveret.{journal}.{name}"
+
+
+def position_of(delta: Any, journal: str) -> "Position | None":
+    """How far a table was filled from a journal; None: nothing was. Raises: JournalError (no ingest wrote it)."""
+    from ..reading.positions import Position
+
+    first_journal(delta)
+    found = [_number(delta, journal, name) for name in (_SEGMENT, _OFFSET, _LSN)]
+    numbers = [one for one in found if one is not None]
+    return Position(journal, *numbers) if len(numbers) == len(found) else None
+
+
+def lsn_of(delta: Any, journal: str | None = None) -> int | None:
+    """How far a table was filled from a journal, or the first node's; None: not by an ingest."""
+    return _number(delta, journal, _LSN)
+
+
+def kept_of(delta: Any, journal: str | None = None) -> Kept | None:
+    """What retention has left of a node, as the log of `events` says; None: everything."""
+    lsn, days = (_number(delta, journal, name) for name in (_KEPT_LSN, _KEPT_DAY))
+    return None if lsn is None or days is None else Kept(lsn, _FIRST_DAY + timedelta(days=days))
+
+
+def mark_of(journal: str) -> str:
+    """What the names of a journal's files have."""
+    return journal[:MARK_DIGITS]
 
 
 def files_in(delta: Any) -> list[dict[str, Any]]:
     """What the log has of each file that counts: path (within the table), size_bytes, num_records, partition.date,
-    min.ts, max.ts, ... By their first record."""
+    min.ts, max.ts, ...; and `mark`, of its journal. By their first record."""
     actions = delta.get_add_actions(flatten=True)  # not by pyarrow, whose import takes longer than this
     names = actions.column_names
     columns = (actions.column(name).to_pylist() for name in names)
     found: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    first = mark_of(described(delta) or "")
+    for one in found:
+        marked = _MARK.search(one["path"])
+        one["mark"] = marked[1] if marked else first
     return sorted(found, key=lambda one: (one.get("min.lsn") or 0, one["path"]))
 
 
 def files_of(
-    delta: Any, lake: str, table: str, since_us: int | None = None, until_us: int | None = None
+    delta: Any,
+    lake: str,
+    table: str,
+    since_us: int | None = None,
+    until_us: int | None = None,
+    journal: str | None = None,
 ) -> dict[str, int]:
     """The absolute paths (or URIs) of the files that count, and can have rows with since_us <= ts < until_us; with
-    their octets."""
+    their octets. `journal`: those of one node."""
     root = table_path(lake, table)
     return {
         f"{root}/{one['path']}": one["size_bytes"]
         for one in files_in(delta)
-        if (since_us is None or _micros(one.get("max.ts"), since_us) + 999 >= since_us)  # milliseconds, cut off
+        if (journal is None or one["mark"] == mark_of(journal))
+        and (since_us is None or _micros(one.get("max.ts"), since_us) + 999 >= since_us)  # milliseconds, cut off
         and (until_us is None or _micros(one.get("min.ts"), until_us - 1) < until_us)
     }
 
@@ -156,15 +198,17 @@ def _micros(value: Any, unknown: int) -> int:
     return unknown if value is None else round(value.timestamp() * 1_000_000)
 
 
-def create(lake: str, table: str, position: "Position", parts: Sequence[Part] = ()) -> Any:
-    """Make a table that is filled up to a position with these parts. Returns it, as `open_table`.
+def create(lake: str, table: str, position: "Position | None", parts: Sequence[Part] = (), first: str = "") -> Any:
+    """Make a table that is filled up to a position (if it has any) with these parts. Returns it, as `open_table`.
 
+    Args:   first: the id of the journal of the lake's first node, if that is another one.
     Raises: ValueError (there is one, or somebody else makes it), OSError.
     """
     from deltalake import Schema
     from deltalake.transaction import create_table_with_add_actions
 
-    kept = [column.name for column in TABLES[table] if column.name in STATISTICS]
+    first = first or ("" if position is None else position.journal)
+    kept = [column.name for column in stored(table) if column.name in STATISTICS]
     path = table_path(lake, table)
     if "://" not in path:
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -176,9 +220,9 @@ def create(lake: str, table: str, position: "Position", parts: Sequence[Part] = 
             mode="error",
             partition_by=_partition(table),
             name=table,
-            description=_OF + position.journal,
+            description=_OF + first if first else None,
             configuration={**PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(kept)},
-            commit_properties=_moved(position),
+            commit_properties=None if position is None else _moved(position, first),
         )
     make_durable(path)
     return open_table(lake, table)
@@ -199,13 +243,18 @@ def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Posit
             "append",
             Schema.from_arrow(schema_of(table)),
             _partition(table),
-            commit_properties=_moved(end),
+            commit_properties=_moved(end, first_journal(delta)),
         )
     make_durable(path)
     now = open_table(lake, table)
-    if now is None or position_of(now) != end:
+    if now is None or position_of(now, end.journal) != end:
         raise ValueError(f"{path}: another ingest is at work on this lake")
     return now
+
+
+def extend(delta: Any, lake: str, table: str, parts: Sequence[Part]) -> Any:
+    """Add parts to a table that has no position. As `replace`."""
+    return _changed(delta, lake, table, _adds(parts))
 
 
 def replace(delta: Any, lake: str, table: str, old: Sequence[Mapping[str, Any]], new: Sequence[Part]) -> Any:
@@ -217,10 +266,17 @@ def replace(delta: Any, lake: str, table: str, old: Sequence[Mapping[str, Any]],
     return _changed(delta, lake, table, [*_removals(old, is_change=False), *_adds(new, is_new=False)])
 
 
-def drop(delta: Any, lake: str, table: str, old: Sequence[Mapping[str, Any]], kept: Kept | None = None) -> Any:
-    """Take files out of a table with their rows, and say in the same commit what is left. As `replace`.
+def drop(
+    delta: Any,
+    lake: str,
+    table: str,
+    old: Sequence[Mapping[str, Any]],
+    kept: Kept | None = None,
+    journal: str | None = None,
+) -> Any:
+    """Take files of a node out of a table with their rows, and say in the same commit what is left. As `replace`.
 
-    Args:   kept: of `events`; other tables go by what that says.
+    Args:   kept, journal: of `events`; other tables go by what that says.
     """
     from deltalake import CommitProperties
     from deltalake.transaction import Transaction
@@ -228,7 +284,9 @@ def drop(delta: Any, lake: str, table: str, old: Sequence[Mapping[str, Any]], ke
     said = None
     if kept is not None:
         numbers = ((_KEPT_LSN, kept.lsn), (_KEPT_DAY, (kept.day - _FIRST_DAY).days))
-        said = CommitProperties(app_transactions=[Transaction(name, number) for name, number in numbers])
+        first = first_journal(delta)
+        named = [Transaction(_name(first, journal, name), number) for name, number in numbers]
+        said = CommitProperties(app_transactions=named)
     return _changed(delta, lake, table, _removals(old, is_change=True), said)
 
 
@@ -282,12 +340,13 @@ def _adds(parts: Sequence[Part], *, is_new: bool = True) -> list[Any]:
     ]
 
 
-def _moved(position: "Position") -> Any:
+def _moved(position: "Position", first: str) -> Any:
     from deltalake import CommitProperties
     from deltalake.transaction import Transaction
 
     numbers = ((_SEGMENT, position.segment), (_OFFSET, position.offset), (_LSN, position.lsn))
-    return CommitProperties(app_transactions=[Transaction(name, number) for name, number in numbers])
+    named = [Transaction(_name(first, position.journal, name), number) for name, number in numbers]
+    return CommitProperties(app_transactions=named)
 
 
 def _partition(table: str) -> list[str]:
@@ -298,7 +357,7 @@ def schema_of(table: str) -> Any:
     """The Arrow schema, `date` included. All may be null: rows of an older release have no value in newer columns."""
     import pyarrow as pa
 
-    fields = [field.with_nullable(True) for field in arrow(TABLES[table])]
+    fields = [field.with_nullable(True) for field in arrow(stored(table))]
     return pa.schema([*fields, pa.field("date", pa.date32())] if table in BY_DATE else fields)
 
 

@@ -28,10 +28,12 @@ class Work:
     lake: str
     tables: tuple[str, ...]
     strict: bool = True
+    node: tuple[str, str] = ("", "")
 
     def write(self, part: Slice) -> list[Part]:
         """The parts of a slice. Raises: JournalError, OSError."""
-        return write_parts(self.journal, self.directory, self.lake, self.tables, part, strict=self.strict)
+        where = self.journal, self.directory, self.lake
+        return write_parts(*where, self.tables, part, strict=self.strict, node=self.node)
 
 
 def by_processes(work: Work, slices: Sequence[Slice], processes: int) -> Iterator[Made]:

@@ -61,9 +61,9 @@ def tell_lineage(
     if not options.lineage:
         return None
     if job == "ingest":
-        inputs = [options.journal]
+        inputs = list(options.journal)
     else:
-        inputs = [options.lake or options.journal]
+        inputs = [options.lake] if options.lake else list(options.journal)
     try:
         emit(event(job, inputs=inputs, outputs=outputs, error=error), options.lineage)
     except (OSError, ValueError) as failure:
@@ -72,8 +72,9 @@ def tell_lineage(
 
 
 def outputs_of(answer: Answer, paths: Sequence[str]) -> dict[str, tuple[Columns, int]]:
-    """The files that an answer was written to, with columns and rows; a report's page has none."""
+    """The files that an answer was written to, with columns and rows; the pages of a report have none."""
     if "file" in answer.facts:
-        return {str(answer.facts["file"]): ((), 0)}
+        pages = answer.facts.get("nodes", {"": answer.facts}).values()
+        return {str(one["file"]): ((), 0) for one in pages}
     tables = list(answer.tables.values())
     return {path: (table.columns, table.count()) for path, table in zip(paths, tables, strict=False)}

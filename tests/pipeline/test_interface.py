@@ -207,7 +207,8 @@ def test_several_jobs_and_their_options(capsys: Any) -> None:
         ([""], "JOB is missing"),
         (["ingest", "--journal", "", "--lake", "x"], "--journal is empty"),
         (["audit", "--journal", "x", "--lake", ""], "--lake is empty"),
-        (["audit", "--journal", "x", "--journal=y"], "--journal is given twice"),
+        (["audit", "--journal", "x", "--journal=y"], "--lake is needed beside several journals"),
+        (["readers", "--journal", "x", "--journal=y"], "--journal is given twice"),
         (["depth", "--lake", "x", "--window", "2147483648"], "--window: must be 2147483647 or less"),
         (["report", "--lake", "x", "--fail-if", "rows > 0"], "report has no table that --fail-if"),
         (["audit,loss", "--lake", "x", "--out", "y.csv"], "several jobs need a directory"),
@@ -225,7 +226,7 @@ def test_several_jobs_and_their_options(capsys: Any) -> None:
 def test_a_file_uri_is_a_place_on_this_machine() -> None:
     """So that it is read without Java, too."""
     found = parse(["audit", "--journal", "file:///data/a%20b", "--lake", "file:///lake"])
-    assert (found.journal, found.lake) == ("/data/a b", "/lake")
+    assert (found.journal, found.lake) == (["/data/a b"], "/lake")
     assert parse(["audit", "--lake", "hdfs://x/lake"]).lake == "hdfs://x/lake"
 
 

@@ -31,9 +31,11 @@ def in_journal(journal: Path, table: str = "events") -> "Counter[str]":
 
 
 def in_lake(lake: Path, table: str = "events") -> "Counter[str]":
-    """The rows of the files that count, without `date`."""
+    """The rows of the files that count, without `date` and what tells the node."""
     files = committed_files(str(lake), table)
-    return counted([row for path in files for row in parquet.ParquetFile(path).read().to_pylist()])
+    names = [one.name for one in TABLES[table]]
+    read = [parquet.read_table(path, partitioning=None) for path in files]
+    return counted([{name: row.get(name) for name in names} for rows in read for row in rows.to_pylist()])
 
 
 def counted(rows: list[dict[str, Any]]) -> "Counter[str]":

@@ -1,0 +1,138 @@
+"""The journals that a command names: of several brokers, and of the nodes of clusters.
+
+`--journal` takes a directory, NAME=DIR, a directory of data directories, or @FILE, a list of these; it may be repeated.
+The nodes of a cluster have copies of one journal: they are one member, read where the copy goes furthest.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...journal import JournalError
+from ...journal.disk.directory import FORMAT, find_journal, read_format
+from ..reading.arrow_files import locate
+from ..reading.positions import JournalPlan
+from .ingest import name_of
+from .nodes import check_name, nodes_of
+
+
+@dataclass(slots=True)
+class Member:
+    """A broker, or a cluster. `name`: "" if nobody gave it one. `directory`: of its journal. `copies`: paths or URIs of
+    that, and of the other nodes' copies."""
+
+    name: str
+    journal_id: str
+    directory: str
+    is_cluster: bool = False
+    copies: list[str] = field(default_factory=list)
+
+    def furthest(self) -> tuple[str, list[str]]:
+        """The copy to read, whose agreed part is the longest, and the journals' own directories of the others.
+
+        Raises: JournalError, OSError (none can be read).
+        """
+        if len(self.copies) == 1:
+            return self.copies[0], []
+        ends: list[tuple[tuple[int, int], str, str]] = []
+        failure: Exception | None = None
+        for place in self.copies:
+            try:
+                plan = JournalPlan(place, strict=False)
+                end = plan.end()
+                ends.append(((end.segment, end.offset), place, plan.directory))
+            except (JournalError, OSError) as error:
+                failure = error
+        if not ends:
+            assert failure is not None
+            raise failure
+        best = max(ends, key=lambda one: one[0])
+        return best[1], [one[2] for one in ends if one is not best]
+
+
+def members_of(given: Sequence[str]) -> tuple[list[Member], list[str]]:
+    """What these words name, and a sentence for each journal that cannot be read, if there are others.
+
+    Raises: JournalError, OSError (of the only journal, or of all), ValueError (the same twice; two journals with one
+    id, or of one name).
+    """
+    found: dict[str, Member] = {}
+    places: dict[str, str] = {}
+    gone: list[str] = []
+    failure: Exception | None = None
+    for name, where in _places(given):
+        try:
+            files, path = locate(where)
+            directory = find_journal(path, files)
+            format_ = read_format(directory, files)
+        except (JournalError, OSError) as error:
+            failure = error
+            gone.append(f"{f'node {name}: ' if name else ''}{error}")
+            continue
+        real = directory if "://" in where else os.path.realpath(directory)
+        if real in places:
+            raise ValueError(f"{where} and {places[real]} are the same journal: name it once")
+        places[real] = where
+        journal_id = format_.journal_id.hex()
+        member = found.setdefault(journal_id, Member(name, journal_id, directory))
+        if member.copies and not (format_.is_cluster and member.is_cluster):
+            raise ValueError(
+                f"{where} and {member.copies[0]} have one id, {journal_id}: one is a copy of the other; name the one"
+                " that the broker writes"
+            )
+        member.is_cluster = format_.is_cluster
+        if name and member.name and name != member.name:
+            raise ValueError(f"{where} and {member.copies[0]} are nodes of one cluster, {name!r} and {member.name!r}")
+        member.name = member.name or name
+        member.copies.append(where)
+    if failure is not None and not found:
+        raise failure
+    return list(found.values()), gone
+
+
+def named(members: Sequence[Member], lake: str, *, are_several: bool) -> Sequence[Member]:
+    """Each of several gets a name: that which the lake knows it by, else that of its directory. Raises: ValueError (two
+    have the same), OSError."""
+    known = {node.journal: node.name for node in nodes_of(lake)}
+    if are_several:
+        for one in members:
+            one.name = one.name or known.get(one.journal_id) or name_of(one.directory)
+    by_name: dict[str, Member] = {}
+    for one in members:
+        if one.name and by_name.setdefault(one.name, one) is not one:
+            other = by_name[one.name]
+            what = "a journal of another cluster" if one.is_cluster or other.is_cluster else "another journal"
+            raise ValueError(
+                f"{one.copies[0]} is {what} than {other.copies[0]}, but both would be node {one.name!r}:"
+                " --journal NAME=DIR names them"
+            )
+    return members
+
+
+def _places(given: Iterable[str], depth: int = 0) -> list[tuple[str, str]]:
+    """(name or "", path or URI) of each journal. Raises: OSError, ValueError."""
+    found: list[tuple[str, str]] = []
+    for word in given:
+        if word.startswith("@") and not os.path.exists(word):
+            if depth:
+                raise ValueError(f"{word}: a list in a list of journals")
+            lines = Path(word[1:]).read_text(encoding="utf-8").splitlines()
+            found += _places([line.strip() for line in lines if line.strip() and line.strip()[0] != "#"], 1)
+            continue
+        name, equals, where = word.partition("=")
+        if not equals or "/" in name or os.path.exists(word):
+            name, where = "", word
+        else:
+            check_name(name)
+        found += [(name, one) for one in _journals_in(where)]
+    return found
+
+
+def _journals_in(where: str) -> list[str]:
+    """A journal, or a data directory: itself; a directory of these: those in it."""
+    if "://" in where or not os.path.isdir(where) or os.path.exists(os.path.join(find_journal(where), FORMAT)):
+        return [where]
+    inner = sorted(one.path for one in os.scandir(where) if one.is_dir())
+    there = [one for one in inner if os.path.exists(os.path.join(find_journal(one), FORMAT))]
+    return there or [where]

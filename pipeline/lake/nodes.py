@@ -1,0 +1,62 @@
+"""The nodes of a lake: the brokers, or clusters of brokers, whose journals it has.
+
+    LAKE/nodes      one row for each, in a file of its own: the log of the table tells all of it
+
+A node has a name and the id of its journal; each row of the lake has both. The nodes of a cluster have copies of one
+journal, and are one node here. A lake of an older release has one node without a name until its next ingest.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from .tables import create, described, extend, files_in, open_table
+
+TABLE = "nodes"
+#: Longer names are not in the table's log.
+NAME_MAX = 200
+
+
+class Node(NamedTuple):
+    """`journal`: the id of its journal; None: a lake of Spark's own logs, which has one."""
+
+    name: str
+    journal: str | None
+
+
+def nodes_of(lake: str) -> list[Node]:
+    """By their names; at least one, which may have none. Raises: ValueError (a damaged log), OSError."""
+    delta = open_table(lake, TABLE)
+    if delta is not None:
+        return sorted(Node(one["min.node"], one["min.journal"]) for one in files_in(delta))
+    events = open_table(lake, "events")
+    return [Node("", None if events is None else described(events))]
+
+
+def add_node(lake: str, node: Node) -> None:
+    """From then on the lake has it. Raises: ValueError, OSError."""
+    from .parts import part_of  # pyarrow is dear to import, and only an ingest adds nodes
+
+    row = {"node": node.name, "journal": node.journal, "ts": datetime.now(UTC)}
+    delta, part = open_table(lake, TABLE), part_of(lake, TABLE, [row])
+    if delta is None:
+        create(lake, TABLE, None, [part])
+    else:
+        extend(delta, lake, TABLE, [part])
+
+
+def chosen_nodes(lake: str, names: Iterable[str]) -> list[Node]:
+    """Those with these names; without names all. Raises: ValueError (there is none with a name), OSError."""
+    nodes = nodes_of(lake)
+    known = {one.name for one in nodes}
+    for name in names:
+        if name not in known:
+            there = ", ".join(filter(None, sorted(known))) or "one, which has no name until the next ingest"
+            raise ValueError(f"the lake knows no node {name!r}; it has {there}")
+    return [one for one in nodes if not names or one.name in names]
+
+
+def check_name(name: str) -> None:
+    """Raises: ValueError (no node can be called so)."""
+    if not name or len(name.encode()) > NAME_MAX or not name.isprintable() or "/" in name:
+        raise ValueError(f"{name!r} is no name for a node: at most {NAME_MAX} octets, without / and control characters")
