@@ -268,6 +268,7 @@ def test_a_checkpoint_carries_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert desk.journal.old_segments.reclaim()
     desk.settle()
     again = cut(desk, text)
+    assert again.journal.turns.ids_bytes >= 6 * 16, "checkpoints do not become more frequent by a restart"
     before, after = desk.vhost.context.id_caches["q"], again.vhost.context.id_caches["q"]
     assert after.ids() == before.ids() and all(map(before.number_of, before.ids()))
     for id_ in "bcdefg":

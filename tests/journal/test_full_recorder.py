@@ -103,6 +103,18 @@ def test_who_had_it_and_how_often() -> None:
     assert names.text(acked.consumer_id) == "b" and not acked.flags & (DURABLE | KEPT)
 
 
+def test_requests_to_the_broker_are_not_unroutable() -> None:
+    """No queue takes them, and they are served; what no queue takes elsewhere is recorded so."""
+    one = Audited()
+    one.vhost.exchanges.add_predeclared({"amps.control": lambda *_: None})
+    Harness.publish(one, "", exchange="amps.control", key="sow_delete")
+    one.settle()
+    assert one.tally()["published"] == 1 and "unroutable" not in one.tally()
+    one.publish("nowhere")
+    one.settle()
+    assert one.tally()["unroutable"] == 1
+
+
 def test_names_of_what_is_gone_are_forgotten() -> None:
     """Connections, consumers, transient queues come and go by the million; segments do not list them for ever."""
     one = Audited()
