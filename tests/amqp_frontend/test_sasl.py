@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from leveret.amqp_frontend.peer.login import MECHANISMS, MalformedResponse, Peer
-from leveret.engine import Users, errors
+from leveret.engine import LoginThrottle, ManualClock, Users, errors
 from leveret.engine.messages.field_table import Field, FieldTable, encode_table
+from leveret.engine.users.login_throttle import FREE_FAILURES
 from leveret.testing.harness import GUEST
 
 HERE = Peer("here", True, "guest", is_secured=True)
@@ -71,6 +74,22 @@ def test_each_response(mechanism: str, response: bytes, peer: Peer, outcome: str
         assert outcome == "refused" and vars(refusal)["mechanism"] == mechanism
     else:
         assert outcome == "in" and user.name == "guest"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "response"),
+    [("PLAIN", b"\0guest\0sesame"), ("AMQPLAIN", table(LOGIN=GUEST_S, PASSWORD=WRONG_S))],
+)
+def test_failures_slow_down_their_own_origin(mechanism: str, response: bytes) -> None:
+    """Whoever guesses from one place does not keep the user out of another one."""
+    users = Users([GUEST], LoginThrottle(ManualClock().monotonic_ns))
+    for _ in range(FREE_FAILURES + 1):
+        with pytest.raises(errors.LoginRefused):
+            MECHANISMS[mechanism](response, users, replace(HERE, origin="one"), "guest")
+    with pytest.raises(errors.LoginThrottled):
+        MECHANISMS[mechanism](response, users, replace(HERE, origin="one"), "guest")
+    right = response.replace(b"sesame", b"guest") if mechanism == "PLAIN" else table(LOGIN=GUEST_S, PASSWORD=GUEST_S)
+    assert MECHANISMS[mechanism](right, users, replace(HERE, origin="other"), "guest").name == "guest"
 
 
 @pytest.mark.parametrize(("is_secured", "offered"), [(True, ("PLAIN", "EXTERNAL")), (False, ("PLAIN",))])

@@ -139,6 +139,10 @@ def test_files_of_artemis_keep_its_default() -> None:
     desk = VirtualDesk(ARTEMIS)
     desk.declare("q")
     desk.declare("ours", x_dead_letter_address="failed")
+    desk.declare("late", x_expiry_address="over")
+    desk.publish("C", key="late", expiration="10")
+    desk.advance_ms(20)
+    assert desk.all("over") == "C"
     _die(desk, "A")
     _die(desk, "B", queue="ours")
     assert (desk.exists("DLQ"), _lost(desk), desk.all("failed")) == (False, [("q", "DLQ", 1)], "B")

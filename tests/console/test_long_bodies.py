@@ -82,6 +82,14 @@ def test_it_means_the_same(text: str, is_strict: bool) -> None:
     assert _outcome(lambda: finished(parsed_in_steps(body, "no", is_strict=is_strict))) == at_once
 
 
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a":', "}")])
+def test_a_hundred_levels_and_no_more(opens: str, closes: str) -> None:
+    """The value within them is no level."""
+    for depth, outcome in ((100, "value"), (101, "refused")):
+        body = f"{opens * depth}1{closes * depth}".encode()
+        assert _outcome(lambda body=body: parsed(body, "no"))[0] == outcome
+
+
 @pytest.mark.parametrize("body", [b"\xff", b'{"a":["\xff"]}', b"\xed\xa0\x80", b"\xef\xbb\xbf{}"])
 def test_octets_that_are_no_text(body: bytes) -> None:
     """Refused either way."""

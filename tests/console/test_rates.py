@@ -262,3 +262,16 @@ def test_sums_do_not_fall_when_a_channel_closes() -> None:
     session.close()
     assert finished(vhost_values(world.vhost, [world.client], (0, 0)))[:12] == before
     assert finished(broker_values(world.broker, (0, 0)))[:12] == before
+
+
+def test_samples_of_the_broker_are_of_all_virtual_hosts(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """Ready and unacknowledged messages of each."""
+    sampler = Sampler(lambda: broker)
+    broker.virtual_hosts.create("other")
+    queue = client.vhost.queues.declare("q", client=client)
+    session = client.open_session(1)
+    session.publish(client.vhost.router.route("", "q", client.user), Envelope("", "q"), [b"x"] * 3, mandatory=False)
+    session.get(queue, no_ack=False)
+    _look(sampler, clock)
+    totals = sampler.whole_at_last_sample()["queue_totals"]
+    assert (totals["messages_ready"], totals["messages_unacknowledged"], totals["messages"]) == (2, 1, 3)

@@ -6,8 +6,13 @@ from typing import Any
 import pika
 import pytest
 from api_client import ApiClient
+from journal_workload import PATH, Driver
 from pika.adapters.blocking_connection import BlockingChannel
+from simulated_files import SimulatedFiles
 
+from leveret.engine import ManualClock
+from leveret.journal import Journal, JournalOptions, JournalReader
+from leveret.journal.recovery.stories import JournalStories
 from leveret.operator import browsing
 from leveret.testing import RunningBroker, start_broker
 
@@ -257,3 +262,19 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 def test_a_broker_without_a_journal_has_no_stories_of_it(api: ApiClient) -> None:
     """And says so."""
     assert search(api, message_id="x", journal=True)["journal"] is None
+
+
+def test_the_journal_tells_of_each_of_a_run() -> None:
+    """One record says what became of all of them."""
+    files = SimulatedFiles()
+    driver = Driver(Journal.open(PATH, ManualClock(), JournalOptions(), files=files, threaded=False))
+    driver.declare("a")
+    ids = driver.publish([b"x"] * 3, "a")
+    driver.purge("a")
+    driver.journal.wait(driver.journal.commit())
+    for id_ in ids:
+        reader = JournalReader(PATH, files)
+        stories = JournalStories(reader, None, id_, stories_max=1, events_max=9, segments_max=9)
+        for _ in stories.steps():
+            pass
+        assert [event["kind"] for event in stories.found[id_]] == ["published", "enqueued", "purged"]
