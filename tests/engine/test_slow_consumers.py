@@ -292,6 +292,20 @@ def test_who_is_below_it(published: int, acknowledged: int, consumers: int, unit
     assert bool(world.found) is is_slow
 
 
+@pytest.mark.parametrize(("unit", "seconds"), [("SECOND", 1), ("MINUTE", 60), ("HOUR", 3600), ("DAY", 86_400)])
+@pytest.mark.parametrize(("acknowledged", "is_slow"), [(5, True), (15, False)])
+def test_ten_a_second_in_each_unit(unit: str, seconds: int, acknowledged: int, is_slow: bool) -> None:
+    """The same threshold, however it is said."""
+    asked = {**RATE, "slow_consumer_threshold": 10 * seconds}
+    world = World(**asked, slow_consumer_threshold_measurement_unit=f"MESSAGES_PER_{unit}")
+    consumer = world.consumer("c", prefetch=1000)
+    for _ in range(10):
+        world.publish(20)
+        consumer.ack(acknowledged)
+        world.advance(1000)
+    assert bool(world.found) is is_slow
+
+
 # -- what it costs ----------------------------------------------------------------------------------------------------
 
 
