@@ -3,7 +3,9 @@
 import argparse
 import json
 import re
+import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from textwrap import indent
@@ -62,6 +64,15 @@ def add_arguments(ctl: argparse.ArgumentParser) -> None:
         help="time limit of the whole request (30; 600 for definitions)",
     )
     ctl.add_argument("--json", action="store_true", help="print JSON")
+    ctl.add_argument(
+        "--watch",
+        type=_seconds,
+        nargs="?",
+        const=2.0,
+        default=None,
+        metavar="SECONDS",
+        help="ask again and again (every 2 s), until interrupted",
+    )
     ctl.add_argument("--vhost", default=None, help="the virtual host that the command is for (vhost=...)")
     ctl.add_argument("command", nargs="?", metavar="COMMAND", help="one of those below")
     ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="as below, or as NAME=VALUE")
@@ -69,7 +80,27 @@ def add_arguments(ctl: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Send one command, and print its answer."""
+    """Send one command, and print its answer; with --watch again and again, until it fails or is interrupted."""
+    if options.watch is None:
+        return _run(options)
+    try:
+        while True:
+            if sys.stdout.isatty():
+                print("\x1b[2J\x1b[H", end="")  # clear the screen
+            print(f"{datetime.now().astimezone().isoformat(' ', 'seconds')}  {' '.join(_words_of(options))}")
+            if (code := _run(options)) != EXIT_OK:
+                return code
+            sys.stdout.flush()
+            time.sleep(options.watch)
+    except KeyboardInterrupt:
+        return EXIT_OK
+
+
+def _words_of(options: argparse.Namespace) -> list[str]:
+    return [printable(word) for word in (options.command or "", *options.arguments)]
+
+
+def _run(options: argparse.Namespace) -> int:
     from .control_client import DEFAULT_URL, ControlFailed, request
     from .node_commands import NODE_COMMANDS, NodeCommands
 
@@ -239,6 +270,8 @@ def as_text(result: Any, command: str) -> str:
     return printable(str(result))
 
 
+#: A column is made no narrower than this; milliseconds from which on a number is a moment.
+COLUMN_MIN, WALL_MS_MIN = 8, 1_000_000_000_000
 #: What is shown of a node; `--json` has more.
 NODE_COLUMNS = ("name", "state", "is-linked", "term", "end", "lag", "reaches", "version", "level", "addresses")
 _NOT_SHOWN = ("node", "state", "since-ms", "why", "handover", "min-in-sync", "nodes")
@@ -276,12 +309,46 @@ def _as_table(rows: list[Any]) -> str:
     if not all(isinstance(row, dict) for row in rows):
         return "\n".join(printable(str(row)) for row in rows)
     names = list(dict.fromkeys(name for row in rows for name in row if name != "counters" and _cell(row[name])))
-    lines = [names, *([_cell(row.get(name)) for name in names] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    heads = [name.removesuffix("_ms") for name in names]
+    lines = [heads, *([_cell(row.get(name), name) for name in names] for row in rows)]
+    widths = _fitting([max(map(len, column)) for column in zip(*lines)])
+    return "\n".join("  ".join(map(_cut, line, widths)).rstrip() for line in lines)
 
 
-def _cell(value: Any) -> str:
+def _cut(cell: str, width: int) -> str:
+    return cell.ljust(width) if len(cell) <= width else cell[: width - 1] + "…"
+
+
+def _fitting(widths: list[int]) -> list[int]:
+    """The widths of columns that fit the terminal: the widest are made narrower. Elsewhere nothing is cut."""
+    if not sys.stdout.isatty():
+        return widths
+    widths, room = list(widths), shutil.get_terminal_size().columns
+    while sum(widths) + 2 * (len(widths) - 1) > room and max(widths, default=0) > COLUMN_MIN:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _time_text(ms: int) -> str:
+    """Milliseconds as people write them: a moment after 2001, else a duration."""
+    if ms > WALL_MS_MIN:
+        return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    if ms < 1000:
+        return f"{ms} ms"
+    parts: list[str] = []
+    rest = ms // 1000
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        whole, rest = divmod(rest, size)
+        if whole and len(parts) < 2:
+            parts.append(f"{whole} {unit}")
+        elif parts:
+            break
+    return " ".join(parts)
+
+
+def _cell(value: Any, name: str = "") -> str:
+    if name.endswith("_ms") and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return _time_text(value)
     if value is None or value == {} or value == []:
         return ""
     return json.dumps(value) if isinstance(value, bool | dict | list) else printable(str(value))

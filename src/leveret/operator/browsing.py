@@ -21,7 +21,7 @@ from ..engine import (
 from .command import command
 from .command_error import CommandError
 from .event_log import Entry
-from .kinds import NUMBER, AsUser, Name, OnlyVhost, QueueName, VhostName, Word
+from .kinds import NAME, NUMBER, AsUser, Milliseconds, Name, OnlyVhost, QueueName, VhostName, Word
 from .message_selection import Filter, Takes, selection_of
 from .messages import Encoding, Truncate, check_encoding, shown_message
 from .operator import Operator, refusals, until_idle
@@ -165,6 +165,38 @@ def search(
             from_journal = yield from _from_journal(at, at.stories, takes, id)
     events = {"stories": stories, "events_since_ms": at.events.since_ms}
     return {**looked.answer(), **events, "journal": from_journal}
+
+
+@command("where", http=Http("GET", "leveret/where/MESSAGE-ID", Level.ANY), reads=True)
+def where(
+    at: Operator,
+    message_id: Annotated[str, NAME, "the property of that name, or the correlation id"],
+    *,
+    vhost: OnlyVhost | None = None,
+    as_user: AsUser | None = None,
+) -> Steps:
+    """Show where a message is: its queue, its state, and the client that has it."""
+    rows: list[dict[str, Any]] = []
+    for given in ({"message_id": message_id}, {"correlation_id": message_id}):
+        found = yield from search(at, given=Filter(), vhost=vhost, as_user=as_user, **given)
+        for one in found["items"]:
+            holder = one.get("holder", {})
+            rows.append(
+                {
+                    "queue": one["queue"],
+                    "vhost": one["vhost"],
+                    "state": one["state"],
+                    "client": holder.get("connection_name") or holder.get("connection"),
+                    "consumer": holder.get("consumer"),
+                    "due_ms": one.get("due_ms"),
+                    "exchange": one["exchange"],
+                    "routing_key": one["routing_key"],
+                    "position": one["position"],
+                }
+            )
+        if rows:
+            break
+    return rows
 
 
 def _from_journal(
@@ -372,11 +404,11 @@ def cancel(at: Operator, queue: QueueName, id: ScheduledId, *, vhost: VhostName 
 
 @command("scheduled reschedule")
 def reschedule(
-    at: Operator, queue: QueueName, id: ScheduledId, delay: int, *, vhost: VhostName = "/"
+    at: Operator, queue: QueueName, id: ScheduledId, delay: Milliseconds, *, vhost: VhostName = "/"
 ) -> dict[str, Any]:
     """Make one due later, or sooner.
 
-    delay: ms from now
+    delay: ms from now, or a time like 10s, 5m, 2h
     """
     found = at.queue(vhost, queue)
     return _done("reschedule", found, id, scheduled.reschedule(found, id, delay))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ..engine import QUEUE_TYPES
-from ..settings.values import LONG_MAX, shown
+from ..settings.values import LONG_MAX, duration_ms, shown
 
 OCTETS_MAX = 255
 
@@ -47,6 +47,15 @@ def _read_number(name: str, value: object) -> int:
     if isinstance(value, bool) or not text.isascii() or not text.isdigit() or len(text) > 18:
         raise ValueError(f"{name} must be a number, not {shown(value)}")
     return int(text)
+
+
+def _read_time(name: str, value: object) -> int:
+    if isinstance(value, str) and not value.isdigit():
+        try:
+            return duration_ms(value)
+        except ValueError:
+            raise ValueError(f"{name} must be milliseconds, or a time like 10s, 5m, 2h, not {shown(value)}") from None
+    return _read_number(name, value)
 
 
 def _read_limit(name: str, value: object) -> int:
@@ -106,6 +115,7 @@ Word = Annotated[str, WORD]
 Limit = Annotated[int, Kind("NUMBER", _read_limit)]
 RingSize = Annotated[int, Kind("NUMBER", _read_ring_size)]
 QueueType = Annotated[str, Kind("TYPE", _read_queue_type)]
+Milliseconds = Annotated[int, Kind("TIME", _read_time)]
 Json = Annotated[Any, JSON]
 #: Checked by the command itself.
 Words = Annotated[Any, Kind("WORD,WORD", _read_anything)]
