@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from struct import Struct
 
 from ..clock import MS
@@ -290,10 +290,10 @@ class Owners:
         self.runs.restore(octets[0])
         if any(number >= len(self.names) for number in self.runs.newest):
             self.runs = OwnerRuns()
-        for at, (first_id, number) in enumerate(runs):
-            if first_id > self.runs.last_id:
-                behind = runs[at + 1][0] if at + 1 < len(runs) else last_id + 1
-                self.runs.append(first_id, behind - 1, self._named(number))
+        count, append, known_id = len(self.names), self.runs.append, self.runs.last_id
+        for (first_id, number), (behind, _) in pairwise((*runs, (last_id + 1, 0))):
+            if first_id > known_id:
+                append(first_id, behind - 1, number if number < count else 0)
         self.moved.update(_MOVED.iter_unpack(octets[1]))
         self.moved.update(transferred)
         self.moved = {id_: self._named(number) or self.own_number() for id_, number in self.moved.items()}

@@ -92,8 +92,9 @@ class RecoveredQueue:
 
     def note_owner(self, id_: int, number: int) -> None:
         """A message, and those behind it until another one is noted, belong to the site of this number."""
-        if not self.owners or (self.owners[-1][1] != number and id_ > self.owners[-1][0]):
-            self.owners.append((id_, number))
+        owners = self.owners
+        if not owners or (owners[-1][1] != number and id_ > owners[-1][0]):
+            owners.append((id_, number))
 
     # -- changes by records -------------------------------------------------------------------------------------------
 

@@ -137,9 +137,10 @@ class Replay:
                     link = fields[16]
                     at = lsn - link if link else decode_link(block.heap_of(fields))
                     expires_ms = fields[2] and self._by_now(fields, fields[2])
-                    queue_of(fields[9]).add(fields[1], at, fields[14], expires_ms, fields[6])
+                    queue = queue_of(fields[9])
+                    queue.add(fields[1], at, fields[14], expires_ms, fields[6])
                     if fields[13]:
-                        queue_of(fields[9]).note_owner(fields[1], fields[13])
+                        queue.note_owner(fields[1], fields[13])
             elif kind in TERMINAL_CODES:
                 settled = queues.get(fields[9])
                 if settled is not None and fields[5] & (DURABLE | KEPT) == DURABLE:
