@@ -85,7 +85,7 @@ def open_tables(
             conditions += [f"ts < {moment(until_us)}"] if until_us is not None else []
         condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         engine.view(f"whole_{name}", f"SELECT {listed} FROM stored_{name}{condition}")
-    has_holes = bool(committed_files(lake, "holes", journal=journal))
+    has_holes = bool(committed_files(lake, "holes", None, None, journal))
     name = "" if node is None else node.name
     return Tables(engine, lake, kept=kept, has_holes=has_holes, node=name, journal=journal)
 
