@@ -268,8 +268,12 @@ class Agreement:
         self.follower.note_refusal()
 
     def _leader_heard(self, event: e.LeaderHeard) -> None:
+        context = self.context
         self.follower.refusals_ns = ()
-        self.context.clock_difference_ns = event.clock_difference_ns
+        context.clock_difference_ns = event.clock_difference_ns
+        if context.lacks_agreed and context.terms.last_term == event.term:
+            # Agreed is what the leader says, and what stood in its journal when its term began.
+            context.lacks_agreed = context.end < max(event.agreed, context.terms.starts[-1][1])
 
     def _link_opened(self, event: e.LinkOpened) -> None:
         if self.leadership is not None:

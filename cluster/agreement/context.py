@@ -28,6 +28,7 @@ class NodeContext:
     clock_difference_ns: int = 0  # of the last leader's wall clock
     leader_fingerprint: str = ""  # of the last leader's configuration
     is_put_back: bool = False  # etcd's revision fell: its data were put back, or deleted
+    lacks_agreed: bool = False  # its disk was put back: what it has acknowledged is not all there
     is_drained: bool = False
     is_stalled: bool = False  # the disk hangs
     sent: Transaction | None = None  # without an answer yet
@@ -74,6 +75,12 @@ class NodeContext:
         """Whether this node's configuration, as it was registered, differs from the last leader's."""
         own = None if self.view is None else self.view.node_of(self.node.node_id)
         return own is not None and fingerprints_differ(own.fingerprint, self.leader_fingerprint)
+
+    @property
+    def known_agreed(self) -> int:
+        """What etcd knows to be agreed, which is late."""
+        insync, progress = (self.view.insync, self.view.agreed) if self.view is not None else (None, None)
+        return max(insync.agreed if insync else 0, progress.lsn if progress else 0)
 
     def note_terms(self, terms: TermTable, end: int) -> None:
         """The journal was cut, copied or opened anew."""

@@ -35,6 +35,7 @@ class Follower:
             if view.insync is None:
                 self.note(begin(context, view))
                 return
+            context.lacks_agreed = context.is_member and context.end < context.known_agreed
             context.step(Step.FOLLOW)
         if context.is_drained and context.state in (State.FOLLOWING, State.IN_SYNC):
             context.step(Step.DRAIN)
@@ -42,6 +43,7 @@ class Follower:
             context.step(Step.ENTER)
         elif context.state is State.IN_SYNC and view.insync is not None and not context.is_member:
             context.step(Step.LEAVE)
+            context.lacks_agreed = False  # it enters again with all that is agreed
         if context.state in _COPIES:
             self._follow(view)
 

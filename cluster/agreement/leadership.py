@@ -87,8 +87,11 @@ class Leadership:
 
     def open(self, node_id: bytes, end: int) -> None:
         """A follower joined."""
-        self.member(node_id).open(self.context.now_ns, end, max(self.agreed, self.inherited))
-        self.member(node_id).owe(self.context.now_ns, self.context.end)
+        member, known = self.member(node_id), max(self.agreed, self.inherited)
+        member.open(self.context.now_ns, end, known)
+        if node_id in self.insync.nodes and end < max(self.agreed, self.context.known_agreed):
+            member.lost = known
+        member.owe(self.context.now_ns, self.context.end)
 
     def close(self, node_id: bytes, *, is_gone: bool) -> None:
         """The link of a follower is closed; perhaps its process is known to be gone."""
@@ -170,9 +173,13 @@ class Leadership:
 
     @property
     def overdue(self) -> frozenset[bytes]:
-        """Those that are waited for in vain."""
+        """Those that are waited for in vain, and those in the set that lack what they had acknowledged.
+
+        With a part of that they could lead: their journals end behind the key `agreed`, which is late (rule R10).
+        """
         now_ns, timers = self.context.now_ns, self.context.timers
-        return frozenset(one for one in self.waited if self.member(one).overdue_ns(timers) <= now_ns)
+        late = {one for one in self.waited if self.member(one).overdue_ns(timers) <= now_ns}
+        return frozenset(late | {one for one in self.insync.nodes & self.waited if self.member(one).is_put_back})
 
     def review(self) -> None:
         """Whatever follows from what is known now."""

@@ -18,12 +18,18 @@ class Member:
     owed_ns: int | None = None
     mark: int = 0  # what was agreed at `mark_ns`: how far behind is a follower that has acknowledged that?
     mark_ns: int = 0
+    lost: int = 0  # its journal was put back: it lacks records below that it had acknowledged; 0: it lacks none
 
     def open(self, now_ns: int, end: int, agreed: int) -> None:
         """It joined. A journal that ends before what it had acknowledged was put back."""
         self.since_ns = self.heard_ns = self.mark_ns = now_ns
         self.acked, self.mark = min(self.acked, end), agreed
         self.is_linked, self.is_gone, self.owed_ns = True, False, None
+
+    @property
+    def is_put_back(self) -> bool:
+        """Whether it lacks records that it had acknowledged: it may not count as a member that has them."""
+        return self.acked < self.lost
 
     def close(self, now_ns: int, timers: Timers) -> None:
         """Its link is gone; its process is perhaps not. One that was overdue before stays so."""

@@ -170,6 +170,32 @@ def test_who_must_not_lead_does_not_campaign_and_says_why(view: dict, options: d
     assert stage.state in (State.FOLLOWING, State.IN_SYNC)
 
 
+def test_a_disk_that_was_put_back_lets_no_node_lead_before_all_is_copied() -> None:
+    """Rule R10: a part of what was agreed lies behind the key `agreed`, which is late."""
+    stage = Stage(leader=B_LEADS, agreed=AgreedKey(1, 11))
+    stage.read()
+    stage.tell(e.Joined(TermTable(A, ((1, 1),)), 10), e.LeaderHeard(1, 14), e.Durable(12))
+    stage.read(leader=None)
+    stage.advance(60)
+    assert stage.state is State.IN_SYNC
+    assert stage.agreement.obstacle == "its disk was put back, and it has not copied all that was agreed"
+    stage.read(leader=B_LEADS)
+    stage.tell(e.Durable(14), e.LeaderHeard(1, 14))
+    stage.read(leader=None)
+    stage.advance(60)
+    assert stage.state is State.CAMPAIGNING
+
+
+def test_what_a_new_leader_had_counts_as_agreed_for_a_disk_that_was_put_back() -> None:
+    """It does not know yet what is."""
+    stage = Stage(agreed=AgreedKey(1, 11), leader=leader(1, 2, 4), insync=InSync(2, frozenset({A, B}), 0, revision=4))
+    stage.read()
+    stage.tell(e.Joined(TermTable(A, ((1, 1), (2, 16))), 10), e.Durable(15), e.LeaderHeard(2, 0))
+    assert stage.agreement.obstacle == "its disk was put back, and it has not copied all that was agreed"
+    stage.tell(e.Durable(16), e.LeaderHeard(2, 0))
+    assert stage.agreement.obstacle is None
+
+
 def test_a_node_that_sees_the_revision_of_etcd_fall_does_not_campaign() -> None:
     """Rule R10, CL09: until a term comes that is higher than all before."""
     stage = following()

@@ -687,6 +687,17 @@ def test_a_follower_that_comes_back_with_less_is_waited_for_again() -> None:
     assert stage.tell(stage.acknowledged(C, 12)) == [d.Agree(12)]
 
 
+def test_a_follower_that_comes_back_with_less_leaves_the_set_until_it_has_all() -> None:
+    """Rule R10: with a part of what it lost it could lead."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12), stage.acknowledged(C, 12), e.LinkClosed(C))
+    stage.tell(e.LinkOpened(C, 5), stage.acknowledged(C, 11))
+    assert stage.sent.put(INSYNC).nodes == {A, B}
+    stage.answer()
+    stage.tell(stage.acknowledged(C, 12))
+    assert stage.sent.put(INSYNC).nodes == {A, B, C}
+
+
 def test_an_acknowledgement_of_less_takes_nothing_back() -> None:
     """Confirms do not stall for it."""
     stage = Stage().lead(B, C)
