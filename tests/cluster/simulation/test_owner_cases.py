@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from owners_book import OwnersBook, SitedQueue
 
 from leveret.engine.errors import QueueNotHosted
 
+from . import sites
 from .node import NodeBroker
 from .real_node import RealNode, real_nodes
 from .sites import WorldSites
@@ -31,12 +34,12 @@ class Quiet(World):
         """The broker that leads."""
         return next(node.broker for node in self.nodes.values() if node.broker is not None)
 
-    def publish(self, site: str, *bodies: str) -> None:
+    def publish(self, site: str, *bodies: str, **headers: int) -> None:
         """By a client there."""
         assert self.sites is not None
         for body in bodies:
             self.sites.publishes(body, site)
-        self.led.publish(*bodies, key="owned", by=self.led.connect(site=site), delivery_mode=2)
+        self.led.publish(*bodies, key="owned", by=self.led.connect(site=site), headers=headers)
 
     def consume(self, site: str, prefetch: int, tag: str = "") -> Any:
         """A consumer there, which acknowledges nothing. Returns its session."""
@@ -45,13 +48,20 @@ class Quiet(World):
         return session
 
 
+@contextmanager
+def quiet() -> Iterator[Quiet]:
+    """Three nodes in sync."""
+    with real_nodes(SEED):
+        world = Quiet(SEED, RealNode, has_sites=True)
+        world.run(3)
+        assert world.led.node.name == "a"
+        yield world
+
+
 @pytest.fixture
 def world() -> Iterator[Quiet]:
-    with real_nodes(SEED):
-        quiet = Quiet(SEED, RealNode, has_sites=True)
-        quiet.run(3)
-        assert quiet.led.node.name == "a"
-        yield quiet
+    with quiet() as made:
+        yield made
 
 
 @pytest.mark.parametrize(("consumers", "takers"), [("c", "c"), ("bc", "b"), ("ac", "ac")])
@@ -71,6 +81,60 @@ def test_each_node_has_its_own_local_queue(world: Quiet) -> None:
     world.sites.publishes("x", "b")
     world.led.publish("x", key="desk", by=world.led.connect(site="b"))
     assert {site: world.led.named(f"desk@{site}").ready_count for site in "abc"} == {"a": 0, "b": 1, "c": 0}
+
+
+def test_two_domains_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D09: published in the one, the other is unaffected."""
+    declared = WorldSites.declared_by
+
+    def also(self: WorldSites, name: str) -> list[list[Any]]:
+        other = {"x-queue-type": "amps", "x-replication": "group", "x-initial-owner": "c", "x-queue-domain": "other"}
+        return [*declared(self, name), *([["/", "bills", other]] if name == "c" else [])]
+
+    def add(self: WorldSites, world: World, seed: int) -> None:
+        begin(self, world, seed)
+        self.queues["bills@other"] = SitedQueue("bills", frozenset("c"), "c")
+
+    begin = WorldSites.__init__
+    monkeypatch.setattr(WorldSites, "declared_by", also)
+    monkeypatch.setattr(WorldSites, "__init__", add)
+    with quiet() as world:
+        assert world.sites is not None
+        for site, bodies in (("b", "xy"), ("c", "z")):
+            for body in bodies:
+                world.sites.publishes(body, site)
+            world.led.publish(*bodies, key="bills", by=world.led.connect(site=site))
+        counts = {name: world.led.named(name).ready_count for name in world.sites.queues if name.startswith("bills")}
+        assert sorted(counts.values()) == [1, 2] and counts["bills@other"] == 1
+
+
+def test_a_barrier_waits_for_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D14: an earlier message is out at c; released when that is settled."""
+    monkeypatch.setattr(sites, "OPTIONS", ({"x-barrier-expr": "sync = 1"},))
+    for told in ("__call__", "turn_ended"):
+        monkeypatch.setattr(OwnersBook, told, lambda *_: None)  # the book knows no barriers
+    with quiet() as world:
+        session = world.consume("c", 1)
+        world.publish("b", "a")
+        world.consume("b", 10)
+        world.publish("b", "S", sync=1)
+        world.publish("b", "d")
+        world.run(0.2)
+        assert (world.led.taken("c"), world.led.taken("b")) == ("a", "")
+        session.ack(1)
+        world.led.end_turn()
+        assert (world.led.taken("c"), world.led.taken("b")) == ("S", "Sd")
+
+
+def test_the_backlog_is_that_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D15: MaxBacklog 2, consumers at three nodes: 2 at each."""
+    monkeypatch.setattr(sites, "OPTIONS", ({"x-max-backlog-total": 2},))
+    with quiet() as world:
+        for site in "abc":
+            world.consume(site, 100)
+        world.publish("b", *"0123456789")
+        world.run(1)
+        assert [len(world.led.taken(site)) for site in "abc"] == [2, 2, 2]
 
 
 def test_the_messages_of_a_killed_owner(world: Quiet) -> None:
@@ -132,9 +196,7 @@ def test_a_node_that_declares_a_queue_otherwise(monkeypatch: pytest.MonkeyPatch)
         return queues
 
     monkeypatch.setattr(WorldSites, "declared_by", otherwise)
-    with real_nodes(SEED):
-        world = Quiet(SEED, RealNode, has_sites=True)
-        world.run(3)
+    with quiet() as world:
         assert world.led.named("owned", world.led.connect(site="b")).name == "owned"
         with pytest.raises(QueueNotHosted, match="E-MISMATCH"):
             world.led.named("owned", world.led.connect(site="c"))
