@@ -488,6 +488,8 @@ class RealNode(Node):
                 self.real.leading._tell(event)
         elif not isinstance(event, ev.Tick):
             self.real._link_said(event)
+        elif self.process is not None:  # it stood still: its tasks see how late it is before a client is read
+            self.process.call(lambda: None)
 
     def _tell_of_link(self, event: ev.Event) -> None:
         assert self.real is not None and self.real.leading is not None

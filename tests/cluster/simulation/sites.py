@@ -46,6 +46,10 @@ class LoudBook(OwnersBook):
         with self._is_loud():
             super().attach(*arguments)
 
+    def served(self) -> None:
+        with self._is_loud():
+            super().served()
+
     def __call__(self, event: Event) -> None:
         with self._is_loud():
             super().__call__(event)
@@ -129,7 +133,10 @@ class WorldSites:
         return ClusterSites(broker.broker, [name for name in NAMES if name != own], broker.end_turn)
 
     def declare(self, broker: NodeBroker) -> None:
-        """The queues of the leader's own files."""
+        """The queues of the leader's own files, as it lets clients in."""
+        assert broker.book is not None
+        if broker.term == max(led.term for _, led in self._world.led):
+            broker.book.served()
         for vhost, name, arguments in self.declared_by(broker.node.name):
             queues = broker.broker.virtual_hosts[vhost].queues
             queues.declare(name, client=None, durable=True, arguments=fields_of(arguments), site=broker.node.name)

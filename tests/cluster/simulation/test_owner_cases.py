@@ -30,7 +30,7 @@ class Quiet(World):
         self.publishers, self.consumers, self.clients = [], [], []
 
     @property
-    def led(self) -> NodeBroker:
+    def leader(self) -> NodeBroker:
         """The broker that leads."""
         return next(node.broker for node in self.nodes.values() if node.broker is not None)
 
@@ -39,12 +39,12 @@ class Quiet(World):
         assert self.sites is not None
         for body in bodies:
             self.sites.publishes(body, site)
-        self.led.publish(*bodies, key="owned", by=self.led.connect(site=site), headers=headers)
+        self.leader.publish(*bodies, key="owned", by=self.leader.connect(site=site), headers=headers)
 
     def consume(self, site: str, prefetch: int, tag: str = "") -> Any:
         """A consumer there, which acknowledges nothing. Returns its session."""
-        session = self.led.connect(site=site)
-        self.led.consume("owned", tag or site, by=session, prefetch=prefetch)
+        session = self.leader.connect(site=site)
+        self.leader.consume("owned", tag or site, by=session, prefetch=prefetch)
         return session
 
 
@@ -54,7 +54,7 @@ def quiet() -> Iterator[Quiet]:
     with real_nodes(SEED):
         world = Quiet(SEED, RealNode, has_sites=True)
         world.run(3)
-        assert world.led.node.name == "a"
+        assert world.leader.node.name == "a"
         yield world
 
 
@@ -71,7 +71,7 @@ def test_who_is_served_first(world: Quiet, consumers: str, takers: str) -> None:
         world.consume(site, 100)
     world.publish("b", "x")
     world.run(0.2)
-    taken = {site: world.led.taken(site) for site in consumers}
+    taken = {site: world.leader.taken(site) for site in consumers}
     assert "".join(taken.values()) == "x" and any(taken[site] for site in takers)
 
 
@@ -79,8 +79,8 @@ def test_each_node_has_its_own_local_queue(world: Quiet) -> None:
     """D13: published at b, it is in that of b alone."""
     assert world.sites is not None
     world.sites.publishes("x", "b")
-    world.led.publish("x", key="desk", by=world.led.connect(site="b"))
-    assert {site: world.led.named(f"desk@{site}").ready_count for site in "abc"} == {"a": 0, "b": 1, "c": 0}
+    world.leader.publish("x", key="desk", by=world.leader.connect(site="b"))
+    assert {site: world.leader.named(f"desk@{site}").ready_count for site in "abc"} == {"a": 0, "b": 1, "c": 0}
 
 
 def test_two_domains_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,8 +103,8 @@ def test_two_domains_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
         for site, bodies in (("b", "xy"), ("c", "z")):
             for body in bodies:
                 world.sites.publishes(body, site)
-            world.led.publish(*bodies, key="bills", by=world.led.connect(site=site))
-        counts = {name: world.led.named(name).ready_count for name in world.sites.queues if name.startswith("bills")}
+            world.leader.publish(*bodies, key="bills", by=world.leader.connect(site=site))
+        counts = {name: world.leader.named(name).ready_count for name in world.sites.queues if name.startswith("bills")}
         assert sorted(counts.values()) == [1, 2] and counts["bills@other"] == 1
 
 
@@ -120,10 +120,10 @@ def test_a_barrier_waits_for_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
         world.publish("b", "S", sync=1)
         world.publish("b", "d")
         world.run(0.2)
-        assert (world.led.taken("c"), world.led.taken("b")) == ("a", "")
+        assert (world.leader.taken("c"), world.leader.taken("b")) == ("a", "")
         session.ack(1)
-        world.led.end_turn()
-        assert (world.led.taken("c"), world.led.taken("b")) == ("S", "Sd")
+        world.leader.end_turn()
+        assert (world.leader.taken("c"), world.leader.taken("b")) == ("S", "Sd")
 
 
 def test_the_backlog_is_that_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,25 +134,25 @@ def test_the_backlog_is_that_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
             world.consume(site, 100)
         world.publish("b", *"0123456789")
         world.run(1)
-        assert [len(world.led.taken(site)) for site in "abc"] == [2, 2, 2]
+        assert [len(world.leader.taken(site)) for site in "abc"] == [2, 2, 2]
 
 
 def test_the_messages_of_a_killed_owner(world: Quiet) -> None:
     """D05, D06: b owns ten, two of them leased, and is killed; each goes to c once; b is back, and gets none."""
     session = world.consume("b", 2)
     world.publish("b", *"0123456789")
-    assert world.led.taken("b") == "01"
+    assert world.leader.taken("b") == "01"
     world.nodes["b"].kill(power=False)
     world.run(0.3)
     world.consume("c", 100)
-    assert world.led.taken("c") == "23456789"  # the link may be opened again, and the leases go on
+    assert world.leader.taken("c") == "23456789"  # the link may be opened again, and the leases go on
     world.run(0.3)
-    assert world.led.taken("c") == "01"
+    assert world.leader.taken("c") == "01"
     session.client.close(failed=True)
     world.nodes["b"].start()
     world.run(4)
     world.consume("b", 100, "again")
-    assert world.led.taken() == "" and not world.led.named("owned").ready_count
+    assert world.leader.taken() == "" and not world.leader.named("owned").ready_count
 
 
 def test_what_nobody_took_is_the_owners_own_again(world: Quiet) -> None:
@@ -160,14 +160,14 @@ def test_what_nobody_took_is_the_owners_own_again(world: Quiet) -> None:
     world.publish("b", "x", "y")
     world.nodes["b"].kill(power=False)
     world.run(5)
-    assert world.led.broker.sites.is_lost("b")
+    assert world.leader.broker.sites.is_lost("b")
     world.nodes["b"].start()
     world.run(4)
     world.consume("b", 1)
     world.consume("c", 1)
-    assert world.led.taken("b") == "x"
+    assert world.leader.taken("b") == "x"
     world.run(0.1)
-    assert world.led.taken("c") == "y"
+    assert world.leader.taken("c") == "y"
 
 
 def test_owners_over_a_takeover(world: Quiet) -> None:
@@ -175,14 +175,14 @@ def test_owners_over_a_takeover(world: Quiet) -> None:
     session = world.consume("c", 1)
     world.publish("b", "x", "y")
     session.reject(1, requeue=True)
-    world.led.end_turn()
+    world.leader.end_turn()
     world.run(1)
     world.nodes["a"].kill(power=False)
     world.run(15)
-    assert world.led.node.name != "a"
+    assert world.leader.node.name != "a"
     world.consume("b", 1)
     world.consume("c", 1)
-    assert (world.led.taken("b"), world.led.taken("c")) == ("y", "x")
+    assert (world.leader.taken("b"), world.leader.taken("c")) == ("y", "x")
 
 
 def test_a_node_that_declares_a_queue_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,8 +197,8 @@ def test_a_node_that_declares_a_queue_otherwise(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(WorldSites, "declared_by", otherwise)
     with quiet() as world:
-        assert world.led.named("owned", world.led.connect(site="b")).name == "owned"
+        assert world.leader.named("owned", world.leader.connect(site="b")).name == "owned"
         with pytest.raises(QueueNotHosted, match="E-MISMATCH"):
-            world.led.named("owned", world.led.connect(site="c"))
+            world.leader.named("owned", world.leader.connect(site="c"))
         world.publish("c", "x")
-        assert world.led.named("owned").ready_count == 0
+        assert world.leader.named("owned").ready_count == 0

@@ -45,7 +45,7 @@ class World:
         self.sites = WorldSites(self, seed) if is_sited and node_type.tells_sites else None
         self.takeovers = 0
         self.agreed_lsn = 0
-        self._led: list[tuple[int, NodeBroker]] = []  # the first id that each leader gave, and its broker
+        self.led: list[tuple[int, NodeBroker]] = []  # the first id that each leader gave, and its broker
         self.served_term = self.served_ns = 0  # the latest leader that let clients in, and when
         self.blocked: set[tuple[str, str]] = set()  # octets do not pass from the first to the second; "etcd" is one
         self.loses_answers = 0.0
@@ -206,7 +206,7 @@ class World:
         """A broker is restored."""
         assert node.broker is not None
         self.takeovers += 1
-        self._led.append((node.broker.broker.context.next_id, node.broker))
+        self.led.append((node.broker.broker.context.next_id, node.broker))
         self._check_ids()
         node.keep_agreed()
         self.note(f"{node.name} leads term {node.term} at {node.durable_lsn}")
@@ -215,7 +215,7 @@ class World:
 
     def _check_ids(self) -> None:
         """No two leaders gave the same id to messages."""
-        used = sorted((first, led.broker.context.next_id, led.term) for first, led in self._led)
+        used = sorted((first, led.broker.context.next_id, led.term) for first, led in self.led)
         for (_, end, one), (first, _, other) in zip(used, used[1:]):
             assert end <= first, f"ids mean two messages: those of terms {one} and {other}"
 
