@@ -1,8 +1,8 @@
 """Routes made from commands: the arguments of a command define how its request is read.
 
-Deviations of RabbitMQ's API are written by hand, beside the other routes of the resource: `Before` rewrites the body or
-query, `View` the result. At RabbitMQ's paths a value of the wrong type is refused in RabbitMQ's words, at ours
-(leveret/...) in the command's.
+Where RabbitMQ's API differs from a command, a function beside the other routes of the resource adapts it: a `Before`
+rewrites the body or query, a `View` the result. At RabbitMQ's paths a value of the wrong type is refused in RabbitMQ's
+words, at ours (leveret/...) in the command's.
 """
 
 import json
@@ -64,6 +64,7 @@ def _places(api: Api, request: Request, command: CommandRoute) -> dict[str, Any]
     it.
     """
     names = request.names
+    # PUT to a path that ends in a placeholder creates the object of that name: it need not exist yet.
     creates = request.method == "PUT" and command.http.path.rpartition("/")[2].isupper()
     if "V" in names:
         vhost = api.vhost_to_change(request) if creates else api.vhost(request)
@@ -87,12 +88,14 @@ def _read(command: CommandRoute, request: Request, given: Mapping[str, Any]) -> 
     for name, kind in command.arguments.items():
         key = name.replace("-", "_") if is_body else name
         value = given.get(key)
-        if name in _NEVER_GIVEN or key not in given or (value is None and is_ours) or (value == "" and not is_body):
+        if key not in given or name in _NEVER_GIVEN:
             continue
+        if (value is None and is_ours) or (value == "" and not is_body):
+            continue  # null at our paths, and an empty value in a query: not given
         if kind == "JSON" and name == "arguments":
             value = arguments(dict(given))
         elif kind == "JSON" and is_body and (value is None or isinstance(value, str)):
-            value = json.dumps(value)  # a command parses text as JSON, and null as nothing
+            value = json.dumps(value)  # commands parse a text as JSON, and take None as not given
         elif kind == "BOOLEAN" and not is_body:
             value = value == "true"
         elif kind == "BOOLEAN" and not is_ours:

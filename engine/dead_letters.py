@@ -1,7 +1,7 @@
 """The dead letters to publish: a slice at the end of each turn.
 
-Publishing them may cause more deaths. In a chain of queues in which nothing may wait this would not stop before the end
-of the chain, and the journal could not commit. So they cause no deaths while there are many (`is_congested`).
+Publishing them may cause more deaths. In a chain of full queues, each pushing one out, this would not stop before the
+end of the chain, and the journal could not commit. So they cause no deaths while there are many (`is_congested`).
 `publishing/publish.py` decides which queues receive one; `messages/deaths.py` makes its headers.
 Source: behaviour page 2.11; address-settings page 6.7.
 """
@@ -27,7 +27,8 @@ LETTERS_MAX = 500
 class DeadLetters:
     """The dead letters of one broker that are `waiting` to be published.
 
-    `were_waiting`: whether there were any when the turn began to end. `late`: queues with expired messages that wait.
+    `were_waiting`: whether there were any when the turn began to end. `late`: queues whose expired
+    messages wait until no dead letters are waiting.
     """
 
     __slots__ = ("_context", "late", "published", "waiting", "were_waiting")

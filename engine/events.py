@@ -85,9 +85,16 @@ _EVENTS = (
     "routed",
     "unroutable",
 )
-#: Further counters. Deliveries: without acknowledgements, to gets, both, redeliveries; gets from an empty queue;
-#: requeued messages that are delayed; enqueued messages that the broker itself published (dead letters).
-_SORTS = ("no_ack", "got", "got_no_ack", "redelivered", "get_empty", "delayed", "own")
+#: Further counters.
+_SORTS = (
+    "no_ack",  # deliveries without acknowledgement
+    "got",  # deliveries to basic.get
+    "got_no_ack",  # deliveries to basic.get without acknowledgement
+    "redelivered",  # redeliveries
+    "get_empty",  # basic.get from an empty queue
+    "delayed",  # requeued messages that are delayed
+    "own",  # enqueued messages that the broker itself published, such as dead letters
+)
 
 
 class Counters:
@@ -146,7 +153,7 @@ class Counters:
 
     def as_dict(self) -> dict[str, int]:
         """The counters of events by name."""
-        return dict(zip(_EVENTS, _ALL_OF(self)))
+        return dict(zip(_EVENTS, _ALL_OF(self)))  # `_ALL_OF` begins with `_EVENTS`: the further counters are left out
 
 
 _COUNTS = _EVENTS + _SORTS

@@ -1,9 +1,9 @@
 """The journal: an ordered log of events on disk. Recovery, replay, audit and Spark read it.
 
-Other rooms import the names below. Each folder imports only those before it: `format` (the octets, as
+Other rooms import the names below. Each folder imports only from those to the left of it: `format` (the octets, as
 docs/journal-format.md describes them) < `disk` < `copying` (a follower of a cluster) < `recovery` (all readers) <
-`appending` (`Journal`, turns of records) < `recording`, which alone knows the engine's queues. Only a cluster imports
-`copying`, by the names of its modules.
+`appending` (`Journal`, turns of records) < `recording`, which alone knows the engine's queues. Only the cluster
+imports `copying`, each module by its own name.
 """
 
 from .appending.journal import Journal, JournalStatistics

@@ -34,11 +34,11 @@ def columns(*texts: str) -> Columns:
 
 
 EVENTS: Columns = (
-    #: Of the journal's record. A record for many messages (a purge, a deleted queue) becomes one row for each, all with
-    #: its LSN; so (lsn, msg_id) is unique, and lsn alone is not.
+    #: The LSN of the journal's record. A record for many messages (a purge, a deleted queue) becomes one row for each,
+    #: all with that LSN; so (lsn, msg_id) is unique, and lsn alone is not.
     Column("lsn", "bigint"),
     Column("ts", "timestamp"),
-    #: The kind of event: published, enqueued, delivered, acked, ...; without those that a checkpoint only repeats.
+    #: The kind of event: published, enqueued, delivered, acked, ...; not the copies in a checkpoint.
     Column("kind", "string"),
     #: 0: the event is about no message. Unique in a journal, rising in the order of publishing.
     Column("msg_id", "bigint"),
@@ -51,14 +51,15 @@ EVENTS: Columns = (
     Column("conn_id", "int"),
     #: Of delivered, requeued, scheduled, lease_ended: counted deliveries so far, this one included: the first is 1.
     Column("attempt", "smallint"),
-    #: 1 durable, 2 kept (acked, but the queue keeps it), 4 range, 32 redelivered.
+    #: 1 durable, 2 kept (acked, but the queue keeps it), 4 range (the record is for many messages), 32 redelivered.
     Column("flags", "tinyint"),
     Column("priority", "tinyint"),
-    #: rejected, expired, maxlen, delivery_limit; of `requeued` nacked, rejected, recovered, lost, closed, ...; of
-    #: `lease_ended` also deadline, unsubscribed, taken_over, lifetime, site_lost; the name
-    #: of a connection, the tag of a consumer, settings as JSON; what a publisher waits for as JSON; of `declared` the
-    #: arguments of a queue as JSON; of the events of a cluster (led, followed, in_sync_changed, held, suspended) the
-    #: node and why as JSON; of `transferred` from and to as JSON.
+    #: It depends on the kind. Of a dead message why it died: rejected, expired, maxlen, delivery_limit. Of `requeued`:
+    #: nacked, rejected, recovered, lost, closed, ...; of `lease_ended` also deadline, unsubscribed, taken_over,
+    #: lifetime, site_lost. Of connections: the name. Of consumers: the tag. Of `blocked`: what a publisher waits for,
+    #: as JSON. Of `declared`: the arguments of a queue as JSON. Of `settings_changed`: the settings as JSON. Of the
+    #: events of a cluster (led, followed, in_sync_changed, held, suspended): the node and why, as JSON. Of
+    #: `transferred`: from and to, as JSON.
     #: A `settings_changed` with reason and without vhost is the start of a broker with scope "all": earlier transient
     #: messages (flag durable not set) ended there.
     Column("reason", "string", True),
@@ -112,7 +113,7 @@ HOLES = columns(
     "before_ts timestamp?, after_ts timestamp?",
 )
 
-#: What the lake has beside these in each table: which broker's row it is. `node`: its name; `journal`: the id of its
+#: Columns that the lake adds to each table: the node that the row is from. `node`: its name; `journal`: the id of its
 #: journal. Both are null in rows that an older release wrote: they are of the lake's first node.
 NODE = columns("node string?, journal string?")
 #: One row for each node whose journal the lake has. `ts`: when it came.
@@ -128,14 +129,14 @@ TABLES: dict[str, Columns] = {
 }
 #: Tables with rows for each message.
 BY_DATE = ("events", "payloads", "snapshots")
-#: Columns of whose values each file's range is in the lake's log, so that readers can pass over files.
+#: Columns whose minimum and maximum in each file the lake's log keeps, so that readers can pass over files.
 STATISTICS = (
     *("lsn", "ts", "msg_id", "vhost", "queue", "base_lsn", "begin_lsn", "end_lsn", "last_lsn", "node", "journal"),
 )
 
 
 def stored(table: str) -> Columns:
-    """The columns of a table of the lake, without `date`."""
+    """The columns of a table of the lake, without `date`. Names that are not in `TABLES` stand for `NODES`."""
     if table not in TABLES:
         return NODES
     own = TABLES[table]

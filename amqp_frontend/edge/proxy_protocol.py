@@ -22,6 +22,7 @@ _FIXED = struct.Struct(">12sBBH")
 _TCP4 = struct.Struct(">4s4sHH")
 _TCP6 = struct.Struct(">16s16sHH")
 _UNIX_SIZE = 216
+#: Octets of version 2: version and command; address family and transport.
 _LOCAL, _PROXY = 0x20, 0x21
 _UNSPECIFIED, _STREAM4, _STREAM6, _UNIX = 0x00, 0x11, 0x21, 0x31
 

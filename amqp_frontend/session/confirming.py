@@ -45,7 +45,7 @@ class Confirming:
         for channel in done:
             del self.channels[channel]
         if self.channels:
-            self._journal.notify()
+            self._journal.flush_on_progress()
 
     def send(self, channel: Channel, confirms: Iterable[tuple[int, bool, bool]]) -> None:
         """Send confirms, each as (tag, multiple, is_ack)."""

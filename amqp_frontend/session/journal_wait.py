@@ -24,8 +24,8 @@ class JournalWait:
         self.has_published = False
         self.has_acted = False
 
-    def notify(self) -> None:
-        """Flush the connection when the journal has made progress."""
+    def flush_on_progress(self) -> None:
+        """Have the connection flushed when the journal has made progress."""
         client = self._login.client
         if client is not None:
             self._broker.context.awaiting[client] = None
@@ -35,12 +35,12 @@ class JournalWait:
     def send_answer_after(self, sync_lsn: int, number: int) -> None:
         """Send nothing before the journal is safe up to this LSN: the answer states that a change is durable.
 
-        `number`: of the answer's channel.
+        The LSN replaces that of earlier calls. `number`: of the answer's channel.
         """
         self.sync_lsn = sync_lsn
 
     def send_after(self, sync_lsn: int, number: int) -> None:
-        """Send nothing before the journal is safe up to this LSN and up to that of earlier calls.
+        """Send nothing before the journal is safe up to this LSN, or up to that of an earlier call if it is higher.
 
         `number`: of the channel whose deliveries wait.
         """
@@ -62,11 +62,15 @@ class JournalWait:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether output has to wait."""
+        """Whether output has to wait. Sets `sync_lsn` to 0 when it no longer has to."""
         durability = self._broker.context.storage.durability
         if not self.sync_lsn or durability is None:
             return False
-        if not durability.is_behind if self.sync_lsn == UNTIL_STATED else self.sync_lsn <= durability.safe_lsn:
+        if self.sync_lsn == UNTIL_STATED:
+            is_safe = not durability.is_behind
+        else:
+            is_safe = self.sync_lsn <= durability.safe_lsn
+        if is_safe:
             self.sync_lsn = 0
         return bool(self.sync_lsn)
 
@@ -85,15 +89,18 @@ class JournalWait:
         return durability is not None and durability.has_failed
 
     @property
-    def is_behind(self) -> bool:
-        """Whether the peer publishes faster than the journal writes: it is not read until the journal has caught up."""
+    def is_held_back(self) -> bool:
+        """Whether the client publishes faster than the journal writes: it is not read until the journal has caught up.
+
+        If so, the connection is flushed when the journal has made progress; if not, `has_published` is cleared.
+        """
         durability = self._broker.context.storage.durability
         if not self.has_published:
             return False
         if durability is None or not durability.is_congested:
             self.has_published = False
             return False
-        self.notify()
+        self.flush_on_progress()
         return True
 
 
@@ -108,7 +115,7 @@ class AgreedWait(JournalWait):
 
     def send_answer_after(self, sync_lsn: int, number: int) -> None:
         if not self._output.hold_answer(number, sync_lsn):
-            self.has_acted = True  # with nowait there is no answer: the next one also states that this is safe
+            self.has_acted = True  # with nowait there is no answer: the next one waits for this change, too
 
     def send_after(self, sync_lsn: int, number: int) -> None:
         self._output.hold(number, sync_lsn)

@@ -98,11 +98,11 @@ class AmqpSession:
         """Remove and return all output that may be sent now, in parts, with deliveries."""
         journal = self.journal
         if journal.sync_lsn and self._must_wait():
-            journal.notify()
+            journal.flush_on_progress()
             return self.heartbeat.take_due()  # a heartbeat need not wait for the disk
         backlog = self.backlog
         if backlog.unfinished is not None or not backlog.parking.waits_for_others:
-            journal.notify()
+            journal.flush_on_progress()
         if self.confirming.channels:
             self.confirming.send_due()
         taken, heartbeat = self.output.take(), self.heartbeat

@@ -67,6 +67,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
             session.closing.refuse(error, None)
         except Exception:
             _fail(session)
+        # In the state CLOSING the peer's close-ok is awaited, which may be in the same read: go on.
         if session.connection.state is not ConnectionState.CLOSING:
             step = CLOSING  # refused: later input is ignored
             break
@@ -78,12 +79,13 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
 
 
 def _handle_input(session: AmqpSession, turn: Turn) -> Step:
-    """Handle the rest of the last turn, then parked work that may go on, then new input."""
+    """Handle the rest of the last turn, then parked work that may go on, then a close that waited, then new input."""
     backlog = session.backlog
     parking, unfinished = backlog.parking, backlog.unfinished
     step = DONE
     if unfinished is not None:
-        backlog.unfinished, turn.since_ns = None, unfinished.since_ns
+        backlog.unfinished = None
+        turn.since_ns = unfinished.since_ns
         step = _handle_late(session, unfinished.event, turn)
         turn.since_ns = None
     if parking.channels and step not in _ENDS:

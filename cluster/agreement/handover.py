@@ -13,14 +13,14 @@ from .view import Purpose, View
 if TYPE_CHECKING:
     from .leadership import Leadership
 
-#: After this time with a link, nodes are alike as successors but for what they have of the journal.
+#: Nodes with a link for this time or longer count as equally settled: of them, the one with more of the journal leads.
 SETTLED_NS = 30 * SECOND
 
 
 def successor(leadership: Leadership, to: bytes | None) -> bytes | str:
     """The node that is to lead, or why there is none, in words: it must be in the set, answer, and be able to lead.
 
-    One that has just begun had better not: it still imports what leading needs.
+    A freshly started node is the last choice: it is still importing modules.
     """
     view = leadership.context.view
     if to is not None:
@@ -51,7 +51,7 @@ def obstacle(leadership: Leadership, view: View | None, node_id: bytes) -> str |
 
 
 class Handover:
-    """One attempt. A node that does not leave goes on when it fails, and then it is not drained, either."""
+    """One attempt. If the attempt fails, a node that stays leads on, not drained."""
 
     __slots__ = ("context", "deadline_ns", "drains", "end", "is_leaving", "to")
 

@@ -30,7 +30,7 @@ _INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTH
 _SURELY_NOT_DONE = {_INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED}
 #: Texts with which etcd asks for another login: a token that expired, users that changed, users that are new.
 _LOGIN_AGAIN = ("invalid auth token", "revision of auth store is old", "user name is empty")
-#: No answer of ours is larger.
+#: No answer to our requests is larger.
 _ANSWER_SIZE_MAX = 4 * 1024**2
 
 #: The oldest versions of each line without known faults that matter here (docs/decisions/0026).
@@ -39,8 +39,8 @@ OLDEST = ((3, 4, 22), (3, 5, 6))
 
 @dataclass(slots=True)
 class EtcdAccess:
-    """How etcd is reached. `endpoints`: URLs of its members; `tls`: for those that begin with https, and for new
-    connections alone when it is replaced.
+    """How etcd is reached. `endpoints`: URLs of its members. `tls`: for endpoints that begin with https; when it is
+    replaced, open connections keep the old one.
     """
 
     endpoints: tuple[str, ...]
@@ -70,7 +70,7 @@ class _NoAnswer(Exception):
 
 
 class _PacedSocket(io.RawIOBase):
-    """Reads a socket until the timeout that it had is over: not longer by octets that come one by one."""
+    """Reads a socket. The timeout that it had bounds the whole answer, not each read."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket, self._raw = sock, sock.makefile("rb", buffering=0)
@@ -140,7 +140,7 @@ class Gateway:
 
         Raises: Unreachable: always at its end; Refused; UnfitCoordinator.
         """
-        response = self._first(lambda: self._send(path, body, silence_seconds))
+        response = self._from_any_member(lambda: self._send(path, body, silence_seconds))
         try:
             while line := response.readline(_ANSWER_SIZE_MAX):
                 answer = _decoded(line, response.status)
@@ -174,27 +174,27 @@ class Gateway:
     def _ask(self, path: str, body: Json, answer_seconds: float | None, is_change: bool) -> Json:
         seconds = self.access.answer_seconds if answer_seconds is None else answer_seconds
 
-        def exchange() -> Json:
+        def ask_once() -> Json:
             asked_ns = self._clock()
             answer = self._answer(self._send(path, body, seconds))
             self.answered_ns = asked_ns
             return answer
 
-        return self._first(exchange, is_change)
+        return self._from_any_member(ask_once, is_change)
 
-    def _first(self, exchange: Callable[[], Answer], is_change: bool = False) -> Answer:
+    def _from_any_member(self, ask_once: Callable[[], Answer], is_change: bool = False) -> Answer:
         """Try the members in turn, beginning with the one that answered last."""
         reasons = []
         for _ in self.access.endpoints:
             where = self.access.endpoints[self._at]
             try:
                 try:
-                    return exchange()
+                    return ask_once()
                 except Refused as refused:
                     if not (self.access.user and refused.text.endswith(_LOGIN_AGAIN)):
                         raise
                     self._token = None
-                    return exchange()
+                    return ask_once()
             except Refused as refused:
                 if refused.code in (_DENIED, _UNAUTHENTICATED) or refused.text.endswith(_LOGIN_AGAIN):
                     raise UnfitCoordinator(f"etcd at {where} refuses this user: {refused.text}") from refused

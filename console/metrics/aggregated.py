@@ -14,7 +14,7 @@ from .sums import ALL_TYPES, ChannelSums, QueueSums, channel_sums, queue_sums
 
 PREFIX = "rabbitmq_"
 AMQP, STREAM = '{protocol="amqp091"}', '{protocol="stream"}'
-#: Names of dead-letter strategies.
+#: Dead-letter strategy -> whether its dead messages are dead-lettered.
 STRATEGIES = {"disabled": False, "at_most_once": True}
 
 
@@ -77,8 +77,8 @@ def identity_of(node: str, cluster: str, permanent: str, versions: dict[str, str
         "rabbitmq_cluster_permanent_id": f"leveret-{permanent}",
         "rabbitmq_endpoint": endpoint,
     }
-    is_one = [Sample(1, labelled(labels))]
-    return rendered(prefix, build, [Sample(1, labelled(versions))]) + rendered(prefix, who, is_one)
+    samples = [Sample(1, labelled(labels))]
+    return rendered(prefix, build, [Sample(1, labelled(versions))]) + rendered(prefix, who, samples)
 
 
 def churn_page(broker: Broker, prefix: str) -> str:
@@ -113,8 +113,8 @@ def node_page(
     broker: Broker, options: ConsoleOptions, process: ProcessFigures, journal: JournalFigures | None, prefix: str
 ) -> str:
     """Process, disk, alarms, and churn of the node."""
-    is_low = is_memory_alarm(broker)
-    is_short = 0 < process.descriptors_max <= process.descriptors
+    is_memory_low = is_memory_alarm(broker)
+    lacks_descriptors = 0 < process.descriptors_max <= process.descriptors
     sockets = len(broker.connections) + len(options.listeners())
     uptime_s = (broker.context.clock.wall_ms() - options.started_ms) / 1000
     persister = dict.fromkeys((family.name for family in f.PERSISTER), 0.0)
@@ -125,7 +125,7 @@ def node_page(
         persister["io_sync_time_seconds_total"] = journal.sync_s
     return "".join(
         [
-            table(prefix, f.ALARMS, (is_short, is_disk_alarm(broker), is_low)),
+            table(prefix, f.ALARMS, (lacks_descriptors, is_disk_alarm(broker), is_memory_low)),
             churn_page(broker, prefix),
             table(prefix, f.NODE, process.node_values(sockets, uptime_s)),
             table(prefix, f.GARBAGE, (process.collections,)),

@@ -22,7 +22,7 @@ from .topic import TopicPatterns, has_wildcards
 from .topic_routes import TopicRouteMemory
 
 #: Conditions of headers bindings compared per unit of `Routed.cost`.
-CONDITIONS_A_STEP = 4
+CONDITIONS_PER_COST = 4
 #: Shared by all bindings without arguments.
 NO_ARGUMENTS: FieldTable = {}
 
@@ -256,7 +256,7 @@ class TopicExchange(Exchange):
             self.routes.forget(binding.routing_key)
 
     def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
-        """Limit the excess states, because a key may step through all of them. Raises: TopicStatesMaxReached."""
+        """Limit the excess states: matching one key may visit all of them. Raises: TopicStatesMaxReached."""
         limit = options.topic_states_max
         further = self._patterns.excess_states_with(routing_key)
         if further and self._patterns.excess_states + further > limit > 0:
@@ -295,7 +295,7 @@ class HeadersExchange(Exchange):
         patterns = self._patterns
         before = patterns.cost
         found = patterns.match(message.comparables)
-        message.cost += (patterns.cost - before) // CONDITIONS_A_STEP
+        message.cost += (patterns.cost - before) // CONDITIONS_PER_COST
         return found
 
     def _index(self, binding: Binding) -> None:

@@ -1,7 +1,7 @@
 """Rebuilding a leased queue from the log: messages of its topics from before its declaration, from a recovery point on.
 
-A new queue is rebuilt as it is declared; an existing one as the broker starts, if its recovery point is another one or
-the operator asks for it. During the rebuild consumers get nothing, and published messages queue behind. The log is read
+A new queue is rebuilt as it is declared; an existing one as the broker starts, if its recovery point has changed or the
+operator asks for it. During the rebuild consumers get nothing, and published messages queue behind. The log is read
 between turns. Messages that were in the queue once and are gone, acknowledged or otherwise, do not come again.
 Source: queues page C.5; docs/decisions/0012-log.md.
 """
@@ -29,15 +29,16 @@ class Rebuild:
     """The progress of a rebuild.
 
     Messages from `boundary` on with ids below `until_id` come into the queue, unless they were in it before.
-    `position`: of the next read in the log; `end`: of the last. `is_known`: the queue existed before. Then the first
-    pass collects the ids of messages that were in it (`entered`), and those before the boundary are dropped.
+    `position`: of the next read in the log; `end`: where reading stops. `collects_ids`: this is the first pass, for a
+    queue that existed before. It collects the ids of messages that were in the queue (`entered`). At its end those
+    before the boundary are dropped.
     """
 
-    __slots__ = ("boundary", "end", "entered", "has_begun", "is_known", "position", "start", "until_id")
+    __slots__ = ("boundary", "collects_ids", "end", "entered", "has_begun", "position", "start", "until_id")
 
-    def __init__(self, boundary: Boundary, position: int, end: int, until_id: int, *, is_known: bool) -> None:
+    def __init__(self, boundary: Boundary, position: int, end: int, until_id: int, *, collects_ids: bool) -> None:
         self.boundary, self.position, self.start, self.end, self.until_id = boundary, position, position, end, until_id
-        self.is_known = is_known
+        self.collects_ids = collects_ids
         self.has_begun = False
         self.entered = array("q")
 
@@ -48,7 +49,9 @@ class Rebuild:
 
 
 def begin(leases: Leases, since_id: int | None, next_id: int, *, was_there: bool) -> None:
-    """Begin to rebuild the queue from its recovery point. At a bookmark that the log does not have, that means now.
+    """Begin to rebuild the queue from its recovery point.
+
+    A bookmark that the log does not have counts as the present: nothing is rebuilt, and what the queue had is dropped.
 
     `since_id`: the log has no earlier message for it; None: the log has none at all. `next_id`: messages from this id
     on are captured as they are published. `was_there`: the rebuild goes on after a restart, with the messages that the
@@ -71,7 +74,7 @@ def begin(leases: Leases, since_id: int | None, next_id: int, *, was_there: bool
     if since_id is not None:
         position = max(position, log.position_of_id(since_id))
     leases.recovered_point = ""
-    leases.rebuild = Rebuild(boundary, position, log.end(), next_id, is_known=was_there)
+    leases.rebuild = Rebuild(boundary, position, log.end(), next_id, collects_ids=was_there)
     queue.freeze()
     queue.context.broker.scheduler.load_later(queue)
 
@@ -80,15 +83,15 @@ def go_on(leases: Leases, rebuild: Rebuild) -> None:
     """Make one step of the rebuild. Raises: Unreadable."""
     queue = leases.queue
     log = queue.context.broker.storage.log
-    if rebuild.is_known:
+    if rebuild.collects_ids:
         found = log.entered(queue.vhost_name, queue.name, rebuild.position, rebuild.boundary.wall_ms)
         rebuild.entered.extend(found.ids)
         if not rebuild.boundary.id and found.first_id:
             rebuild.boundary = Boundary(found.first_id)
         rebuild.position = found.next_position
         if rebuild.position >= rebuild.end:
-            rebuild.entered = type(rebuild.entered)("q", sorted(rebuild.entered))
-            rebuild.position, rebuild.is_known = rebuild.start, False
+            rebuild.entered = array("q", sorted(rebuild.entered))
+            rebuild.position, rebuild.collects_ids = rebuild.start, False
             _drop_before(leases, rebuild)
         return
     if rebuild.position < rebuild.end:
@@ -108,7 +111,7 @@ def _complete(leases: Leases) -> None:
 
 
 def _drop_before(leases: Leases, rebuild: Rebuild) -> None:
-    """Drop messages before the boundary; all messages, if the log has none from that time on."""
+    """Drop messages before the boundary; all of them, if no message in the log is from that time or later."""
     queue = leases.queue
     if rebuild.boundary.wall_ms:
         queue.purge()

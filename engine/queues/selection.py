@@ -2,7 +2,8 @@
 
 Only such a queue has a `Selection`; others pay nothing. Each consumer gets the oldest message that its filter takes. Of
 the consumers that take a message, those of the highest priority come first, then the longest wait since a delivery.
-"Oldest" is the order of scans: a message that is not at the place of its id counts as if it were.
+"Oldest" means first in the order of scans (`Scannable.scan`): by level, then by id. A message that was put elsewhere,
+for example at the head, keeps the place of its id in this order.
 Source: queues page A.4, F.1, F.2, F.6.
 """
 
@@ -39,13 +40,13 @@ DEAD_LETTERED_MAX = 100
 class Selection:
     """`groups`: the consumers by filter, with a group for those without; `search`: their progress in the queue."""
 
-    __slots__ = ("_arriving", "_broker", "_served", "_turns", "groups", "search")
+    __slots__ = ("_arriving", "_broker", "_last_served", "_served", "groups", "search")
 
     def __init__(self, broker: "BrokerContext") -> None:
         self._broker = broker
         self.groups = FilterGroups(broker)
         self.search = Search(self.groups, broker)
-        self._turns: dict[Consumer, int] = {}  # number of each consumer's last delivery, rising
+        self._last_served: dict[Consumer, int] = {}  # number of each consumer's last delivery, rising
         self._served = 0
         self._arriving = 0  # effort spent on arrivals since the last dispatch
 
@@ -63,23 +64,24 @@ class Selection:
 
     def has(self, consumer: Consumer) -> bool:
         """Whether a consumer is in the selection."""
-        return consumer in self._turns
+        return consumer in self._last_served
 
     def leave(self, consumers: Sequence[Consumer]) -> None:
         """Remove consumers."""
         self.groups.leave(consumers)
         for consumer in consumers:
-            del self._turns[consumer]
+            del self._last_served[consumer]
 
     def _note_served(self, consumer: Consumer) -> None:
         self._served += 1
-        self._turns[consumer] = self._served
+        self._last_served[consumer] = self._served
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def offer(self, queue: "Queue", message: Message) -> bool:
-        """Offer a new message. True: a consumer took it at once. Otherwise its groups know its future position.
+        """Offer a new message. True: a consumer took it at once.
 
+        Otherwise its groups have noted the position that it gets in the store.
         If a turn brings too many messages, groups look at the rest in the next dispatch.
         """
         position = queue.store.position_of(message)
@@ -169,32 +171,33 @@ class Selection:
         search.go_on_later(queue, until)
 
     def _free(self, queue: "Queue", groups: Iterable[FilterGroup]) -> "Free":
-        """The consumers with credit by group, as heaps in order of priority and turn."""
+        """The consumers with credit by group, as heaps in order of priority and last delivery."""
         free: Free = {}
-        consumer_list, turns = queue.consumer_list, self._turns
+        consumer_list, last_served = queue.consumer_list, self._last_served
         if consumer_list.waits:
             return free
         served = consumer_list.served
         if len(served) == len(consumer_list.consumers):
             for group in groups:
-                ranks = [(-one.priority, turns[one], one) for one in group.consumers if one.credit() > 0]
+                ranks = [(-one.priority, last_served[one], one) for one in group.consumers if one.credit() > 0]
                 if ranks:
                     heapify(ranks)
                     free[group] = ranks
-        else:
+        else:  # at most one, the single active consumer: a list of one is a heap
             wanted = set(groups)
             for one in served:
                 group = self.groups.of(one)
                 if group in wanted and one.credit() > 0:
-                    free.setdefault(group, []).append((-one.priority, turns[one], one))
+                    free.setdefault(group, []).append((-one.priority, last_served[one], one))
         if len(served) > FEW:
-            self._broker.turn.effort += len(served) // LOOKS
+            self._broker.turn.effort += len(served) // LOOKS  # their credit was asked for
         return free
 
     def _hand_out(self, queue: "Queue", free: "Free") -> tuple[Consumer | None, bool]:
         """Hand out some of the found messages, the oldest first.
 
-        Returns: the last consumer, if it shares a prefetch limit; and whether more may be handed out now.
+        Returns: the consumer at which it stopped because of a shared prefetch limit; and whether more may be handed out
+        now.
         """
         plan = self._plan(queue, free)
         if not plan.positions:
@@ -213,8 +216,8 @@ class Selection:
             queue.dead_letter_or_drop(expired, EXPIRED)
         for consumer, messages in plan.runs:
             consumer.session.deliver_ready(consumer, messages)
-        for consumer in {*plan.turns}.difference(one for one, _ in plan.runs):
-            self._turns[consumer] = plan.turns[consumer]  # its message was gone: it keeps its turn
+        for consumer in {*plan.last_served}.difference(one for one, _ in plan.runs):
+            self._last_served[consumer] = plan.last_served[consumer]  # its message was gone: it keeps its turn
         return plan.last, True
 
     def _plan(self, queue: "Queue", free: "Free") -> "Plan":
@@ -227,7 +230,7 @@ class Selection:
         next_of = dict.fromkeys(free, 0)
         heads = [(group.found[0].position, number, group) for number, group in enumerate(free) if group.found]
         heapify(heads)
-        number = len(free)
+        number = len(free)  # breaks ties: groups cannot be compared
         while heads and len(plan.positions) < count and octets > 0:
             position = heads[0][0]
             takers: list[FilterGroup] = []
@@ -238,12 +241,12 @@ class Selection:
             consumer = free[taker][0][2]
             octets -= match.octets
             plan.positions[position] = consumer
-            plan.turns.setdefault(consumer, self._turns[consumer])
+            plan.last_served.setdefault(consumer, self._last_served[consumer])
             self._note_served(consumer)
             if plan.is_used_up(consumer, match.octets):
                 heappop(free[taker])
             else:
-                heapreplace(free[taker], (-consumer.priority, self._turns[consumer], consumer))
+                heapreplace(free[taker], (-consumer.priority, self._last_served[consumer], consumer))
             if consumer.session.prefetch_total:
                 plan.last = consumer
                 octets = 0  # a limit shared by several consumers is checked again after each delivery
@@ -262,10 +265,10 @@ class Selection:
         """Hand out found messages where the queue has message groups: each to the consumer of its group.
 
         Goes one by one, past messages whose consumers are busy or do not take them. O(found).
-        Returns: the last consumer, if it shares a prefetch limit.
+        Returns: the consumer at which it stopped because of a shared prefetch limit.
         """
-        groups = queue.consumer_list.groups
-        if groups is None or not groups.may_dispatch(queue.unacked):
+        message_groups = queue.consumer_list.groups
+        if message_groups is None or not message_groups.may_dispatch(queue.unacked):
             return None
         found: dict[int, list[FilterGroup]] = {}
         members: dict[int, Match] = {}
@@ -280,7 +283,7 @@ class Selection:
             takers = [group for group in found[position] if group in free]
             if not takers:
                 continue
-            is_gone, last = self._hand_out_member(queue, groups, takers, members[position])
+            is_gone, last = self._hand_out_member(queue, message_groups, takers, members[position])
             if is_gone:
                 gone.add(position)
                 free = self._free(queue, free)
@@ -293,7 +296,7 @@ class Selection:
         return last
 
     def _hand_out_member(
-        self, queue: "Queue", groups: Groups, takers: Sequence[FilterGroup], match: Match
+        self, queue: "Queue", message_groups: Groups, takers: Sequence[FilterGroup], match: Match
     ) -> tuple[bool, Consumer | None]:
         """Hand out one found message, if a consumer can have it. Returns whether it is gone, and its consumer."""
         store, member = queue.perishable, match.member
@@ -302,11 +305,11 @@ class Selection:
             return True, None
         consumer, is_first = _first(self._free(queue, takers)), False
         if member is not None:
-            owner = groups.consumer_of(member.group)
+            owner = message_groups.consumer_of(member.group)
             if owner is not None and self.groups.of(owner) not in takers:
                 return False, None
             waiting = [] if consumer is None else [consumer]
-            consumer, is_first = groups.taker(member, lambda wanted: waiting)
+            consumer, is_first = message_groups.taker(member, lambda wanted: waiting)
         if consumer is None:
             return False, None
         messages = store.take_at([match.position]).messages
@@ -322,7 +325,7 @@ class Selection:
         return True, consumer
 
 
-#: By group: its consumers with credit, as a heap of (negative priority, turn, consumer).
+#: By group: its consumers with credit, as a heap of (negative priority, number of the last delivery, consumer).
 Free = dict[FilterGroup, list[tuple[int, int, Consumer]]]
 
 
@@ -332,15 +335,16 @@ def _first(free: Free) -> Consumer | None:
 
 
 class Plan:
-    """`positions`: the consumer of the message at a position. `last`: the last consumer, if it shares a prefetch limit.
-    `runs`: messages by consumer, in order for each session. `turns`: the consumers' turns before the plan.
+    """`positions`: the consumer of the message at a position. `last`: the consumer at which the plan stopped
+    because of a shared prefetch limit. `runs`: messages by consumer, in order for each session. `last_served`: the
+    numbers of the consumers' last deliveries before the plan.
     """
 
-    __slots__ = ("_by_session", "_credit", "_room", "last", "positions", "runs", "turns")
+    __slots__ = ("_by_session", "_credit", "_room", "last", "last_served", "positions", "runs")
 
     def __init__(self) -> None:
         self.positions: dict[int, Consumer] = {}
-        self.turns: dict[Consumer, int] = {}
+        self.last_served: dict[Consumer, int] = {}
         self.last: Consumer | None = None
         self.runs: list[tuple[Consumer, list[Message]]] = []
         self._by_session: dict[Any, tuple[Consumer, list[Message]]] = {}

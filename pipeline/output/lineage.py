@@ -1,4 +1,4 @@
-"""An OpenLineage event of a job that has ended, for those who collect what reads and writes which data.
+"""An OpenLineage event of a job that has ended, for services that collect which job reads and writes which data.
 
 One event for each job: COMPLETE or FAIL, with its input (the journal, or the lake), its outputs and their columns.
 Source: OpenLineage 2.0.2, RunEvent; its naming of datasets.
@@ -57,7 +57,10 @@ def event(
 
 
 def emit(found: Mapping[str, Any], target: str) -> None:
-    """To an http(s) URL, or as one more line of a file. Raises: OSError (also of what answers with an error)."""
+    """Send an event to an http(s) URL, or append it as a line to a file.
+
+    Raises: OSError, also if the server answers with an error.
+    """
     line = json.dumps(found)
     if not target.startswith(("http://", "https://")):
         with open(target, "a", encoding="utf-8") as file:
@@ -71,7 +74,7 @@ def emit(found: Mapping[str, Any], target: str) -> None:
 
 
 def _dataset(path: str) -> dict[str, Any]:
-    """Namespace and name: of files `file` and the absolute path, of URIs scheme and host, and the path."""
+    """Namespace and name of a dataset. A file: `file` and its absolute path; a URI: scheme and host, and the path."""
     if "://" not in path:
         return {"namespace": "file", "name": os.path.abspath(path)}
     parts = urlsplit(path)

@@ -40,12 +40,12 @@ from .leased_settings import (
 SECTIONS = ("AMPSConfig", "SOW", "TransactionLog", "Actions")
 #: Elements that identify the instance.
 IDENTITY = ("Name", "Group")
-#: Sibling sections. Unknown ones are skipped, too, unless their names are similar to one that is read.
+#: Sections of `AMPSConfig` that are skipped. So are unknown ones, unless one may be a misspelled name that is read.
 OTHER_SECTIONS = frozenset(
     ("Admin", "Authentication", "Entitlement", "Extensions", "Logging", "MessageTypes", "Modules", "Protocols")
     + ("Replication", "Transports", "Tuning")
 )
-#: Children of `SOW` beside queues, as far as their names are similar to ones that are read.
+#: Children of `SOW` beside queues that could be taken for a misspelled queue.
 SOW_OTHERS = frozenset(("Topic", "TopicDefinition", "View", "ViewDefinition", "ConflatedTopic"))
 
 #: Children of `TransactionLog` beside `Topic`: the reason why there is no counterpart; empty: it is read.
@@ -80,7 +80,7 @@ class AmpsSource(XmlSource):
     variable = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 
     def refuse(self, element: Element, path: str, code: str, detail: str = "", hint: str = "") -> None:
-        """Add a fault of `leased.faults.CONDITIONS`."""
+        """Add a fault of `leased_settings.CONDITIONS`."""
         self.builder.fault(self.at(element), path, str(LeasedFault(code, "", detail)) + hint)
 
     def unknown(self, element: Element, path: str, known: Iterable[str]) -> None:
@@ -116,8 +116,8 @@ class AmpsSource(XmlSource):
     def parts(
         self, element: Element, path: str, repeatable: Collection[str] | None = ()
     ) -> Iterator[tuple[Element, str]]:
-        """As `children`, with `<Include>` replaced by the included file, without its root if that is the same
-        element.
+        """As `children`, with `<Include>` replaced by the included file; its root is left out if it has this
+        element's name.
         """
         element.children = list(self._with_included(element, path, element.children, 0))
         return self.children(element, path, repeatable)
@@ -157,7 +157,7 @@ _VARIABLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 @dataclass(slots=True)
 class _Step:
-    """An `On` or a `Do`: its module, and the element with its options."""
+    """An `On` or a `Do`. `options`: its element `Options`, or itself if it has none; `path`: of that."""
 
     module: str
     options: Element
@@ -340,8 +340,8 @@ class _Loader(Actions):
             elif text or child.name != "Filter":  # an empty filter is no filter
                 arguments[row.argument] = text
                 origins[row.argument] = self.at(child)
-        in_file = {row.argument: f"{path}/{row.tag}" if row.tag else path for row in ELEMENTS}
-        in_file["name"] = path if not names else f"{path}/{next(iter(names))}"
+        path_of = {row.argument: f"{path}/{row.tag}" if row.tag else path for row in ELEMENTS}
+        path_of["name"] = path if not names else f"{path}/{next(iter(names))}"
         origins["name"] = self.at(next(iter(names.values()), element))
         if TAGS[element.name] != LOCAL:
             arguments["x-replication"] = TAGS[element.name]
@@ -360,17 +360,17 @@ class _Loader(Actions):
             self.at(element),
             MappingProxyType(origins),
         )
-        self.builder.add_queue(queue, in_file)
+        self.builder.add_queue(queue, path_of)
 
     def replication(self, element: Element, path: str) -> None:
         """Skip replication, but note the topics that it lists: a LocalQueue must not be one of them."""
         self.builder.no_effect(self.at(element), path)
         for destination in element.children:
             for topic in destination.children:
-                for name in topic.children if topic.name == "Topic" else ():
-                    if name.name == "Name" and name.value:
+                for child in topic.children if topic.name == "Topic" else ():
+                    if child.name == "Name" and child.value:
                         where = f"{path}/{destination.name}/Topic/Name"
-                        self.builder.collected(Collected).replicated.setdefault(name.value, (self.at(name), where))
+                        self.builder.collected(Collected).replicated.setdefault(child.value, (self.at(child), where))
 
     # -- the transaction log ------------------------------------------------------------------------------------------
 

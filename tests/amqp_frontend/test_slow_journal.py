@@ -36,12 +36,12 @@ def test_who_waits(key: str, properties: dict[str, Any], scope: str, waits: bool
     peer.call(1, C.Queue.Declare, queue="stream", durable=True, arguments={"x-queue-type": "stream"})
     pair.broker.context.storage.durability = StandInJournal(is_congested=True, takes_transient=scope == "all")
     peer.send(publish(1, key, b"x", **properties) * count)
-    assert peer.session.journal.is_behind == waits
+    assert peer.session.journal.is_held_back == waits
     assert (
         peer.session.login.client in pair.broker.context.awaiting
     ) == waits  # it is told when the journal has caught up
     pair.broker.context.storage.durability = StandInJournal(takes_transient=scope == "all")
-    assert not peer.session.journal.is_behind
+    assert not peer.session.journal.is_held_back
 
 
 @pytest.mark.parametrize(("modes", "waits"), [((1, 1), False), ((1, 2), True)])
@@ -56,4 +56,4 @@ def test_a_mixed_run(modes: tuple[int, int], waits: bool) -> None:
     peer.send(data)  # the kinds are known from here on
     pair.broker.context.storage.durability = StandInJournal(is_congested=True, takes_transient=False)
     peer.send(data * 4)
-    assert peer.session.journal.is_behind == waits
+    assert peer.session.journal.is_held_back == waits

@@ -22,7 +22,7 @@ class NotOfItsKind(ValueError):
 class Kind:
     """`word`: its name in usage lines. `read(name, value)`: the value; raises ValueError with the whole message.
 
-    `typed`: the argument's name on the command line, if it differs.
+    `typed`: the argument's name on the command line, if it differs from the parameter's name.
     """
 
     word: str
@@ -107,6 +107,7 @@ WORD = Kind("WORD", _read_name)
 
 #: A name is never empty; the text of a pattern, a password or a reason may be.
 Name = Annotated[str, NAME]
+#: Two kinds of patterns: the command checks a `PATTERN` itself; a `Pattern` is any text.
 PATTERN = Kind("PATTERN", _read_anything)
 Pattern = Annotated[str, Kind("PATTERN", _read_text)]
 #: One of a few words, which the command checks.

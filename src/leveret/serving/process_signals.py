@@ -74,7 +74,7 @@ def open_signal_queue(numbers: Iterable[signal.Signals]) -> Iterator[SignalQueue
 
 
 def ignore(numbers: Iterable[signal.Signals]) -> None:
-    """Ignore these signals, also while the interpreter ends, which resets handlers to the default."""
+    """Ignore these signals, also while the interpreter ends: it resets other handlers to the default then."""
     sys.unraisablehook = _without_late_signals
     for number in numbers:
         signal.signal(number, signal.SIG_IGN)

@@ -37,7 +37,7 @@ class DropConnection(Fault):
         self._dice = random.Random(seed)
 
     def begin(self, edge: FaultContext) -> None:
-        if self._on is None and not self._mid_frame:
+        if self._on is None and not self._mid_frame:  # at once; else `on_event` or `on_send` does it
             for endpoint in list(edge.server.endpoints):
                 if self.scope.covers(endpoint) and self.scope.takes():
                     self.hit(f"dropped {endpoint.name}")
@@ -52,7 +52,7 @@ class DropConnection(Fault):
         return None
 
     def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
-        """See `Fault`. The connection ends before the frame, or inside it."""
+        """See `Fault`. Send up to the frame, or up to a random octet inside it, and end the connection."""
         if not self._is_outgoing:
             return len(data), False
         wanted = INDEX_OF.get(self._on or "", -1)
