@@ -539,6 +539,8 @@ class Endpoint:
             elif self._tls is not None:
                 self._tls.answer_close()
             trio.lowlevel.notify_closing(self.socket)
+            if self._server.poller is not None:
+                self._server.poller.forget(self.socket.fileno())
             self.socket.close()
         except OSError:
             pass

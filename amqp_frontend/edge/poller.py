@@ -70,10 +70,10 @@ class Poller:
     async def until(self, fd: int, turn: Callable[[], T | None]) -> T:
         """Call `turn` whenever the descriptor is readable, until it returns a value. Returns: the value.
 
-        Raises: what `turn` raises; Cancelled.
+        A turn must not bring a deadline of trio forward, which is not looked at before the next event: it wakes a task.
+        Raises: what `turn` raises; Cancelled; OSError.
         """
         waiters = self._waiters
-        waiter = waiters[fd] = _Waiter(trio.lowlevel.current_task(), turn)
 
         def abort(_: object) -> trio.lowlevel.Abort:
             del waiters[fd]
@@ -83,11 +83,21 @@ class Poller:
             self._epoll.modify(fd, select.EPOLLIN)  # it was left registered, or `_take_turns` has taken it out
         except OSError:
             self._epoll.register(fd, select.EPOLLIN)
-        await trio.lowlevel.wait_task_rescheduled(abort)
+        waiter = waiters[fd] = _Waiter(trio.lowlevel.current_task(), turn)
+        try:
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        except trio.Cancelled:
+            if waiter.error is None:
+                raise
         if waiter.error is not None:
             raise waiter.error
         assert waiter.result is not None
         return waiter.result  # type: ignore[no-any-return]
+
+    def forget(self, fd: int) -> None:
+        """Forget a descriptor that is about to be closed: a copy of it in another process would wake this one."""
+        with suppress(OSError):  # it was never registered
+            self._epoll.unregister(fd)
 
     def poll(self, timeout: float, maxevents: int) -> Sequence[tuple[int, int]]:
         """As trio calls `select.epoll.poll`. Returns trio's events when it has some, a task to run, or no more time."""
@@ -124,8 +134,7 @@ class Poller:
             elif fd == self._inner_fd:
                 return True
             else:
-                with suppress(OSError):  # closed since
-                    self._epoll.unregister(fd)
+                self.forget(fd)
         return False
 
     def close(self) -> None:

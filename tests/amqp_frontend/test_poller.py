@@ -115,6 +115,35 @@ async def test_a_turn_may_cancel_its_own_task(has_more: bool) -> None:
 
 
 @in_trio
+async def test_an_error_of_a_turn_that_cancelled_its_own_task_is_raised() -> None:
+    """It would be seen nowhere else."""
+    with pair() as (ours, theirs), trio.CancelScope() as scope:
+
+        def turn() -> None:
+            scope.cancel()
+            raise RuntimeError("broken")
+
+        theirs.send(b"a")
+        with pytest.raises(RuntimeError, match="broken"):
+            await attached().until(ours.fileno(), turn)
+
+
+@in_trio
+async def test_a_socket_that_another_process_has_too_wakes_nobody_once_it_is_forgotten() -> None:
+    poller, said = attached(), list[bytes]()
+    with pair() as (ours, theirs):
+        copy = ours.dup()  # as a child process has one
+        theirs.send(b"!")
+        await Turns(ours, said).run(poller)
+        number = ours.fileno()
+        poller.forget(number)
+        ours.close()
+        theirs.send(b"a")
+        assert number not in dict(poller._epoll.poll(0))
+        copy.close()
+
+
+@in_trio
 async def test_what_a_turn_leaves_is_known_to_the_next_one() -> None:
     """Its task runs before the turns of other sockets that were ready at the same time."""
     poller, said = attached(), list[bytes]()
