@@ -6,9 +6,10 @@ address, a ring or a subscriber's limit are no dead letters. Source: behaviour p
 (4.5: rules 1, 3, 6, 8 and 9); queues page E.1 ("eviction"), E.4 (row 14), E.6; management page 16 (`outcome_of`).
 """
 
-from collections.abc import Callable, Generator, Sequence
-from heapq import nsmallest
-from itertools import islice
+from array import array
+from collections.abc import Callable, Generator, Iterator, Sequence
+from heapq import merge, nsmallest
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer
@@ -20,6 +21,7 @@ from ..rules.queue_rules import DROP_HEAD, REJECT_PUBLISH_DLX, QueueRules
 from ..rules.size_rules import FAIL, SizeRules
 from ..rules.size_rules import PAGE as PAGE_OUT
 from ..stores.paged_message import body_size
+from ..stores.paged_run import Part
 from .parts import Bound, Refusal
 
 if TYPE_CHECKING:
@@ -64,20 +66,27 @@ def bounds_of(queue: "Queue", rules: QueueRules | None = None) -> tuple[Bound, .
 def forecast(queue: "Queue", declaration: "Declaration") -> Generator[None, None, int]:
     """Count the ready messages that a queue would drop at once with another declaration, in steps."""
     dropped = 0
-    for bound in bounds_of(queue, declaration.rules):
+    for bound in reversed(bounds_of(queue, declaration.rules)):  # the length needs steps: the others count before it
         dropped = max(dropped, (yield from bound.forecast(queue)))
     return dropped
 
 
-def response_when_full(queue: "Queue", rules: QueueRules) -> str:
-    """The response to new messages under other rules, if the queue or its address would be full now; empty: it is
-    not full, or drops old messages.
+def response_when_full(queue: "Queue", rules: QueueRules) -> Generator[None, None, str]:
+    """Find, in steps, the response to new messages under other rules, if the queue or its address would be full now;
+    empty: it is not full, or drops old messages.
     """
     sharing: list[Queue] = queue.context.router.queues_at(queue.address) or [queue]
     if rules.size.policy != PAGE_OUT and _is_full(sharing, rules.size):
         return rules.size.policy
-    if rules.overflow != DROP_HEAD and rules.max_length is not None and len(queue.store) >= rules.max_length:
+    if rules.overflow == DROP_HEAD:
+        return ""
+    if rules.max_length is not None and len(queue.store) >= rules.max_length:
         return rules.overflow
+    if rules.max_length_bytes is not None:
+        is_counted = queue.rules.max_length_bytes is not None
+        octets = queue.store.body_octets if is_counted else sum((yield from _body_sizes(queue)))
+        if octets >= rules.max_length_bytes:
+            return rules.overflow
     return ""
 
 
@@ -290,10 +299,10 @@ class LengthBound(Bound):
     def forecast(self, queue: "Queue") -> Generator[None, None, int]:
         if self.may_refuse:
             return 0
-        beyond = 0
+        beyond, excess = 0, len(queue.store) - self._length_max
         if self._octets_max is not None:
             beyond = yield from _count_beyond(queue, self._octets_max)
-        return max(beyond, len(queue.store) - self._length_max, 0)
+        return max(beyond, excess, 0)
 
     def _trim(self, queue: "Queue") -> None:
         """Drop heads until the limits hold, at most a slice; the rest at the ends of later turns."""
@@ -321,17 +330,7 @@ class LengthBound(Bound):
 
 def _count_beyond(queue: "Queue", octets_max: int) -> Generator[None, None, int]:
     """Count the messages at the head whose bodies do not fit beside those of all later messages."""
-    sizes: list[int] = []
-    for message in list(queue.store):
-        sizes.append(body_size(message))
-        if len(sizes) % SIZES_SLICE == 0:
-            yield
-    for part in queue.store.paged_parts():
-        if isinstance(part, Message):
-            sizes.append(body_size(part))
-        else:
-            sizes.extend(part.sizes)
-            yield
+    sizes = yield from _body_sizes(queue)
     kept = 0
     for octets in reversed(sizes):
         octets_max -= octets
@@ -341,6 +340,31 @@ def _count_beyond(queue: "Queue", octets_max: int) -> Generator[None, None, int]
         if kept % SIZES_SLICE == 0:
             yield
     return len(sizes) - kept
+
+
+def _body_sizes(queue: "Queue") -> Generator[None, None, "array[int]"]:
+    """Collect the octets of the ready bodies, in order of delivery, in steps. Messages that come or leave meanwhile do
+    not change the result. Of messages in the temp store only the octets of contents are known.
+    """
+    memory, parts = list(queue.store), queue.store.paged_parts()
+    columns = [((message.id, body_size(message)) for message in memory), *map(_sizes_of, parts)]
+    sizes = array("I")
+    # What is in memory comes first, except where messages stay: there it is the newest.
+    for _, octets in merge(*columns) if queue.keeps else chain.from_iterable(columns):
+        sizes.append(octets)
+        if len(sizes) % SIZES_SLICE == 0:
+            yield
+    return sizes
+
+
+def _sizes_of(part: Part | Message) -> Iterator[tuple[int, int]]:
+    """(id, octets) of paged-out messages. Copies slices: single numbers of a column are slow to read."""
+    if isinstance(part, Message):
+        yield part.id, body_size(part)
+        return
+    for start in range(0, len(part.ids), SIZES_SLICE):
+        stop = start + SIZES_SLICE
+        yield from zip(part.ids[start:stop], part.sizes[start:stop])
 
 
 # -- a slow subscriber ------------------------------------------------------------------------------------------------

@@ -99,15 +99,20 @@ def forecast(
     if rules == now and declaration.effective == queue.declaration.effective:
         return Forecast(ready)
     dropped = min((yield from queue.kind.forecast(queue, declaration)), ready)
+    full = yield from response_when_full(queue, rules)
+    full_now = yield from response_when_full(queue, now)
+    if queue.deleted:
+        return Forecast(0)
+    left = max(0, ready - len(queue.store))  # during the steps: usually from the head, as what would be dropped
+    ready, dropped = ready - left, max(0, dropped - left)
     ring = rules.ring_size if rules.ring_size != now.ring_size else None
-    full = response_when_full(queue, rules)
     is_unused = rules.expires_ms != now.expires_ms and not queue.consumers
     return Forecast(
         ready,
         dropped,
         rules.dead_letter_target(MAXLEN) if dropped and not queue.keeps else None,
         0 if ring is None else max(0, ready - dropped - ring),
-        full if full != response_when_full(queue, now) else "",
+        full if full != full_now else "",
         rules.expires_ms if is_unused else None,
     )
 

@@ -1,10 +1,11 @@
 """The forecast of changed rules is what happens when they come. Source: behaviour page 3.12; management page 15."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
+from leveret.engine.queues import bounds
 from leveret.engine.queues.reconfigure import Forecast, forecast
 from leveret.settings import Policies, make_policy
 from leveret.testing.harness import Harness, arguments_of, load
@@ -30,6 +31,8 @@ def policies(**definition: Any) -> Policies:
         ({}, {"max_length": 9}, Forecast(5)),
         ({}, {"max_length": 2, "dead_letter_exchange": "dead"}, Forecast(5, 3, "dead")),
         ({}, {"max_length": 2, "overflow": "reject-publish"}, Forecast(5, full="reject-publish")),
+        ({}, {"max_length_bytes": 10, "overflow": "reject-publish"}, Forecast(5, full="reject-publish")),
+        ({}, {"max_length_bytes": 11, "overflow": "reject-publish"}, Forecast(5)),
         ({}, {"max_length_bytes": 5}, Forecast(5, 3)),
         ({}, {"max_length_bytes": 0}, Forecast(5, 5)),
         ({"x-max-length": 4}, {"max_length": 9}, Forecast(4)),
@@ -70,3 +73,46 @@ def test_settings() -> None:
     shorter = arguments_of({"x-max-length": 1})
     assert ended(forecast(queue, harness.broker.context.settings, Policies(), shorter)) == Forecast(5, 4)
     assert harness.all() == "ABCDE"
+
+
+@pytest.mark.parametrize("memory", [12_000, 15_000, 20_000])
+def test_paged_messages_that_stay(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest messages are in memory: the paged-out ones leave first. Their sizes are added up in steps."""
+    monkeypatch.setattr(bounds, "SIZES_SLICE", 100)
+    harness = Harness(memory=memory)
+    queue = harness.queue(x_non_destructive=True)
+    harness.publish(*["x" * 10] * 1000, delivery_mode=2)
+    for _ in range(5):
+        harness.publish("x" * 1000, delivery_mode=2)
+    assert queue.store.is_deep and queue.store.in_memory
+    limit = policies(max_length_bytes=5000)
+    steps = forecast(queue, harness.broker.context.settings, limit)
+    assert sum(1 for _ in steps) >= 10
+    assert ended(forecast(queue, harness.broker.context.settings, limit)) == Forecast(1005, 1000)
+    harness.broker.reloading.replace_policies(limit)
+    harness.finish_turns()
+    assert len(queue.store) == 5
+
+
+@pytest.mark.parametrize(
+    "meanwhile, foreseen",
+    [
+        (lambda harness: harness.publish("FF"), Forecast(5, 3, unused_ms=1000)),
+        (lambda harness: harness.get(), Forecast(4, 2, unused_ms=1000)),
+        (lambda harness: harness.named("q").purge(), Forecast(0, unused_ms=1000)),
+        (lambda harness: harness.broker.virtual_hosts["/"].queues.remove(harness.named("q")), Forecast(0)),
+    ],
+    ids=["published", "taken", "purged", "deleted"],
+)
+def test_changes_during_the_steps(
+    meanwhile: Callable[[Harness], object], foreseen: Forecast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages that come are not counted; those that leave are no longer told as dropped."""
+    monkeypatch.setattr(bounds, "SIZES_SLICE", 2)
+    harness = Harness()
+    queue = harness.queue()
+    harness.publish("AA", "BB", "CC", "DD", "EE")
+    steps = forecast(queue, harness.broker.context.settings, policies(max_length_bytes=5, expires=1000))
+    next(steps)
+    meanwhile(harness)
+    assert ended(steps) == foreseen
