@@ -32,6 +32,15 @@ def test_a_moment() -> None:
     assert shown == time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1_800_000_000))
 
 
+@pytest.mark.parametrize(
+    "name, value, text",
+    [("due_ms", 10**18, f"{10**18} ms"), ("due_ms", 2**200, f"{2**200} ms"), ("ttl_ms", 4 * 10**12, "46296 d 7 h")],
+)
+def test_far_ahead(name: str, value: int, text: str) -> None:
+    """No calendar has it; a long duration is no moment."""
+    assert as_text([{name: value}], "x").splitlines()[1] == text
+
+
 def test_columns_fit_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The widest are cut, so that each row is one line; into a file nothing is cut."""
     rows = [{"name": "a" * 60, "state": "running", "user": "b" * 30}]
@@ -84,4 +93,8 @@ def test_watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
         assert main(["ctl", "--url", running.url, "--watch", "5", "cluster-name"]) == 0
         assert pauses == [5, 5] and capsys.readouterr().out.count("name: rabbit@localhost") == 2
         assert main(["ctl", "--url", running.url, "--watch", "1", "purge", "nothing"]) == 1
-    assert len(pauses) == 2
+        assert len(pauses) == 2
+        pauses.clear()
+        capsys.readouterr()
+        assert main(["ctl", "--url", running.url, "--json", "--watch", "1", "cluster-name"]) == 0
+        assert capsys.readouterr().out == '{"name": "rabbit@localhost"}\n' * 2

@@ -87,7 +87,8 @@ def run(options: argparse.Namespace) -> int:
         while True:
             if sys.stdout.isatty():
                 print("\x1b[2J\x1b[H", end="")  # clear the screen
-            print(f"{datetime.now().astimezone().isoformat(' ', 'seconds')}  {' '.join(_words_of(options))}")
+            if not options.json:
+                print(f"{datetime.now().astimezone().isoformat(' ', 'seconds')}  {' '.join(_words_of(options))}")
             if (code := _run(options)) != EXIT_OK:
                 return code
             sys.stdout.flush()
@@ -270,8 +271,10 @@ def as_text(result: Any, command: str) -> str:
     return printable(str(result))
 
 
-#: A column is made no narrower than this; milliseconds from which on a number is a moment.
-COLUMN_MIN, WALL_MS_MIN = 8, 1_000_000_000_000
+#: A column is made no narrower than this.
+COLUMN_MIN = 8
+#: The last word, before `ms`, of the names of moments; other names are of durations.
+MOMENTS = frozenset({"at", "due", "from", "since"})
 #: What is shown of a node; `--json` has more.
 NODE_COLUMNS = ("name", "state", "is-linked", "term", "end", "lag", "reaches", "version", "level", "addresses")
 _NOT_SHOWN = ("node", "state", "since-ms", "why", "handover", "min-in-sync", "nodes")
@@ -329,10 +332,13 @@ def _fitting(widths: list[int]) -> list[int]:
     return widths
 
 
-def _time_text(ms: int) -> str:
-    """Milliseconds as people write them: a moment after 2001, else a duration."""
-    if ms > WALL_MS_MIN:
-        return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+def _time_text(ms: int, name: str) -> str:
+    """Milliseconds as people write them: a moment or a duration, according to the name `..._ms`."""
+    if name.split("_")[-2] in MOMENTS:
+        try:
+            return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+        except (ValueError, OverflowError, OSError):  # after the year 9999
+            return f"{ms} ms"
     if ms < 1000:
         return f"{ms} ms"
     parts: list[str] = []
@@ -348,7 +354,7 @@ def _time_text(ms: int) -> str:
 
 def _cell(value: Any, name: str = "") -> str:
     if name.endswith("_ms") and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return _time_text(value)
+        return _time_text(value, name)
     if value is None or value == {} or value == []:
         return ""
     return json.dumps(value) if isinstance(value, bool | dict | list) else printable(str(value))
