@@ -1,12 +1,15 @@
 """What a deed would do, told before it is done: the page's second step. Source: management page 15."""
 
+import json
 from typing import Any
 
 import pika
 import pytest
 from api_client import ApiClient
 
+from leveret.operator.control import ControlTable
 from leveret.testing import RunningBroker
+from leveret.testing.harness import Harness
 
 SHORT = {"pattern": "^drops$", "definition": {"max-length": 5}}
 
@@ -122,8 +125,60 @@ def test_definitions(api: ApiClient) -> None:
         "queues": [0, 0, 1, 0],
     }
     differs = {tuple(one["name"]): one["differs"] for one in found["objects"]}
-    assert differs["ann",] == [{"key": "tags", "now": '["monitoring"]', "then": "administrator"}]
+    assert differs["ann",] == [{"key": "tags", "now": '["monitoring"]', "then": '["administrator"]'}]
     assert differs["/", "drops"] == [{"key": "durable", "now": "false", "then": "true"}]
     assert found["says"] == ["295 of 300 messages are dropped from 1 queue"]
     assert api.get("policies") == [] and api.ask("GET", "users/bob").status == 404
     api.ask("DELETE", "users/ann")
+
+
+USER = {"name": "ann", "tags": "monitoring"}
+SAME = {**USER, "password": "a"}
+LIMITED = {"component": "vhost-limits", "vhost": "v", "name": "limits"}
+
+
+@pytest.mark.parametrize(
+    "section, row, differs",
+    [
+        ("users", SAME, {}),
+        ("users", {**USER, "password": "b"}, {"password": ("set", "another")}),
+        ("users", USER, {"password": ("set", "none")}),
+        ("users", {**SAME, "limits": {"max-channels": 3}}, {"max-channels": ("null", "3")}),
+        ("vhosts", {"name": "v"}, {}),
+        ("vhosts", {"name": "v", "default_queue_type": "quorum"}, {"default_queue_type": ("null", "quorum")}),
+        ("vhosts", {"name": "v", "metadata": {"tags": ["t"]}}, {"tags": ("[]", '["t"]')}),
+        ("vhosts", {"name": "v", "limits": {"max-queues": 1}}, {"max-queues": ("null", "1")}),
+        ("parameters", {**LIMITED, "value": {}}, {}),
+        ("parameters", {**LIMITED, "value": {"max-queues": 1}}, {"max-queues": ("null", "1")}),
+        ("global_parameters", {"name": "g", "value": 1}, {}),
+        ("global_parameters", {"name": "g", "value": True}, {"value": ("1", "true")}),
+        (
+            "permissions",
+            {"user": "ann", "vhost": "v", "configure": "a, b", "write": "", "read": ""},
+            {"configure": ("a,b", "a, b")},
+        ),
+        ("policies", {"vhost": "v", "name": "p", **SHORT}, {"priority": ("2", "0")}),
+    ],
+)
+def test_what_an_import_replaces(section: str, row: dict[str, Any], differs: dict[str, tuple[str, str]]) -> None:
+    """What would be in force is compared: also keys that either side leaves out; the import changes nothing else."""
+    table = ControlTable()
+    table.attach(Harness().broker)
+    table.load()
+    before = {
+        "vhosts": [{"name": "v"}],
+        "users": [SAME],
+        "permissions": [{"user": "ann", "vhost": "v", "configure": "a,b", "write": "", "read": ""}],
+        "global_parameters": [{"name": "g", "value": 1}],
+        "policies": [{"vhost": "v", "name": "p", "priority": 2, **SHORT}],
+    }
+    table.run("definitions", {"action": "import", "definitions": before})
+    given = {section: [row]}
+    found = table.run("preview", {"action": "definitions", "definitions": given})
+    told = [one["differs"] for one in found["objects"]]
+    assert told == (
+        [[{"key": key, "now": now, "then": then} for key, (now, then) in differs.items()]] if differs else []
+    )
+    exported = json.dumps(table.run("definitions", {"action": "export"}))
+    table.run("definitions", {"action": "import", "definitions": given})
+    assert (json.dumps(table.run("definitions", {"action": "export"})) == exported) == (not differs)

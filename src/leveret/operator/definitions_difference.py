@@ -1,12 +1,17 @@
 """The difference between a document of definitions and what a broker has, object by object.
 
-Users, policies, limits and parameters of the document replace those of the same name; queues, exchanges and bindings
-that are there stay as they are. Secrets are never shown, only whether they differ. Source: management page 7.
+Users, policies, limits and parameters of the document replace those of the same name: what the broker has is compared
+with what the import would put in force, also where the document leaves out a key. Queues, exchanges and bindings that
+are there stay as they are. Secrets are never shown, only whether they differ. Source: management page 7.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..engine import Broker, VirtualHostLimits
+from ..settings import Policy
+from .definitions_reader import LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT, Plan
+from .parameters import about_vhost
 from .steps import VALUES_A_STEP, Steps
 
 #: Objects that an answer lists, and characters of a value in it.
@@ -26,16 +31,20 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 #: Sections whose objects are never replaced.
 STAYING = frozenset({"exchanges", "queues", "bindings"})
-_SECRETS = frozenset({"password", "password_hash"})
+#: Keys and values of an object; None: there is none.
+Facts = Mapping[str, Any] | None
 
 
-def difference(here: Mapping[str, Any], given: Any) -> Steps:
-    """Returns {"sections": [{"section", "new", "changed", "stays", "same"}], "objects": [{"section", "name", "state",
+def difference(broker: Broker, here: Mapping[str, Any], given: Any, plan: Plan) -> Steps:
+    """`here`: the broker's export; `plan`: that of the import of `given`. Entries that are not imported are left out.
+
+    Returns {"sections": [{"section", "new", "changed", "stays", "same"}], "objects": [{"section", "name", "state",
     "differs": [{"key", "now", "then"}]}], "unlisted": number of other objects}; "objects" has none that are the same.
     """
     sections: list[dict[str, Any]] = []
     objects: list[dict[str, Any]] = []
     unlisted = 0
+    compared = _Compared(broker, plan)
     for section, keys in KEYS.items():
         rows = given.get(section)
         if not isinstance(rows, list) or not rows:
@@ -47,8 +56,10 @@ def difference(here: Mapping[str, Any], given: Any) -> Steps:
                 yield
             if not isinstance(row, dict):
                 continue
-            now = known.get(_name(row, keys))
-            differs = [] if now is None else list(_differing(now, row, keys))
+            now, then = compared.facts(section, row) or (known.get(_name(row, keys)), row)
+            if then is None:
+                continue
+            differs = [] if now is None else list(_differing(now, then, keys))
             state = "new" if now is None else "same" if not differs else "stays" if section in STAYING else "changed"
             counts[state] += 1
             if state == "same":
@@ -66,21 +77,104 @@ def _name(row: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _differing(now: Mapping[str, Any], then: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """The keys of the document with other values."""
+    """The keys with other values."""
     for key, value in then.items():
-        if key in keys or key not in now or _plain(now[key]) == _plain(value):
-            continue
-        if key in _SECRETS:
-            yield {"key": "password", "now": "set" if now[key] else "none", "then": "another" if value else "none"}
-        else:
+        if key not in keys and key in now and not _is_same(now[key], value):
             yield {"key": key, "now": _shown(now[key]), "then": _shown(value)}
 
 
-def _plain(value: Any) -> Any:
-    """Tags as a list of words; text with commas is RabbitMQ's older form."""
-    if isinstance(value, str) and "," in value:
-        return [one.strip() for one in value.split(",")]
-    return [value] if isinstance(value, str) else value
+def _is_same(now: Any, then: Any) -> bool:
+    """Whether both are the same JSON: for Python, true is 1."""
+    import json
+
+    return now == then and json.dumps(now, sort_keys=True) == json.dumps(then, sort_keys=True)
+
+
+class _Compared:
+    """What the broker has, and what it would have after the import."""
+
+    def __init__(self, broker: Broker, plan: Plan) -> None:
+        self._broker = broker
+        self._plan = plan
+        self._policies = {policy.identity: policy for policy in plan.policies}
+
+    def facts(self, section: str, row: Mapping[str, Any]) -> tuple[Facts, Facts] | None:
+        """Facts of an object now and then; None: the document's own keys tell them."""
+        name, vhost = str(row.get("name")), str(row.get("vhost"))
+        if section == "users":
+            return self._user(name)
+        if section == "vhosts":
+            return self._vhost(name, row)
+        if section == "policies":
+            return self._policy((vhost, False, name))
+        if section == "parameters" and row.get("component") == OPERATOR_POLICY_COMPONENT:
+            return self._policy((vhost, True, name))
+        if section == "parameters" and row.get("component") == LIMITS_COMPONENT:
+            return self._limits(vhost)
+        if section == "parameters":
+            return self._parameter((vhost, str(row.get("component")), name))
+        if section == "global_parameters":
+            return self._parameter(("", "", name))
+        return None
+
+    def _user(self, name: str) -> tuple[Facts, Facts]:
+        before, after, password = (
+            self._broker.users.find(name),
+            self._plan.users.get(name),
+            self._plan.passwords.get(name),
+        )
+        if before is None or after is None:
+            return None, None if after is None else {}
+        now, then = (
+            {
+                "tags": list(one.tags),
+                "max-connections": one.max_connections,
+                "max-channels": one.max_channels,
+                "password": "set" if one.password.octets else "none",
+            }
+            for one in (before, after)
+        )
+        is_same = before.password == after.password if password is None else before.password.is_right(password)
+        then["password"] = now["password"] if is_same else "another" if password or after.password.octets else "none"
+        return now, then
+
+    def _vhost(self, name: str, row: Mapping[str, Any]) -> tuple[Facts, Facts]:
+        host, plan = self._broker.virtual_hosts.get(name), self._plan
+        if host is None or name not in plan.vhosts:
+            return None, {} if name in plan.vhosts else None
+        limits, about = host.context.limits, about_vhost(self._broker, name)
+        now = {**about, "default_queue_type": limits.default_queue_type, **_limit_facts(limits)}
+        then = dict(now)
+        if name in plan.about:
+            then["description"], then["tags"] = plan.about[name]
+        if name in plan.default_types:
+            then["default_queue_type"] = plan.default_types[name]
+        if row.get("limits") and name in plan.limits:
+            then |= _limit_facts(plan.limits[name])
+        return now, then
+
+    def _limits(self, vhost: str) -> tuple[Facts, Facts]:
+        host, limits = self._broker.virtual_hosts.get(vhost), self._plan.limits.get(vhost)
+        then = None if limits is None else _limit_facts(limits)
+        return None if host is None else _limit_facts(host.context.limits), then
+
+    def _policy(self, identity: tuple[str, bool, str]) -> tuple[Facts, Facts]:
+        vhost, is_operator, name = identity
+        now = self._broker.context.policies.find(vhost, name, is_operator=is_operator)
+        return _policy_facts(now), _policy_facts(self._policies.get(identity))
+
+    def _parameter(self, identity: tuple[str, str, str]) -> tuple[Facts, Facts]:
+        then = self._plan.parameters
+        now = {"value": self._broker.parameters.get(identity)} if identity in self._broker.parameters else None
+        return now, {"value": then[identity]} if identity in then else None
+
+
+def _limit_facts(limits: VirtualHostLimits) -> dict[str, Any]:
+    return {"max-connections": limits.max_connections, "max-queues": limits.max_queues}
+
+
+def _policy_facts(policy: Policy | None) -> Facts:
+    return None if policy is None else policy.value()
 
 
 def _shown(value: Any) -> str:

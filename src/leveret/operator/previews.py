@@ -351,7 +351,7 @@ def preview_definitions(
     except DefinitionsFault as fault:
         raise CommandError(str(fault)) from None
     here = yield from Definitions(lambda: at.broker).export_steps()
-    objects = yield from difference(here, definitions)
+    objects = yield from difference(at.broker, here, definitions, plan)
     policies = at.broker.context.policies.with_these(plan.policies)
     found = yield from consequences(at, at.broker.context.settings, policies)
     return {**objects, **found, "faults": plan.faults, "remarks": plan.remarks}
