@@ -18,13 +18,15 @@ from .virtual_host import VirtualHost
 class VirtualHosts(dict[str, VirtualHost]):
     """The virtual hosts by name."""
 
-    __slots__ = ("_context", "_firehose", "_parameters")
+    __slots__ = ("_context", "_firehose", "_parameters", "changes")
 
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
         super().__init__()
         self._context = context
         self._parameters = parameters
         self._firehose = Firehose(context)
+        #: Virtual hosts created, limited and deleted since the start.
+        self.changes = 0
 
     def create(self, name: str) -> VirtualHost:
         """Create a virtual host, or return the existing one."""
@@ -33,6 +35,7 @@ class VirtualHosts(dict[str, VirtualHost]):
         if vhost is None:
             context.disconnects.finish(name)
             vhost = self[name] = VirtualHost(context, name)
+            self.changes += 1
             if context.listeners:
                 context.emit(VirtualHostEvent(EventKind.DECLARED, name, name))
         return vhost
@@ -46,6 +49,7 @@ class VirtualHosts(dict[str, VirtualHost]):
         vhost = self.pop(name, None)
         if vhost is None:
             raise VirtualHostNotFound(vhost=name)
+        self.changes += 1
         for user in context.users:
             if user.permissions is not None and (name in user.permissions or name in user.topics_before_permissions):
                 rest = {other: granted for other, granted in user.permissions.items() if other != name}
@@ -70,6 +74,7 @@ class VirtualHosts(dict[str, VirtualHost]):
     def limit(self, vhost: VirtualHost, limits: VirtualHostLimits) -> None:
         """Set the limits of a virtual host; existing objects stay."""
         vhost.context.limits = limits
+        self.changes += 1
         context = self._context
         if context.listeners:
             context.emit(VirtualHostEvent(EventKind.DECLARED, vhost.name, vhost.name))

@@ -109,11 +109,13 @@ class Users:
     `login_throttle`: delays logins after failures; None: no delays.
     """
 
-    __slots__ = ("_by_name", "_is_used", "attempts", "login_throttle")
+    __slots__ = ("_by_name", "_is_used", "attempts", "changes", "login_throttle")
 
     def __init__(self, users: Iterable[User] = (), login_throttle: LoginThrottle | None = None) -> None:
         self._by_name = {user.name: user for user in users}
         self._is_used = bool(self._by_name)
+        #: Users added, replaced and removed since the start.
+        self.changes = 0
         self.login_throttle = login_throttle
         #: By protocol: [logins that succeeded, logins that failed].
         self.attempts: dict[str, list[int]] = {"http": [0, 0], "amqp091": [0, 0]}
@@ -128,11 +130,13 @@ class Users:
     def add(self, user: User) -> None:
         """Add or replace a user."""
         self._by_name[user.name] = user
+        self.changes += 1
         self._is_used = True
 
     def remove(self, name: str) -> None:
         """Remove a user, if it exists."""
         self._by_name.pop(name, None)
+        self.changes += 1
 
     def current(self, user: User, vhost: str) -> User:
         """The present state of a user that logged in earlier; `user` itself if the broker never had users.

@@ -5,10 +5,16 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from api_client import ApiClient
 
 from leveret.cli.control_client import request
+from leveret.operator import parameters
+from leveret.operator import versions as kept
+from leveret.operator.command_error import CommandError
+from leveret.operator.control import ControlTable
 from leveret.testing import start_broker
+from leveret.testing.harness import Harness
 
 
 def versions(api: ApiClient, query: str = "") -> list[dict[str, Any]]:
@@ -102,3 +108,81 @@ def test_they_outlive_a_restart(tmp_path: Path) -> None:
         newest, older = versions(api)
         assert (newest["id"], newest["by"], newest["change"]) == (row["id"] + 1, "guest by ctl", "deleted")
         assert older["id"] == row["id"]
+
+
+@pytest.fixture
+def table() -> ControlTable:
+    """The commands of a broker on virtual time."""
+    found = ControlTable()
+    found.attach(Harness().broker)
+    found.load()
+    return found
+
+
+def set_policy(table: ControlTable, name: str, length: int = 1, vhost: str = "/") -> None:
+    value = {"pattern": "x", "definition": {"max-length": length}, "vhost": vhost}
+    table.run("policies", {"action": "set", "name": name, **value})
+
+
+def test_commands_at_the_same_time(table: ControlTable) -> None:
+    """Their changes have different batches: putting back all of one leaves those of the other."""
+    users = [{"name": f"u{n}", "password_hash": "", "tags": ""} for n in range(60)]
+    slow = table.steps("definitions", {"action": "import", "definitions": {"users": users}})
+    next(slow)
+    set_policy(table, "mine")
+    for _ in slow:
+        pass
+    batches = {row["name"]: row["batch"] for row in table.operator.versions}
+    assert len(batches) == 61 and set(batches.values()) == {batches["u0"], batches["mine"]}
+    assert batches["u0"] != batches["mine"]
+    again = ControlTable()
+    again.attach(table.broker)
+    assert again.operator.versions.next_batch() > max(batches.values())
+
+
+def test_all_or_nothing(table: ControlTable) -> None:
+    """A version whose virtual host is gone refuses the whole, as its preview does."""
+    for vhost in ("one", "two"):
+        table.run("vhosts", {"action": "add", "name": vhost})
+    policies = [
+        {"vhost": vhost, "name": "p", "pattern": "x", "definition": {"max-length": 1}} for vhost in ("one", "two")
+    ]
+    table.run("definitions", {"action": "import", "definitions": {"policies": policies}})
+    table.run("vhosts", {"action": "delete", "name": "one"})
+    (row,) = table.run("versions", {"action": "list", "vhost": "two"})
+    for command, action in (("versions", "restore"), ("preview", "version")):
+        with pytest.raises(CommandError, match="virtual host 'one' .* is gone"):
+            table.run(command, {"action": action, "id": row["id"], "all": True})
+    assert [policy.vhost for policy in table.broker.context.policies] == ["two"]
+
+
+def test_their_octets_are_bounded(table: ControlTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest go first; the newest stays, however long."""
+    monkeypatch.setattr(kept, "OCTETS_MAX", 1000)
+    for length in range(1, 20):
+        set_policy(table, "p", length)
+    ids = [row["id"] for row in table.operator.versions]
+    assert ids == list(range(19, 19 - len(ids), -1)) and 1 < len(ids) < 5
+    assert sum(component == kept.VERSIONS for (_, component, _), _ in table.broker.parameters) == len(ids)
+    set_policy(table, "p" * 200)
+    monkeypatch.setattr(kept, "OCTETS_MAX", 1)
+    set_policy(table, "p", 99)
+    assert [row["id"] for row in table.operator.versions] == [21]
+
+
+def test_they_take_no_place_of_parameters(table: ControlTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import may set as many parameters as one that is set by itself."""
+    monkeypatch.setattr("leveret.operator.definitions_reader.KEPT_MAX", 3)
+    for length in range(1, 5):
+        set_policy(table, "p", length)
+    given = {"global_parameters": [{"name": f"g{n}", "value": 1} for n in range(4)]}
+    found = table.run("definitions", {"action": "import", "definitions": given})
+    assert found["faults"] == ["global_parameters[3]: no more than 3 parameters are kept"]
+    assert parameters.parameters_set(table.broker) == 3
+
+
+def test_what_changes_nothing_looks_at_nothing(table: ControlTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that touches no policy, user or virtual host compares none of them."""
+    noted = table.operator.versions
+    monkeypatch.setattr(noted, "_look", lambda: pytest.fail("looked"))
+    table.run("declare-queue", {"queue": "q"})

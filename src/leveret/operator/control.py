@@ -97,11 +97,10 @@ class ControlTable:
     def _run(self, name: object, arguments: object, *, waits: bool = True) -> Steps:
         """The steps of one command. `waits`: until the journal has what it changed. Raises: CommandError."""
         versions = self.operator.versions
-        batch = versions.next_batch()
         command, result = self._begin(name, arguments)
         if command.reads:
             return (yield from result) if isinstance(result, Generator) else result
-        steps = self._noted(command.words, batch, result)
+        steps = self._noted(command.words, versions.next_batch(), result)
         return (yield from self._until_safe(steps) if waits else steps)
 
     def _noted(self, words: str, batch: int, result: Any) -> Steps:

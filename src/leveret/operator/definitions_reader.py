@@ -37,7 +37,7 @@ from ..settings import Policy, make_policy
 from ..settings.values import shown
 from .access import tags_of
 from .command_error import CommandError
-from .parameters import CLUSTER_NAME, KEPT_MAX
+from .parameters import CLUSTER_NAME, KEPT_MAX, parameters_set
 from .steps import Steps
 
 FAULTS_MAX = 50
@@ -123,6 +123,7 @@ class DefinitionsReader:
         self.document = document
         self.where = ""
         self.found = Plan()
+        self._parameters_set = parameters_set(broker)
         self.dry = Broker(ManualClock(), settings=broker.context.settings, options=broker.context.options)
 
     def plan(self) -> Steps:
@@ -275,9 +276,11 @@ class DefinitionsReader:
 
     def _keep(self, identity: tuple[str, str, str], entry: dict[str, Any]) -> None:
         parameters = self.found.parameters
+        if identity not in parameters and identity not in self.broker.parameters:
+            if self._parameters_set >= KEPT_MAX:
+                raise ValueError(f"no more than {KEPT_MAX} parameters are kept")
+            self._parameters_set += 1
         parameters[identity] = entry.get("value")
-        if len(parameters) + len(self.broker.parameters) > KEPT_MAX:
-            raise ValueError(f"no more than {KEPT_MAX} parameters are kept")
 
     def _exchange(self, entry: dict[str, Any]) -> None:
         vhost, name = self._known_vhost(entry), _text(entry, "name", empty=True)

@@ -58,6 +58,7 @@ def restore_version(at: Operator, id: VersionId, *, all: bool = False) -> dict[s
     all: true: before everything that its command changed, such as an import
     """
     rows = _rows_of(at, id, all)
+    _check(at.broker, rows)
     for row in rows:
         put_back(at.broker, row)
     return {"restored": [row["id"] for row in rows]}
@@ -70,6 +71,7 @@ def preview_version(at: Operator, id: VersionId, *, all: bool = False) -> Steps:
     all: true: before everything that its command changed
     """
     rows = _rows_of(at, id, all)
+    _check(at.broker, rows)
     found: dict[str, Any] = yield from consequences(at, at.broker.context.settings, policies_before(at.broker, rows))
     gone = {row["name"] for row in rows if row["kind"] == USER and row["before"] is None}
     found["says"] += closing([client for client in at.broker.connections if client.user.name in gone])
@@ -82,14 +84,19 @@ def _rows_of(at: Operator, id_: int, is_all: bool) -> list[dict[str, Any]]:
     return [one for one in at.versions if one["batch"] == row["batch"]] if is_all else [row]
 
 
+def _check(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Raises: CommandError, if one of them cannot be put back any more."""
+    for row in rows:
+        if row["vhost"] and row["vhost"] not in broker.virtual_hosts:
+            raise CommandError(f"the virtual host {row['vhost']!r} of version {row['id']} is gone")
+
+
 # -- putting back ---------------------------------------------------------------------------------------------------
 
 
 def put_back(broker: Broker, row: Mapping[str, Any]) -> None:
-    """Put in force what was there before a change. Raises: CommandError, if it cannot be any more."""
+    """Put in force what was there before a change. Its virtual host must exist."""
     kind, vhost, name, value = row["kind"], row["vhost"], row["name"], row["before"]
-    if vhost and vhost not in broker.virtual_hosts:
-        raise CommandError(f"the virtual host {vhost!r} of version {row['id']} is gone")
     if kind in (POLICY, OPERATOR_POLICY):
         broker.reloading.replace_policies(policies_before(broker, [row]))
     elif kind == LIMITS:

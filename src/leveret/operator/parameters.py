@@ -28,13 +28,13 @@ CLUSTER_NAME, CLUSTER_NAME_DEFAULT = "cluster_name", "rabbit@localhost"
 def set_parameter(broker: Broker, identity: tuple[str, str, str], value: object) -> bool:
     """Set a parameter. Returns whether it is new. Raises: CommandError."""
     is_new = identity not in broker.parameters
-    if is_new and len(broker.parameters) >= KEPT_MAX and _count(broker) >= KEPT_MAX:
+    if is_new and len(broker.parameters) >= KEPT_MAX and parameters_set(broker) >= KEPT_MAX:
         raise CommandError(f"no more than {KEPT_MAX} parameters are kept")
     broker.parameters.set(identity, value)
     return is_new
 
 
-def _count(broker: Broker) -> int:
+def parameters_set(broker: Broker) -> int:
     """The number of entries that operators have set. The others, without a virtual host, are the broker's own."""
     return sum(bool(vhost) or not component for (vhost, component, _), _ in broker.parameters)
 

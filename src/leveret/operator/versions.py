@@ -13,6 +13,8 @@ from .command_error import CommandError
 
 #: The component of the parameters that hold versions, and the maximum number of them; older ones are forgotten.
 VERSIONS, VERSIONS_MAX = "versions", 1000
+#: Maximum octets of all of them as JSON: a user with permissions in many virtual hosts has long versions.
+OCTETS_MAX = 4 * 1024 * 1024
 POLICY, OPERATOR_POLICY, USER, LIMITS = "policy", "operator policy", "user", "limits"
 #: (kind, virtual host, name)
 Key = tuple[str, str, str]
@@ -27,6 +29,9 @@ class Versions:
         found = [value for (vhost, component, _), value in broker.parameters if not vhost and component == VERSIONS]
         self._rows: dict[int, dict[str, Any]] = {row["id"]: row for row in found if isinstance(row, dict)}
         self._last = max(self._rows, default=0)
+        self._last_batch = max((row["batch"] for row in self._rows.values()), default=0)
+        self._sizes = {id_: _size(row) for id_, row in self._rows.items()}
+        self._octets = sum(self._sizes.values())
         self._look()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -36,7 +41,7 @@ class Versions:
     def find(self, id_: int) -> dict[str, Any]:
         """One version. Raises: CommandError."""
         if id_ not in self._rows:
-            raise CommandError(f"no version {id_}: the last {VERSIONS_MAX} are kept")
+            raise CommandError(f"no version {id_}: at most the last {VERSIONS_MAX} are kept")
         return self._rows[id_]
 
     def now(self, kind: str, vhost: str, name: str) -> Any:
@@ -55,11 +60,16 @@ class Versions:
         """Note what is in force. Policies, users and limits are replaced as a whole: identity tells a change."""
         broker = self._broker
         self._policies = broker.context.policies
+        self._counts = broker.users.changes, broker.virtual_hosts.changes
         self._users = {user.name: user for user in broker.users}
         self._limits = {name: vhost.context.limits for name, vhost in broker.virtual_hosts.items()}
 
     def note(self, command: str, caller: str, batch: int) -> None:
         """Record what has changed since the last call. `batch`: the number that all changes of one command have."""
+        broker = self._broker
+        counts = broker.users.changes, broker.virtual_hosts.changes
+        if counts == self._counts and self._policies is broker.context.policies:
+            return
         before = self._policies, self._users, self._limits
         self._look()
         if self._policies is not before[0]:
@@ -77,8 +87,9 @@ class Versions:
                 self._record((LIMITS, name, ""), _limits_value(before[2][name]), command, caller, batch)
 
     def next_batch(self) -> int:
-        """The number of a command's changes: that of the first of them."""
-        return self._last + 1
+        """A new number, for the changes of one command."""
+        self._last_batch += 1
+        return self._last_batch
 
     def _record(self, key: Key, before: Any, command: str, caller: str, batch: int) -> None:
         after = self.now(*key)
@@ -100,9 +111,12 @@ class Versions:
         }
         self._rows[self._last] = row
         self._broker.parameters.set(_identity(self._last), row)
-        if len(self._rows) > VERSIONS_MAX:
+        self._sizes[self._last] = _size(row)
+        self._octets += self._sizes[self._last]
+        while len(self._rows) > VERSIONS_MAX or (self._octets > OCTETS_MAX and len(self._rows) > 1):
             oldest = next(iter(self._rows))
             del self._rows[oldest]
+            self._octets -= self._sizes.pop(oldest)
             self._broker.parameters.remove(_identity(oldest))
 
 
@@ -127,6 +141,12 @@ def _has_password(value: Mapping[str, Any]) -> str:
 
 def _identity(id_: int) -> tuple[str, str, str]:
     return ("", VERSIONS, f"{id_:012}")
+
+
+def _size(row: Mapping[str, Any]) -> int:
+    import json
+
+    return len(json.dumps(row))
 
 
 def _limits_value(limits: VirtualHostLimits) -> dict[str, Any]:

@@ -20,8 +20,11 @@ export function Changes({ query }) {
   const wanted = new URLSearchParams(["kind", "name", "vhost"].filter((key) => query[key]).map((key) => [key, query[key]]));
   const view = usePoll(`leveret/versions?${wanted}`);
   const rows = Array.isArray(view.data) ? view.data : [];
-  const batches = new Map();
-  for (const one of rows) batches.set(one.batch, (batches.get(one.batch) || 0) + 1);
+  const batches = new Map(), firsts = new Map();
+  for (const one of rows) {
+    batches.set(one.batch, (batches.get(one.batch) || 0) + 1);
+    firsts.set(one.batch, one.id);
+  }
   const restore = async (one, all) => {
     const what = all ? `everything that "${one.command}" changed` : `${one.kind} ${one.name || one.vhost}`;
     const text = `${what}: as it was before ${moment(one.at_ms)}. Messages that were dropped do not come back.`;
@@ -38,13 +41,13 @@ export function Changes({ query }) {
     {
       title: "",
       cell: (one) => html`<span class="buttons"><button type="button" onClick=${() => restore(one, false)}>Put back what was before …</button>
-        ${batches.get(one.batch) > 1 && one.id === one.batch && html`<button type="button" onClick=${() => restore(one, true)}>All ${batches.get(one.batch)} of it …</button>`}</span>`,
+        ${batches.get(one.batch) > 1 && firsts.get(one.batch) === one.id && html`<button type="button" onClick=${() => restore(one, true)}>All ${batches.get(one.batch)} of it …</button>`}</span>`,
     },
   ];
   const narrowed = query.name || query.vhost;
   return html`
     <h1>Changes</h1>
-    <p class="dim">The last 1,000 changes of policies, users and limits, also by imports and reloads. Queues, exchanges and messages that were deleted cannot be put back.</p>
+    <p class="dim">The last 1,000 changes (at most 4 MiB) of policies, users and limits, also by imports and reloads. Queues, exchanges and messages that were deleted cannot be put back.</p>
     <div class="tools">
       <label>Of <select value=${query.kind || ""} onChange=${(event) => refine({ kind: event.currentTarget.value })}>
         ${KINDS.map(([key, text]) => html`<option key=${key} value=${key} selected=${key === (query.kind || "")}>${text}</option>`)}</select></label>
