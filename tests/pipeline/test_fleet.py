@@ -20,7 +20,7 @@ pytest.importorskip("deltalake", reason="the pipeline's libraries are not instal
 from lakes import fill, in_journal
 from pyarrow import parquet
 from recorded_broker import RecordedBroker
-from told_events import told
+from told_events import at, told
 
 from leveret.journal import JournalError
 from leveret.journal.disk.files import REAL
@@ -242,11 +242,11 @@ TAKEN_OVER = (
 def test_duplicates_that_a_takeover_allows(engine: Any) -> None:
     """What came again behind it is named, and is no fault; each message has one end."""
     payload = {
-        "ts": None, "cause_id": 0, "vhost": "/", "address": "", "routing_key": "q", "headers_json": "{}",
+        "ts": at(0), "cause_id": 0, "vhost": "/", "address": "", "routing_key": "q", "headers_json": "{}",
         "properties_json": json.dumps({"message_id": "same"}), "body": b"", "segment": "s1",
     }  # fmt: skip
     contents = [{**payload, "lsn": 2, "msg_id": 1}, {**payload, "lsn": 9, "msg_id": 9}]
-    tables = told(engine, *TAKEN_OVER, payloads=[{**one, "ts": None} for one in contents])
+    tables = told(engine, *TAKEN_OVER, payloads=contents)
     assert [row["lsn"] for row in leaders(tables)] == [1, 6]
     named = ("duplicate", "msg_id", "first_id", "led_lsn")
     found = {tuple(row[name] for name in named) for row in rows(engine, allowed(tables))}
