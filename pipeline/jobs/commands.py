@@ -110,17 +110,22 @@ def run(
     gathering = Gathering(engine, job, is_written=bool(options.out))
     unknown: list[set[tuple[str, str]]] = []
     untold: dict[str, ValueError] = {}
-    ways = _trail(engine, options, nodes, opened) if job == "trace" else {}
-    for node in [one for one in nodes_of(options.lake) if one.name in ways] if ways else nodes:
+    ways = _trail(engine, options, nodes, opened, untold) if job == "trace" else {}
+    for name, error in untold.items():
+        progress.say("missing", what=f"node {name}: {error}")
+    nodes = [one for one in nodes_of(options.lake) if one.name in ways] or nodes
+    for node in [one for one in nodes if one.name not in untold]:
         given = argparse.Namespace(**{**vars(options), "way": ways.get(node.name)})
         if job == "report":
             given.out = page_of(_page(options), node.name)
-        unknown.append(set())
+        unknown_here: set[tuple[str, str]] = set()
         try:
-            gathering.add(node, _run_on(node, engine, job, given, progress, opened, unknown[-1]))
+            gathering.add(node, _run_on(node, engine, job, given, progress, opened, unknown_here))
         except (NotRecorded, EmptyLake) as error:
             untold[node.name] = error
             progress.say("missing", what=f"node {node.name}: {error}")
+        else:
+            unknown.append(unknown_here)
     for what, name in unknown_to_all(unknown):
         raise ValueError(f"the lake knows no {what} {name!r}")
     if not gathering and untold:
@@ -132,13 +137,16 @@ def run(
 
 
 def _trail(
-    engine: Engine, options: argparse.Namespace, nodes: Sequence[Node], opened: Opened
+    engine: Engine, options: argparse.Namespace, nodes: Sequence[Node], opened: Opened, untold: dict[str, ValueError]
 ) -> dict[str, dict[int, int]]:
-    """Where a message went: of each node its messages. Raises: NotRecorded, ValueError."""
+    """Where a message went: of each node its messages. `untold`: gets the nodes that cannot tell. Raises: NotRecorded,
+    EmptyLake, ValueError."""
     open_log(options.lake, engine)
     every = nodes_of(options.lake)
     trail = Trail(every, lambda node: opened.tables(engine, "trace", options, node), replays_in(engine, LOG, every))
-    return {name: way for name, way in trail.follow(options.message, nodes).items() if way}
+    found = {name: way for name, way in trail.follow(options.message, nodes).items() if way}
+    untold.update((name, error) for name, error in trail.untold.items() if name not in found)
+    return found
 
 
 def _run_on(

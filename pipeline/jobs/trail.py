@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ..engines.protocol import Engine, rows
 from ..lake.nodes import Node
 from .story import FOUND_MAX, family, ids_of
-from .tables import NotRecorded, Tables
+from .tables import EmptyLake, NotRecorded, Tables
 
 #: Brokers in a row that are looked at; a ring of them ends by itself.
 HOPS_MAX = 100
@@ -22,13 +22,14 @@ Causes = dict[int, int]
 
 class Trail:
     """`open_node`: makes the tables of a node, in place of those of another. `log`: rows of the lake's log of replays:
-    (node, id of the replay, message)."""
+    (node, id of the replay, message). `untold`: nodes that cannot tell where the message went, and why."""
 
     def __init__(
         self, nodes: Sequence[Node], open_node: Callable[[Node], Tables], log: Iterable[tuple[str, str, int]]
     ) -> None:
         self._nodes = nodes
         self._open = open_node
+        self.untold: dict[str, NotRecorded | EmptyLake] = {}
         self._replays: dict[str, list[tuple[int, str]]] = {}
         self._replayed: dict[str, dict[str, int]] = {}
         for node, replay_id, msg_id in sorted(set(log)):
@@ -40,19 +41,18 @@ class Trail:
         """Node -> its messages of this trail, each with that which it is a copy of (0 none).
 
         Args:   message: as for `trace`. begin: the nodes where it is looked for first.
-        Raises: NotRecorded (no node could look for it), ValueError.
+        Raises: NotRecorded, EmptyLake (no node could look for it), ValueError.
         """
         found: dict[str, Causes] = {}
         names: set[str] = set()
-        failures: list[NotRecorded] = []
         for node in begin:
             try:
                 tables = self._open(node)
                 names |= self._take(tables, node, ids_of(tables, message), found)
-            except NotRecorded as error:
-                failures.append(error)
-        if len(failures) == len(begin):
-            raise failures[0]
+            except (NotRecorded, EmptyLake) as error:
+                self.untold[node.name] = error
+        if len(self.untold) == len(begin):
+            raise self.untold[begin[0].name]
         known: set[str] = set()
         for _ in range(HOPS_MAX):
             new = sorted(names - known)
@@ -60,8 +60,11 @@ class Trail:
                 break
             known |= names
             for node in self._nodes:
-                tables = self._open(node)
-                names |= self._take(tables, node, self._called(tables, node, new), found)
+                try:
+                    tables = self._open(node)
+                    names |= self._take(tables, node, self._called(tables, node, new), found)
+                except (NotRecorded, EmptyLake) as error:
+                    self.untold[node.name] = error
         return found
 
     def _called(self, tables: Tables, node: Node, names: Sequence[str]) -> list[int]:
