@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from .progress import Progress
 from .schemas import TABLES, Columns
 
 if TYPE_CHECKING:
+    from .lake.members import Choice
     from .output.conditions import Condition
 
 #: Of several jobs' codes the first of these that one has.
@@ -113,7 +115,7 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
 
             failures = conditions(options.fail_if, tables)
     if options.journal:
-        from .lake.ingest import check_journal
+        from .lake.ingest import check_journal, reached
         from .lake.members import members_of, named
         from .reading.positions import JournalPlan
 
@@ -124,7 +126,9 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
         options.members = named(members, absolute(options.lake), are_several=len(members) + len(options.gone) > 1)
         for one in members if len(members) == 1 else ():  # of several each is refused for itself
             if "://" not in options.lake:
-                check_journal(absolute(options.lake), JournalPlan(one.furthest()[0], strict=options.strict), one.name)
+                lake = absolute(options.lake)
+                place = one.chosen(reached(lake, one.journal_id)).place
+                check_journal(lake, JournalPlan(place, strict=options.strict), one.name)
     elif "://" not in options.lake and not is_lake(options.lake):
         fill = f"`leveret pipeline ingest --journal DIR --lake {options.lake}` fills one"
         raise ValueError(f"{options.lake}: no lake here; {fill}")
@@ -203,17 +207,31 @@ def _cluster(options: argparse.Namespace) -> str:
 
 
 def _ingest(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
-    """All journals, one after the other. Of several one that cannot be read does not keep the others back: `failed` has
-    what is wrong with it. Raises: as `ingest`, of an only one."""
+    """All journals, one after the other, and the retention that was asked for. Of several one that cannot be read does
+    not keep the others back: `failed` has what is wrong with it. Raises: as `ingest`, of an only one."""
+    from .lake.retention import retain_after_ingest
+
+    result = _ingest_all(engines, options, payloads)
+    days = getattr(options, "retain", None)
+    if days is not None:
+        progress = Progress("ingest")
+        try:
+            result["dropped"] = retain_after_ingest(options.lake, days, progress)
+        finally:
+            progress.close()
+    return result
+
+
+def _ingest_all(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
     from ..journal import JournalError
 
     members, failed = options.members, list(options.gone)
     if len(members) == 1 and not failed:
-        return _ingest_one(engines, options, payloads, members[0], is_last=True)
+        return _ingest_one(engines, options, payloads, members[0])
     done: dict[str, dict[str, Any]] = {}
     for member in members:
         try:
-            done[member.name] = _ingest_one(engines, options, payloads, member, is_last=member is members[-1])
+            done[member.name] = _ingest_one(engines, options, payloads, member)
         except (JournalError, OSError, ValueError) as error:
             failed.append(f"node {member.name}: {error}")
     for text in failed:
@@ -226,31 +244,42 @@ def _ingest(engines: Engines, options: argparse.Namespace, payloads: bool) -> di
     return {**result, "failed": failed} if failed else result
 
 
-def _ingest_one(
-    engines: Engines, options: argparse.Namespace, payloads: bool, member: Any, *, is_last: bool
+def _ingest_one(engines: Engines, options: argparse.Namespace, payloads: bool, member: Any) -> dict[str, Any]:
+    """One journal: of several copies another one, too, if only that has the newest records, and not the oldest."""
+    from .lake.ingest import reached
+    from .lake.lake import absolute
+
+    rows: Counter[str] = Counter()
+    for _ in member.copies:
+        copy = member.chosen(reached(absolute(options.lake), member.journal_id))
+        result = _ingest_copy(engines, options, payloads, member.name, copy)
+        rows.update(result["rows"])
+        if copy.is_furthest:
+            break
+    return {**result, "rows": dict(rows)}
+
+
+def _ingest_copy(
+    engines: Engines, options: argparse.Namespace, payloads: bool, name: str, copy: "Choice"
 ) -> dict[str, Any]:
-    """One journal; with the last retention, if it was asked for."""
     from .lake.ingest import IngestOptions, ingest
 
-    place, copies = member.furthest()
     is_here = _is_here(options)
     named = re.fullmatch(r"local\[(\d+)\b.*", options.master)
     processes = int(named[1]) if named else os.cpu_count() or 1
     spark = None if is_here else engines.spark()
     progress = Progress("ingest", measure=engines.measure())
     try:
-        retain_days = getattr(options, "retain", None) if is_last else None
         asked = IngestOptions(
-            place,
+            copy.place,
             options.lake,
             payloads,
             options.max_bytes,
             processes,
-            retain_days,
             options.strict,
             options.past_deleted,
-            member.name,
-            tuple(copies),
+            name,
+            tuple(copy.others),
         )
         return ingest(spark, asked, progress)
     finally:

@@ -40,8 +40,8 @@ MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
 @dataclass(slots=True, frozen=True)
 class IngestOptions:
     """`journal`, `lake`: paths or URIs. `payloads`: also store contents. `max_bytes`: of journal per micro-batch.
-    `processes`: of this machine, if there is much to do. `retain_days`: drop what is older, afterwards. `strict`:
-    damage is an error. `past_deleted`: records that the journal has deleted unread are none. `node`: its name in the
+    `processes`: of this machine, if there is much to do. `strict`: damage is an
+    error. `past_deleted`: records that the journal has deleted unread are none. `node`: its name in the
     lake, which a lake of others gets as one more; "": the one that it has there, or that of its directory. `copies`: of
     the journal, in the directories of other nodes of a cluster: nothing is deleted there either."""
 
@@ -50,7 +50,6 @@ class IngestOptions:
     payloads: bool = False
     max_bytes: int | None = None
     processes: int = field(default_factory=lambda: os.cpu_count() or 1)
-    retain_days: int | None = None
     strict: bool = False
     past_deleted: bool = False
     node: str = ""
@@ -78,12 +77,7 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
 
             migrate(lake, progress)
         node = settle(lake, plan, options.node)
-        result = _Ingest(plan, lake, options, progress, spark, node).run(tables)
-        if options.retain_days is not None:
-            from .retention import retain_in_ingest
-
-            result["dropped"] = retain_in_ingest(lake, options.retain_days, progress)
-        return result
+        return _Ingest(plan, lake, options, progress, spark, node).run(tables)
 
 
 def name_of(directory: str) -> str:
@@ -152,6 +146,18 @@ def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
                     f"{plan.directory}: the journal ends before record {position.lsn}, up to which the lake {lake} has"
                     " read"
                 )
+
+
+def reached(lake: str, journal: str) -> Position | None:
+    """How far all tables of the lake have read a journal; None: it has nothing of it. Raises: JournalError, ValueError,
+    OSError."""
+    places: list[Position] = []
+    for table in TABLES:
+        delta = open_table(lake, table)
+        place = _planned_by_spark(lake, table) if delta is None else position_of(delta, journal)
+        if place is not None and place.journal == journal:
+            places.append(place)
+    return min(places, key=_place, default=None)
 
 
 def _planned_by_spark(lake: str, table: str) -> Position | None:

@@ -1,20 +1,46 @@
 """The journals that a command names: of several brokers, and of the nodes of clusters.
 
 `--journal` takes a directory, NAME=DIR, a directory of data directories, or @FILE, a list of these; it may be repeated.
-The nodes of a cluster have copies of one journal: they are one member, read where the copy goes furthest.
+The nodes of a cluster have copies of one journal: they are one member. Each deletes old records by its own readers, so
+that copy is read which goes furthest of those that have what the lake needs next.
 """
 
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ...journal import JournalError
 from ...journal.disk.directory import FORMAT, find_journal, read_format
 from ..reading.arrow_files import locate
-from ..reading.positions import JournalPlan
+from ..reading.positions import JournalPlan, Position
 from .ingest import name_of
 from .nodes import check_name, nodes_of
+
+
+class Choice(NamedTuple):
+    """`place`: path or URI of the copy to read. `others`: the journals' own directories of the others. `is_furthest`:
+    no other copy ends behind it."""
+
+    place: str
+    others: list[str]
+    is_furthest: bool
+
+
+class _Copy(NamedTuple):
+    place: str
+    directory: str
+    first: Position
+    end: Position
+
+    def end_at(self) -> tuple[int, int]:
+        return self.end.segment, self.end.offset
+
+    def goes_beyond(self, reached: Position | None) -> bool:
+        """Whether it has records that the lake lacks."""
+        begin = self.first if reached is None else reached
+        return self.end_at() > (begin.segment, begin.offset)
 
 
 @dataclass(slots=True)
@@ -28,27 +54,31 @@ class Member:
     is_cluster: bool = False
     copies: list[str] = field(default_factory=list)
 
-    def furthest(self) -> tuple[str, list[str]]:
-        """The copy to read, whose agreed part is the longest, and the journals' own directories of the others.
+    def chosen(self, reached: Position | None) -> Choice:
+        """The copy to read next. `reached`: how far the lake has read the journal; None: it has nothing of it.
 
         Raises: JournalError, OSError (none can be read).
         """
         if len(self.copies) == 1:
-            return self.copies[0], []
-        ends: list[tuple[tuple[int, int], str, str]] = []
+            return Choice(self.copies[0], [], is_furthest=True)
+        found: list[_Copy] = []
         failure: Exception | None = None
         for place in self.copies:
             try:
                 plan = JournalPlan(place, strict=False)
-                end = plan.end()
-                ends.append(((end.segment, end.offset), place, plan.directory))
+                found.append(_Copy(place, plan.directory, plan.first(), plan.end()))
             except (JournalError, OSError) as error:
                 failure = error
-        if not ends:
+        if not found:
             assert failure is not None
             raise failure
-        best = max(ends, key=lambda one: one[0])
-        return best[1], [one[2] for one in ends if one is not best]
+        further = [one for one in found if one.goes_beyond(reached)] or found
+        least = min(one.first.lsn for one in further)
+        following = [one for one in further if reached is not None and one.first.lsn <= reached.lsn + 1]
+        # None has what follows: that which lacks the fewest records is read, or refused.
+        best = max(following or [one for one in further if one.first.lsn == least], key=_Copy.end_at)
+        is_furthest = best.end_at() == max(map(_Copy.end_at, found))
+        return Choice(best.place, [one.directory for one in found if one is not best], is_furthest)
 
 
 def members_of(given: Sequence[str]) -> tuple[list[Member], list[str]]:

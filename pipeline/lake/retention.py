@@ -66,12 +66,15 @@ def retain(
     return {**result, "deleted": deleted, "dry": False, "seconds": progress.seconds}
 
 
-def retain_in_ingest(lake: str, days: int, progress: Progress) -> dict[str, int]:
-    """The same of an ingest, which holds the lock: rows that went, by table. Files go with a later one."""
-    result = _dropped(lake, days_ago(days, today()), progress)
-    for table, count in result["files"].items():
-        if count:
-            swept(open_table(lake, table), lake, table, KEEP_HOURS)
+def retain_after_ingest(lake: str, days: int, progress: Progress) -> dict[str, int]:
+    """The same behind an ingest: rows that went, by table. Files go with a later one. Raises: LakeBusy, ValueError,
+    OSError."""
+    lake = absolute(lake)
+    with locked(lake):
+        result = _dropped(lake, days_ago(days, today()), progress)
+        for table, count in result["files"].items():
+            if count:
+                swept(open_table(lake, table), lake, table, KEEP_HOURS)
     rows: dict[str, int] = result["rows"]
     return rows
 

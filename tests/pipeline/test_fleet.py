@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
 
-from lakes import fill, in_journal
+from lakes import fill, in_journal, in_lake
 from pyarrow import parquet
 from recorded_broker import RecordedBroker
 from told_events import at, told
@@ -30,9 +31,10 @@ from leveret.pipeline.__main__ import main
 from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.commands import run
 from leveret.pipeline.jobs.leaders import allowed, leaders
+from leveret.pipeline.lake.ingest import reached
 from leveret.pipeline.lake.lake import ALWAYS, committed_files
 from leveret.pipeline.lake.members import members_of
-from leveret.pipeline.lake.nodes import Node, nodes_of
+from leveret.pipeline.lake.nodes import Node, add_node, nodes_of
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.positions import JournalPlan
@@ -231,6 +233,17 @@ def test_names_that_one_node_knows(asked: Asked) -> None:
     assert len(chosen[1]) == PARKED
 
 
+def test_a_node_that_is_still_empty(engine: Any, story: Any, tmp_path: Path) -> None:
+    """As an ingest leaves it that was killed before its first commit: it hides no error, and keeps no answer back."""
+    shutil.copytree(story[0] / "lake", tmp_path / "lake")
+    add_node(str(tmp_path / "lake"), Node("void", "ab" * 16))
+    asked = Asked(engine, tmp_path / "lake")
+    with pytest.raises(ValueError, match="the lake knows no queue 'nothing'"):
+        asked.ask("loss", "--queue", "nothing")
+    answer, way = asked.ask("trace", f"m{WORKED - 1}")
+    assert {row["node"] for row in way} == {"east"} and list(answer.facts["not_told"]) == ["void"]
+
+
 #: Events of a cluster whose first leader was lost behind record 5.
 TAKEN_OVER = (
     "1 0 led 0 reason={}", "2 0 published 1", "3 0 enqueued 1 q", "4 1 delivered 1 q attempt=1",
@@ -264,8 +277,6 @@ def two(root: Path) -> None:
 
 def test_a_lake_grows_by_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One of before, whose rows name no node, too: nothing is written anew. Only by a name, or among several."""
-    import shutil
-
     two(tmp_path)
     lake = tmp_path / "lake"
     fill(tmp_path / "a", lake)
@@ -287,8 +298,6 @@ def test_a_lake_grows_by_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same journal twice, a copy, two of one name, a name that is taken; one that is missing keeps none back."""
-    import shutil
-
     two(tmp_path)
     a, b, lake = str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "lake")
     shutil.copytree(a, tmp_path / "copy")
@@ -313,16 +322,55 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "is node 'first' of the lake" in capsys.readouterr().err
 
 
+def as_node_of_a_cluster(data: Path) -> None:
+    path = data / "journal" / "format"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2, "needs": [], "id": "ab" * 16}))
+
+
 def test_copies_of_a_cluster_are_one_member(tmp_path: Path) -> None:
-    """Read where the agreed part is the longest."""
+    """One of them is read."""
     two(tmp_path)
     for name in ("a", "b"):
-        path = tmp_path / name / "journal" / "format"
-        said = json.loads(path.read_text())
-        path.write_text(json.dumps({**said, "version": 2, "needs": [], "id": "ab" * 16}))
+        as_node_of_a_cluster(tmp_path / name)
     (member,), gone = members_of([f"shop={tmp_path / 'a'}", str(tmp_path / "b"), str(tmp_path / "none")])
     assert (member.name, member.is_cluster, len(member.copies), len(gone)) == ("shop", True, 2, 1)
-    best, others = member.furthest()
-    assert best in member.copies and len(others) == 1
+    choice = member.chosen(None)
+    assert choice.place in member.copies and len(choice.others) == 1
     with pytest.raises(ValueError, match="are nodes of one cluster"):
         members_of([f"shop={tmp_path / 'a'}", f"other={tmp_path / 'b'}"])
+
+
+def test_a_copy_that_has_what_the_lake_needs(tmp_path: Path) -> None:
+    """Though another one ends later: that one has deleted its oldest records, and its newest are read afterwards."""
+    begin, end = tmp_path / "begin", tmp_path / "end"
+    broker = RecordedBroker(begin / "journal", segment_size=3000)
+    broker.declare("q")
+    for _ in range(20):
+        broker.publish("q", 3)
+    broker.tick()
+    broker.close()
+    as_node_of_a_cluster(begin)
+    shutil.copytree(begin, end)
+    wanted = in_journal(begin)
+    bases = segments_in(REAL, str(begin / "journal"))
+    assert len(bases) > 3
+    (end / "journal" / f"{bases[0]:020d}.log").unlink()
+    (begin / "journal" / f"{bases[-1]:020d}.log").unlink()
+    (member,), _ = members_of([str(end), str(begin)])
+    assert (member.chosen(None).place, member.chosen(None).is_furthest) == (str(begin), False)
+    lake = tmp_path / "lake"
+    assert main(["ingest", "--journal", str(end), "--journal", str(begin), "--lake", str(lake)]) == 0
+    assert in_lake(lake) == wanted
+    position = reached(str(lake), member.journal_id)
+    assert (member.chosen(position).place, member.chosen(position).is_furthest) == (str(end), True)
+
+
+def test_retention_though_the_last_journal_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two(tmp_path)
+    lake = tmp_path / "lake"
+    add_node(str(lake), Node("taken", "ab" * 16))
+    given = ["--journal", str(tmp_path / "a"), "--journal", f"taken={tmp_path / 'b'}"]
+    assert main(["ingest", *given, "--lake", str(lake), "--retain", "5d"]) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert list(result["nodes"]) == ["a"] and len(result["failed"]) == 1
+    assert result["dropped"]["events"] == result["rows"]["events"] > 0
