@@ -209,11 +209,11 @@ def _cluster(options: argparse.Namespace) -> str:
 def _ingest(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
     """All journals, one after the other, and the retention that was asked for. Of several one that cannot be read does
     not keep the others back: `failed` has what is wrong with it. Raises: as `ingest`, of an only one."""
-    from .lake.retention import retain_after_ingest
-
     result = _ingest_all(engines, options, payloads)
     days = getattr(options, "retain", None)
     if days is not None:
+        from .lake.retention import retain_after_ingest  # dear to import: most ingests have none
+
         progress = Progress("ingest")
         try:
             result["dropped"] = retain_after_ingest(options.lake, days, progress)
