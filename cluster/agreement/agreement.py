@@ -271,9 +271,10 @@ class Agreement:
         context = self.context
         self.follower.refusals_ns = ()
         context.clock_difference_ns = event.clock_difference_ns
-        if context.lacks_agreed and context.terms.last_term == event.term:
-            # Agreed is what the leader says, and what stood in its journal when its term began.
-            context.lacks_agreed = context.end < max(event.agreed, context.terms.starts[-1][1])
+        # What stood in the leader's journal when its term began may be agreed, too.
+        terms = context.terms
+        if terms.last_term == event.term and context.end >= max(event.agreed, terms.starts[-1][1]):
+            context.lacks_agreed = 0
 
     def _link_opened(self, event: e.LinkOpened) -> None:
         if self.leadership is not None:

@@ -35,15 +35,18 @@ class Follower:
             if view.insync is None:
                 self.note(begin(context, view))
                 return
-            context.lacks_agreed = context.is_member and context.end < context.known_agreed
+            if context.is_member and context.end < context.known_agreed:
+                context.lacks_agreed = context.known_agreed
             context.step(Step.FOLLOW)
+        if context.lacks_agreed > context.known_agreed:
+            context.lacks_agreed = 0  # an operator has begun the cluster again
         if context.is_drained and context.state in (State.FOLLOWING, State.IN_SYNC):
             context.step(Step.DRAIN)
         if context.state is State.FOLLOWING and context.is_member:
             context.step(Step.ENTER)
         elif context.state is State.IN_SYNC and view.insync is not None and not context.is_member:
             context.step(Step.LEAVE)
-            context.lacks_agreed = False  # it enters again with all that is agreed
+            context.lacks_agreed = 0  # it enters again with all that is agreed
         if context.state in _COPIES:
             self._follow(view)
 

@@ -186,6 +186,16 @@ def test_a_disk_that_was_put_back_lets_no_node_lead_before_all_is_copied() -> No
     assert stage.state is State.CAMPAIGNING
 
 
+def test_an_operator_may_begin_the_cluster_again_with_a_disk_that_was_put_back() -> None:
+    """`leveret cluster recover`: what was agreed is forgotten."""
+    stage = Stage(agreed=AgreedKey(1, 11))
+    stage.read()
+    assert "its disk was put back" in str(stage.agreement.obstacle)
+    stage.read(insync=InSync(2, frozenset({A}), 0, revision=9), agreed=None)
+    stage.advance(60)
+    assert stage.state is State.CAMPAIGNING
+
+
 def test_what_a_new_leader_had_counts_as_agreed_for_a_disk_that_was_put_back() -> None:
     """It does not know yet what is."""
     stage = Stage(agreed=AgreedKey(1, 11), leader=leader(1, 2, 4), insync=InSync(2, frozenset({A, B}), 0, revision=4))
