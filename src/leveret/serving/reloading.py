@@ -13,7 +13,6 @@ from ..configured.options import frontend_options, log_lines_per_second, refresh
 from ..operator.command_error import CommandError
 from ..operator.control import ControlTable
 from ..settings import Configuration
-from ..settings.difference import key_changes
 from ..settings.lifetime import RESTART
 from .descriptors import descriptor_limits
 from .file_watch import FileMark, FileWatch, marks_of
@@ -100,6 +99,8 @@ def _reload(
         objects: of the broker; None: this process serves none now.
         needs_tls: there are TLS listeners, so a configuration without a certificate is refused.
     """
+    from ..settings.difference import key_changes  # what a start does not need
+
     if watch is not None:
         watch.note_loaded(marks_of(watch.files))
     loaded, faults = load()
