@@ -96,6 +96,11 @@ class ParameterEvent(ObjectEvent):
     value: object
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is the broker's own, which no operator has set: of a component, but of no virtual host."""
+        return bool(self.component) and not self.vhost
+
+    @property
     def detail(self) -> dict[str, object]:
         return {"what": "parameter", "component": self.component, "value": self.value}
 

@@ -5,7 +5,7 @@ salted hash is recorded.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -150,17 +150,24 @@ def parameter_of(octets: bytes) -> object:
 
 
 def fields_for_people(octets: bytes) -> dict[str, Any]:
-    """The fields of a record that may be shown to people: all but the password's hash. Raises: BadRecord."""
-    return {key: value for key, value in _value(octets).items() if key != "password_hash"} if octets else {}
+    """The fields of a record that may be shown to people: all but hashes of passwords, also those of the users whose
+    earlier versions a parameter holds. Raises: BadRecord.
+    """
+    return _value(octets, _without_hash) if octets else {}
+
+
+def _without_hash(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: one for key, one in value.items() if key != "password_hash"}
 
 
 def _octets(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, sort_keys=True).encode()
 
 
-def _value(octets: bytes) -> dict[str, Any]:
+def _value(octets: bytes, each: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> dict[str, Any]:
+    """The JSON object. `each`: called with each object in it, from the inside out, for what stands in its place."""
     try:
-        value = json.loads(octets)
+        value = json.loads(octets, object_hook=each)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):

@@ -104,6 +104,10 @@ def test_each_field_of_a_user_comes_back(name: str) -> None:
     assert user_octets(found) == octets
     shown = fields_for_people(octets)
     assert "password_hash" not in shown and shown["tags"] == list(user.tags)
+    version = {"name": "a", "before": None, "after": {"password_hash": user.password.text(), "tags": []}}
+    stored = parameter_octets(version)
+    assert parameter_of(stored) == version
+    assert fields_for_people(stored) == {"value": {**version, "after": {"tags": []}}}
 
 
 @pytest.mark.parametrize("is_operator", [False, True])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ..engine import MS, Binding, Broker, Client, Deadline, Envelope, Event, PublishedEvent, Queue
+from ..engine import MS, Binding, Broker, Client, Deadline, Envelope, Event, ParameterEvent, PublishedEvent, Queue
 
 #: Maximum events, and octets of headers in them; the oldest are dropped.
 EVENTS_MAX, OCTETS_MAX = 10_000, 4 * 1024 * 1024
@@ -88,6 +88,8 @@ class EventLog:
         return reversed(self._entries)
 
     def _listen(self, event: Event) -> None:
+        if isinstance(event, ParameterEvent) and event.is_own:
+            return  # such as an earlier version of a user, which follows the event of what was changed
         ids = tuple(event.messages[:MESSAGES_MAX])
         headers: tuple[bytes, ...] = ()
         if isinstance(event, PublishedEvent):

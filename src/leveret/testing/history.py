@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, overload
 
-from ..engine import Binding, Broker, DeliveredEvent, Envelope, Event, PublishedEvent
+from ..engine import Binding, Broker, DeliveredEvent, Envelope, Event, ParameterEvent, PublishedEvent
 from .engine_clock import EngineClock
 from .nearest_names import nearest_names
 from .plain_form import plain_message
@@ -121,6 +121,8 @@ class Recorder:
         broker.context.listeners.append(self._listen)
 
     def _listen(self, event: Event) -> None:
+        if isinstance(event, ParameterEvent) and event.is_own:
+            return
         self._events.append((self._clock.monotonic_ns(), event))
         self._messages += len(event.messages) or 1
         while (excess := self._messages - self._size_max) > 0:
