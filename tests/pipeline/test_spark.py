@@ -22,7 +22,7 @@ from leveret.pipeline.patience import patiently
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.reading.tables import TableReader
-from leveret.pipeline.schemas import BY_DATE, TABLES, ddl
+from leveret.pipeline.schemas import BY_DATE, TABLES, ddl, stored
 
 pytestmark = [pytest.mark.spark, pytest.mark.sample]
 
@@ -43,6 +43,11 @@ def expected(path: Path, table: str = "events") -> "Counter[str]":
     """The rows without Spark."""
     reader = TableReader(str(path), table, TABLES[table])
     return Counter(_text(row) for batch in reader.all_batches() for row in batch.to_pylist())
+
+
+def of_node(rows: "Counter[str]", node: str | None, journal: str | None) -> "Counter[str]":
+    """The rows with what a lake adds to those of the journal: which node's they are."""
+    return Counter({_text({**json.loads(row), "node": node, "journal": journal}): count for row, count in rows.items()})
 
 
 def collected(frame: Any) -> "Counter[str]":
@@ -144,7 +149,8 @@ def test_a_stream_comes_to_the_same(spark: Any, tmp_path: Path) -> None:
 
 
 def test_ingest(spark: Any, tmp_path: Path) -> None:
-    """The lake has what the journal has; again: nothing; more: what is new; schemas are those of the contract."""
+    """The lake has what the journal has, each row with its node; again: nothing; more: what is new; schemas are those
+    of the contract."""
     journal, lake = tmp_path / "journal", str(tmp_path / "lake")
     one = filled(journal)
     one.checkpoint()
@@ -152,17 +158,20 @@ def test_ingest(spark: Any, tmp_path: Path) -> None:
     said = io.StringIO()
 
     def run() -> dict[str, Any]:
-        options = IngestOptions(str(journal), lake, payloads=True)
+        options = IngestOptions(str(journal), lake, payloads=True, node="east")
         return ingest(spark, options, Progress("ingest", said))
+
+    def wanted_rows(table: str) -> "Counter[str]":
+        return of_node(expected(journal, table), "east", JournalPlan(str(journal)).journal_id)
 
     for table in TABLES:
         assert read_table(spark, lake, table).count() == 0, "before there is a lake"
     first = run()
     for table in TABLES:
         frame = read_table(spark, lake, table)
-        assert collected(frame) == expected(journal, table), table
+        assert collected(frame) == wanted_rows(table), table
         assert first["rows"][table] == frame.count()
-        wanted = ddl(TABLES[table]).replace(" NOT NULL", "").split(", ")
+        wanted = ddl(stored(table)).replace(" NOT NULL", "").split(", ")
         assert [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema] == wanted + (
             ["date date"] if table in BY_DATE else []
         )
@@ -171,7 +180,7 @@ def test_ingest(spark: Any, tmp_path: Path) -> None:
     one.close()
     assert run()["rows"]["events"] == 10
     for table in TABLES:
-        assert collected(read_table(spark, lake, table)) == expected(journal, table), table
+        assert collected(read_table(spark, lake, table)) == wanted_rows(table), table
     assert {row.date.isoformat() for row in read_table(spark, lake, "events").select("date").collect()} == {
         "2023-11-14"
     }
@@ -205,7 +214,8 @@ def test_what_was_deleted_before_the_first_ingest_is_said(spark: Any, tmp_path: 
 
 def test_a_lake_that_sparks_own_sink_filled(spark: Any, tmp_path: Path) -> None:
     """As the release before did it, the last batch killed when it was listed but not committed: read as it is, then
-    made Delta tables by the next ingest, which goes on behind it."""
+    made Delta tables by the next ingest, which goes on behind it. Rows from before have no node, since that sink knew
+    none, and keep none: they are the first node's. Those of the next ingest have it."""
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     one = filled(journal, 12)
 
@@ -218,18 +228,22 @@ def test_a_lake_that_sparks_own_sink_filled(spark: Any, tmp_path: Path) -> None:
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
 
+    before = {}
     for table in ("events", "segments"):
         patiently(lambda table=table: as_before(table), Progress("test"))
+        before[table] = expected(journal, table)
     one.publish("q", 3)
     one.tick()
     patiently(lambda: as_before("events"), Progress("test"))
+    before["events"] = expected(journal)
     (lake / "_checkpoints" / "events" / "commits" / "1").unlink()
-    assert collected(read_table(spark, str(lake), "events")) == expected(journal)
+    assert collected(read_table(spark, str(lake), "events")) == of_node(before["events"], None, None)
     one.publish("q", 5)
     one.tick()
     said = io.StringIO()
-    told = ingest(None, IngestOptions(str(journal), str(lake)), Progress("ingest", said))
+    told = ingest(None, IngestOptions(str(journal), str(lake), node="east"), Progress("ingest", said))
     assert told["rows"]["events"] == 10 and said.getvalue().count('"migrated"') == 2
-    for table in ("events", "segments"):
-        assert collected(read_table(spark, str(lake), table)) == expected(journal, table), table
+    for table, old in before.items():
+        new = of_node(expected(journal, table) - old, "east", JournalPlan(str(journal)).journal_id)
+        assert collected(read_table(spark, str(lake), table)) == of_node(old, None, None) + new, table
     assert not list(lake.rglob("_spark_metadata")) and not (lake / "_checkpoints").exists()
