@@ -61,22 +61,27 @@ def _guide(broker: "subprocess.Popen[str]", log: Path, seconds: float | None) ->
     if len(urls) < 2:
         return _tell_end("did not start", log)
     amqp, console = sorted(urls)  # amqp:// before http://
-    print(told(console, amqp, f"leveret ctl --url {amqp}"), flush=True)
-    place = urlsplit(amqp)
+    text, place = told(console, amqp, f"leveret ctl --url {amqp}"), urlsplit(amqp)
     assert place.hostname is not None and place.port is not None
     status = EXIT_OK
     try:
-        trio.run(_run_clients, place.hostname, place.port, seconds)
-    except* KeyboardInterrupt:
-        pass
+        trio.run(_run_clients, text, place.hostname, place.port, seconds)
     except* (ClosedByBroker, OSError):
         status = _tell_end("ended, or refused a client", log)
     return status
 
 
-async def _run_clients(host: str, port: int, seconds: float | None) -> None:
-    with trio.move_on_after(float("inf") if seconds is None else seconds):
-        await run_programs(host, port)
+async def _run_clients(tour: str, host: str, port: int, seconds: float | None) -> None:
+    """Print the tour, and run the clients until the time is over or a signal comes, which must not meet trio itself."""
+    with (
+        trio.move_on_after(float("inf") if seconds is None else seconds),
+        trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
+    ):
+        print(tour, flush=True)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run_programs, host, port)
+            await anext(signals)
+            nursery.cancel_scope.cancel()
 
 
 def _tell_end(what: str, log: Path) -> int:
