@@ -228,8 +228,9 @@ def test_the_default_queue_type_is_set_and_taken_back(broker: SocketBroker, ctl:
     ctl("definitions", action="import", definitions=exported)
     row = only(ctl("vhosts"))
     assert (row["default_queue_type"], row["max_queues"]) == ("quorum", 50)
+    assert ctl("vhosts", action="default-queue-type", name="/", type="amps")["default_queue_type"] == "amps"
     for said in ("priority", 3):
-        with pytest.raises(CommandError, match="type must be classic, quorum or stream"):
+        with pytest.raises(CommandError, match="type must be one of classic, quorum, stream, amps, not"):
             ctl("vhosts", action="default-queue-type", name="/", type=said)
     channel.connection.close()
 
@@ -253,9 +254,9 @@ def test_definitions_bring_it(broker: SocketBroker, ctl: Ctl, entry: dict[str, A
 
 
 def test_definitions_with_a_type_that_is_none_change_nothing(ctl: Ctl) -> None:
-    """The place is named."""
+    """The place is named, and every type that is taken."""
     entry = {"name": "v", "default_queue_type": "fast"}
-    with pytest.raises(CommandError, match=r"vhosts\[0\]: default_queue_type: expected classic, quorum or stream"):
+    with pytest.raises(CommandError, match=r"vhosts\[0\]: default_queue_type: expected .* stream, amps"):
         ctl("definitions", action="import", definitions={"vhosts": [entry]}, **{"all-or-nothing": True})
     assert len(ctl("vhosts")) == 1
 

@@ -189,7 +189,8 @@ class DefinitionsReader:
             # RabbitMQ writes the type or the name of its module.
             kind = next((one for one in QUEUE_TYPES if type_name in (one, f"rabbit_{one}_queue")), None)
             if kind is None:
-                raise ValueError(f"default_queue_type: expected classic, quorum or stream, not {shown(type_name)}")
+                expected = ", ".join(QUEUE_TYPES)
+                raise ValueError(f"default_queue_type: expected one of {expected}, not {shown(type_name)}")
             self.found.default_types[name] = kind
         self.found.vhosts[name] = None
         if entry.get("limits"):

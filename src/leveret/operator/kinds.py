@@ -85,7 +85,7 @@ def _read_json(name: str, value: object) -> object:
 
 def _read_queue_type(name: str, value: object) -> str:
     if not isinstance(value, str) or value not in QUEUE_TYPES:
-        raise ValueError(f"{name} must be classic, quorum or stream, not {shown(value)}")
+        raise ValueError(f"{name} must be one of {', '.join(QUEUE_TYPES)}, not {shown(value)}")
     return value
 
 
