@@ -1,5 +1,6 @@
 """A configuration with [cluster] on the command line."""
 
+import os
 import ssl
 from pathlib import Path
 
@@ -46,6 +47,21 @@ def test_the_secret_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "all users can read it (chmod 600)" in check(tmp_path, capsys, text)[0]
     secret.chmod(0o600)
     assert check(tmp_path, capsys, text) == ["ok"]
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "directory"])
+def test_a_secret_that_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    """A device is never read, and a named pipe without a writer is not waited for."""
+    secret = tmp_path / "secret"
+    if kind == "device":
+        secret.symlink_to("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(secret)
+    else:
+        secret.mkdir()
+    (line,) = check(tmp_path, capsys, NODE + 'secret-file = "secret"')
+    expected = "cannot be read: Is a directory" if kind == "directory" else "is no regular file"
+    assert line == f"node.toml:5: secret-file: {str(secret)!r} {expected}"
 
 
 def test_the_page_begins_with_a_configuration_that_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ configuration that has [cluster].
 import logging
 import os
 import ssl
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,9 +144,12 @@ class _Files:
         if path is None:
             return b""
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=_open_at_once) as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if not stat.S_ISREG(mode):
+                    raise _Fault("cluster", key, f"{path!r} is no regular file")
                 line = file.readline(_FILE_SIZE_MAX).strip()
-                if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o004:
+                if os.name == "posix" and mode & 0o004:
                     self.warnings.append(f"{self.origin('cluster', key)}: {key}: all users can read it (chmod 600)")
         except OSError as error:
             raise _Fault("cluster", key, f"{path!r} cannot be read: {error.strerror}") from None
@@ -196,3 +200,8 @@ class _Files:
             raise _Fault(table, key, f"{path!r} cannot be used: {why}") from None
         except OSError as error:
             raise _Fault(table, key, f"{path!r} cannot be read: {error.strerror}") from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; a named pipe without waiting for its other end."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
