@@ -5,6 +5,7 @@ salted hash is recorded.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +14,9 @@ from ...engine import Grant, Permissions, TopicPermission, User, VirtualHostLimi
 from ...settings import Policy, make_policy
 from ..format.errors import BadRecord
 from ..format.record import OPERATOR_POLICY
+
+#: User and password of a URI; a password may have any sign that should have been escaped.
+_PASSWORD = re.compile(r"(\w://[^:@/\s]*:)\S*@")
 
 
 def user_octets(user: User) -> bytes:
@@ -150,14 +154,21 @@ def parameter_of(octets: bytes) -> object:
 
 
 def fields_for_people(octets: bytes) -> dict[str, Any]:
-    """The fields of a record that may be shown to people: all but hashes of passwords, also those of the users whose
-    earlier versions a parameter holds. Raises: BadRecord.
+    """The fields of a record that may be shown to people: without hashes of passwords, also those of the users whose
+    earlier versions a parameter holds, and without passwords in URIs. Raises: BadRecord.
     """
-    return _value(octets, _without_hash) if octets else {}
+    return _value(octets, _without_secrets) if octets else {}
 
 
-def _without_hash(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: one for key, one in value.items() if key != "password_hash"}
+def _without_secrets(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: _without_password(one) for key, one in value.items() if key != "password_hash"}
+
+
+def _without_password(value: object) -> object:
+    """Of a federation upstream or a shovel: one URI, or a list."""
+    if isinstance(value, list):
+        return [_without_password(one) for one in value]
+    return _PASSWORD.sub(r"\1***@", value) if isinstance(value, str) else value
 
 
 def _octets(value: dict[str, Any]) -> bytes:

@@ -110,6 +110,23 @@ def test_each_field_of_a_user_comes_back(name: str) -> None:
     assert fields_for_people(stored) == {"value": {**version, "after": {"tags": []}}}
 
 
+@pytest.mark.parametrize(
+    "uri, shown",
+    [
+        ("amqp://ann:opensesame@rabbit/v", "amqp://ann:***@rabbit/v"),
+        ("amqps://ann:a/b@c:d@rabbit:5671/%2F?x=1", "amqps://ann:***@rabbit:5671/%2F?x=1"),
+        ("amqp://:opensesame@", "amqp://:***@"),
+        ("amqp://ann@rabbit:5672", "amqp://ann@rabbit:5672"),
+        ("amqp://", "amqp://"),
+        (["amqp://a:b@c", "amqp://d"], ["amqp://a:***@c", "amqp://d"]),
+    ],
+)
+def test_no_password_of_a_uri_is_shown(uri: object, shown: object) -> None:
+    """Of federation upstreams and shovels, which are parameters; `journal cat` is not for administrators alone."""
+    octets = parameter_octets({"src-uri": uri, "src-queue": "q"})
+    assert fields_for_people(octets) == {"value": {"src-uri": shown, "src-queue": "q"}}
+
+
 @pytest.mark.parametrize("is_operator", [False, True])
 def test_a_policy_comes_back(is_operator: bool) -> None:
     """Pattern, kinds of objects, priority, definition; and whose it is."""
