@@ -9,10 +9,12 @@ import pytest
 from api_client import ApiClient
 
 from leveret.cli.control_client import request
+from leveret.configured.configured import Report
 from leveret.operator import parameters
 from leveret.operator import versions as kept
 from leveret.operator.command_error import CommandError
 from leveret.operator.control import ControlTable
+from leveret.settings import Policies, make_policy
 from leveret.testing import start_broker
 from leveret.testing.harness import Harness
 
@@ -140,6 +142,23 @@ def test_commands_at_the_same_time(table: ControlTable) -> None:
     assert again.operator.versions.next_batch() > max(batches.values())
 
 
+def test_a_command_that_fails_has_made_its_changes(table: ControlTable) -> None:
+    """A reload that ends in the middle is not taken for the next command."""
+
+    def reload() -> Report:
+        table.broker.reloading.replace_policies(Policies([make_policy("p", "/", "x", {"max-length": 1})]))
+        raise OSError("in the middle")
+
+    table.operator.reload = reload
+    with pytest.raises(OSError):
+        table.run("reload", {"here": True})
+    set_policy(table, "mine")
+    assert [(row["name"], row["command"]) for row in table.operator.versions] == [
+        ("mine", "policies set"),
+        ("p", "reload"),
+    ]
+
+
 def test_all_or_nothing(table: ControlTable) -> None:
     """A version whose virtual host is gone refuses the whole, as its preview does."""
     for vhost in ("one", "two"):
@@ -168,6 +187,23 @@ def test_their_octets_are_bounded(table: ControlTable, monkeypatch: pytest.Monke
     monkeypatch.setattr(kept, "OCTETS_MAX", 1)
     set_policy(table, "p", 99)
     assert [row["id"] for row in table.operator.versions] == [21]
+
+
+def test_an_object_with_long_versions_forgets_its_own(table: ControlTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user with permissions in very many virtual hosts pushes out no version of anything else."""
+    set_policy(table, "p")
+    table.run("users", {"action": "add", "name": "ann", "password": "x"})
+    monkeypatch.setattr(kept, "OCTETS_MAX", 20_000)
+    for number in range(30):
+        table.run("vhosts", {"action": "add", "name": f"v{number}"})
+        patterns = dict.fromkeys(("configure", "write", "read"), ".*")
+        table.run("permissions", {"action": "set", "user": "ann", "vhost": f"v{number}", **patterns})
+    rows = list(table.operator.versions)
+    assert {row["name"] for row in rows} == {"ann", "p"} and 2 < len(rows) < 10
+    assert sum(kept._size(row) for row in rows) <= 20_000
+    assert [row["id"] for row in rows[:-1]] == list(range(32, 33 - len(rows), -1))
+    table.run("users", {"action": "add", "name": "b" * 200, "password": "x"})
+    assert next(iter(table.operator.versions))["name"] == "b" * 200
 
 
 def test_they_take_no_place_of_parameters(table: ControlTable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,8 +66,7 @@ class ControlTable:
 
     def ask(self, name: object, arguments: object = None) -> Any:
         """Run one command that changes nothing, to its end. Raises: CommandError."""
-        _, result = self._begin(name, arguments)
-        return finished(result) if isinstance(result, Generator) else result
+        return finished(self._called(*self._found(name, arguments)))
 
     def run(self, name: object, arguments: object = None) -> Any:
         """Run one command, to its end. Raises: CommandError."""
@@ -96,28 +95,25 @@ class ControlTable:
 
     def _run(self, name: object, arguments: object, *, waits: bool = True) -> Steps:
         """The steps of one command. `waits`: until the journal has what it changed. Raises: CommandError."""
-        versions = self.operator.versions
-        command, result = self._begin(name, arguments)
+        command, given = self._found(name, arguments)
+        steps = self._called(command, given)
         if command.reads:
-            return (yield from result) if isinstance(result, Generator) else result
-        steps = self._noted(command.words, versions.next_batch(), result)
+            return (yield from steps)
+        steps = self._noted(command.words, steps)
         return (yield from self._until_safe(steps) if waits else steps)
 
-    def _noted(self, words: str, batch: int, result: Any) -> Steps:
-        """The steps to a result; what each of them has changed is recorded."""
-        operator = self.operator
-        while isinstance(result, Generator):
+    def _noted(self, words: str, steps: Steps) -> Steps:
+        """The same steps; what each of them has changed is recorded, even if it fails."""
+        operator, versions = self.operator, self.operator.versions
+        batch = versions.next_batch()
+        while True:
             try:
-                next(result)
+                next(steps)
             except StopIteration as end:
-                result = end.value
-                break
+                return end.value
             finally:
-                operator.versions.note(words, operator.caller, batch)
+                versions.note(words, operator.caller, batch)
             yield
-        else:
-            operator.versions.note(words, operator.caller, batch)
-        return result
 
     def load(self) -> None:
         """Import the modules of all commands at once."""
@@ -133,15 +129,19 @@ class ControlTable:
             yield
         self._is_loaded = True
 
-    def _begin(self, name: object, arguments: object) -> tuple["Command", Any]:
-        """A command, and its result or the steps to it. Raises: CommandError."""
+    def _found(self, name: object, arguments: object) -> tuple["Command", dict[str, Any]]:
+        """A command, and the arguments for it. Raises: CommandError."""
         if arguments is not None and not isinstance(arguments, dict):
             raise CommandError("arguments must be an object")
         from .command_table import find
 
         given = dict(arguments or {})
-        command = find(name, given)
-        return command, command.call(self.operator, given)
+        return find(name, given), given
+
+    def _called(self, command: "Command", given: dict[str, Any]) -> Steps:
+        """The steps of a command. Raises: CommandError."""
+        result = command.call(self.operator, given)
+        return (yield from result) if isinstance(result, Generator) else result
 
     # -- over AMQP --------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ change. The records are parameters of a component without a virtual host, so tha
 the values before and after a change; restoring it puts back the value before. Source: management page 15, 20.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,7 +14,8 @@ from .command_error import CommandError
 
 #: The component of the parameters that hold versions, and the maximum number of them; older ones are forgotten.
 VERSIONS, VERSIONS_MAX = "versions", 1000
-#: Maximum octets of all of them as JSON: a user with permissions in many virtual hosts has long versions.
+#: Maximum octets of all of them as JSON: a user with permissions in many virtual hosts has long versions, and forgets
+#: its own before those of others.
 OCTETS_MAX = 4 * 1024 * 1024
 POLICY, OPERATOR_POLICY, USER, LIMITS = "policy", "operator policy", "user", "limits"
 #: (kind, virtual host, name)
@@ -113,11 +115,24 @@ class Versions:
         self._broker.parameters.set(_identity(self._last), row)
         self._sizes[self._last] = _size(row)
         self._octets += self._sizes[self._last]
-        while len(self._rows) > VERSIONS_MAX or (self._octets > OCTETS_MAX and len(self._rows) > 1):
-            oldest = next(iter(self._rows))
-            del self._rows[oldest]
-            self._octets -= self._sizes.pop(oldest)
-            self._broker.parameters.remove(_identity(oldest))
+        while len(self._rows) > VERSIONS_MAX:
+            self._forget(next(iter(self._rows)))
+        while self._octets > OCTETS_MAX and len(self._rows) > 1:
+            self._forget(self._oldest_of_the_longest())
+
+    def _forget(self, id_: int) -> None:
+        del self._rows[id_]
+        self._octets -= self._sizes.pop(id_)
+        self._broker.parameters.remove(_identity(id_))
+
+    def _oldest_of_the_longest(self) -> int:
+        """The oldest version of the object whose versions have the most octets, but never the newest of all."""
+        octets: Counter[Key] = Counter()
+        for id_, row in self._rows.items():
+            octets[_key(row)] += self._sizes[id_]
+        longest = octets.most_common(1)[0][0]
+        found = next(id_ for id_, row in self._rows.items() if _key(row) == longest)
+        return found if found != self._last else next(iter(self._rows))
 
 
 def shown(row: Mapping[str, Any], *, is_current: bool) -> dict[str, Any]:
@@ -141,6 +156,10 @@ def _has_password(value: Mapping[str, Any]) -> str:
 
 def _identity(id_: int) -> tuple[str, str, str]:
     return ("", VERSIONS, f"{id_:012}")
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    return row["kind"], row["vhost"], row["name"]
 
 
 def _size(row: Mapping[str, Any]) -> int:
