@@ -17,9 +17,9 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 from ..brokers.processes import PeerFailed
@@ -68,8 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     return made
 
 
-def run_on(broker: str, tool: Tool, work: Path, *, is_follower: bool = False) -> Run:
+def run_on(broker: str, name: str, work: Path, *, is_follower: bool = False) -> Run:
     """All checks of a tool on a fresh broker. Raises: PeerFailed, NotHere."""
+    tool = TOOLS[name]
     with ExitStack() as stack:
         at = stack.enter_context(follower_place() if is_follower and broker == "leveret" else place(broker))
         if tool.needs_scene:
@@ -81,8 +82,10 @@ def run_on(broker: str, tool: Tool, work: Path, *, is_follower: bool = False) ->
 def _entry(tool: Tool, brokers: Sequence[str], work: Path, known: Mapping[str, str], is_follower: bool) -> Entry:
     try:
         version = tool.version(work)
-        with ThreadPoolExecutor(len(brokers)) as pool:  # suites sleep most of their time
-            runs = dict(zip(brokers, pool.map(partial(run_on, tool=tool, work=work, is_follower=is_follower), brokers)))
+        run = partial(run_on, name=tool.name, work=work, is_follower=is_follower)
+        # At once, because suites sleep most of their time; in processes, which SIGTERM ends with what they started.
+        with get_context("fork").Pool(len(brokers)) as pool:
+            runs = dict(zip(brokers, pool.map(run, brokers)))
     except (NotHere, PeerFailed, FileNotFoundError) as error:
         return Entry(tool, "", {}, [], str(error).splitlines()[0])
     both = len(runs) > 1
