@@ -16,7 +16,7 @@ from ..sites import Sites
 
 REPLICATION, DOMAIN, OWNER = "x-replication", "x-queue-domain", "x-initial-owner"
 #: The arguments in which all sites that host a queue agree.
-AGREED = ("x-underlying-topic", "x-queue-filter", "x-semantics", OWNER, DOMAIN)
+AGREED = ("x-underlying-topic", "x-queue-filter", "x-semantics", OWNER)
 
 
 class Hosts:
@@ -71,7 +71,16 @@ def scoped(context: HostContext, name: str, arguments: FieldTable, site: str) ->
         scope = domain.text if domain is not None and is_named else context.broker.sites.groups.get(site, "") or site
     else:
         return name, arguments
-    return f"{name}@{scope}", {**arguments, SCOPE: Field("S", scope.encode())}
+    if not (name.endswith(f"@{scope}") and name in context.queues):  # else it is a full name
+        name = f"{name}@{scope}"
+    arguments = {**arguments, SCOPE: Field("S", scope.encode()) if given is None else given}  # which is checked
+    current = context.queues.get(name)
+    if replication == GROUP and current is not None and (is_named or domain is None):
+        # It is this domain, whether by name or as the group of a site.
+        arguments.pop(DOMAIN, None)
+        if (known := current.arguments.get(DOMAIN)) is not None:
+            arguments[DOMAIN] = known
+    return name, arguments
 
 
 def hosts_of(queue: Queue, name: str, replication: str) -> Hosts | None:

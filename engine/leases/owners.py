@@ -11,11 +11,11 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 from struct import Struct
 
-from ..clock import MS
 from ..sites import Sites
 
-#: Arrivals within this part of `Sites.transfer_after_ns`, and within a millisecond, mature together, with the first.
-TOGETHER = 50
+#: Arrivals whose times a queue knows one by one. Further ones within this part of `Sites.transfer_after_ns` mature
+#: together, with the last.
+ALONE, TOGETHER = 64, 50
 #: Owners that a queue tells apart; what further ones publish belongs to the broker's own site.
 OWNERS_MAX = 30
 #: A unit of a block: the distance to the change before in 11 bits, the number in 5; this number extends the distance.
@@ -201,26 +201,28 @@ class Waits:
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
-        self._marks: deque[list[int]] = deque()  # [monotonic ns, last id]
+        self._marks: deque[list[int]] = deque()  # [monotonic ns of the first arrival, of the last, its last id]
         self.matured_id = 0
 
     def note(self, last_id: int, now_ns: int) -> None:
         """Messages up to this id arrived."""
-        if self._marks and now_ns - self._marks[-1][0] < max(MS, self._sites.transfer_after_ns // TOGETHER):
-            self._marks[-1][1] = last_id
+        marks = self._marks
+        together_ns = self._sites.transfer_after_ns // TOGETHER if len(marks) >= ALONE else 0
+        if marks and now_ns - marks[-1][0] <= together_ns:
+            marks[-1][1:] = now_ns, last_id
         else:
-            self._marks.append([now_ns, last_id])
+            marks.append([now_ns, now_ns, last_id])
         self.mature(now_ns)
 
     def mature(self, now_ns: int) -> None:
         """Set `matured_id`: messages up to it have waited long enough."""
         marks = self._marks
-        while marks and marks[0][0] + self._sites.transfer_after_ns <= now_ns:
-            self.matured_id = marks.popleft()[1]
+        while marks and marks[0][1] + self._sites.transfer_after_ns <= now_ns:
+            self.matured_id = marks.popleft()[2]
 
     def next_ns(self) -> int:
         """When the next messages have waited long enough (monotonic ns); 0: all have."""
-        return self._marks[0][0] + self._sites.transfer_after_ns if self._marks else 0
+        return self._marks[0][1] + self._sites.transfer_after_ns if self._marks else 0
 
 
 class Owners:

@@ -249,7 +249,7 @@ ARGUMENTS: dict[str, Argument] = {
 }
 # Types with arguments of their own: their readers check these, some of which other types have, too.
 for _own in OWN_TYPES.values():
-    for _name in (*_own.shared, *_own.rows):
+    for _name in (*_own.rows, *_own.shared):  # those of the declaration are compared before those that follow from it
         _argument = ARGUMENTS.get(_name) or Argument(frozenset(), _anything)
         ARGUMENTS[_name] = replace(_argument, types=_argument.types | {_own.name})
 

@@ -13,7 +13,7 @@ from leveret.engine import Session
 from leveret.engine.errors import InvalidArgument
 from leveret.engine.leases import leases_of as leases_seen
 from leveret.engine.leases import owners_of
-from leveret.engine.leases.owners import OWNERS_MAX, TOGETHER, OwnerRuns, Owners, Waits
+from leveret.engine.leases.owners import ALONE, OWNERS_MAX, TOGETHER, OwnerRuns, Owners, Waits
 from leveret.engine.leases.state import leases_of
 from leveret.engine.messages.field_table import Field
 from leveret.engine.options import BrokerOptions
@@ -135,14 +135,34 @@ def test_a_reload_changes_how_long_messages_wait_for_their_site(sites: Sites) ->
 
 
 def test_marks_of_a_long_wait_take_little_memory(sites: Sites) -> None:
-    """Messages that come within 2 % of it wait until the same time."""
-    sites.broker.sites.transfer_after_ns = 3_600_000_000_000
+    """Of many messages those that come within 2 % of it wait until the same time; none goes before its own."""
+    second = 1_000_000_000
+    sites.broker.sites.transfer_after_ns = 3600 * second
     waits = Waits(sites.broker.sites)
-    for number in range(3600):
-        waits.note(number, number * 1_000_000_000)
-    assert len(waits._marks) == TOGETHER and waits.matured_id == 0
-    waits.mature(3_600_000_000_000)
-    assert waits.matured_id == 71
+    for number in range(1, 3600):
+        waits.note(number, number * second)
+    assert len(waits._marks) <= ALONE + TOGETHER and waits.matured_id == 0
+    waits.mature((3600 + ALONE) * second)
+    assert waits.matured_id == ALONE - 1  # the next one is the first of many
+    for waited in range(200):
+        waits.mature((3600 + ALONE + waited) * second)
+        assert waited - 3600 // TOGETHER <= waits.matured_id - ALONE <= waited
+    assert waits.next_ns() > (3600 + ALONE + 199) * second
+
+
+def test_a_message_waits_for_its_site_since_it_came(sites: Sites) -> None:
+    """Not since the one before, which came just before it."""
+    sites.reader("n1")
+    sites.reader("n2", prefetch=10)
+    sites.publish("a", "b", by=sites.at["n1"])
+    sites.advance(0.6)
+    sites.publish("c", by=sites.at["n1"])
+    sites.advance(49.4)
+    assert sites.taken("n2") == "b"
+    sites.advance(0.5)
+    assert sites.taken("n2") == ""
+    sites.advance(0.1)
+    assert sites.taken("n2") == "c"
 
 
 def test_a_site_takes_its_own_before_older_ones_of_others(sites: Sites) -> None:

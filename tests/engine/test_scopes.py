@@ -264,6 +264,54 @@ def test_a_client_that_declares_it_otherwise_is_refused_alone(sites: Sites) -> N
     assert sites.bodies_of("q") == "a"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ({}, "x-replication"),
+        ({"x_replication": "distributed"}, "x-replication"),
+        ({"x_replication": "group", "x_initial_owner": "n1", "x_queue_domain": "n1"}, "x-replication"),
+        ({"x_replication": "local", "x_queue_scope": "n2"}, "x-queue-scope"),
+    ],
+)
+def test_another_declaration_is_told_by_what_the_client_sent(sites: Sites, arguments: dict[str, Any], key: str) -> None:
+    """Of a queue of its site: not by the scope that follows from it."""
+    sites.declared("n1", x_replication="local")
+    with pytest.raises(InequivalentArgument) as refused:
+        sites.declared("n1", **arguments)
+    assert refused.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ({"x_replication": "local", "x_queue_scope": "n2"}, "x-queue-scope"),
+        ({"x_replication": "local", "x_queue_scope": 5}, "x-queue-scope"),
+        ({"x_replication": "group", "x_initial_owner": "n1", "x_queue_domain": "x" * 300}, "x-queue-domain"),
+        ({"x_replication": "group", "x_initial_owner": "n1", "x_queue_domain": ""}, "x-queue-domain"),
+    ],
+)
+def test_a_wrong_scope_is_told_by_what_the_client_sent(sites: Sites, arguments: dict[str, Any], key: str) -> None:
+    """A scope that is not the client's own is no queue of another one."""
+    with pytest.raises(InvalidArgument) as refused:
+        sites.declared("n1", **arguments)
+    assert refused.value.key == key and not sites.vhost.queues
+
+
+def test_a_domain_may_be_the_group_of_a_site(sites: Sites) -> None:
+    """One site names it, the other one is in it: it is one queue, whichever declares first."""
+    of_group = {"x_replication": "group", "x_initial_owner": "n1"}
+    for name, first, second in (("q", {}, {"x_queue_domain": "east"}), ("r", {"x_queue_domain": "east"}, {})):
+        queue = sites.declared("n1", name, **of_group, **first)
+        assert sites.declared("n2", name, **of_group, **second) is queue
+        assert sites.of_files("n3", name, **of_group, x_queue_domain="east") is queue
+
+
+def test_a_client_may_declare_its_queue_by_the_full_name(sites: Sites) -> None:
+    """As lists of queues show it."""
+    queue = sites.declared("n1", x_replication="local")
+    assert sites.declared("n1", "q@n1", x_replication="local") is queue
+
+
 def test_control_browse_and_replay_have_the_own_queue(sites: Sites) -> None:
     """The exchange `amps.control` removes from the queue of the sender's site; a replay has no message of another."""
     local_queues(sites)

@@ -13,7 +13,6 @@ from effort import examples
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Consumer, Event, Session
-from leveret.engine.leases.owners import TOGETHER
 from leveret.engine.leases.state import leases_of
 from leveret.engine.options import BrokerOptions
 from leveret.expressions.language import AMPS, compiled
@@ -50,6 +49,8 @@ ACTS = (
     "reload",
 )
 WAITS = (1, 20, 49, 50, 120, 3100)
+#: What passes before a step, in ms.
+PAUSES = (0, 0, 0.3, 0.8)
 #: Values of transfer-after.
 AFTER_MS = (50, 0, 50, 400)
 LONG_AGO = -1_000_000_000
@@ -69,7 +70,7 @@ class World(Harness):
         self.marks: dict[int, int] = {}  # message -> its header a
         self.owners: dict[int, str] = {}
         self.unknown: set[int] = set()  # messages that belong to whichever site leads
-        self.after_ms, self.early_ms = 50, 0  # transfer-after, and how much earlier than that a transfer may be
+        self.after_ms = 50
         if files is not None and begins_plain:
             self._have_messages(files)
         super().__init__(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=files)
@@ -120,6 +121,7 @@ class World(Harness):
     def act(self, what: str, one: int, other: int) -> None:
         """One step."""
         site = SITES[one % 3]
+        self.advance(PAUSES[one % len(PAUSES)])
         if what == "publish":
             self.publish(*["x"] * (1 + other % 3), by=self.at[site], headers={"a": 1 + other % 2, "rank": other % 5})
         elif what == "consume" and len(self.readers) < 6:
@@ -161,9 +163,9 @@ class World(Harness):
 
     def set_transfer_after(self, after_ms: int) -> None:
         """The operator's files have another transfer-after. What has waited long enough may go in any case."""
-        since_ns = self.clock.monotonic_ns() - (self.after_ms - self.early_ms) * 1_000_000
+        since_ns = self.clock.monotonic_ns() - self.after_ms * 1_000_000
         self.ready = {id_: LONG_AGO if came_ns <= since_ns else came_ns for id_, came_ns in self.ready.items()}
-        self.after_ms, self.early_ms = after_ms, max(self.early_ms, after_ms // TOGETHER)
+        self.after_ms = after_ms
         options = self._options["options"] = BrokerOptions(transfer_after_ms=after_ms)
         self.broker.reloading.replace_settings(self.broker.context.settings, options)
 
@@ -224,7 +226,7 @@ class World(Harness):
         for id_ in ids:
             assert self.owners[id_] == source and source != target and id_ in self.ready
             assert not self._could(str(source), id_), f"{id_} leaves {source}, where it could be taken"
-            waited = now_ns - self.ready[id_] >= (self.after_ms - self.early_ms) * 1_000_000
+            waited = now_ns - self.ready[id_] >= self.after_ms * 1_000_000
             assert waited or source not in served or self.broker.sites.is_lost(str(source)), f"{id_} goes too early"
             self.owners[id_] = target
             self.moved.add(id_)

@@ -29,8 +29,8 @@ from leveret.engine import (
 MS = 1_000_000
 #: How long a message waits for its own site, and a lost site for being given up.
 TRANSFER_AFTER_NS, GIVEN_UP_NS = 50 * MS, 3000 * MS
-#: Messages that come within 1 ms go with the first of them.
-TOGETHER_NS = LATE_NS = MS
+#: Of many messages those that come within 1 ms go with the last of them.
+LATE_NS = MS
 #: What is to happen in a turn has happened when a later turn ends.
 PATIENCE_NS = 30 * MS
 
@@ -256,7 +256,7 @@ class OwnersBook:
             assert book.rules.has(target), f"{id_} of {what} is transferred to {target}, which does not host it"
             able = self._able(book, source, id_)
             assert not able, f"{id_} of {what} leaves {source}, where {able[0].tag} could take it"
-            waited = now_ns - book.ready[id_] >= TRANSFER_AFTER_NS - TOGETHER_NS
+            waited = now_ns - book.ready[id_] >= TRANSFER_AFTER_NS
             assert waited or source not in served or self._is_lost(source), f"{id_} of {what} leaves {source} too early"
             if self._is_lost(source):
                 self.counted["stranded, and served"] += 1
