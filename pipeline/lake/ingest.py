@@ -27,6 +27,7 @@ from .tables import (
     add_new_columns,
     commit,
     create,
+    files_in,
     first_journal,
     open_table,
     position_of,
@@ -43,7 +44,7 @@ class IngestOptions:
     `processes`: of this machine, if there is much to do. `strict`: damage is an
     error. `past_deleted`: records that the journal has deleted unread are none. `node`: its name in the
     lake, which a lake of others gets as one more; "": the one that it has there, or that of its directory. `copies`: of
-    the journal, in the directories of other nodes of a cluster: nothing is deleted there either."""
+    the journal, paths or URIs of other nodes of a cluster: nothing is deleted there either, and they fill holes."""
 
     journal: str
     lake: str
@@ -180,6 +181,7 @@ class _Ingest:
         self._options = options
         self._progress = progress
         self._spark = spark
+        self._copies = [JournalPlan(place, strict=False) for place in options.copies]
         self._max_bytes = options.max_bytes or (MAX_BYTES if spark is None else MAX_BYTES_OF_SPARK)
         self._deltas: dict[str, Any] = {}
         self._rows: dict[str, int] = {}
@@ -215,6 +217,7 @@ class _Ingest:
         for table in tables:
             if known.get(reader_name(lake, table)) != target.lsn:
                 self._register(table, target.lsn)
+        self._fill_holes()
         self._compact()
         result = {"lake": lake, "lsn": target.lsn, "rows": self._rows, "seconds": self._progress.seconds}
         return {**result, "missing": lost} if lost else result
@@ -226,10 +229,8 @@ class _Ingest:
 
     def _register(self, table: str, lsn: int) -> None:
         """The journal, and its copies, keep what is still to be read."""
-        name = reader_name(self._lake, table)
-        self._plan.files.register(self._plan.directory, name, lsn)
-        for directory in self._options.copies:
-            self._plan.files.register(directory, name, lsn)
+        for plan in (self._plan, *self._copies):
+            plan.files.register(plan.directory, reader_name(self._lake, table), lsn)
 
     def _batches(self, target: Position) -> Iterator[tuple[Position, Position, tuple[str, ...]]]:
         """(start, end, tables that are at the start) until all are at the target: first those that were left behind."""
@@ -252,7 +253,7 @@ class _Ingest:
         slices = self._plan.slices(start, end)
         octets, done = sum(part.end - part.start for part in slices), 0
         parts = []
-        for part, made in self._written(slices, tables):
+        for part, made in self._written(self._plan, slices, tables):
             parts += made
             done += part.end - part.start
             if len(slices) > 1:
@@ -277,6 +278,25 @@ class _Ingest:
                 found = parquet.read_table(f"{root}/holes/{one.path}", filesystem=files.system).to_pylist()
                 self._progress.say("holes", what=lost_in(found))
 
+    def _fill_holes(self) -> None:
+        """From the other nodes of a cluster."""
+        if not (self._copies and files_in(self._deltas["holes"])):
+            return
+        from .filling import fill_holes
+
+        reached_ = reached(self._lake, self._plan.journal_id)
+        plans = [JournalPlan(self._options.journal, strict=False), *self._copies]
+        filled = fill_holes(self._lake, plans, 0 if reached_ is None else reached_.lsn, self._parts)
+        for table, rows in filled.items():
+            self._rows[table] = self._rows.get(table, 0) + rows
+        if filled:
+            self._deltas = {table: open_table(self._lake, table) for table in self._deltas}
+            self._progress.say("filled", **filled)
+
+    def _parts(self, plan: JournalPlan, slices: Sequence[Slice], tables: tuple[str, ...]) -> Iterator[Sequence[Part]]:
+        for _, made in self._written(plan, slices, tables, strict=False):
+            yield made
+
     def _compact(self) -> None:
         """Tables that many small ingests have filled."""
         if not any(self._rows.values()):
@@ -288,11 +308,14 @@ class _Ingest:
                 swept(compacted(delta, self._lake, table, SMALL_ROWS), self._lake, table, KEEP_HOURS)
                 self._progress.say("compacted", table=table)
 
-    def _written(self, slices: Sequence[Slice], tables: tuple[str, ...]) -> Iterator[Any]:
+    def _written(
+        self, plan: JournalPlan, slices: Sequence[Slice], tables: tuple[str, ...], *, strict: bool | None = None
+    ) -> Iterator[Any]:
         from .workers import Work, by_processes, by_spark
 
+        strict = self._options.strict if strict is None else strict
         node = self._node.name, self._plan.journal_id
-        work = Work(self._options.journal, self._plan.directory, self._lake, tables, self._options.strict, node)
+        work = Work(plan.where, plan.directory, self._lake, tables, strict, node)
         if self._spark is None or not slices:
             return by_processes(work, slices, self._options.processes)
         made = patiently(lambda: list(by_spark(work, slices, self._spark)), self._progress)

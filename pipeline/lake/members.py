@@ -20,8 +20,7 @@ from .nodes import check_name, nodes_of
 
 
 class Choice(NamedTuple):
-    """`place`: path or URI of the copy to read. `others`: the journals' own directories of the others. `is_furthest`:
-    no other copy ends behind it."""
+    """`place`: path or URI of the copy to read, `others`: of the others. `is_furthest`: none of those ends later."""
 
     place: str
     others: list[str]
@@ -30,7 +29,6 @@ class Choice(NamedTuple):
 
 class _Copy(NamedTuple):
     place: str
-    directory: str
     first: Position
     end: Position
 
@@ -66,7 +64,7 @@ class Member:
         for place in self.copies:
             try:
                 plan = JournalPlan(place, strict=False)
-                found.append(_Copy(place, plan.directory, plan.first(), plan.end()))
+                found.append(_Copy(place, plan.first(), plan.end()))
             except (JournalError, OSError) as error:
                 failure = error
         if not found:
@@ -78,7 +76,7 @@ class Member:
         # None has what follows: that which lacks the fewest records is read, or refused.
         best = max(following or [one for one in further if one.first.lsn == least], key=_Copy.end_at)
         is_furthest = best.end_at() == max(map(_Copy.end_at, found))
-        return Choice(best.place, [one.directory for one in found if one is not best], is_furthest)
+        return Choice(best.place, [one.place for one in found if one is not best], is_furthest)
 
 
 def members_of(given: Sequence[str]) -> tuple[list[Member], list[str]]:
@@ -91,7 +89,7 @@ def members_of(given: Sequence[str]) -> tuple[list[Member], list[str]]:
     places: dict[str, str] = {}
     gone: list[str] = []
     failure: Exception | None = None
-    for name, where in _places(given):
+    for name, where in places_of(given):
         try:
             files, path = locate(where)
             directory = find_journal(path, files)
@@ -140,15 +138,15 @@ def named(members: Sequence[Member], lake: str, *, are_several: bool) -> Sequenc
     return members
 
 
-def _places(given: Iterable[str], depth: int = 0) -> list[tuple[str, str]]:
-    """(name or "", path or URI) of each journal. Raises: OSError, ValueError."""
+def places_of(given: Iterable[str], depth: int = 0) -> list[tuple[str, str]]:
+    """(name or "", path or URI) of each journal that these words name. Raises: OSError, ValueError."""
     found: list[tuple[str, str]] = []
     for word in given:
         if word.startswith("@") and not os.path.exists(word):
             if depth:
                 raise ValueError(f"{word}: a list in a list of journals")
             lines = Path(word[1:]).read_text(encoding="utf-8").splitlines()
-            found += _places([line.strip() for line in lines if line.strip() and line.strip()[0] != "#"], 1)
+            found += places_of([line.strip() for line in lines if line.strip() and line.strip()[0] != "#"], 1)
             continue
         name, equals, where = word.partition("=")
         if not equals or "/" in name or os.path.exists(word):

@@ -198,11 +198,12 @@ def merged(lake: str, table: str, day: str | None, mark: str, paths: Sequence[st
     return writer.close()
 
 
-def part_of(lake: str, table: str, rows: Sequence[Any]) -> Part:
-    """One new part with rows that are in memory. Raises: OSError."""
+def part_of(lake: str, table: str, rows: Sequence[Any], mark: str = "") -> Part:
+    """One new part with rows that are in memory. `mark`: of their node. Raises: OSError."""
     files, root = locate(lake)
     schema = pa.schema([field.with_nullable(True) for field in arrow(stored(table))])
-    writer = _PartWriter(files, f"{root}/{table}", table, f"part-{uuid4().hex}.parquet", None, schema)
+    name = f"part-{f'n{mark}-' if mark else ''}{uuid4().hex}.parquet"
+    writer = _PartWriter(files, f"{root}/{table}", table, name, None, schema)
     try:
         writer.add(pa.RecordBatch.from_pylist(list(rows), schema=schema))
         return writer.close()

@@ -34,6 +34,8 @@ _UNREADABLE = re.compile(r"%[0-9a-fA-F]{2}|[\[\]\\^|\x00-\x1f\x7f\ud800-\udfff]"
 _SEGMENT, _OFFSET, _LSN = "segment", "offset", "lsn"
 #: Two more, of `events` alone: what retention has left of it (`Kept`).
 _KEPT_LSN, _KEPT_DAY = "kept.lsn", "kept.day"
+#: And one for each piece of a hole that was filled.
+_FILLED = "filled."
 #: Digits of a journal's id in the names of its files.
 MARK_DIGITS = 12
 _MARK = re.compile(r"part-(?:merged-)?n([0-9a-f]{12})-")
@@ -252,18 +254,38 @@ def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Posit
     return now
 
 
-def extend(delta: Any, lake: str, table: str, parts: Sequence[Part]) -> Any:
-    """Add parts to a table that has no position. As `replace`."""
-    return _changed(delta, lake, table, _adds(parts))
+def extend(
+    delta: Any, lake: str, table: str, parts: Sequence[Part], journal: str | None = None, filled: Sequence[int] = ()
+) -> Any:
+    """Add parts, and move no position. As `replace`.
+
+    Args:   filled: the first records of the pieces of holes of a journal that these are (filling.py).
+    """
+    return _changed(delta, lake, table, _adds(parts), _noted(delta, journal, {f"{_FILLED}{lsn}": 1 for lsn in filled}))
 
 
-def replace(delta: Any, lake: str, table: str, old: Sequence[Mapping[str, Any]], new: Sequence[Part]) -> Any:
-    """Put parts in the place of files that have the same rows. Durable when it returns, if the lake is on this machine.
+def has_filled(delta: Any, journal: str, lsn: int) -> bool:
+    """Whether a table has got the piece of a hole that begins with this record."""
+    return _number(delta, journal, f"{_FILLED}{lsn}") is not None
+
+
+def replace(
+    delta: Any,
+    lake: str,
+    table: str,
+    old: Sequence[Mapping[str, Any]],
+    new: Sequence[Part],
+    *,
+    is_change: bool = False,
+) -> Any:
+    """Put parts in the place of files, which have the same rows unless it `is_change`. Durable when it returns, if the
+    lake is on this machine.
 
     Args:   delta: as `open_table` gave it. old: as `files_in` gave them. Returns: the same, of now.
     Raises: ValueError, OSError.
     """
-    return _changed(delta, lake, table, [*_removals(old, is_change=False), *_adds(new, is_new=False)])
+    actions = [*_removals(old, is_change=is_change), *_adds(new, is_new=is_change)]
+    return _changed(delta, lake, table, actions)
 
 
 def drop(
@@ -278,16 +300,13 @@ def drop(
 
     Args:   kept, journal: of `events`; other tables go by what that says.
     """
-    from deltalake import CommitProperties
-    from deltalake.transaction import Transaction
+    numbers = {} if kept is None else {_KEPT_LSN: kept.lsn, _KEPT_DAY: (kept.day - _FIRST_DAY).days}
+    return _changed(delta, lake, table, _removals(old, is_change=True), _noted(delta, journal, numbers))
 
-    said = None
-    if kept is not None:
-        numbers = ((_KEPT_LSN, kept.lsn), (_KEPT_DAY, (kept.day - _FIRST_DAY).days))
-        first = first_journal(delta)
-        named = [Transaction(_name(first, journal, name), number) for name, number in numbers]
-        said = CommitProperties(app_transactions=named)
-    return _changed(delta, lake, table, _removals(old, is_change=True), said)
+
+def _noted(delta: Any, journal: str | None, numbers: Mapping[str, int]) -> Any:
+    """For a commit of `_changed`: numbers of a node."""
+    return _properties(first_journal(delta), journal, numbers) if numbers else None
 
 
 def _changed(delta: Any, lake: str, table: str, actions: list[Any], properties: Any = None) -> Any:
@@ -341,11 +360,15 @@ def _adds(parts: Sequence[Part], *, is_new: bool = True) -> list[Any]:
 
 
 def _moved(position: "Position", first: str) -> Any:
+    numbers = {_SEGMENT: position.segment, _OFFSET: position.offset, _LSN: position.lsn}
+    return _properties(first, position.journal, numbers)
+
+
+def _properties(first: str, journal: str | None, numbers: Mapping[str, int]) -> Any:
     from deltalake import CommitProperties
     from deltalake.transaction import Transaction
 
-    numbers = ((_SEGMENT, position.segment), (_OFFSET, position.offset), (_LSN, position.lsn))
-    named = [Transaction(_name(first, position.journal, name), number) for name, number in numbers]
+    named = [Transaction(_name(first, journal, name), number) for name, number in numbers.items()]
     return CommitProperties(app_transactions=named)
 
 

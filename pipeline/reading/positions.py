@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ...journal import BadRecord, Damaged
 from ...journal.disk.directory import Dropped, dropped_readers, find_journal, read_format, reader_offsets
 from ...journal.disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
+from ...journal.format.block import IS_GAP
 from ...journal.format.errors import JournalError
 from .arrow_files import locate
 from .holes import DELETED, NO_SEGMENT, SoundBlocks
@@ -70,6 +71,7 @@ class JournalPlan:
 
     def __init__(self, where: str, *, strict: bool = True, past_deleted: bool = False) -> None:
         self._is_strict, self._goes_past_deleted = strict, past_deleted
+        self.where = where
         self.files, path = locate(where)
         self.directory = find_journal(path, self.files)
         format_ = read_format(self.directory, self.files)
@@ -126,6 +128,28 @@ class JournalPlan:
             or not (part.is_sealed or part.segment in self._footers)
             or wanted(self._footers[part.segment])
         ]
+
+    def whole(self, first_lsn: int, end_lsn: int) -> list[Slice]:
+        """Slices of the whole blocks that have records from `first_lsn` on and none from `end_lsn` on, whatever is
+        between them. O(segments with such records). Raises: Damaged, OSError."""
+        end_lsn = min(end_lsn, self.end().lsn)
+        bases = segments_in(self.files, self.directory)
+        found: list[Slice] = []
+        for base, following in zip(bases, [*bases[1:], end_lsn]):
+            if base >= end_lsn or following <= first_lsn:
+                continue
+            with self._open(base) as handle:
+                for block in SoundBlocks(self.files, handle, base):
+                    header = block.header
+                    if header.base_lsn < first_lsn or block.end_lsn > end_lsn or header.flags & IS_GAP:
+                        continue
+                    at = Slice(base, block.offset, header.base_lsn, block.offset + header.size, block.end_lsn, False)
+                    last = found[-1] if found else None
+                    if last and (last.segment, last.end, last.end_lsn) == (base, at.start, at.start_lsn):
+                        at = last._replace(end=at.end, end_lsn=at.end_lsn)
+                        found.pop()
+                    found.append(at)
+        return [part for part in found if part.end_lsn > part.start_lsn]
 
     def within(self, start: Position, end: Position, octets: int) -> Position:
         """A position between them, at least one block and not much more than `octets` after `start`."""

@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
 
+from damage import as_node_of_a_cluster
 from lakes import fill, in_journal, in_lake
 from pyarrow import parquet
 from recorded_broker import RecordedBroker
@@ -328,11 +329,6 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "node 'first' of the lake" in capsys.readouterr().err
     assert main(["ingest", "--journal", f"other={a}", "--lake", lake]) == 1
     assert "is node 'first' of the lake" in capsys.readouterr().err
-
-
-def as_node_of_a_cluster(data: Path) -> None:
-    path = data / "journal" / "format"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2, "needs": [], "id": "ab" * 16}))
 
 
 def test_copies_of_a_cluster_are_one_member(tmp_path: Path) -> None:

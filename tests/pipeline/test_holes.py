@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
 
+from damage import blocks_of, harm, holes_in
 from lakes import fill, in_journal, in_lake
-from pyarrow import parquet
 from recorded_broker import RecordedBroker
 from told_events import told
 
@@ -49,28 +49,6 @@ def recorded(path: Path, rounds: int = 12) -> RecordedBroker:
             one.checkpoint()
     one.tick()
     return one
-
-
-def blocks_of(path: Path, base: int) -> list[Any]:
-    """Offset, first record and behind the last of each block of a segment."""
-    with opened(REAL, str(path), base) as handle:
-        found = [(one.offset, one.header.base_lsn, one.end_lsn) for one in Scan(REAL, handle, base)]
-    return found
-
-
-def harm(path: Path, base: int, offset: int) -> None:
-    """One octet of a block is another."""
-    (file,) = path.glob(f"*{base}.log")
-    data = bytearray(file.read_bytes())
-    data[offset + 40] ^= 1
-    file.write_bytes(data)
-
-
-def holes_in(lake: Path) -> list[dict[str, Any]]:
-    """The lake's rows, in order."""
-    files = committed_files(str(lake), "holes")
-    found = [row for path in files for row in parquet.ParquetFile(path).read().to_pylist()]
-    return sorted(found, key=lambda row: row["first_lsn"])
 
 
 def lsns_in(lake: Path) -> set[int]:

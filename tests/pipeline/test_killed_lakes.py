@@ -15,9 +15,12 @@ import pytest
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
 
+from damage import as_node_of_a_cluster, blocks_of, harm
 from lakes import fill, fill_as_before
 from recorded_broker import RecordedBroker
 
+from leveret.journal.disk.files import REAL
+from leveret.journal.disk.segment import segments_in
 from leveret.pipeline.lake.tables import PROPERTIES
 
 HERE = Path(__file__).parent / "killing"
@@ -44,10 +47,18 @@ def filled(path: Path) -> RecordedBroker:
     return one
 
 
-@pytest.mark.parametrize("before", ["nothing", "some", "sparks", "small files", "old days"])
+def make_copies(directory: Path) -> None:
+    """`journal`, damaged, and `other` of two nodes of a cluster."""
+    as_node_of_a_cluster(directory)
+    shutil.copytree(directory / "journal", directory / "other" / "journal")
+    base = segments_in(REAL, str(directory / "journal"))[1]
+    harm(directory / "journal", base, blocks_of(directory / "journal", base)[3][0])
+
+
+@pytest.mark.parametrize("before", ["nothing", "some", "sparks", "small files", "old days", "a hole"])
 def test_killed_at_an_operation(before: str, faults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a first ingest, of a second one (whose commits sum up the log), of one that migrates, of a compaction, of a
-    retention."""
+    retention, of an ingest that fills a hole from the copy of another node."""
     monkeypatch.setitem(PROPERTIES, "delta.checkpointInterval", "2")
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     one = filled(journal)
@@ -67,7 +78,10 @@ def test_killed_at_an_operation(before: str, faults: Path, tmp_path: Path, monke
         one.clock.advance_ns(86_400 * 10**9)
         one.publish("q", 5)
     one.close()
-    what = {"small files": "compact", "old days": "retain"}.get(before, "ingest")
+    if before == "a hole":
+        shutil.rmtree(lake)
+        make_copies(tmp_path)
+    what = {"small files": "compact", "old days": "retain", "a hole": "fill"}.get(before, "ingest")
     if what != "ingest":
         fill(journal, lake)
     done = subprocess.run(

@@ -1,9 +1,10 @@
 """Does one thing to a lake again and again, killed at another operation on files each time; then again, unharmed.
 
-    LD_PRELOAD=faults.so python kill_at_each_step.py DIRECTORY ingest|compact|retain FIRST STRIDE
+    LD_PRELOAD=faults.so python kill_at_each_step.py DIRECTORY ingest|compact|retain|fill FIRST STRIDE
 
-DIRECTORY has `journal` and `lake` as they are before. After each kill every table must have its rows of before or of
-after, and once more run to its end all must be as if nothing had happened. Prints how many operations there are.
+DIRECTORY has `journal` and `lake` as they are before; to fill, `other` has what the journal has lost. After each kill
+every table must have its rows of before or of after, and once more run to its end all must be as if nothing had
+happened. Prints how many operations there are.
 What is dropped is what is older than the last day; jobs must read as if all tables had followed `events`.
 """
 
@@ -56,6 +57,8 @@ def main() -> None:
             progress = Progress(what, nowhere)
             if what == "ingest":
                 fill(journal, lake)
+            elif what == "fill":
+                fill(journal, lake, copies=(str(directory / "other"),))
             elif what == "compact":
                 compact(str(lake), progress, 0)
             else:
@@ -70,6 +73,7 @@ def main() -> None:
         for table in ALWAYS:
             rows = in_lake(lake, table)
             assert rows in (in_lake(directory / "lake", table), wanted(table)), (step, table)
+            assert what != "fill" or not ALWAYS.index(table) or rows == wanted(table) or in_lake(lake, "holes")
             assert kept_in(str(lake)) is not None or table == "events" or rows != wanted(table) or what != "retain"
 
     def check_at_the_end() -> None:
@@ -78,6 +82,8 @@ def main() -> None:
             assert in_lake(lake, table) == wanted(table), (step, table)
 
     def wanted(table: str) -> Any:
+        if what == "fill":
+            return in_journal(directory / "other", table)
         if what != "retain":
             return in_journal(journal, table)
         return in_lake(directory / "retained", table)

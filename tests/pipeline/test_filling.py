@@ -1,0 +1,146 @@
+"""What one node of a cluster has lost of the journal another one has: the hole of the lake is filled, each row once."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
+pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
+
+from damage import as_node_of_a_cluster, blocks_of, harm, holes_in
+from lakes import fill, in_journal, in_lake
+from recorded_broker import RecordedBroker
+
+from leveret.journal.disk.files import REAL
+from leveret.journal.disk.segment import segments_in
+from leveret.pipeline.__main__ import main
+from leveret.pipeline.lake.lake import ALWAYS
+from leveret.pipeline.reading.positions import JournalPlan
+from leveret.pipeline.schemas import TABLES
+
+WITHOUT_HOLES = [table for table in TABLES if table != "holes"]
+
+
+def copies(root: Path, count: int = 2) -> list[Path]:
+    """Data directories of nodes of a cluster: several segments, with checkpoints."""
+    one = RecordedBroker(root / "a" / "journal", segment_size=6000)
+    for name in ("q", "r"):
+        one.declare(name)
+    for at in range(12):
+        for name in ("q", "r"):
+            one.publish(name, 3)
+            one.get(name, 2)
+        one.clock.advance_ns(1_000_000_000)
+        if at % 4 == 3:
+            one.checkpoint()
+    one.tick()
+    one.close()
+    as_node_of_a_cluster(root / "a")
+    found = [root / name for name in "abc"[:count]]
+    for path in found[1:]:
+        shutil.copytree(root / "a", path)
+    return found
+
+
+def ingest(lake: Path, *places: Path, payloads: bool = True) -> None:
+    given = [word for place in places for word in ("--journal", f"shop={place}")]
+    assert main(["ingest", *given, "--lake", str(lake), *["--payloads"] * payloads]) == 0
+
+
+def second_segment(data: Path) -> tuple[int, Path]:
+    base = segments_in(REAL, str(data / "journal"))[1]
+    return base, data / "journal" / f"{base:020d}.log"
+
+
+def lose(data: Path, what: str) -> None:
+    base, file = second_segment(data)
+    blocks = blocks_of(data / "journal", base)
+    if what == "segment":
+        file.unlink()
+    elif what == "end":
+        file.write_bytes(file.read_bytes()[: blocks[-3][0]])
+    else:
+        for offset, _, _ in blocks[3:6]:
+            harm(data / "journal", base, offset)
+
+
+@pytest.mark.parametrize("what", ["blocks", "segment", "end"])
+def test_a_hole_is_filled(what: str, tmp_path: Path) -> None:
+    """By a copy that is named beside, at once or later; contents, too. What is filled is not read again."""
+    whole, damaged = copies(tmp_path)
+    lake = tmp_path / "lake"
+    lose(damaged, what)
+    ingest(lake, damaged)
+    assert len(holes_in(lake)) == 1 and in_lake(lake) != in_journal(whole)
+    for places in ((damaged, whole), (whole, damaged), (damaged,)):
+        ingest(lake, *places)
+        assert holes_in(lake) == [], places
+        for table in WITHOUT_HOLES:
+            assert in_lake(lake, table) == in_journal(whole, table), (table, places)
+    ingest(tmp_path / "at once", damaged, whole)
+    assert holes_in(tmp_path / "at once") == []
+    assert in_lake(tmp_path / "at once") == in_journal(whole)
+
+
+def test_pieces_of_a_hole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each copy fills what it has; what all have lost stays a hole, with its records; a later copy fills that."""
+    sound, first, second = copies(tmp_path, 3)
+    base, _ = second_segment(sound)
+    blocks = blocks_of(sound / "journal", base)
+    for data, chosen in ((first, blocks[2:8]), (second, blocks[4:6])):
+        for offset, _, _ in chosen:
+            harm(data / "journal", base, offset)
+    lake = tmp_path / "lake"
+    ingest(lake, first)
+    spans = [(row["first_lsn"], row["last_lsn"] + 1) for row in holes_in(lake)]
+    assert spans == [(blocks[2][1], blocks[7][2])]
+    capsys.readouterr()
+    ingest(lake, first, second)
+    assert '"step": "filled", "events": ' in capsys.readouterr().err
+    assert [(row["first_lsn"], row["last_lsn"] + 1) for row in holes_in(lake)] == [(blocks[4][1], blocks[5][2])]
+    lost = in_journal(sound) - in_lake(lake)
+    assert {int(json.loads(row)["lsn"]) for row in lost} <= set(range(blocks[4][1], blocks[5][2])) and lost
+    ingest(lake, first, sound)
+    assert holes_in(lake) == [] and in_lake(lake) == in_journal(sound)
+
+
+def test_a_table_that_has_not_read_so_far(tmp_path: Path) -> None:
+    """A hole waits for all tables of the lake: else one of them would lack it, or read it again."""
+    whole, damaged = copies(tmp_path)
+    lake = tmp_path / "lake"
+    shutil.copytree(damaged, tmp_path / "early")
+    for base in segments_in(REAL, str(damaged / "journal"))[1:]:
+        (tmp_path / "early" / "journal" / f"{base:020d}.log").unlink()
+    ingest(lake, tmp_path / "early")
+    lose(damaged, "blocks")
+    ingest(lake, damaged, payloads=False)
+    ingest(lake, damaged, whole, payloads=False)
+    assert len(holes_in(lake)) == 1
+    ingest(lake, damaged, whole)
+    assert holes_in(lake) == []
+    for table in WITHOUT_HOLES:
+        assert in_lake(lake, table) == in_journal(whole, table), table
+
+
+def test_nothing_beyond_what_is_agreed(tmp_path: Path) -> None:
+    """The end of a copy that not all nodes have fills nothing, whatever is there."""
+    whole, _ = copies(tmp_path)
+    end = JournalPlan(str(whole)).end().lsn
+    last = segments_in(REAL, str(whole / "journal"))[-1]
+    assert blocks_of(whole / "journal", last)[-1][2] > end > 100
+    found = JournalPlan(str(whole), strict=False).whole(end - 100, end + 100)
+    assert max(part.end_lsn for part in found) <= end
+
+
+def test_a_broker_alone_is_filled_by_nothing(tmp_path: Path) -> None:
+    """Its hole stays, also when it is read again."""
+    whole, damaged = copies(tmp_path)
+    lose(damaged, "blocks")
+    lake = tmp_path / "lake"
+    for _ in range(2):
+        result: dict[str, Any] = fill(damaged, lake)
+    assert len(holes_in(lake)) == 1 and result["rows"] == dict.fromkeys(ALWAYS, 0)
+    assert in_lake(lake) < in_journal(whole)
