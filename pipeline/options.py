@@ -50,10 +50,10 @@ ENGINES = ("auto", "local", "spark")
 ALONE = ("trace", "replay", "whatif", *OTHERS)
 #: Jobs that read messages' contents: a lake that is made for them has these.
 WITH_CONTENTS = ("trace", "replay", "deadletters")
-JOURNAL = (
-    "a journal, or a broker's data directory; a directory of these; @FILE, a list of them; or URI; may be repeated."
-    " With a name it may be one more node of the lake"
+JOURNALS = (
+    "a journal, or a broker's data directory; a directory of these; @FILE, a list of them; or URI; may be repeated"
 )
+JOURNAL = f"{JOURNALS}. With a name it may be one more node of the lake"
 #: Options that name a place.
 PLACES = ("journal", "lake", "out")
 USAGE = "leveret pipeline JOB[,JOB ...] (--journal DIR [--lake DIR] | --lake DIR) [options]"
@@ -153,12 +153,12 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
             one.add_argument("--keep-hours", type=_count, default=24, metavar="N", help=text)
         one.set_defaults(journal=None, conf=[])
     elif names[0] == "readers":
-        one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory")
+        one.add_argument("--journal", required=True, action="append", metavar="DIR", help=JOURNALS)
         text = "keep nothing more for this reader; may be repeated"
         one.add_argument("--drop", action="append", default=[], metavar="READER", help=text)
         _add_result_options(one)
     elif names[0] == "forget":
-        one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory")
+        one.add_argument("--journal", required=True, action="append", metavar="DIR", help=JOURNALS)
         one.add_argument("--lake", required=True, metavar="DIR", help="the lake, which need not exist any more; or URI")
         one.set_defaults(conf=[])
     else:

@@ -1,66 +1,103 @@
-"""readers: who reads a journal, how far behind each is, and what the broker keeps for it. Needs no lake."""
+"""readers and forget: who reads a journal, how far behind each is, and what the broker keeps for it. Needs no lake."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ..journal import forget_reader
-from .answers import Answer
+from ..journal import JournalError, forget_reader
+from .answers import EXIT_FAILED, EXIT_OK, Answer
+from .lake.lake import reader_prefix
+from .lake.members import places_of
 from .output.plain_table import PlainTable
 from .reading.positions import JournalPlan
 from .schemas import columns
 
-#: `lsn`: the first record that it needs. `behind`: durable records from there on. `segments`, `octets`: what may not be
-#: deleted because of it, the open segment included. `dropped`, `why`: of one that the broker has dropped, when and what
-#: it had kept for it; null of all others.
+#: `journal`: its directory. `lsn`: the first record that the reader needs. `behind`: durable records from there on.
+#: `segments`, `octets`: what may not be deleted because of it, the open segment included. `dropped`, `why`: of one that
+#: the broker has dropped, when and what it had kept for it; null of all others.
 READERS = columns(
-    "reader string, lsn bigint, behind bigint, segments bigint, octets bigint, dropped timestamp?, why string?"
+    "journal string, reader string, lsn bigint, behind bigint, segments bigint, octets bigint",
+    "dropped timestamp?, why string?",
 )
 
 
-def drop(journal: str, names: Sequence[str]) -> None:
-    """Nothing more is kept for these. Raises: ValueError (there is no such reader), JournalError, OSError."""
-    plan = JournalPlan(journal, strict=False)
-    known = plan.readers() | plan.dropped_readers()
+def drop(given: Sequence[str], names: Sequence[str]) -> None:
+    """Nothing more is kept for these, in none of the journals. Raises: ValueError (none has such a reader),
+    JournalError, OSError."""
+    plans = [JournalPlan(place, strict=False) for _, place in places_of(given)]
+    known = [plan.readers() | plan.dropped_readers() for plan in plans]
     for name in names:
-        if name not in known:
-            raise ValueError(f"{plan.directory} has no reader {name!r}; it has {', '.join(known) or 'none'}")
-    for name in names:
-        forget_reader(plan.directory, name)
+        if not any(name in readers for readers in known):
+            there = ", ".join(sorted({one for readers in known for one in readers})) or "none"
+            raise ValueError(f"{plans[0].directory} has no reader {name!r}; it has {there}")
+    for plan, readers in zip(plans, known, strict=True):
+        for name in readers.keys() & set(names):
+            forget_reader(plan.directory, name)
 
 
-def readers(journal: str) -> Answer:
-    """Those that are furthest behind first. Raises: JournalError, OSError."""
-    plan = JournalPlan(journal, strict=False)
-    end = plan.end()
-    parts = plan.slices(plan.first(), end)
+def forget(given: Sequence[str], lake: str) -> dict[str, Any]:
+    """Nothing more is kept for a lake. Returns the names that were forgotten, of several journals by their directories,
+    and what `failed`. Raises: ValueError (none keeps anything for it); JournalError, OSError (none can be read)."""
+    forgotten: dict[str, list[str]] = {}
+
+    def one(plan: JournalPlan) -> None:
+        forgotten[plan.directory] = [name for name in plan.readers() if name.startswith(reader_prefix(lake))]
+        for name in forgotten[plan.directory]:
+            forget_reader(plan.directory, name)
+
+    failed = _each(given, one)
+    if not any(forgotten.values()) and not failed:
+        raise ValueError(f"{', '.join(forgotten)} keeps nothing for a lake {lake}")
+    is_one = len(forgotten) == 1 and not failed
+    return {"forgotten": next(iter(forgotten.values())) if is_one else forgotten, **failed}
+
+
+def readers(given: Sequence[str]) -> Answer:
+    """Those that are furthest behind first. Raises: JournalError, OSError (no journal can be read), ValueError."""
+    rows: list[dict[str, Any]] = []
+    ends: dict[str, int] = {}
+
+    def one(plan: JournalPlan) -> None:
+        ends[plan.directory] = plan.end().lsn
+        rows.extend(_of_journal(plan))
+
+    failed = _each(given, one)
+    rows.sort(key=lambda row: (-row["behind"], row["reader"], row["journal"]))
+    facts: dict[str, Any] = {"journals": ends}
+    if len(ends) == 1 and not failed:
+        ((directory, end),) = ends.items()
+        facts = {"journal": directory, "end_lsn": end}
+    code = EXIT_FAILED if failed else EXIT_OK
+    return Answer("readers", {"readers": PlainTable(READERS, rows)}, {**facts, **failed}, code)
+
+
+def _each(given: Sequence[str], work: Callable[[JournalPlan], None]) -> dict[str, list[str]]:
+    """Do it for each journal. Returns {"failed": a sentence for each of several that cannot be read}. Raises:
+    JournalError, OSError (none can be read)."""
+    failed: list[str] = []
+    places = places_of(given)
+    for _, place in places:
+        try:
+            work(JournalPlan(place, strict=False))
+        except (JournalError, OSError) as error:
+            failed.append(str(error))
+            if len(failed) == len(places):
+                raise
+    return {"failed": failed} if failed else {}
+
+
+def _of_journal(plan: JournalPlan) -> list[dict[str, Any]]:
+    """The rows of one."""
+    first, end = plan.first(), plan.end()
+    parts = plan.slices(first, end)
     rows: list[dict[str, Any]] = []
     for name, lsn in plan.readers().items():
         kept = [part for part in parts if part.end_lsn > lsn]
-        rows.append(
-            {
-                "reader": name,
-                "lsn": lsn,
-                "behind": max(0, end.lsn - max(lsn, plan.first().lsn)),
-                "segments": len(kept),
-                "octets": sum(part.end for part in kept),
-                "dropped": None,
-                "why": None,
-            }
-        )
+        octets = sum(part.end for part in kept)
+        rows.append({"reader": name, "lsn": lsn, "behind": max(0, end.lsn - max(lsn, first.lsn))})
+        rows[-1] |= {"segments": len(kept), "octets": octets, "dropped": None, "why": None}
     for name, one in plan.dropped_readers().items():
         at = datetime.fromtimestamp(one.at_ms / 1000, UTC)
-        behind = max(0, end.lsn - one.lsn)
-        rows.append(
-            {
-                "reader": name,
-                "lsn": one.lsn,
-                "behind": behind,
-                "segments": 0,
-                "octets": 0,
-                "dropped": at,
-                "why": one.why,
-            }
-        )
-    rows.sort(key=lambda row: (-row["behind"], row["reader"]))
-    return Answer("readers", {"readers": PlainTable(READERS, rows)}, {"journal": plan.directory, "end_lsn": end.lsn})
+        rows.append({"reader": name, "lsn": one.lsn, "behind": max(0, end.lsn - one.lsn)})
+        rows[-1] |= {"segments": 0, "octets": 0, "dropped": at, "why": one.why}
+    return [{"journal": plan.directory, **row} for row in rows]

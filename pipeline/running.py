@@ -308,11 +308,14 @@ def _readers(options: argparse.Namespace) -> int:
     from .readers import READERS, drop, readers
 
     failures = conditions(options.fail_if, {"readers": [one.name for one in READERS]})
-    drop(options.journal, options.drop)
+    if options.drop:
+        drop(options.journal, options.drop)
     answer = readers(options.journal)
+    for text in answer.facts.get("failed", ()):
+        say(options.job, text)
     held = holding(answer, failures.get("readers", ()))
     hand_out(answer, options, {"fail_if": held} if held else {})
-    return EXIT_HOLDS if held else EXIT_OK
+    return answer.code or (EXIT_HOLDS if held else EXIT_OK)
 
 
 def _keep_up(options: argparse.Namespace) -> int:
@@ -339,19 +342,13 @@ def _keep_up(options: argparse.Namespace) -> int:
 
 def _forget(options: argparse.Namespace) -> int:
     """Run `forget`, which needs no Spark."""
-    from ..journal import forget_reader, reader_offsets
-    from ..journal.disk.directory import find_journal, read_identity
-    from .lake.lake import reader_prefix
+    from .readers import forget
 
-    directory = find_journal(options.journal)
-    read_identity(directory)
-    gone = [name for name in reader_offsets(directory) if name.startswith(reader_prefix(options.lake))]
-    for name in gone:
-        forget_reader(directory, name)
-    if not gone:
-        return fail(options.job, f"{directory} keeps nothing for a lake {options.lake}")
-    tell(json.dumps({"forgotten": gone}) + "\n")
-    return EXIT_OK
+    result = forget(options.journal, options.lake)
+    for text in result.get("failed", ()):
+        say(options.job, text)
+    tell(json.dumps(result) + "\n")
+    return EXIT_FAILED if "failed" in result else EXIT_OK
 
 
 def _guarded(job: str, work: Callable[[], int], master: str = "") -> int:

@@ -129,6 +129,39 @@ def test_readers(data: Path, capsys: Any) -> None:
     assert main(["readers", "--journal", str(data / "nowhere")]) == 1
 
 
+def test_readers_of_many_journals(data: Path, tmp_path: Path, capsys: Any) -> None:
+    """One table; one that cannot be read hides no other; a reader, or a lake, is forgotten wherever it is known."""
+    other = RecordedBroker(tmp_path / "other" / "journal")
+    other.declare("q")
+    other.tick()
+    other.close()
+    places = [str(one / "journal") for one in (data, tmp_path / "other")]
+    both = [word for place in places for word in ("--journal", place)]
+    lake = str(tmp_path / "lake")
+    assert main(["ingest", *both, "--lake", lake]) == 0
+    register_reader(places[0], "old", 3)
+    capsys.readouterr()
+    assert (
+        main(["readers", *both, "--format", "json", "--fail-if", "behind > 1 AND journal LIKE '%/data/journal'"]) == 3
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert sorted(found["journals"]) == sorted(places)
+    assert {row["journal"] for row in found["table"]} == set(places) and found["table"][0]["reader"] == "old"
+    names = {row["reader"] for row in found["table"]} - {"old"}
+    assert len(found["table"]) == 1 + 2 * len(names)
+    assert main(["readers", *both, "--journal", str(tmp_path / "none")]) == 1
+    told = capsys.readouterr()
+    assert len(json.loads(told.out)["table"]) == 1 + 2 * len(names) and "no journal here" in told.err
+    assert main(["readers", *both, "--drop", min(names), "--drop", "old"]) == 0
+    assert set(reader_offsets(places[0])) == set(reader_offsets(places[1])) == names - {min(names)}
+    capsys.readouterr()
+    assert main(["forget", "--journal", str(tmp_path / "none"), *both, "--lake", lake]) == 1
+    assert set(json.loads(capsys.readouterr().out)["forgotten"]) == set(places)
+    assert not reader_offsets(places[0]) and not reader_offsets(places[1])
+    assert main(["forget", *both, "--lake", lake]) == 1
+    assert "keeps nothing for a lake" in capsys.readouterr().err
+
+
 def test_fairness_has_names(data: Path, tmp_path: Path, capsys: Any) -> None:
     """A connection's name beside its id, also where --since leaves out its beginning."""
     asked = ["fairness", "--journal", str(data), "--lake", str(tmp_path / "lake"), "--engine", "local"]
