@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from .cluster import ClusterFacts
+from .cluster import NOT_LED, ClusterFacts
 from .messages import Answer, Refusal, bad_request
 from .options import Certificate, HostFacts, Listening
 
@@ -26,7 +26,6 @@ _FOLDED = {
     "ui": "http",
 }
 OK = {"status": "ok"}
-_NOBODY = "no node of this cluster leads"
 _NOT_SERVING = "this rabbit node is not currently available to serve"
 
 
@@ -143,11 +142,11 @@ def _protocol(subject: Subject, names: Names) -> Any:
 
 def _virtual_hosts(subject: Subject, names: Names) -> Any:
     """They run where the broker does."""
-    return OK if subject.is_led else _failed("Some virtual hosts are down", **{"virtual-hosts": [], "detail": _NOBODY})
+    return OK if subject.is_led else _failed("Some virtual hosts are down", **{"virtual-hosts": [], "detail": NOT_LED})
 
 
 def _metadata(subject: Subject, names: Names) -> Any:
-    return OK if subject.is_led else _failed("Metadata store has not yet been initialised", detail=_NOBODY)
+    return OK if subject.is_led else _failed("Metadata store has not yet been initialised", detail=NOT_LED)
 
 
 def _elected(subject: Subject, names: Names) -> Any:
@@ -155,7 +154,7 @@ def _elected(subject: Subject, names: Names) -> Any:
     if subject.is_led:
         return OK
     queues = [one for one in _queues(subject, "quorum") if names.get("V") in (None, one["virtual_host"])]
-    return _failed("Detected quorum queues without an elected leader", queues=queues, detail=_NOBODY)
+    return _failed("Detected quorum queues without an elected leader", queues=queues, detail=NOT_LED)
 
 
 def _queues(subject: Subject, kind: str) -> list[dict[str, str]]:
@@ -184,10 +183,13 @@ def _critical(subject: Subject, reason: str, kind: str) -> Any:
         return _failed(
             reason, queues=_queues(subject, kind), detail=f"{cluster.etcd}, so no node could lead after this one"
         )
-    if not cluster.needs(subject.node):
+    if cluster.needs(subject.node):
+        in_sync = len(cluster.holders)
+        words = f"{in_sync} of {len(cluster.nodes)} nodes are in sync, and confirms need {cluster.min_in_sync}"
+    elif cluster.has_no_successor(subject.node):
+        words = f"{subject.node} leads, and no other node in sync can: they are drained, or of an older release"
+    else:
         return OK
-    in_sync = len(cluster.holders)
-    words = f"{in_sync} of {len(cluster.nodes)} nodes are in sync, and confirms need {cluster.min_in_sync}"
     return _failed(reason, queues=_queues(subject, kind), detail=words)
 
 
@@ -208,7 +210,7 @@ def _ready(subject: Subject, names: Names) -> Any:
         return _alarms(subject, names)
     if not subject.is_in_service:
         return _failed(_NOT_SERVING)
-    return _below_limit(subject, names) if subject.is_led else _failed(_NOBODY)
+    return _below_limit(subject, names) if subject.is_led else _failed(NOT_LED)
 
 
 def _whole(subject: Subject, names: Names) -> Any:

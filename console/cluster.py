@@ -8,19 +8,24 @@ from dataclasses import dataclass, field
 
 from .options import HostFacts, Listening
 
+#: Why checks fail where no node serves clients.
+NOT_LED = "no node of this cluster leads"
+
 
 @dataclass(slots=True, frozen=True)
 class NodeFacts:
     """One node. `host`: what it said of its process last; None: it is down, or this node knows nothing of it.
 
-    `alarms`: resources, as health checks name them. `lag`: records that it does not have on disk yet; `lag_octets`: not
-    sent yet, None if they are in several segments; `lag_s`: since when. `sent`: octets over its link.
+    `is_older`: its release cannot read what the leader may write. `alarms`: resources, as health checks name them.
+    `lag`: records that it does not have on disk yet; `lag_octets`: not sent yet, None if they are in several segments;
+    `lag_s`: since when. `sent`: octets over its link.
     """
 
     name: str
     is_running: bool = False
     is_in_sync: bool = False
     is_drained: bool = False
+    is_older: bool = False
     host: HostFacts | None = None
     alarms: tuple[str, ...] = ()
     listeners: tuple[Listening, ...] = ()
@@ -78,6 +83,11 @@ class ClusterFacts:
     def needs(self, name: str) -> bool:
         """Whether publishers would be held without this node."""
         return name in self.holders and len(self.holders) <= self.min_in_sync
+
+    def has_no_successor(self, name: str) -> bool:
+        """Whether this node leads, and no other one could: those in sync are drained, or of an older release."""
+        others = (self.by_name[one] for one in self.holders if one != name)
+        return name == self.leader and all(one.is_drained or one.is_older for one in others)
 
 
 @dataclass(slots=True, frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from ...engine import Broker
+from ..cluster import NOT_LED
 from ..messages import Answer, Refusal, Request, Work
 from ..options import ConsoleOptions, Steps
 from .aggregated import aggregated_page
@@ -110,4 +111,7 @@ class Metrics:
         if durability is not None and durability.has_failed:
             reason = "the journal takes nothing"
             return Answer(503, {"status": "failed", "reason": reason})
+        cluster = self._options().cluster()
+        if cluster is not None and cluster.leader is None:  # this one led, and is suspended
+            return Answer(503, {"status": "failed", "reason": NOT_LED})
         return Answer(200, {"status": "ok"})

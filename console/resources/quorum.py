@@ -11,10 +11,15 @@ from ..messages import Answer, Request, bad_request, not_found
 _ONE_NODE = "there is one node: a queue has one replica, no more and no less"
 
 
-def _status(api: Api, request: Request) -> list[dict[str, Any]]:
-    """A row for each member."""
+def _check_kind(api: Api, request: Request) -> None:
+    """Raises: Refusal: the queue in the path has no Raft group in RabbitMQ."""
     if api.queue(request).type != "quorum":
         raise bad_request("not a quorum queue")
+
+
+def _status(api: Api, request: Request) -> list[dict[str, Any]]:
+    """A row for each member."""
+    _check_kind(api, request)
     options = api.options
     cluster = options.cluster()
     if cluster is None:
@@ -40,7 +45,7 @@ def _cluster(api: Api) -> ClusterFacts:
 def _place(api: Api, request: Request) -> tuple[ClusterFacts, str]:
     """The node in the body. Raises: Refusal."""
     given = json_object(request)
-    api.queue(request)
+    _check_kind(api, request)
     cluster = _cluster(api)
     (node,) = require(given, "node")
     if not isinstance(node, str) or node not in cluster.by_name:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from leveret.cli.ctl_command import _read, as_text
+from leveret.cli.ctl_command import RABBITMQCTL, _read, as_text
 from leveret.operator.command_error import CommandError
-from leveret.operator.command_table import find
+from leveret.operator.command_table import COMMANDS, find
 from leveret.operator.operator import Operator
 
 
@@ -116,6 +116,36 @@ def test_what_follows_the_word_cluster(line: list[str], command: str, asked: lis
     operator = Operator()
     operator.cluster = desk
     assert (found.words, found.call(operator, given), desk.asked) == (command, result, asked)
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("cluster_status", "cluster"),
+        ("set_cluster_name shop", "cluster-name"),
+        ("forget_cluster_node rabbit@c", "forget"),
+        ("await_online_quorum_plus_one", "cluster wait-safe-to-stop"),
+        ("await_online_synchronized_mirror b", "cluster wait-safe-to-stop"),
+        ("drain rabbit@c", "drain"),
+        ("revive", "revive"),
+        ("list_users", "users list"),
+        ("add_user anna password=x", "users add"),
+        ("set_permissions anna .* .* .*", "permissions set"),
+        ("list_vhosts", "vhosts list"),
+        ("purge_queue orders", "purge"),
+    ],
+)
+def test_words_of_rabbitmq(line: str, words: str) -> None:
+    """The night shift knows them; arguments have rabbitmqctl's order."""
+    word, *items = line.split()
+    name, given = _read(word, items, "/" if word == "set_permissions" else None)
+    assert find(name, given).words == words
+
+
+def test_each_word_of_rabbitmq_is_a_command() -> None:
+    """Nothing is mapped to a command that there is no more."""
+    for command, *action in RABBITMQCTL.values():
+        assert action[0] in COMMANDS[command] if action else COMMANDS[command]
 
 
 def test_a_word_behind_cluster_that_is_none() -> None:

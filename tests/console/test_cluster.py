@@ -11,9 +11,9 @@ from api_client import basic
 
 from leveret.console.api import Api
 from leveret.console.checks import CHECKS, Subject, answer
-from leveret.console.cluster import ClusterFacts, NodeFacts
+from leveret.console.cluster import NOT_LED, ClusterFacts, NodeFacts
 from leveret.console.encoding import encoded
-from leveret.console.messages import Peer, Refusal, Request, query_of
+from leveret.console.messages import Answer, Peer, Refusal, Request, query_of
 from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
@@ -30,7 +30,7 @@ A, B, C = "rabbit@a", "rabbit@b", "rabbit@c"
 MACHINE = HostFacts(1, 2, 100, 4, 5, 6, 7, 8)
 FIGURES = ProcessFigures(1, 2, 3, 4, 5, 6, 7.0, 8, 9)
 MEMBER = NodeFacts(A, is_running=True, is_in_sync=True, host=MACHINE, listeners=(Listening("amqp", "h", 5672),))
-DOWN = {"is_running": False, "host": None}
+DOWN, DRAINED = {"is_running": False, "host": None}, {"is_drained": True}
 
 
 def cluster(own: str = A, leader: str | None = A, min_in_sync: int = 2, **changes: dict[str, Any]) -> ClusterFacts:
@@ -73,6 +73,7 @@ class Console:
         self.desk = built.control.operator.cluster = Desk(told)  # type: ignore[assignment]
         arguments = {"x-queue-type": "quorum"}
         built.control.run("declare-queue", {"queue": "q", "durable": True, "arguments": arguments})
+        built.control.run("declare-queue", {"queue": "classic", "durable": True})
         facts = ConsoleFacts(lambda: built.control, Configuration, 0, None, lambda: [Listening("amqp", "h", 5672)])
         options = replace(facts.options(), machine=lambda: MACHINE, node=A)
         self.api = Api(lambda: built.broker, lambda: options, ROUTES, Pages(), Sampler(lambda: built.broker))
@@ -146,6 +147,7 @@ def test_a_queue_is_on_every_node() -> None:
         (cluster(), "POST", "%2F/q/replicas/add", {"node": "rabbit@d"}, 400, "rabbit@d is not among the nodes"),
         (cluster(), "POST", "%2F/q/replicas/add", {}, 400, "[{key_missing,node}]"),
         (cluster(), "POST", "%2F/nope/replicas/add", {"node": B}, 404, "Not Found"),
+        (cluster(), "POST", "%2F/classic/replicas/add", {"node": B}, 400, "not a quorum queue"),
         (cluster(b=DOWN), "POST", f"replicas/on/{B}/grow", {}, 404, "Not Found"),
         (cluster(), "POST", f"replicas/on/{B}/grow", {}, 204, None),
         (cluster(), "DELETE", f"replicas/on/{B}/shrink", {}, 400, f"drain {B} to let it go"),
@@ -196,6 +198,10 @@ READY, SERVICE, SIZE = "ready-to-serve-clients", "is-in-service", "reached-targe
         (cluster(min_in_sync=1, b=DOWN, c=DOWN), CRITICAL, 503),
         (cluster(min_in_sync=3), CRITICAL, 503),
         (cluster(B, None, a=DOWN), CRITICAL, 503),
+        (cluster(b=DRAINED, c={"is_older": True}), CRITICAL, 503),
+        (cluster(B, b=DRAINED, c=DRAINED), CRITICAL, 200),  # it does not lead
+        (cluster(b=DRAINED), CRITICAL, 200),
+        (cluster(min_in_sync=1, b=DRAINED, c=DOWN), CRITICAL, 503),
         (cluster(), LOST, 200),
         (cluster(B), LOST, 200),
         (cluster(B, None), LOST, 503),
@@ -260,6 +266,8 @@ def test_what_failed_checks_say() -> None:
     assert [one["name"] for one in check(cluster(b=DOWN), "node-is-mirror-sync-critical")[1]["queues"]] == ["c"]
     found = check(replace(cluster(), etcd="etcd is not reached: x"), CRITICAL)[1]
     assert found["detail"] == "etcd is not reached: x, so no node could lead after this one"
+    found = check(cluster(b=DRAINED, c=DRAINED), CRITICAL)[1]
+    assert found["detail"].startswith(f"{A} leads, and no other node in sync can")
     alone = replace(cluster(), nodes=(MEMBER,))
     assert check(alone, CRITICAL) == (200, {"status": "ok", "reason": "single node cluster"})
     assert check(cluster(), READY, machine=replace(MACHINE, descriptors=100))[0] == 503
@@ -316,4 +324,8 @@ def test_the_metrics_of_a_leader() -> None:
     ):
         assert line in lines
     assert not any("rabbit@c" in line for line in lines)
+    ready = Request("GET", "/health/ready", {}, {}, Peer("127.0.0.1", True))
+    assert finished(pages.open(ready).steps(b"")).status == 200
+    console.desk.told = replace(told, leader=None)  # it is suspended
+    assert finished(pages.open(ready).steps(b"")) == Answer(503, {"status": "failed", "reason": NOT_LED})
     assert 'rabbitmq_cluster_permanent_id="leveret-t"' in page.decode()

@@ -23,8 +23,28 @@ if TYPE_CHECKING:
 
 EXIT_OK, EXIT_FAILED = 0, 1
 
-#: Names from rabbitmqctl -> command and action.
+#: Names from rabbitmqctl and rabbitmq-upgrade -> command and action.
 RABBITMQCTL = {
+    "cluster_status": ("cluster",),
+    "set_cluster_name": ("cluster-name",),
+    "forget_cluster_node": ("forget",),
+    "await_online_quorum_plus_one": ("cluster", "wait-safe-to-stop"),
+    "await_online_synchronized_mirror": ("cluster", "wait-safe-to-stop"),
+    "list_vhosts": ("vhosts", "list"),
+    "add_vhost": ("vhosts", "add"),
+    "delete_vhost": ("vhosts", "delete"),
+    "list_users": ("users", "list"),
+    "add_user": ("users", "add"),
+    "delete_user": ("users", "delete"),
+    "change_password": ("users", "passwd"),
+    "list_permissions": ("permissions", "list"),
+    "set_permissions": ("permissions", "set"),
+    "clear_permissions": ("permissions", "clear"),
+    "list_exchanges": ("exchanges",),
+    "list_bindings": ("bindings",),
+    "purge_queue": ("purge",),
+    "delete_queue": ("delete-queue",),
+    "import_definitions": ("definitions", "import"),
     "set_policy": ("policies", "set"),
     "clear_policy": ("policies", "clear"),
     "list_policies": ("policies", "list"),
@@ -73,7 +93,7 @@ def add_arguments(ctl: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="ask again and again (every 2 s), until interrupted",
     )
-    ctl.add_argument("--vhost", default=None, help="the virtual host that the command is for (vhost=...)")
+    ctl.add_argument("-p", "--vhost", default=None, help="the virtual host that the command is for (vhost=...)")
     ctl.add_argument("command", nargs="?", metavar="COMMAND", help="one of those below")
     ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="as below, or as NAME=VALUE")
     ctl.set_defaults(parser=ctl)

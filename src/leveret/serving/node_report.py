@@ -11,7 +11,7 @@ from time import time_ns
 from typing import Any
 
 from ..cluster.agreement.states import State
-from ..cluster.agreement.view import NodeKey
+from ..cluster.agreement.view import InSync, NodeKey
 from ..cluster.link.follower_links import FollowerStatistics
 from ..cluster.node import Node
 from ..cluster.status import CONFIGURATION
@@ -228,13 +228,13 @@ class NodeReport:
         """The cluster. Of followers only the leader knows more than that they are there."""
         node = self._node()
         view, own = node.view, node.key()
-        members = frozenset() if view is None or view.insync is None else view.insync.nodes
+        insync = None if view is None else view.insync
         keys = {} if view is None else {one.name: one for one in view.nodes}
         return ClusterFacts(
             shown_node(own.name),
             self.leader,
             tuple(
-                self._facts_of(name, own if name == own.name else keys.get(name), own, members)
+                self._facts_of(name, own if name == own.name else keys.get(name), own, insync)
                 for name in node.options.nodes
             ),
             node.options.min_in_sync,
@@ -257,7 +257,7 @@ class NodeReport:
         now_ms = self.now_ms() - node.since_ms if node.agreement.state is State.HELD else 0
         return (node.held_ms + max(0, now_ms)) / 1000
 
-    def _facts_of(self, name: str, key: NodeKey | None, own: NodeKey, members: frozenset[bytes]) -> NodeFacts:
+    def _facts_of(self, name: str, key: NodeKey | None, own: NodeKey, insync: InSync | None) -> NodeFacts:
         if key is None:
             return NodeFacts(shown_node(name))
         node, link = self._node(), self._linked().get(key.node_id)
@@ -276,8 +276,9 @@ class NodeReport:
         return NodeFacts(
             shown_node(name),
             is_running=is_running,
-            is_in_sync=key.node_id in members,
+            is_in_sync=insync is not None and key.node_id in insync.nodes,
             is_drained=key.is_drained,
+            is_older=insync is not None and key.level < insync.level,
             host=_host_of(status),
             alarms=tuple(_words(status, "alarms")),
             listeners=tuple(_listeners_of(key)),
