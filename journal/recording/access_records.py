@@ -104,6 +104,7 @@ def policy_of(kind: int, vhost: str, name: str, octets: bytes) -> Policy:
             apply_to=value["apply-to"],
             priority=value["priority"],
             is_operator=kind == OPERATOR_POLICY,
+            is_stored=True,
         )
     except (KeyError, ValueError) as error:
         raise BadRecord(f"the record of a policy cannot be read: {error}") from None

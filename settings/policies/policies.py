@@ -17,7 +17,7 @@ from ..queue_types import OWN_TYPES, QUEUE_TYPES
 from ..rows.address_settings import NOTHING_SET, Layer, with_fewer_attempts
 from ..rows.queue_attributes import QUEUE_ARGUMENTS
 from ..values import LONG_MAX
-from .policy_keys import EXCHANGE, POLICY_KEYS, erlang, fault_of_definition
+from .policy_keys import EXCHANGE, POLICY_KEYS, erlang, fault_of_definition, fault_of_mirroring
 
 if TYPE_CHECKING:
     from ...expressions.patterns.patterns import Pattern  # 3 ms that a broker without policies saves
@@ -90,8 +90,9 @@ def make_policy(
     priority: object = 0,
     is_operator: bool = False,
     origin: Origin | None = None,
+    is_stored: bool = False,
 ) -> Policy:
-    """A checked policy. Raises: PolicyFault."""
+    """A checked policy. `is_stored`: an earlier release may have accepted it. Raises: PolicyFault."""
     from ...expressions.patterns.pattern_syntax import PatternFault
     from ...expressions.patterns.patterns import Pattern
 
@@ -110,6 +111,8 @@ def make_policy(
     if not isinstance(definition, dict | MappingProxyType):
         raise PolicyFault("the definition must be an object")
     fault_text = fault_of_definition(definition, is_operator=is_operator)
+    if not is_stored:  # earlier releases took any value of keys of mirrored queues, which have no effect
+        fault_text = fault_text or fault_of_mirroring(definition)
     if fault_text:
         raise PolicyFault(fault_text)
     plain = {key: _plain(key, value) for key, value in definition.items()}

@@ -46,6 +46,10 @@ def _word(*words: object) -> Callable[[object], bool]:
     return lambda value: not isinstance(value, bool) and value in words
 
 
+def _anything(value: object) -> bool:
+    return True
+
+
 def _text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -144,17 +148,12 @@ POLICY_KEYS: dict[str, PolicyKey] = {
     ),
     "routing-key": PolicyKey(frozenset({EXCHANGE}), _text, "is not a valid routing key"),
     "ha-mode": PolicyKey(_C, _word("all", "exactly", "nodes"), "is not a valid ha-mode value", is_for_operators=True),
-    "ha-params": PolicyKey(_C, lambda value: True, "", is_for_operators=True),
-    "ha-sync-mode": PolicyKey(
-        _C, _word("manual", "automatic"), "is not a valid ha-sync-mode value", is_for_operators=True
-    ),
-    "ha-sync-batch-size": PolicyKey(_C, _integer(1), "is not a valid ha-sync-batch-size value"),
-    "ha-promote-on-shutdown": PolicyKey(
-        _C, _word("always", "when-synced"), "is not a valid ha-promote-on-shutdown value"
-    ),
-    "ha-promote-on-failure": PolicyKey(
-        _C, _word("always", "when-synced"), "is not a valid ha-promote-on-failure value"
-    ),
+    # `fault_of_mirroring` checks those that depend on it.
+    "ha-params": PolicyKey(_C, _anything, "", is_for_operators=True),
+    "ha-sync-mode": PolicyKey(_C, _anything, "", is_for_operators=True),
+    "ha-sync-batch-size": PolicyKey(_C, _anything, ""),
+    "ha-promote-on-shutdown": PolicyKey(_C, _anything, ""),
+    "ha-promote-on-failure": PolicyKey(_C, _anything, ""),
     "federation-upstream": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream"),
     "federation-upstream-set": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream set"),
     "federation-upstream-pattern": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream pattern"),
@@ -204,7 +203,13 @@ for _own in OWN_TYPES.values():
                 frozenset({_own.name}), _of_reader(_read), f"is not a valid {_key}", _argument, read=_read
             )
 
-_HA = ("ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure", "ha-sync-batch-size")
+#: Keys of mirrored queues beside ha-mode and ha-params, in RabbitMQ's order -> what is right, and the refusal.
+_MIRRORING: dict[str, tuple[Callable[[object], bool], str]] = {
+    "ha-sync-mode": (_word("manual", "automatic"), 'must be "manual" or "automatic", got {}'),
+    "ha-sync-batch-size": (_integer(1), "takes an integer greater than 0, {} given"),
+    "ha-promote-on-shutdown": (_word("always", "when-synced"), 'must be "always" or "when-synced", got {}'),
+    "ha-promote-on-failure": (_word("always", "when-synced"), 'must be "always" or "when-synced", got {}'),
+}
 
 
 def fault_of_definition(definition: Mapping[str, object], *, is_operator: bool) -> str:
@@ -222,11 +227,38 @@ def fault_of_definition(definition: Mapping[str, object], *, is_operator: bool) 
         row = POLICY_KEYS[key]
         if not row.is_right(value):
             return f"{erlang(value)} {row.refusal}"
-    if "ha-mode" not in definition and any(key in definition for key in _HA):
-        return "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"
-    if definition.get("ha-mode") == "exactly" and "ha-params" not in definition:
-        return 'ha-mode="exactly" takes an integer, none given'
     return ""
+
+
+def fault_of_mirroring(definition: Mapping[str, object]) -> str:
+    """RabbitMQ's refusal of keys of mirrored queues, which depend on each other; empty if they are valid."""
+    if "ha-mode" not in definition:
+        if "ha-params" not in definition and not any(key in definition for key in _MIRRORING):
+            return ""
+        return "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"
+    fault = _fault_of_mirrors(definition["ha-mode"], definition)
+    if fault:
+        return fault
+    for key, (is_right, refusal) in _MIRRORING.items():
+        if key in definition and not is_right(definition[key]):
+            return f"{key} {refusal.format(erlang(definition[key]))}"
+    return ""
+
+
+def _fault_of_mirrors(mode: object, definition: Mapping[str, object]) -> str:
+    """Of ha-params: a number, or names of nodes."""
+    params, is_given = definition.get("ha-params"), "ha-params" in definition
+    shown = erlang(params) if is_given else "none"
+    if mode == "all":
+        return 'ha-mode="all" does not take parameters' if is_given else ""
+    if mode == "exactly":
+        return "" if is_given and _integer(1)(params) else f'ha-mode="exactly" takes an integer, {shown} given'
+    if not isinstance(params, list):
+        return f'ha-mode="nodes" takes a list, {shown} given'
+    if not params:
+        return 'ha-mode="nodes" list must be non-empty'
+    wrong = [one for one in params if not isinstance(one, str)]
+    return f'ha-mode="nodes" takes a list of strings, {erlang(wrong)} was not a string' if wrong else ""
 
 
 def erlang_list(definition: Mapping[str, object]) -> str:

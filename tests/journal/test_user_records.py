@@ -134,6 +134,8 @@ def test_a_policy_comes_back(is_operator: bool) -> None:
     policy = make_policy("p", "/", "^a", definition, apply_to="queues", priority=-3, is_operator=is_operator)
     what = OPERATOR_POLICY if is_operator else POLICY
     assert policy_of(what, "/", "p", policy_octets(policy)) == policy
+    accepted = make_policy("p", "/", "", {"ha-mode": "all", "ha-params": 2}, is_operator=is_operator, is_stored=True)
+    assert policy_of(what, "/", "p", policy_octets(accepted)) == accepted  # by an earlier release
     for wrong in (b"[]", b"{}", b"\xff", b'{"pattern": "a"}'):
         with pytest.raises(BadRecord):
             policy_of(what, "/", "p", wrong)

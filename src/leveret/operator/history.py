@@ -128,6 +128,7 @@ def policies_before(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> Polici
             apply_to=value["apply-to"],
             priority=value["priority"],
             is_operator=is_operator,
+            is_stored=True,
         )
         policies = policies.with_these([policy])
     return policies
