@@ -21,8 +21,8 @@ from pamqp import commands, frame, header
 
 from leveret.amqp_frontend.options import FrontendOptions
 from leveret.amqp_frontend.peer.login import Peer
+from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.amqp_frontend.session.session import AmqpSession
-from leveret.amqp_frontend.session.turn import handle_bytes
 from leveret.engine import Broker
 from leveret.engine.messages.field_table import Field
 from leveret.serving.collector import THRESHOLDS

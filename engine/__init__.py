@@ -9,14 +9,14 @@ from . import errors
 from .broker import Broker
 from .bulk_delete import BulkDelete, is_large
 from .clients.client import Client
-from .clients.commit import Commit
 from .clients.connection_info import ConnectionInfo, PeerCertificate
 from .clients.publish_with_room import PartlyPublished
 from .clients.session import Session
 from .clients.session_counts import PastSessions
 from .clients.slow_consumers import SlowConsumer
+from .clients.transaction import Commit
 from .clock import AHEAD_MS_MAX, MS, Clock, ManualClock, bounded_ms, due_after
-from .dead_letter_queues import dead_letter_queues
+from .dead_letters import Unroutable, dead_letter_queues
 from .deadlines import Deadline, Deadlines
 from .delivery.consumer import UNLIMITED, Consumer, Holder, holder_of
 from .delivery.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
@@ -24,10 +24,9 @@ from .durability import UNTIL_STATED, Durability
 from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
-from .flow.blocker import Blocker
 from .flow.control import BlockedClient, BlockedEvent, FlowControl
 from .flow.round_robin import Waiter
-from .flow.usage import Usage
+from .flow.usage import FullLimit, Usage
 from .flow.warnings import BlockedWarning
 from .message_filter import chosen_by, takes_all
 from .messages.content import (
@@ -44,7 +43,7 @@ from .messages.content import (
     encode_header,
     scan_properties,
 )
-from .messages.deaths import REJECTED
+from .messages.deaths import REJECTED, Origin, origin_of
 from .messages.event import Event, Listener, MixedEvent
 from .messages.field_table import (
     DEPTH_MAX,
@@ -60,7 +59,6 @@ from .messages.field_table import (
 )
 from .messages.json_tables import json_of_table, table_of_json
 from .messages.message import Envelope, Message
-from .messages.origins import Origin, origin_of
 from .messages.shapes import Shape, Shapes
 from .messages.sizes import BOUNDS, Sizes
 from .move_targets import FindTarget, to_exchange, to_origin, to_queue
@@ -84,7 +82,6 @@ from .publishing.arrival import publish_by_name
 from .publishing.publish_events import DuplicateEvent, MixedPublishedEvent, PublishedEvent
 from .publishing.route import Route
 from .publishing.service import ServiceExchange
-from .publishing.unroutable_letters import Unroutable
 from .queues import consumers, reconfigure, scheduled
 from .queues.kinds import OPTIONAL_KINDS, REPLY_PREFIX, REPLY_TO, kind_of_type
 from .queues.queue import Queue, QueueStatistics
@@ -113,14 +110,13 @@ from .rules.arguments import (
 from .rules.queue_rules import own_settings
 from .statistics import BrokerStatistics
 from .stores.paged_run import Location, messages_of
-from .stores.paging import runs_of
 from .stores.store import Scanned
 from .stores.tail import Unreadable
+from .stores.tail_io import runs_of
 from .stores.temp_store import TempStore
 from .turn import Turn, part_of, share_of
 from .users.access import HTTP, TAGS, User, Users
-from .users.address_origins import THIS_MACHINE, address_origin
-from .users.login_throttle import LoginThrottle
+from .users.login_throttle import THIS_MACHINE, LoginThrottle, address_origin
 from .users.passwords import NO_PASSWORD, SALT_SIZE, SHA256, PasswordHash, hash_password, read_password_hash
 from .users.permissions import Grant, Permissions, TopicPermission
 from .virtual_host import VirtualHost
@@ -182,7 +178,7 @@ __all__ = [
     "FieldTableError",
     "FlowControl",
     "Framing",
-    "Blocker",
+    "FullLimit",
     "HTTP",
     "Grant",
     "Holder",

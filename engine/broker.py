@@ -18,14 +18,13 @@ from .clock import Clock
 from .commits import Commits
 from .connections import Connections
 from .context import BrokerContext
-from .dead_letters import DEAD_SPREAD, DeadLetters
+from .dead_letters import DEAD_SPREAD, DeadLetters, UnroutableLetters
 from .disconnects import Disconnects
 from .flow.control import FlowControl
 from .messages.sizes import Sizes
 from .options import DEFAULT_OPTIONS, BrokerOptions
 from .parameters import Parameters
 from .publishing.auto_created import Reaper
-from .publishing.unroutable_letters import UnroutableLetters
 from .reloading import Reloading
 from .scheduler import Scheduler
 from .statistics import BrokerStatistics, statistics_in_steps, statistics_of

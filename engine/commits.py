@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from .context import BrokerContext
 
 if TYPE_CHECKING:
-    from .clients.commit import Commit
+    from .clients.transaction import Commit
 
 #: Messages times queues that a commit publishes in one slice (2 to 5 ms). A smaller commit is applied at once.
 COMMIT_SLICE = 2_000

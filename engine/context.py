@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .clients.slow_consumers import SlowConsumers
     from .commits import Commits
     from .connections import Connections
-    from .dead_letters import DeadLetters
+    from .dead_letters import DeadLetters, UnroutableLetters
     from .declared_exchanges import DeclaredExchanges
     from .declared_queues import DeclaredQueues
     from .disconnects import Disconnects
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from .publishing.auto_created import Reaper
     from .publishing.firehose import Firehose
     from .publishing.router import Router
-    from .publishing.unroutable_letters import UnroutableLetters
     from .queues.queue import Queue
     from .reloading import Reloading
     from .reply_queues import ReplyQueues

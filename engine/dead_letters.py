@@ -1,20 +1,24 @@
-"""The dead letters to publish: a slice at the end of each turn.
+"""Dead letters: those to publish, those that no queue took, and the queues that get them by the present rules.
 
-Publishing them may cause more deaths. In a chain of full queues, each pushing one out, this would not stop before the
-end of the chain, and the journal could not commit. So they cause no deaths while there are many (`is_congested`).
+They are published in slices at the ends of turns. Publishing them may cause more deaths. In a chain of full queues,
+each pushing one out, this would not stop before the end of the chain, and the journal could not commit. So they cause
+no deaths while there are many (`is_congested`).
 `publishing/publish.py` decides which queues receive one; `messages/deaths.py` makes its headers.
-Source: behaviour page 2.11; address-settings page 6.7.
+Source: behaviour page 2.11, 3.4; address-settings page 5.5, 6.7.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from .context import BrokerContext
-from .messages.deaths import EXPIRED, dead_letter
+from .context import BrokerContext, HostContext
+from .exchanges.routed import Routed
+from .messages.deaths import EXPIRED, REJECTED, dead_letter
 from .messages.message import Message
 from .publishing.auto_created import targets_of
 from .publishing.publish import publish_dead
 from .queues.queue import Queue
+from .rules.queue_rules import NO_RULES, QueueRules
 
 #: Units of effort for dead letters in one turn: half of a turn's (about 3 to 5 ms).
 DEAD_SPREAD = 2_000
@@ -22,6 +26,10 @@ DEAD_SPREAD = 2_000
 LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
 #: Dead letters waiting, or published since the last time that none were waiting, at which they cause no more deaths.
 LETTERS_MAX = 500
+#: Queues whose dead-letter queues are looked up in one step.
+QUEUES_SLICE = 200
+#: Maximum pairs of a queue and an address that are counted separately; further ones count in the sum alone.
+PLACES_MAX = 1000
 
 
 class DeadLetters:
@@ -91,8 +99,8 @@ class DeadLetters:
         if rules.dead_letter_exchange is not None:
             targets = [(target, rules.dead_letter_routing_key)]
         else:
-            resources = rules.expiry_resources if reason == EXPIRED else rules.dead_letter_resources
             makes_missing = rules.makes_missing_queues and queue.may_make_queues
+            resources = rules.resources_of(reason)
             targets = [*targets_of(host, target, queue.address, resources, makes_missing=makes_missing)]
         for exchange, key in targets:
             letter = dead_letter(
@@ -121,3 +129,84 @@ class DeadLetters:
             if not settings.dead_letter_address and not settings.expiry_address:
                 return None
         return broker.options.address_of(message.envelope.exchange, message.envelope.routing_key)
+
+
+def dead_letter_queues(host: HostContext) -> Iterator[list[Queue]]:
+    """The dead-letter queues of a virtual host, each once, some in each step. Only rules count, not the messages."""
+    known: dict[Queue, None] = {}
+    places: dict[tuple[str, str | None], None] = {}
+    for count, queue in enumerate(list(host.queues.values()), 1):
+        some: list[Queue] = []
+        if queue.rules is not NO_RULES and not queue.deleted:
+            for place in _places_of(host, queue, queue.rules):
+                if place not in places:
+                    places[place] = None
+                    some += [one for one in _queues_at(host, *place) if one.name and one not in known]
+                    known.update(dict.fromkeys(some))
+        if some or count % QUEUES_SLICE == 0:
+            yield list(dict.fromkeys(some))
+
+
+def _places_of(host: HostContext, queue: Queue, rules: QueueRules) -> Iterator[tuple[str, str | None]]:
+    """The dead-letter targets of a queue: (exchange, routing key); None: the routing key of each message."""
+    if rules.dead_letter_exchange is not None:
+        yield rules.dead_letter_exchange, rules.dead_letter_routing_key
+        return
+    for reason in (REJECTED, EXPIRED):
+        target = rules.dead_letter_target(reason)
+        if target is None:
+            continue
+        yield host.router.resolve_address(target, queue.address)
+        if (resources := rules.resources_of(reason)) is not None:
+            yield "", f"{resources.prefix}{queue.address}{resources.suffix}"
+
+
+def _queues_at(host: HostContext, exchange_name: str, key: str | None) -> Iterable[Queue]:
+    exchange = host.exchanges.get(exchange_name)
+    if exchange is None:
+        return []
+    if key is None:
+        return [one for one in exchange.destinations if isinstance(one, Queue)]
+    return host.router.reach(exchange, Routed((key,)))
+
+
+@dataclass(slots=True, frozen=True, order=True)
+class Unroutable:
+    """`queue`: the queue in which the messages died; empty: they reached none. `address`: their dead-letter address."""
+
+    vhost: str
+    queue: str
+    address: str
+    count: int
+
+
+class UnroutableLetters:
+    """Unroutable dead letters of one broker since its start. `count`: their number.
+
+    `on_unroutable`: called with the first, the tenth, the hundredth ... of one queue and address. `on_made`: called
+    with a virtual host, a queue that was created there, and its address, to which nothing else was bound.
+    """
+
+    __slots__ = ("_by_place", "count", "on_made", "on_unroutable")
+
+    def __init__(self) -> None:
+        self._by_place: dict[tuple[str, str, str], int] = {}
+        self.count = 0
+        self.on_unroutable: Callable[[Unroutable], object] = lambda found: None
+        self.on_made: Callable[[str, str, str], object] = lambda vhost, queue, address: None
+
+    def note(self, vhost: str, queue: str, address: str) -> None:
+        """Count one more dead letter of a queue that no queue at `address` took."""
+        self.count += 1
+        place = (vhost, queue, address)
+        count = self._by_place.get(place, 0) + 1
+        if count == 1 and len(self._by_place) >= PLACES_MAX:
+            return
+        self._by_place[place] = count
+        if str(count).strip("0") == "1":
+            self.on_unroutable(Unroutable(vhost, queue, address, count))
+
+    def places(self) -> list[Unroutable]:
+        """All counts by queue and address, the largest first."""
+        found = [Unroutable(*place, count) for place, count in self._by_place.items()]
+        return sorted(found, key=lambda one: (-one.count, one))

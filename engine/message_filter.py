@@ -9,8 +9,8 @@ from typing import Any
 
 from .errors import BadRequest
 from .messages.content import ContentError, decode_properties
+from .messages.deaths import origin_of
 from .messages.message import Message
-from .messages.origins import origin_of
 
 Takes = Callable[[Message], bool]
 

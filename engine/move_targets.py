@@ -14,9 +14,8 @@ from .errors import InternalExchangeRefused
 from .exchanges.exchange import Exchange
 from .exchanges.routed import Routed
 from .messages.content import PLAIN, scan_properties, splice_header
-from .messages.deaths import DELIVERY_COUNT
+from .messages.deaths import DELIVERY_COUNT, origin_of, without_deaths
 from .messages.message import Envelope, Message
-from .messages.origins import origin_of, without_deaths
 from .queues.queue import Queue
 from .users.permissions import EXCHANGE, QUEUE, WRITE
 

@@ -10,9 +10,9 @@ from .context import BrokerContext
 from .events import EventKind
 from .object_events import PolicyEvent, SettingsEvent
 from .options import BrokerOptions
+from .publishing.arrival_rules import Diverts
 from .queues.queue import Queue
 from .queues.reconfigure import policy_changed, settings_changed
-from .rules.diverts import Diverts
 
 #: Queues checked against changed policies, and queues changed by them, in one slice (about 5 ms).
 POLICIES_SLICE, CONCERNED_SLICE = 500, 50

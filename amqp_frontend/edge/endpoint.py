@@ -20,8 +20,8 @@ from ..flow.throttle import SLICE_S, throttle_wait_of
 from ..options import FrontendOptions
 from ..peer.login import Peer
 from ..peer.output import REPLIES_MAX
+from ..session.handling import handle_bytes
 from ..session.session import AmqpSession
-from ..session.turn import handle_bytes
 from ..wire.large_body import LargeBody
 from ..wire.large_output import Gathered
 from ..wire.states import ConnectionState

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pamqp import commands
 
-from ...engine import Blocker, Broker, Deadline
+from ...engine import Broker, Deadline, FullLimit
 from ..peer.channel import Channel
 from ..peer.login import Login
 from ..peer.output import Output
@@ -51,7 +51,7 @@ class BlockedNotice:
         self._last_unparked_ns = -CALM_NS  # or the time when connection.unblocked was sent
         self.is_given = False
 
-    def give(self, full: Blocker) -> None:
+    def give(self, full: FullLimit) -> None:
         """Note that a publish was parked for lack of room, or for an alarm."""
         if self.is_given:
             if full.concerns_all:

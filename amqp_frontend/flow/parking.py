@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pamqp import commands
 
-from ...engine import Blocker, Broker, Deadline, Location, due_after
+from ...engine import Broker, Deadline, FullLimit, Location, due_after
 from ..peer.channel import Channel, CommitUnderWay
 from ..peer.login import Login
 from ..peer.output import Output
@@ -98,7 +98,7 @@ class ParkedChannel:
         self.work: deque[ParkedWork] = deque()
         self.octets = 0
         self.is_waiting = False
-        self.full: Blocker | None = None
+        self.full: FullLimit | None = None
         self.deadline: Deadline | None = None
         self._has_consume = False
         self._is_transactional = channel.session.transaction is not None
@@ -331,7 +331,7 @@ class Parking:
 
     # -- parked work ------------------------------------------------------------------------------------------------
 
-    def park_for(self, full: Blocker, channel: Channel, event: Work, turn: Turn) -> None:
+    def park_for(self, full: FullLimit, channel: Channel, event: Work, turn: Turn) -> None:
         """Park a publish or commit, and later events of its channel, until there is room or an alarm ends."""
         parked = self._put_first(channel, event, turn)
         client = self._login.client
@@ -551,7 +551,7 @@ class Parking:
 
     def _timed_out(self) -> None:
         self._stall = None
-        full = self._any_blocker()
+        full = self._any_full_limit()
         if full is not None and not full.is_alarm:  # an alarm may last for any time
             limit_ms = self._stall_max_ms
             self.on_timeout(ParkingExhausted(destination=full.destination, limit=full.limit, waited_ms=limit_ms))
@@ -561,7 +561,7 @@ class Parking:
         """Milliseconds; 0: no limit. If none is set, `OWN_STALL_MS` for a peer that would free the room itself."""
         return self._broker.context.options.flow.max_stall_ms or (OWN_STALL_MS if self._makes_room() else 0)
 
-    def _any_blocker(self) -> Blocker | None:
+    def _any_full_limit(self) -> FullLimit | None:
         return next((parked.full for parked in self.channels.values() if parked.full is not None), None)
 
     def _step(self, step: ParkingStep) -> None:

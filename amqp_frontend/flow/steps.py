@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from enum import Enum, auto
 
-from ...engine import Blocker, Broker, share_of
+from ...engine import Broker, FullLimit, share_of
 from ...engine import Turn as EngineTurn
 from ..peer.channel import EFFORT_MAX
 
@@ -27,7 +27,7 @@ class Quota:
 
     __slots__ = ("full", "is_over", "messages", "octets", "used")
 
-    def __init__(self, full: Blocker, octets: int, messages: int) -> None:
+    def __init__(self, full: FullLimit, octets: int, messages: int) -> None:
         self.full = full
         self.is_over = False
         self.octets = octets

@@ -1,4 +1,4 @@
-"""Handlers of the class basic (publishes and single acks come as runs: turn.py). Source: behaviour page 2.7 to 2.13."""
+"""Handlers of the class basic (runs of publishes and acks: handling.py). Source: behaviour page 2.7 to 2.13."""
 
 from pamqp import commands
 

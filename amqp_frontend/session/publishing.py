@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from ...engine import Blocker, Envelope, ServiceExchange, Session, check_expiration, errors
+from ...engine import Envelope, FullLimit, ServiceExchange, Session, check_expiration, errors
 from ..flow.parking import Work
 from ..flow.steps import Step, Turn
 from ..peer.channel import Channel, KnownRoute, part_max_of
@@ -77,7 +77,7 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
     if session.journal.is_refusing:
         park_for_disk(session, event, channel, turn)
         return True
-    full = channel.session.blocker_for_commit()
+    full = channel.session.full_limit_for_commit()
     if full is not None:
         if is_refused(session, full, turn):
             raise errors.DestinationFull(destination=full.destination, limit=full.limit)
@@ -96,11 +96,11 @@ def park_for_disk(session: AmqpSession, event: Work, channel: Channel, turn: Tur
     """Park work because the journal takes no records now (`[address-setting] disk-full-policy`)."""
     disk = session.broker.flow.disk
     disk.switch("low on disk")
-    session.backlog.parking.park_for(disk.blocker_for(), channel, event, turn)
+    session.backlog.parking.park_for(disk.full_limit_for(), channel, event, turn)
     return PARKED
 
 
-def is_refused(session: AmqpSession, full: Blocker, turn: Turn) -> bool:
+def is_refused(session: AmqpSession, full: FullLimit, turn: Turn) -> bool:
     """Whether the current event is refused instead of parked: by the policy, or because it has waited long enough."""
     if full.fails or not full.fails_after_ms:
         return full.fails
@@ -116,7 +116,7 @@ def refuse(
     session: AmqpSession,
     channel: Channel,
     known: KnownRoute,
-    full: Blocker,
+    full: FullLimit,
     contents: Sequence[bytes],
     *,
     behind: int = 0,
@@ -266,9 +266,9 @@ def _check_alarm(session: AmqpSession, event: PublishReceived, channel: Channel,
     try:
         known = _find_route(session, event, channel)
     except (errors.EngineError, PeerError):
-        full = alarm.blocker_for()
+        full = alarm.full_limit_for()
     else:
-        full = alarm.blocker_for(known.route.queues or (), channel.session.client)
+        full = alarm.full_limit_for(known.route.queues or (), channel.session.client)
         if is_refused(session, full, turn):
             refuse(session, channel, known, full, event.contents)
             return DONE

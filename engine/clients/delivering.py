@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..delivery.consumer import Consumer, Holder
 from ..delivery.effects import DELIVERY_OVERHEAD, Delivered, by_redelivered
-from ..messages.message import Envelope, Message
-from ..messages.mixed import Envelopes
+from ..messages.message import Envelope, Envelopes, Message
 from .session_counts import SessionCounts
 from .unacked import Unacked
 

@@ -1,4 +1,4 @@
-"""Publishing under limits: as many messages as have room now, and the blocker of the rest.
+"""Publishing under limits: as many messages as have room now, and the full limit of the rest.
 
 Source: queues page E.4, E.5.
 """
@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exchanges.routed import Routed
-from ..flow.blocker import Blocker
-from ..flow.usage import UNLIMITED
+from ..flow.usage import UNLIMITED, FullLimit
 from ..messages.message import Envelope
 from ..publishing.route import ChosenRoute, Route
 from ..queues.queue import Queue
-from .commit import Returned
-from .transaction import Transaction
+from .transaction import Returned, Transaction
 
 if TYPE_CHECKING:
     from .client import Client
@@ -22,19 +20,19 @@ if TYPE_CHECKING:
 class PartlyPublished(NamedTuple):
     """The result of `Session.offer`: the first `taken` messages of the run are published.
 
-    `returned`: published mandatory messages that no queue took. `full`: the blocker of the next message; None: offer
+    `returned`: published mandatory messages that no queue took. `full`: the full limit of the next message; None: offer
     the rest, if any, again.
     """
 
     taken: int
     returned: list[Returned]
-    full: Blocker | None
+    full: FullLimit | None
 
 
 def route_with_room(
     route: Route, envelope: Envelope, contents: Sequence[bytes], client: "Client"
-) -> tuple[Route, int, Blocker | None]:
-    """The route for the publish, the number of messages that have room now, and the blocker of the next one.
+) -> tuple[Route, int, FullLimit | None]:
+    """The route for the publish, the number of messages that have room now, and the full limit of the next one.
 
     If the queues differ by message, only the first message is considered, and its queues are chosen here once.
     """
@@ -63,8 +61,8 @@ def affordable(contents: Sequence[bytes], octets_max: int, messages_max: int) ->
     return contents[:messages_max]
 
 
-def blocker_for_commit(transaction: Transaction, client: "Client") -> Blocker | None:
-    """The blocker of a commit, which is published as a whole or not at all; None: none (queues page E.4, row 13)."""
+def full_limit_for_commit(transaction: Transaction, client: "Client") -> FullLimit | None:
+    """The full limit of a commit, which is published as a whole or not at all; None: none (queues page E.4, row 13)."""
     host, flow = client.host, client.broker.flow
     alarm = flow.raised
     reached: list[Queue] = []
@@ -75,4 +73,4 @@ def blocker_for_commit(transaction: Transaction, client: "Client") -> Blocker | 
         if full is not None and alarm is None:
             return full
         reached += queues
-    return None if alarm is None or not transaction.publishes else alarm.blocker_for(reached, client)
+    return None if alarm is None or not transaction.publishes else alarm.full_limit_for(reached, client)

@@ -18,29 +18,32 @@ from ..errors import (
     UnackedMaxReached,
     UnknownDeliveryTag,
 )
-from ..flow.blocker import Blocker
-from ..flow.usage import UNLIMITED
+from ..flow.usage import UNLIMITED, FullLimit
 from ..messages.field_table import FieldTable
 from ..messages.message import Envelope, Message
 from ..publishing import arrival
-from ..publishing.choosing import choose
 from ..publishing.marked import prepared
-from ..publishing.mixed import count_by_exchange, publish_among, publish_mixed
-from ..publishing.publish import publish_unroutable
-from ..publishing.route import Route
+from ..publishing.publish import count_by_exchange, publish_among, publish_mixed, publish_unroutable
+from ..publishing.route import Route, choose
 from ..queues.queue import Queue
 from ..queues.refusals import check_get, check_reject
 from ..users.permissions import WRITE
-from .bulk_requeue import REQUEUE_SLICE, requeue_in_slices
-from .commit import Commit, Returned
 from .confirms import Confirms
 from .delivering import Delivering
-from .outstanding import Outstanding
 from .permission_checks import require_topic
-from .publish_with_room import PartlyPublished, affordable, blocker_for_commit, route_with_room
-from .settling import NACKED, requeue_by_consumer, requeue_run, return_deliveries, settle
+from .publish_with_room import PartlyPublished, affordable, full_limit_for_commit, route_with_room
+from .settling import (
+    NACKED,
+    REQUEUE_SLICE,
+    requeue_by_consumer,
+    requeue_in_slices,
+    requeue_run,
+    return_deliveries,
+    settle,
+)
 from .subscriptions import Subscriptions
-from .transaction import Publication, Transaction
+from .transaction import Commit, Publication, Returned, Transaction
+from .unacked import Outstanding
 
 if TYPE_CHECKING:
     from .client import Client
@@ -149,7 +152,7 @@ class Session(Delivering):
         """Publish as many messages of a run as have room (`Route.is_metered`); at most one, if they are marked.
 
         `octets_max`, `messages_max`: further limits on the messages published now. A transaction gathers the whole run;
-        its commit needs the room (`blocker_for_commit`). Raises: as `publish`.
+        its commit needs the room (`full_limit_for_commit`). Raises: as `publish`.
         """
         if self.transaction is not None:
             return PartlyPublished(len(contents), self.publish(route, envelope, contents, mandatory=mandatory), None)
@@ -162,12 +165,12 @@ class Session(Delivering):
             return PartlyPublished(0, [], full)
         return PartlyPublished(count, self._publish(chosen, envelope, contents[:count], mandatory=mandatory), full)
 
-    def blocker_for_commit(self) -> Blocker | None:
-        """The blocker of a commit now; None: none."""
+    def full_limit_for_commit(self) -> FullLimit | None:
+        """The full limit of a commit now; None: none."""
         transaction, flow = self.transaction, self.client.broker.flow
         if transaction is None or not (flow.is_on or flow.raised is not None):
             return None
-        return blocker_for_commit(transaction, self.client)
+        return full_limit_for_commit(transaction, self.client)
 
     def pass_over(self, count: int, *, refused: bool) -> None:
         """Count `count` parked publishes, the next of the session, that are not published: expired or refused."""

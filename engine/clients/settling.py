@@ -3,11 +3,17 @@
 All functions work on runs: consecutive messages of one holder. Source: behaviour page 2.12, 2.13; ruling 8.
 """
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from ..context import BrokerContext
 from ..delivery.consumer import by_consumer, by_holder, holder_of, runs_by_holder
 from ..messages.deaths import REJECTED
 from ..messages.message import Message
 from ..queues.queue import Queue
+
+if TYPE_CHECKING:
+    from .session import Session
 
 #: Reason of a delivery returned by basic.nack; `REJECTED` is that of basic.reject.
 NACKED = "nacked"
@@ -62,3 +68,27 @@ def requeue_run(messages: list[Message], *, why: str, counted: bool, with_redeli
         by_queue.setdefault(queue, []).extend(run)
     for queue, returned in by_queue.items():
         queue.requeue(returned, why=why, counted=counted, with_redelivery_delay=with_redelivery_delay)
+
+
+#: Deliveries requeued in one slice (1 to 5 ms).
+REQUEUE_SLICE = 500
+
+
+def requeue_in_slices(session: "Session", *, why: str, counted: bool, with_redelivery_delay: bool) -> Iterator[None]:
+    """Requeue the deliveries of a closed session, a slice in each step.
+
+    The newest go first, so that no returned message has to be passed over. Until all are back the queues are frozen, so
+    that the order is that of one requeue, and the session stays in `Queue.sessions` of its queues.
+    """
+    unacked = session.unacked
+    queues = list(session.subscriptions.queues)
+    for queue in queues:
+        queue.freeze()
+    while unacked:
+        newest = [unacked.popitem()[1] for _ in range(min(REQUEUE_SLICE, len(unacked)))]
+        requeue_run(newest[::-1], why=why, counted=counted, with_redelivery_delay=with_redelivery_delay)
+        if unacked:
+            yield
+    for queue in queues:
+        queue.unfreeze()
+    session.subscriptions.leave_queues(session)

@@ -1,12 +1,24 @@
-"""The collected work of a transactional session. Source: behaviour page 2.15."""
+"""A transaction: its collected publishes and acknowledgements, and the commit that applies them.
 
+Source: behaviour page 2.15; ruling 5.
+"""
+
+import sys
 from collections import deque
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import TransactionTooLarge
+from ..errors import PartialCommit, TransactionTooLarge
 from ..messages.message import Envelope, Message
-from ..publishing.route import Route
+from ..publishing import arrival
+from ..publishing.publish import publish_unroutable
+from ..publishing.route import Route, chosen_route
+from ..turn import part_of
+from .settling import return_deliveries, settle
+
+if TYPE_CHECKING:
+    from .session import Session
 
 #: Octets of memory for a message beside its content.
 _OVERHEAD = 256
@@ -50,3 +62,117 @@ class Transaction:
             raise TransactionTooLarge(limit=limit)
         self.cost += RUN_COST + len(contents) * len(publication.names)
         self.publishes.append(publication)
+
+
+#: A mandatory run that no queue took.
+Returned = tuple[Envelope, Sequence[bytes]]
+
+
+class Commit:
+    """The application of a transaction: publishes first, then acknowledgements; a large one in slices.
+
+    Other clients see its messages as they reach their queues, as in RabbitMQ. The journal records it as one unit
+    (`Broker.is_unfinished`), and the answer follows at its end.
+    Made by `Session.commit`. When `is_done`, `outcome` has the result; the answer waits until `sync_lsn` is safe.
+
+    A commit that has begun continues to its end even if its session, client or virtual host ends before.
+    """
+
+    __slots__ = ("_error", "_next", "_offset", "_returned", "_settled", "_transaction", "has_begun", "is_done",
+                 "session", "sync_lsn")  # fmt: skip
+
+    def __init__(self, session: "Session", transaction: Transaction) -> None:
+        self.session = session
+        self._transaction = transaction
+        self.has_begun = self.is_done = False
+        self.sync_lsn = 0
+        self._returned: list[Returned] = []
+        self._error: Exception | None = None
+        self._next = self._offset = 0  # the run to publish next, and the message in it
+        self._settled = 0  # acknowledged messages that are settled
+
+    @property
+    def cost(self) -> int:
+        """The approximate cost of the whole commit, in messages times queues."""
+        transaction = self._transaction
+        return transaction.cost + len(transaction.acked) + sum(len(entry[0]) for entry in transaction.rejected)
+
+    def outcome(self) -> list[Returned]:
+        """Mandatory messages that no queue took. Raises: PartialCommit: a queue refused some; the rest is applied."""
+        if self._error is not None:
+            raise self._error
+        return self._returned
+
+    def work(self, budget: int = sys.maxsize) -> None:
+        """Apply a slice of about `budget`, in messages times queues, and at least one step."""
+        self.has_begun = True
+        broker = self.session.client.broker
+        turn = broker.turn
+        before = turn.records
+        try:
+            self.is_done = self._work(budget)
+        except Exception as error:  # our error: only this client gets it, and the turn continues for others
+            self._error, self.is_done = error, True
+        if turn.records != before:
+            self.sync_lsn = max(self.sync_lsn, broker.sync_lsn())
+
+    def unsettled(self) -> Iterator[Message]:
+        """Messages that the rest of the commit will settle."""
+        transaction = self._transaction
+        rejected = chain.from_iterable(entry[0] for entry in transaction.rejected)
+        return chain(islice(transaction.acked, self._settled, None), rejected)
+
+    def _work(self, budget: int) -> bool:
+        """Apply a slice. Returns whether all is done."""
+        transaction, session = self._transaction, self.session
+        publishes, acked, rejected = transaction.publishes, transaction.acked, transaction.rejected
+        while self._next < len(publishes):
+            if budget <= 0:
+                return False
+            budget -= self._publish(publishes[self._next], budget)
+        while self._settled < len(acked):
+            if budget <= 0:
+                return False
+            settled = acked[self._settled : self._settled + budget]
+            self._settled += len(settled)
+            settle(settled)
+            budget -= len(settled)
+        while rejected:
+            if budget <= 0:
+                return False
+            messages, requeue, why = rejected.popleft()
+            return_deliveries(messages, requeue=requeue, why=why, broker=session.client.broker)
+            budget -= len(messages)
+        return True
+
+    def _publish(self, publication: Publication, budget: int) -> int:
+        """Publish a run, or a part of it if it goes to many queues. Returns the cost."""
+        route, names, envelope, contents, mandatory = publication
+        width = max(1, len(names))
+        start = self._offset
+        stop = start + part_of(budget, width)
+        if start or stop < len(contents):
+            contents = contents[start:stop]
+        if stop < len(publication.contents):
+            self._offset = stop
+        else:
+            self._next, self._offset = self._next + 1, 0
+        host = self.session.client.host
+        if not host.is_being_deleted:
+            session = self.session
+            session.published += len(contents)
+            if host.broker.sizes is not None:
+                host.broker.sizes.add(envelope, contents)
+            unroutable, refused = arrival.publish(host, chosen_route(route, names, host), envelope, contents)
+            if refused and self._error is None:
+                self._error = PartialCommit()
+            activity = host.broker.activity
+            if mandatory and unroutable:
+                activity.returned += len(unroutable)
+                session.returned += len(unroutable)
+                self._returned.append((envelope, unroutable))
+            elif unroutable:
+                activity.dropped += len(unroutable)
+                session.dropped += len(unroutable)
+                publish_unroutable(host, envelope, unroutable, session.client.site)
+        return RUN_COST + len(contents) * width

@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import ConsumersMaxReached, ExclusiveConsumerRefused
-from ..messages.message import Envelope
-from ..messages.mixed import Envelopes
+from ..messages.message import Envelope, Envelopes
 from ..rules.queue_rules import QueueRules
 from .consumer import Consumer
 from .groups import Groups

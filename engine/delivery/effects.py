@@ -6,8 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..errors import EngineError
-from ..messages.message import Envelope, Message
-from ..messages.mixed import Envelopes, stretches_alike
+from ..messages.message import Envelope, Envelopes, Message, stretches_alike
 from .consumer import Consumer
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ...expressions.language import Expression
 from ..messages.message import Message
 from .consumer import Consumer
 from .filters import MessageSubject
-from .group_id import GroupedMessage
+from .groups import GroupedMessage
 
 if TYPE_CHECKING:
     from ..context import BrokerContext

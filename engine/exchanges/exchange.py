@@ -14,12 +14,10 @@ from ..errors import ConditionsMaxReached, TopicStatesMaxReached
 from ..messages.field_table import FieldTable
 from ..options import BrokerOptions
 from .counted import Held, values_of, with_one, without_one
-from .headers import HeadersPattern, check_headers_match
-from .headers_patterns import HeadersPatterns
-from .route_memory import RouteMemory
+from .headers import HeadersPattern, HeadersPatterns, check_headers_match
+from .route_memory import RouteMemory, TopicRouteMemory
 from .routed import Routed
 from .topic import TopicPatterns, has_wildcards
-from .topic_routes import TopicRouteMemory
 
 #: Conditions of headers bindings compared per unit of `Routed.cost`.
 CONDITIONS_PER_COST = 4

@@ -1,9 +1,11 @@
-"""Matching of headers bindings. Source: behaviour page 3.9, "headers"."""
+"""Matching of headers bindings, and their index by conditions. Source: behaviour page 3.9, "headers"."""
 
 from collections.abc import Collection, Container, Hashable, Mapping
+from typing import Generic, TypeVar
 
 from ..errors import InvalidHeadersMatch, InvalidHeadersMatchType
 from ..messages.field_table import Field, FieldTable
+from .counted import Held, values_of, with_one, without_one
 
 _MATCHES = (b"all", b"any", b"all-with-x", b"any-with-x")
 
@@ -94,3 +96,108 @@ def check_headers_match(arguments: FieldTable) -> bytes:
 def _holds(headers: Comparables, key: str, wanted: object) -> bool:
     """Whether the headers meet one condition; for a `wanted` of None the key only has to be present."""
     return key in headers and (wanted is None or headers[key] == wanted)
+
+
+D = TypeVar("D")
+
+#: The value in the index for a condition on presence; no header equals it.
+_PRESENT = object()
+
+
+class _Group(Generic[D]):
+    """The destinations of bindings with equal patterns. `places`: the keys and values under which it is filed."""
+
+    __slots__ = ("held", "pattern", "places", "serial")
+
+    def __init__(self, pattern: HeadersPattern, serial: int) -> None:
+        self.pattern = pattern
+        self.serial = serial
+        self.held: Held[D] = None
+        self.places: list[tuple[str, object]] = []
+
+
+class HeadersPatterns(Generic[D]):
+    """The bindings of a headers exchange, indexed by their conditions.
+
+    A pattern that requires all its conditions is filed under one of them only, the one with the fewest other patterns;
+    a pattern that requires any is filed under each. A message is compared with the patterns under the conditions it
+    meets. `conditions`: number of conditions of all different patterns. `cost`: number of those compared so far.
+    """
+
+    __slots__ = ("_filed", "_groups", "_serial", "_unconditional", "conditions", "cost")
+
+    def __init__(self) -> None:
+        self.conditions = 0
+        self.cost = 0
+        self._serial = 0
+        self._groups: dict[Hashable, _Group[D]] = {}  # by the identities of their patterns
+        self._filed: dict[str, dict[object, dict[_Group[D], None]]] = {}  # groups by key and value
+        self._unconditional: dict[_Group[D], None] = {}
+
+    def __contains__(self, identity: Hashable) -> bool:
+        return identity in self._groups
+
+    def add(self, arguments: FieldTable, destination: D) -> None:
+        """Add a binding."""
+        pattern = HeadersPattern(arguments)
+        group = self._groups.get(pattern.identity)
+        if group is None:
+            self._serial += 1
+            group = self._groups[pattern.identity] = _Group(pattern, self._serial)
+            self.conditions += pattern.conditions
+            self._file(group)
+        group.held = with_one(group.held, destination)
+
+    def remove(self, arguments: FieldTable, destination: D) -> None:
+        """Remove a binding, which must be there."""
+        identity = HeadersPattern(arguments).identity
+        group = self._groups[identity]
+        group.held = without_one(group.held, destination)
+        if group.held is None:
+            del self._groups[identity]
+            self.conditions -= group.pattern.conditions
+            self._leave(group)
+
+    def match(self, headers: Comparables) -> list[D]:
+        """The destinations of all matching bindings, in the order in which their patterns were first added."""
+        standing, spent = self._filed, 0
+        found: dict[int, _Group[D]] = {group.serial: group for group in self._unconditional}
+        for key in headers.known_of(standing):
+            values = standing[key]
+            for value in (headers[key], _PRESENT):
+                for group in values.get(value, ()):
+                    spent += group.pattern.conditions
+                    if group.serial not in found and group.pattern.matches(headers):
+                        found[group.serial] = group
+        self.cost += spent + len(found)
+        return [destination for serial in sorted(found) for destination in values_of(found[serial].held)]
+
+    def _file(self, group: _Group[D]) -> None:
+        """File a group so that every message that matches it is compared with it."""
+        pattern = group.pattern
+        places = [(key, _PRESENT if value is None else value) for key, value in pattern.wanted]
+        if not pattern.wants_any:
+            if not places:
+                self._unconditional[group] = None
+                return
+            places = [min(places, key=self._group_count)]
+        group.places = places
+        for key, value in places:
+            self._filed.setdefault(key, {}).setdefault(value, {})[group] = None
+
+    def _group_count(self, place: tuple[str, object]) -> int:
+        """The number of groups filed under a key and value, doubled so that of two equal ones a value is preferred to
+        presence.
+        """
+        key, value = place
+        return 2 * len(self._filed.get(key, {}).get(value, ())) + (value is _PRESENT)
+
+    def _leave(self, group: _Group[D]) -> None:
+        self._unconditional.pop(group, None)
+        for key, value in group.places:
+            values = self._filed[key]
+            del values[value][group]
+            if not values[value]:
+                del values[value]
+                if not values:
+                    del self._filed[key]

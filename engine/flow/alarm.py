@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ..clock import Clock
-from .blocker import Blocker
 from .meter import Meter
 from .round_robin import Waiting
-from .usage import Usage
+from .usage import FullLimit, Usage
 
 
 class Target(Protocol):
@@ -48,10 +47,10 @@ class Alarm(Usage):
         if reason is None and self.round_robin:
             self._on_eased(self)
 
-    def blocker_for(self, queues: Iterable[Target] = (), client: Waiting | None = None) -> Blocker:
+    def full_limit_for(self, queues: Iterable[Target] = (), client: Waiting | None = None) -> FullLimit:
         """The effect of the alarm on a publish to these queues: one queue that refuses is enough to refuse it."""
         if client is not None and client.is_internal_link:
-            return Blocker(self, False, 0)
+            return FullLimit(self, False, 0)
         meters = [queue.meter for queue in queues if queue.meter is not None]
         after_ms = min((meter.fails_after_ms for meter in meters if meter.fails_after_ms), default=0)
-        return Blocker(self, any(meter.fails for meter in meters), after_ms)
+        return FullLimit(self, any(meter.fails for meter in meters), after_ms)

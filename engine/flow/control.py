@@ -15,11 +15,10 @@ from ..events import EventKind
 from ..messages.event import ObjectEvent
 from ..messages.message import Envelope
 from .alarm import Alarm
-from .blocker import Blocker
 from .meter import Meter
 from .round_robin import Waiter, Waiting
 from .tree import Metered, UsageTree
-from .usage import Usage
+from .usage import FullLimit, Usage
 from .warnings import BlockedWarnings
 
 #: Units of effort that the release of blocked publishers may spend in one turn.
@@ -133,16 +132,16 @@ class FlowControl(UsageTree):
 
     def room_for(
         self, queues: Sequence[Metered], envelope: Envelope, contents: Sequence[bytes], client: Waiting
-    ) -> tuple[int, Blocker | None]:
+    ) -> tuple[int, FullLimit | None]:
         """The number of messages, from the head of a run, that may be published to all of these queues now.
 
-        Returns it with the blocker of the next message (None: ask again after publishing those). A message goes to all
-        of its queues or to none: the strictest queue decides. A new publish never passes parked ones.
+        Returns it with the full limit of the next message (None: ask again after publishing those). A message goes to
+        all of its queues or to none: the strictest queue decides. A new publish never passes parked ones.
         """
         if self._changed:
             self._settle()
         nodes: dict[Usage, int] = {}  # and how many of the queues charge it
-        full: Blocker | None = None
+        full: FullLimit | None = None
         for queue in queues:
             meter = queue.meter
             if meter is None:
@@ -162,14 +161,14 @@ class FlowControl(UsageTree):
                 count = min(count, meter.fitting(nodes))
         return count, None
 
-    def _full(self, node: Usage, meter: Meter, client: Waiting) -> Blocker:
+    def _full(self, node: Usage, meter: Meter, client: Waiting) -> FullLimit:
         if client.is_internal_link:
-            return Blocker(node, node.refuses, 0)
-        return Blocker(node, meter.fails or node.refuses, meter.fails_after_ms)
+            return FullLimit(node, node.refuses, 0)
+        return FullLimit(node, meter.fails or node.refuses, meter.fails_after_ms)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def wait(self, full: Blocker, client: Waiting, waiter: Waiter) -> None:
+    def wait(self, full: FullLimit, client: Waiting, waiter: Waiter) -> None:
         """Call `waiter.resume` when there is room and it is the client's turn; see `RoundRobin`."""
         node = full.node
         now_ns = self._context.clock.monotonic_ns()
@@ -272,17 +271,17 @@ class FlowControl(UsageTree):
         return sorted(found, key=lambda one: one.since_ns)
 
 
-def _stricter(one: Blocker | None, other: Blocker) -> Blocker:
-    """The stricter of two blockers: refusal at once, then refusal after a time, then waiting without limit.
+def _stricter(one: FullLimit | None, other: FullLimit) -> FullLimit:
+    """The stricter of two full limits: refusal at once, then refusal after a time, then waiting without limit.
 
-    Of equal ones the first. An alarm decides in the same way (`Alarm.blocker_for`). Source: queues page E.2.
+    Of equal ones the first. An alarm decides in the same way (`Alarm.full_limit_for`). Source: queues page E.2.
     """
     if one is None or _deadline_ms(other) < _deadline_ms(one):
         return other
     return one
 
 
-def _deadline_ms(full: Blocker) -> float:
+def _deadline_ms(full: FullLimit) -> float:
     if full.fails:
         return 0
     return full.fails_after_ms or math.inf

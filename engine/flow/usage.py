@@ -1,4 +1,4 @@
-"""A node of the usage tree: the use of one limit, and the clients that wait for room under it.
+"""A node of the usage tree: the use of one limit, and the clients that wait for room under it; a limit that is full.
 
 A node is full from reaching its limit until its use has fallen to the low mark, so that publishers are not blocked and
 released with every message. The limit is checked before a message comes in: one message may exceed it, and a message
@@ -7,6 +7,7 @@ Source: queues page E.1, E.5 ("Limit states").
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...settings import Flow
 from .round_robin import RoundRobin
@@ -99,3 +100,41 @@ class Usage:
 DEFAULT_INTERVAL_MS = 30_000
 #: The room of a node without a limit.
 UNLIMITED = 1 << 62
+
+
+@dataclass(slots=True, frozen=True)
+class FullLimit:
+    """A full limit and its effect on one publish, which waits or is refused. `FlowControl.room_for` finds it.
+
+    `node`: the node to wait for (`FlowControl.wait`). `fails`: the publish is refused at once; `fails_after_ms`: it is
+    refused after this wait (0: never).
+    """
+
+    node: Usage
+    fails: bool
+    fails_after_ms: int
+
+    @property
+    def destination(self) -> str:
+        """The owner of the limit: a queue, an address, or the broker."""
+        return self.node.destination
+
+    @property
+    def limit(self) -> str:
+        """The name of the limit: memory, store, temp, the key that sets it (max-size-bytes), alarm, or disk."""
+        return self.node.limit_name
+
+    @property
+    def reason(self) -> str:
+        """The text that clients receive."""
+        return self.node.reason
+
+    @property
+    def concerns_all(self) -> bool:
+        """Whether the limit is the broker's, or an alarm (queues page E.4, row 3)."""
+        return self.node.is_root
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether an alarm blocks, raised by an operator or by a full disk, and not a limit."""
+        return not self.node.is_limit

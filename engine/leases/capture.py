@@ -12,7 +12,7 @@ from .state import leases_of, rules_of
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
-    from ..rules.logged_topics import LoggedTopics
+    from ..publishing.captures import LoggedTopics
 
 
 class TopicCapture:

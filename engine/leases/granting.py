@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer
 from ..delivery.effects import Delivered, by_redelivered
-from ..messages.message import Envelope, Message
-from ..messages.mixed import stretches_alike
+from ..messages.message import Envelope, Message, stretches_alike
 from ..queues.queue import Queue
 from .ending import TIME_LIMIT, arm, await_end, expire_for
 from .headers import ORIGIN, DeliveredLeases, lease_entries, run_headers, with_entries

@@ -15,8 +15,7 @@ from typing import ClassVar
 
 from ...expressions.language import Expression
 from ..delivery.filters import MessageSubject
-from ..messages.message import Envelope, Message
-from ..messages.mixed import Envelopes, each_of
+from ..messages.message import Envelope, Envelopes, Message, each_of
 from ..stores.memory_budget import held_octets
 from ..stores.paged_run import Part
 from ..stores.storage import NOBODY, Owner

@@ -1,11 +1,13 @@
-"""Dead letters: the copy of a dead message, with the history of its deaths in the header `x-death`.
+"""Dead letters: the copy of a dead message, with its deaths in the header `x-death`; its origin, read back.
 
-Source: behaviour page 3.4.
+Source: behaviour page 3.4 (x-death, newest first); address-settings page 5.6 (`_AMQ_ORIG_*`); management page 16.
 """
 
 from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from .content import PLAIN, decode_properties, scan_properties, splice_header
+from .content import PLAIN, decode_properties, headers_of, scan_properties, splice_header
 from .field_table import Field, FieldTable, array_spans, decode_array, encode_array
 from .message import Envelope, Message
 
@@ -15,6 +17,8 @@ ORIG_ADDRESS, ORIG_QUEUE, ORIG_MESSAGE_ID = "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEU
 ACTUAL_EXPIRY = "_AMQ_ACTUAL_EXPIRY"
 #: Deaths with equal values of these share one entry of x-death.
 KEYS = ("queue", "reason")
+#: What the headers x-first-death-* and x-last-death-* tell.
+FACTS = ("queue", "reason", "exchange")
 #: Maximum of an entry's count. A client may send the maximum, and the message dies again.
 COUNT_MAX = 2**63 - 1
 KEY_OCTETS_MAX = 255
@@ -97,11 +101,10 @@ def dead_letter(
     added: FieldTable = {}
     if history is None:
         history = b""
-        added["x-first-death-queue"] = entry["queue"]
-        added["x-first-death-reason"] = entry["reason"]
-        added["x-first-death-exchange"] = entry["exchange"]
+        for fact in FACTS:
+            added[f"x-first-death-{fact}"] = entry[fact]
     if tells_last_death:
-        for fact in ("queue", "reason", "exchange"):
+        for fact in FACTS:
             added[f"x-last-death-{fact}"] = entry[fact]
     deaths = _continued(history, entry)
     added["x-death"] = Field("A", deaths)
@@ -214,3 +217,66 @@ def _carbon_copies(headers: FieldTable) -> list[str]:
 
 def _text(field: Field | None) -> str | None:
     return field.text if field is not None and isinstance(field.value, bytes) else None
+
+
+# -- the origin of a dead letter --------------------------------------------------------------------------------------
+
+_ORIGINS = dict.fromkeys((ORIG_ADDRESS, ORIG_QUEUE, ORIG_MESSAGE_ID, ACTUAL_EXPIRY), Field("V", None))
+#: The headers of deaths and origins.
+DEATH_HEADERS = frozenset(
+    {
+        "x-death",
+        *(f"x-{which}-death-{fact}" for which in ("first", "last") for fact in FACTS),
+        *_ORIGINS,
+        *hornetq_headers(_ORIGINS),
+    }
+)
+_ADDRESSES, _QUEUES = (ORIG_ADDRESS, "_HQ_ORIG_ADDRESS"), (ORIG_QUEUE, "_HQ_ORIG_QUEUE")
+
+
+class Origin(NamedTuple):
+    """`queue`: the queue of the last death, empty if unknown; `reason`: its reason; `time_s`: seconds since 1970, or 0.
+
+    `exchange`, `keys`: those with which the message was published to that queue. `address`: set instead of these if the
+    message has only `_AMQ_ORIG_*` headers.
+    """
+
+    queue: str
+    reason: str
+    exchange: str
+    keys: tuple[str, ...]
+    address: str = ""
+    time_s: int = 0
+
+
+def origin_of(message: Message) -> Origin | None:
+    """The origin in the newest entry of x-death, else the original address. None: no header has either."""
+    headers = headers_of(message.header)
+    entries = _items(headers.get("x-death"))
+    first = entries[0].value if entries else None
+    if isinstance(first, dict):
+        found = [key.text for key in _items(first.get("routing-keys")) if isinstance(key.value, bytes)]
+        if "exchange" in first and found:
+            time = first.get("time")
+            return Origin(
+                _text(first.get("queue")) or "",
+                _text(first.get("reason")) or "",
+                _text(first.get("exchange")) or "",
+                tuple(found),
+                time_s=time.value if time is not None and isinstance(time.value, int) else 0,
+            )
+    address = _first_text(headers, _ADDRESSES)
+    return Origin(_first_text(headers, _QUEUES), "", "", (), address) if address else None
+
+
+def without_deaths(header: bytes) -> bytes:
+    """The header payload without the headers of deaths. The expiration, which the first death removed, stays away."""
+    return splice_header(header, {}, {*DEATH_HEADERS, DELIVERY_COUNT})
+
+
+def _items(field: Field | None) -> list[Field]:
+    return field.value if field is not None and isinstance(field.value, list) else []
+
+
+def _first_text(headers: FieldTable, names: Iterable[str]) -> str:
+    return next((text for name in names if (text := _text(headers.get(name)))), "")

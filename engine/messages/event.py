@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..events import EventKind
-from .message import Envelope, Message
-from .mixed import stretches_alike
+from .message import Envelope, Message, stretches_alike
 
 
 # Neither this class nor its subclasses are frozen: creating a frozen object costs three times as much. They share two

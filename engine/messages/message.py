@@ -1,11 +1,12 @@
-"""A message in a queue, and the envelope that a run of messages shares.
+"""A message in a queue, the envelope that a run of messages shares, and mixed runs with one envelope for each message.
 
 Each queue has its own `Message` object for a message; all of them share the content, which is one bytes object. Ids
 rise in the order of publishing, so an id also gives the message's position in the queue.
 """
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import ClassVar, TypeAlias
 
 from .content import NO_PROPERTIES, PLAIN, Framing, PropertySummary, headers_of, opened_headers, splice_header
 from .field_table import Field, FieldTable
@@ -161,3 +162,23 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.id} {self.envelope.exchange!r} {self.envelope.routing_key!r} x{self.deliveries}>"
+
+
+#: The envelopes of a run: one that all its messages share, or one for each.
+Envelopes: TypeAlias = Envelope | Sequence[Envelope]
+
+
+def each_of(envelopes: Envelopes) -> Iterable[Envelope]:
+    """One envelope for each message; an endless iterator if they share one."""
+    return repeat(envelopes) if isinstance(envelopes, Envelope) else envelopes
+
+
+def stretches_alike(envelopes: Sequence[Envelope]) -> Iterator[tuple[int, int, Envelope]]:
+    """The stretches that share one envelope: offset of the first message, offset after the last, envelope."""
+    start = 0
+    last = envelopes[0]
+    for offset, envelope in enumerate(envelopes):
+        if envelope is not last:
+            yield start, offset, last
+            start, last = offset, envelope
+    yield start, len(envelopes), last

@@ -14,9 +14,8 @@ from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, hornetq_headers
 from ..messages.duplicates import IdCache, duplicate_id
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
-from ..rules.diverts import HOPS_MAX
 from ..rules.expiry import NO_EXPIRY_POLICY
-from .arrival_rules import ArrivalRules
+from .arrival_rules import HOPS_MAX, ArrivalRules
 from .filtering import taking
 from .publish import publish_run, remember
 from .publish_events import DuplicateEvent

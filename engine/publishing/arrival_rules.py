@@ -3,6 +3,7 @@
 Source: address-settings page 1.2, 3.2, 3.6, 3.7.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...settings import Divert, ResolvedSettings
@@ -44,3 +45,24 @@ def arrival_rules(address: str, settings: ResolvedSettings, diverts: tuple[Diver
         settings.retroactive_message_count,
         diverts,
     )
+
+
+#: Maximum number of diverts that one message passes, because a configuration may contain a cycle.
+HOPS_MAX = 16
+
+
+class Diverts:
+    """The diverts of one virtual host, by address: messages to one address are also, or only, published to another."""
+
+    __slots__ = ("_by_address",)
+
+    def __init__(self, diverts: Iterable[Divert] = ()) -> None:
+        self._by_address: dict[str, list[Divert]] = {}
+        for divert in diverts:
+            self._by_address.setdefault(divert.address, []).append(divert)
+
+    def of(self, address: str) -> tuple[Divert, ...]:
+        """The diverts of messages to `address`; only the exclusive ones if one of these has no filter."""
+        found = self._by_address.get(address, [])
+        takes_all = any(one.is_exclusive and not one.filter for one in found)
+        return tuple([one for one in found if one.is_exclusive] if takes_all else found)

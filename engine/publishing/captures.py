@@ -16,7 +16,6 @@ from ..queues.queue import Queue
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
-    from ..rules.logged_topics import LoggedTopics
 
 
 class Capture(Protocol):
@@ -59,7 +58,7 @@ class Captures:
 
     def set_logged(self, topics: Sequence[LoggedTopic]) -> None:
         """Replace the list of logged topics."""
-        self.logged = _logged(topics) if topics else None
+        self.logged = LoggedTopics(topics) if topics else None
         self.log = (self.log or _log(self._context)) if topics else None
 
     def of(self, kind: Kind) -> Capture:
@@ -146,7 +145,19 @@ def _log(context: HostContext) -> Queue:
     return LogSink(context)
 
 
-def _logged(topics: Sequence[LoggedTopic]) -> "LoggedTopics":
-    from ..rules.logged_topics import LoggedTopics  # few brokers have logged topics
+class LoggedTopics:
+    """The topics of one virtual host that the configuration lists as logged; at least one.
 
-    return LoggedTopics(topics)
+    Source: queues page A.2, A.3.2, H.1.
+    """
+
+    __slots__ = ("_names", "_patterns")
+
+    def __init__(self, topics: Iterable[LoggedTopic]) -> None:
+        topics = list(topics)
+        self._names = frozenset(topic.name for topic in topics if not topic.is_pattern)
+        self._patterns = tuple(topic.records() for topic in topics if topic.is_pattern)
+
+    def has(self, topic: str) -> bool:
+        """Whether messages of this topic are logged. O(patterns)."""
+        return topic in self._names or any(records(topic) for records in self._patterns)

@@ -24,10 +24,9 @@ from ..messages.message import Envelope
 from ..queues.kinds import REPLY_PREFIX
 from ..queues.queue_events import DeliveredEvent
 from .arrival import publish_by_name
-from .choosing import choose
 from .marked import prepared
 from .publish_events import PublishedEvent
-from .route import Route
+from .route import Route, choose
 from .service import ServiceExchange
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 `PropertySummary.is_marked` tells them from others. Source: behaviour page 2.10, 3.9, 3.10.
 """
 
-from ..errors import ReplyConsumerMissing
-from ..messages.carbon_copies import copies_of
+from ..errors import InvalidCopies, ReplyConsumerMissing
 from ..messages.content import COPIES, PLAIN, REPLY_TO_ME, decode_properties, scan_properties, splice_header
+from ..messages.field_table import FieldTable
 from ..messages.message import Envelope
 
 BCC = COPIES[1]
@@ -41,3 +41,16 @@ def prepared(envelope: Envelope, content: bytes, reply_address: str | None) -> t
         changed = Envelope(envelope.exchange, envelope.routing_key, summary, changed.framing, envelope.opaque)
         changed.copies = copies
     return changed, content
+
+
+def copies_of(headers: FieldTable) -> tuple[str, ...]:
+    """The routing keys in CC and BCC; entries that are not strings are ignored. Raises: InvalidCopies."""
+    keys: list[str] = []
+    for header in COPIES:
+        field = headers.get(header)
+        if field is None:
+            continue
+        if not isinstance(field.value, list):
+            raise InvalidCopies(header=header, type=field.type_name)
+        keys += [item.text for item in field.value if item.tag == "S"]
+    return tuple(keys)

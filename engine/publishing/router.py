@@ -17,15 +17,13 @@ from ..exchanges.routed import Routed
 from ..queues.kinds import is_reply_address
 from ..queues.queue import Queue
 from ..queues.reconfigure import follow_topic
-from ..rules.diverts import Diverts
 from ..scopes import Scopes
 from ..users.access import User
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, WRITE
-from .arrival_rules import ArrivalRules, arrival_rules, rules_for_all
+from .arrival_rules import ArrivalRules, Diverts, arrival_rules, rules_for_all
 from .captures import Captures
 from .filtering import Refusing
 from .route import Route
-from .routing import FOUND_A_STEP, reach, reach_all
 from .service import PersonalService, Sender, ServiceExchange
 
 if TYPE_CHECKING:
@@ -359,3 +357,56 @@ class Router:
         routes.forget(queue.name)
         if queue.address != queue.name:
             routes.forget(queue.address)  # as in `bindings_changed`
+
+
+#: Units of effort for each exchange on the way, and destinations or keys looked up per further unit.
+EXCHANGE_COST, FOUND_A_STEP = 2, 8
+
+
+def reach(start: Exchange, message: Routed, context: HostContext) -> list[Queue]:
+    """All queues that a message reaches, each once; every exchange is visited at most once.
+
+    An exchange without a destination for the message gives it to its alternate exchange. Any matching binding counts as
+    a destination, even if it leads to no queue in the end, as in RabbitMQ.
+    """
+    if not start.name:
+        message.cost += len(message.keys) // FOUND_A_STEP
+        return [queue for key in dict.fromkeys(message.keys) if (queue := context.queue_behind(key)) is not None]
+    return _walk({start: None}, message, context, decides_each=False) or []
+
+
+def reach_all(start: Exchange, message: Routed, context: HostContext) -> tuple[list[Queue] | None, Iterable[Exchange]]:
+    """The queues that every message with these keys reaches (None: they differ by message), and the exchanges visited.
+
+    The answer holds until one of these exchanges changes.
+    """
+    seen = {start: None}
+    if not start.name:
+        return reach(start, message, context), seen
+    return _walk(seen, message, context, decides_each=True), seen
+
+
+def _walk(
+    seen: dict[Exchange, None], message: Routed, context: HostContext, *, decides_each: bool
+) -> list[Queue] | None:
+    """Walk from the exchange in `seen`, and add those visited to it. None: an exchange decides for each message."""
+    queues: dict[Queue, None] = {}
+    stack = list(seen)
+    while stack:
+        exchange = stack.pop()
+        if decides_each and exchange.decides_each:
+            return None
+        # To exchanges a destination is opaque; nothing but these two is ever bound.
+        found: Sequence[Queue | Exchange] = exchange.match(message)  # type: ignore[assignment]
+        message.cost += EXCHANGE_COST + (len(found) + len(message.keys)) // FOUND_A_STEP
+        if (
+            not found and exchange.alternate is not None and exchange.alternate in context.exchanges
+        ):  # the alternate exchange may not exist yet
+            found = (context.exchanges[exchange.alternate],)
+        for destination in found:
+            if isinstance(destination, Queue):
+                queues[destination] = None
+            elif destination not in seen:
+                seen[destination] = None
+                stack.append(destination)
+    return list(queues)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from ..clock import MS, bounded_ms, due_after
 from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX, share_of
-from ..delivery.group_id import GroupedMessage, grouped
-from ..delivery.groups import Groups
+from ..delivery.groups import GroupedMessage, Groups, grouped
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
 from ..messages.field_table import Field
 from ..messages.message import Envelope, Message

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
-from ..delivery.group_id import GroupedMessage
+from ..delivery.groups import GroupedMessage
 from ..messages.message import Message
 from ..stores.paged_message import octets_of
 from ..stores.store import Scannable

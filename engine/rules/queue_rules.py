@@ -132,6 +132,10 @@ class QueueRules:
             return self.expiry_address
         return None if reason == MAXLEN else self.dead_letter_address
 
+    def resources_of(self, reason: str) -> Resources | None:
+        """How a queue for messages that die of `reason` is created where none is bound to the address; None: not."""
+        return self.expiry_resources if reason == EXPIRED else self.dead_letter_resources
+
 
 #: The rules of a queue without rules.
 NO_RULES = QueueRules()

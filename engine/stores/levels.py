@@ -14,11 +14,11 @@ from operator import attrgetter
 
 from ..messages.levels import ONE_LEVEL, Levels
 from ..messages.message import Message
-from .paging import messages_as_paged, runs_of
 from .sorted_list import SortedList
 from .storage import Owner
 from .store import LEVEL_STEP, WINDOW_MESSAGES, WINDOW_OCTETS, Scanned
 from .tail import Tail
+from .tail_io import messages_as_paged, runs_of
 
 #: Maximum distance from the head of a deque for access. For messages behind it the deque is converted to a
 #: `SortedList`.

@@ -11,8 +11,7 @@ from heapq import merge
 from itertools import islice
 from typing import ClassVar
 
-from ..messages.message import Envelope, Message
-from ..messages.mixed import Envelopes, each_of
+from ..messages.message import Envelope, Envelopes, Message, each_of
 from .memory_budget import OVERHEAD, UNLIMITED
 from .paged_index import PagedEntry, PagedIndex, stretches
 from .paged_message import Key, body_size

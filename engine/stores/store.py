@@ -14,8 +14,7 @@ stays valid after its message has left. Source: queues page F.2, F.6.
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ..messages.message import Envelope, Message
-from ..messages.mixed import Envelopes
+from ..messages.message import Envelope, Envelopes, Message
 from .paged_index import PagedEntry
 from .paged_run import Part
 from .read_windows import Reader

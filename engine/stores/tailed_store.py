@@ -11,17 +11,16 @@ from itertools import islice
 from operator import attrgetter
 from typing import ClassVar
 
-from ..messages.message import Envelope, Message
-from ..messages.mixed import Envelopes, each_of
+from ..messages.message import Envelope, Envelopes, Message, each_of
 from .levels import Level, LeveledReady, OneLevel, ReadyLevels
 from .memory_budget import OVERHEAD, SMALL, UNLIMITED, held_octets
 from .memory_cap import LEAVING_MAX, LEAVING_OCTETS, MemoryCap
 from .memory_share import MemoryShare
 from .paged_run import HEADER_OCTETS, PagedRun, Part, Run, Taken
-from .paging import Paging
 from .storage import NOBODY, Owner
 from .store import LEVEL_STEP, Dropped, Removed, Scanned
 from .tail import Tail
+from .tail_io import TailIO
 
 #: Receives new messages with consecutive ids: first id, envelope, contents. Returns the number that it took.
 HandOver = Callable[[int, Envelope, Sequence[bytes]], int]
@@ -39,8 +38,9 @@ _CONTENT = attrgetter("content")
 
 
 class TailedStore:
-    """Its parts: `levels` has the messages in memory, `tail` the paged-out ones, `share` the limits of memory; `paging`
-    moves messages from one to the other.
+    """Its parts: `levels` has the messages in memory, `tail` the paged-out ones, `share` the limits of memory.
+
+    `tail_io` moves messages from memory to the tail and back.
 
     `ready` is `levels.ready`, and `has_tail` whether there is a tail: plain attributes, because each run reads them.
     `counts_octets`: `body_octets` includes paged-out messages.
@@ -55,7 +55,7 @@ class TailedStore:
         "expiring",
         "has_tail",
         "levels",
-        "paging",
+        "tail_io",
         "ready",
         "share",
         "tail",
@@ -71,7 +71,7 @@ class TailedStore:
         self.tail: Tail | None = None
         self.has_tail = False
         self.share = MemoryShare(self._storage)
-        self.paging = Paging(owner)
+        self.tail_io = TailIO(owner)
         self.counts_octets = counts_octets
         self.expiring = False
 
@@ -90,12 +90,12 @@ class TailedStore:
                 self.tail.octets = None
         self.levels.take_over(other.levels)
         self.share.take_over(other.share)
-        self.paging.is_metered = other.paging.is_metered
+        self.tail_io.is_metered = other.tail_io.is_metered
         self.expiring = other.expiring
         other.drop_all()
 
     def leave_owner(self) -> None:
-        self.paging.owner = NOBODY
+        self.tail_io.owner = NOBODY
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class TailedStore:
         return [] if self.tail is None else self.tail.parts()
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
-        return self.paging.sizes_of(parts)
+        return self.tail_io.sizes_of(parts)
 
     def expect_expiry(self) -> None:
         self.expiring = True
@@ -161,11 +161,11 @@ class TailedStore:
             for id_, (content, envelope) in enumerate(zip(contents, each_of(envelopes)), first_id):
                 self.append(self.new_message(id_, content, envelope))
         elif self.tail is not None:
-            self.paging.extend(self.tail, first_id, envelopes, contents)
+            self.tail_io.extend(self.tail, first_id, envelopes, contents)
         elif (self._storage.pager is not None or self.share.cap is not None) and not self.share.grants(
             self, sum(map(len, contents)), len(contents)
         ):
-            self.paging.extend(self._begin_tail(), first_id, envelopes, contents)
+            self.tail_io.extend(self._begin_tail(), first_id, envelopes, contents)
         else:
             self.ready.extend(map(Message, range(first_id, first_id + len(contents)), contents, each_of(envelopes)))
 
@@ -192,7 +192,7 @@ class TailedStore:
         if message.stays_in_memory or not self.share.may_page:
             tail.append(message)
         else:
-            self.paging.append(tail, level, message)
+            self.tail_io.append(tail, level, message)
 
     def restore_run(
         self,
@@ -242,7 +242,7 @@ class TailedStore:
         """The tail's item for a message that was in memory: the message itself, or, beyond the cap, a paged-out run."""
         if self.share.is_within_cap:
             return message
-        (item,), _ = self.paging.page(tail, (message,))
+        (item,), _ = self.tail_io.page(tail, (message,))
         return item
 
     def put_first(self, message: Message) -> Message | None:
@@ -378,7 +378,7 @@ class TailedStore:
             self._reach_at(after)
             pager = self._storage.pager
             budget = HIGH_OCTETS if pager is None else pager.budget()
-            self.levels.load(self.paging.owner, budget, self.tail, after, count)
+            self.levels.load(self.tail_io.owner, budget, self.tail, after, count)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
         wanted: dict[int, list[int]] = {}
@@ -415,7 +415,7 @@ class TailedStore:
         `is_metered`: the store calls `Owner.paged_out`. The caller calls `settle_quota` next.
         """
         self.share.limit(cap)
-        self.paging.is_metered = is_metered
+        self.tail_io.is_metered = is_metered
 
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
         """Page out the last messages in memory, up to this many octets or messages. Returns the octets freed."""
@@ -437,7 +437,7 @@ class TailedStore:
                     taken.append(messages.pop())
                     size += len(taken[-1].content) + OVERHEAD
                 self.levels.left(taken)
-                freed += self.paging.sink(tail, level, taken[::-1])
+                freed += self.tail_io.sink(tail, level, taken[::-1])
                 count -= len(taken)
                 if freed == before:
                     return freed  # they cannot be paged out
@@ -452,7 +452,7 @@ class TailedStore:
                 taken = list(messages)
                 messages.clear()
                 self.levels.left(taken)
-                self.paging.sink(tail, below, taken)
+                self.tail_io.sink(tail, below, taken)
 
     def page_again(self) -> bool:
         """Page out messages that stayed in memory because a disk failed. Returns whether there may be more."""
@@ -460,7 +460,7 @@ class TailedStore:
         if not self.share.may_page:
             return False
         self.share.check_cap()
-        return tail is not None and tail.page(lambda messages: self.paging.page(tail, messages)[0], LEAVING_MAX)
+        return tail is not None and tail.page(lambda messages: self.tail_io.page(tail, messages)[0], LEAVING_MAX)
 
     def settle_quota(self) -> bool:
         """Page out the last messages if requeued messages exceed the quota, or a new cap requires it.
@@ -535,7 +535,7 @@ class TailedStore:
             if isinstance(part, Message):
                 self._take_in(part)
             else:
-                self.ready.extend(self._loaded(part, part.ids, self.paging.read(part)))
+                self.ready.extend(self._loaded(part, part.ids, self.tail_io.read(part)))
         self._forget_empty_tail()
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver, from_id: int = 0) -> None:
@@ -550,7 +550,7 @@ class TailedStore:
             if isinstance(part, Message):
                 self._take_in(part)
                 continue
-            ids, runs = part.ids, self.paging.read(part)
+            ids, runs = part.ids, self.tail_io.read(part)
             is_plain = not self.ready and part.expires is None and not part.deliveries
             if is_plain and isinstance(ids, range) and ids.start >= from_id:
                 ids, runs = _hand_straight(hand_over, ids, runs)
@@ -569,14 +569,14 @@ class TailedStore:
             if isinstance(part, Message):
                 found.append(part)
             else:
-                found += self._loaded(part, part.ids, self.paging.read(part))
+                found += self._loaded(part, part.ids, self.tail_io.read(part))
         self._forget_empty_tail()
         return found
 
     def _loaded(self, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
         """The last messages of a part, which come back into memory."""
         self.expiring = self.expiring or part.expires is not None
-        return self.paging.loaded(part, ids, runs)
+        return self.tail_io.loaded(part, ids, runs)
 
 
 def _hand_straight(hand_over: HandOver, ids: range, runs: Sequence[Run]) -> tuple[range, Sequence[Run]]:

@@ -7,6 +7,7 @@ not affected. Source: management page 20.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 
 from ..clock import MS
 
@@ -81,3 +82,24 @@ class LoginThrottle:
             if not self._names[origin]:
                 del self._names[origin]
         return found
+
+
+#: The origin of peers over loopback or a Unix socket.
+THIS_MACHINE = "this machine"
+
+
+def address_origin(host: str, *, is_loopback: bool) -> str:
+    """The origin of a peer, by which failed logins are counted.
+
+    An IPv4 address, or the /64 network of an IPv6 address, which usually has one owner. All loopback addresses are
+    `THIS_MACHINE`. A host that is not an IP address is its own origin.
+    """
+    if is_loopback:
+        return THIS_MACHINE
+    try:
+        address = IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return f"{IPv6Address(int(address) >> 64 << 64)}/64"

@@ -12,7 +12,7 @@ from agreed_pair import AgreedPair
 from pamqp import commands as C
 from peer import Peer, is_heartbeat, method, publish
 
-from leveret.amqp_frontend.session.turn import handle_bytes
+from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.engine.leases.control import REQUEST
 
 QUORUM = {"x-queue-type": "quorum"}

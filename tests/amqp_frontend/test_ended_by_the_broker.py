@@ -11,7 +11,7 @@ from pair import Pair
 from pamqp import commands as C
 from peer import OPTIONS, Cut, Peer, handshake, method, publish, whole
 
-from leveret.amqp_frontend.session.turn import handle_bytes
+from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.engine import BrokerOptions
 
 SIZE = 80_000

@@ -11,7 +11,7 @@ from pair import Pair
 from pamqp import commands as C
 from peer import Peer, is_heartbeat, method, publish
 
-from leveret.amqp_frontend.session.turn import handle_bytes
+from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.engine import ServiceExchange
 
 

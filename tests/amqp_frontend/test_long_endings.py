@@ -12,7 +12,7 @@ from pair import Pair
 from pamqp import commands
 from peer import Peer, method, publish
 
-from leveret.amqp_frontend.session.turn import handle_bytes
+from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.engine import Event, EventKind, LeftEvent
 from leveret.engine.bulk_delete import BINDINGS_SLICE, MESSAGES_SLICE, WAIT_MAX
 

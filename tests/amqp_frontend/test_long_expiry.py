@@ -12,7 +12,7 @@ from pair import Pair
 from pamqp import commands
 from peer import Peer, method, publish
 
-from leveret.amqp_frontend.session.turn import handle_bytes
+from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.engine.queues.queue import DEAD_LETTERED_MAX, EXPIRE_SLICE
 
 C = commands

@@ -11,7 +11,7 @@ from pamqp import commands
 from peer import Peer, method, publish
 
 from leveret.amqp_frontend.peer.channel import EFFORT_MAX
-from leveret.amqp_frontend.session.turn import METHOD_COST, TOPOLOGY_COST, handle_bytes
+from leveret.amqp_frontend.session.handling import METHOD_COST, TOPOLOGY_COST, handle_bytes
 from leveret.engine.broker import TURN_SPREAD
 from leveret.engine.delivery.consumer_list import LOOKS, RUN_MAX
 

@@ -16,7 +16,7 @@ from peer import Peer, method, publish
 from steps import steps
 
 from leveret.amqp_frontend.peer.channel import EFFORT_MAX, FEW_QUEUES
-from leveret.amqp_frontend.session.turn import handle_bytes
+from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.engine import Envelope
 from leveret.engine.exchanges.routed import Routed
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties

@@ -8,7 +8,7 @@ from pair import Pair
 from pamqp import commands as C
 from peer import OPTIONS, method, publish
 
-from leveret.amqp_frontend.session.turn import handle_bytes
+from leveret.amqp_frontend.session.handling import handle_bytes
 
 #: Methods with `nowait`, and their arguments; in an order in which each of them is done.
 WITH_NOWAIT: list[tuple[Any, dict[str, Any]]] = [

@@ -12,7 +12,7 @@ from pair import Pair
 from pamqp import commands as C
 from peer import Peer, method, publish
 
-from leveret.amqp_frontend.session import turn
+from leveret.amqp_frontend.session import handling
 from leveret.amqp_frontend.wire.events import MixedReceived
 from leveret.settings import SettingsRepository, entry
 
@@ -118,13 +118,13 @@ def test_a_read_of_many_kinds_is_as_a_read_for_each(mode: str, numbers: list[int
 def counted_mixed_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many messages each mixed run has that is handled."""
     sizes: list[int] = []
-    real = turn.EVENT_HANDLERS[MixedReceived]
+    real = handling.EVENT_HANDLERS[MixedReceived]
 
     def count(session: Any, event: MixedReceived, now: Any) -> Any:
         sizes.append(len(event.contents))
         return real(session, event, now)
 
-    monkeypatch.setitem(turn.EVENT_HANDLERS, MixedReceived, count)
+    monkeypatch.setitem(handling.EVENT_HANDLERS, MixedReceived, count)
     return sizes
 
 

@@ -12,7 +12,7 @@ from pamqp import commands as C
 from peer import Cut, Peer, byte_by_byte, method, publish, whole
 
 from leveret.amqp_frontend.flow.parking import PARKED_MAX
-from leveret.amqp_frontend.session.turn import handle_bytes
+from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.amqp_frontend.wire.states import PARKING_NEXT, ParkingState
 from leveret.settings import Flow
 

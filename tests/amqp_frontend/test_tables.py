@@ -12,7 +12,7 @@ import pytest
 
 from leveret.amqp_frontend.peer.channel import CommitUnderWay
 from leveret.amqp_frontend.session.connection_methods import CONNECTION_HANDLERS
-from leveret.amqp_frontend.session.turn import EVENT_HANDLERS, HANDLERS
+from leveret.amqp_frontend.session.handling import EVENT_HANDLERS, HANDLERS
 from leveret.amqp_frontend.wire.codec import INDEX_OF, METHODS
 from leveret.amqp_frontend.wire.events import ProtocolEvent
 from leveret.amqp_frontend.wire.peer_errors import PeerError

@@ -11,7 +11,7 @@ import pytest
 from flow_bench import FlowBench, Publisher, make_content
 
 from leveret.engine import PropertySummary, Queue, Session
-from leveret.engine.clients.bulk_requeue import REQUEUE_SLICE
+from leveret.engine.clients.settling import REQUEUE_SLICE
 from leveret.engine.commits import COMMIT_SLICE
 from leveret.settings import SystemUsage
 from leveret.testing.harness import GUEST, Harness

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stand_in_journal import StandInJournal
 
 from leveret.engine import Broker, Event, commits
-from leveret.engine.clients.commit import Commit
+from leveret.engine.clients.transaction import Commit
 from leveret.engine.errors import PartialCommit
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.testing.harness import Harness

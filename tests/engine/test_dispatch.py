@@ -8,7 +8,7 @@ import pytest
 from queue_world import QueueWorld as World
 
 from leveret.engine import Consumer, broker
-from leveret.engine.clients import bulk_requeue, session
+from leveret.engine.clients import session, settling
 from leveret.engine.delivery import consumer_list
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import classic
@@ -123,7 +123,7 @@ def test_what_comes_stays_behind_what_is_paged_out(way: str, arguments: FieldTab
 @pytest.mark.parametrize("names", [["q", "other"], ["other", "q"], ["q", "other", "dead"]])
 def test_every_queue_goes_on_after_a_large_return(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A session is lost that had much of several queues: all of it is for who waits, also what came back first."""
-    for module in (bulk_requeue, session):
+    for module in (settling, session):
         monkeypatch.setattr(module, "REQUEUE_SLICE", 2)
     world = World({}, {})
     for name in names:

@@ -285,13 +285,13 @@ def test_a_commit_waits_as_one() -> None:
     )
     session.select_transactions()
     session.publish(bench.route("q"), Envelope("", "q"), [make_content(1_500)] * 5, mandatory=False)
-    assert session.blocker_for_commit() is None
+    assert session.full_limit_for_commit() is None
     filler.publish(*[make_content(1_500)] * 2)
-    full = session.blocker_for_commit()
+    full = session.full_limit_for_commit()
     assert full is not None
     assert full.limit == "memory"
     bench.take(2)
-    assert session.blocker_for_commit() is None
+    assert session.full_limit_for_commit() is None
 
 
 @pytest.mark.parametrize("has_journal", [True, False])

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.engine.exchanges.headers import Comparables, HeadersPattern
-from leveret.engine.exchanges.headers_patterns import HeadersPatterns
+from leveret.engine.exchanges.headers import Comparables, HeadersPattern, HeadersPatterns
 from leveret.engine.messages.field_table import Field, FieldTable
 
 values = st.sampled_from(

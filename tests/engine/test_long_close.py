@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leveret.engine.clients.bulk_requeue import REQUEUE_SLICE
+from leveret.engine.clients.settling import REQUEUE_SLICE
 from leveret.testing.harness import Harness
 
 COUNT = 5 * REQUEUE_SLICE + 10

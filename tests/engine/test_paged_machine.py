@@ -15,7 +15,7 @@ from effort import examples
 from queue_world import QueueWorld as World
 
 from leveret.engine import broker, reconfigure, scheduled
-from leveret.engine.clients import bulk_requeue, session
+from leveret.engine.clients import session, settling
 from leveret.engine.clients.session import NACKED
 from leveret.engine.delivery import consumer_list
 from leveret.engine.messages.field_table import Field, FieldTable
@@ -66,7 +66,7 @@ SMALL = [
     (tailed_store, "LOW", 2), (tailed_store, "HIGH", 4), (tailed_store, "SLICE", 2), (tailed_store, "PAGE_SLICE", 2),
     (classic, "STRAIGHT_MIN", 2), (memory_budget, "SMALL", 0), (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 5),
     (levels, "WINDOW_MESSAGES", 3), (levels, "NEAR", 2), (sorted_list, "BLOCK", 3), (paged_index, "COMPACT_MIN", 3),
-    (read_windows, "WINDOW_MESSAGES", 3), (bulk_requeue, "REQUEUE_SLICE", 2), (session, "REQUEUE_SLICE", 2),
+    (read_windows, "WINDOW_MESSAGES", 3), (settling, "REQUEUE_SLICE", 2), (session, "REQUEUE_SLICE", 2),
     (broker, "TURN_SPREAD", 4_000),
     (classic, "RUN_MAX", 3), (consumer_list, "RUN_MAX", 3), (consumer_list, "SHARE_MAX", 2),
     (queue_module, "EXPIRE_SLICE", 2),

@@ -21,7 +21,7 @@ from leveret.engine import (
     reloading,
 )
 from leveret.engine import broker as broker_module
-from leveret.engine.clients import bulk_requeue, session
+from leveret.engine.clients import session, settling
 from leveret.engine.clock import MS
 from leveret.engine.queues import bounds
 from leveret.engine.queues import queue as queue_module
@@ -39,7 +39,7 @@ SLICES: tuple[tuple[Any, str], ...] = (
     (reloading, "POLICIES_SLICE"),
     (reloading, "CONCERNED_SLICE"),
     (reloading, "SETTINGS_SLICE"),
-    (bulk_requeue, "REQUEUE_SLICE"),
+    (settling, "REQUEUE_SLICE"),
     (session, "REQUEUE_SLICE"),
     (bounds, "TRIM_SLICE"),
     (queue_module, "EXPIRE_SLICE"),

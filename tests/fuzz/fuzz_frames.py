@@ -22,7 +22,7 @@ if __name__ == "__main__":
 
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
     with atheris.instrument_imports(include=["leveret"]):
-        import leveret.amqp_frontend.session.turn  # noqa: F401  (before `pair`: so that it is the instrumented one)
+        import leveret.amqp_frontend.session.handling  # noqa: F401  (before `pair`: so that it is the instrumented one)
 
 from pair import Pair
 from pamqp import commands

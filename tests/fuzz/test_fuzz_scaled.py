@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
-from leveret.amqp_frontend.session import turn
+from leveret.amqp_frontend.session import handling
 
 SEEDS = list(seeds())
 #: Octets that mean something somewhere: frame types, ends, class ids, signs, sizes.
@@ -91,10 +91,10 @@ def test_mutations_of_valid_conversations(round_: int) -> None:
 
 def test_a_crash_is_seen() -> None:
     """The target would notice: an exception in a handler is a Crash, not a quiet 541."""
-    original = turn.HANDLERS[commands.Basic.Qos]
-    turn.HANDLERS[commands.Basic.Qos] = lambda session, channel, method: 1 / 0  # type: ignore[assignment]
+    original = handling.HANDLERS[commands.Basic.Qos]
+    handling.HANDLERS[commands.Basic.Qos] = lambda session, channel, method: 1 / 0  # type: ignore[assignment]
     try:
         with pytest.raises(Crash):
             one_input(next(seed for seed in SEEDS if seed[0] == 3 and b"\x00\x3c\x00\x0a" in seed))
     finally:
-        turn.HANDLERS[commands.Basic.Qos] = original
+        handling.HANDLERS[commands.Basic.Qos] = original

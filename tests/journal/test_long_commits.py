@@ -8,7 +8,7 @@ import pytest
 from recorded_broker import USER, RecordedBroker
 
 from leveret.engine import Envelope
-from leveret.engine.clients.commit import Commit
+from leveret.engine.clients.transaction import Commit
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.serving.supervisor import Supervisor
 

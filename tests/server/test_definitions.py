@@ -15,7 +15,7 @@ from pamqp import commands as C
 from peer import publish
 from steps import steps
 
-from leveret.amqp_frontend.session.turn import handle_bytes
+from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.configured.configured_users import DEFAULT_GUEST
 from leveret.engine import Broker, ManualClock, Users, json_of_table, table_of_json
 from leveret.engine.context import BrokerContext

@@ -32,7 +32,7 @@ def test_a_broker_has_its_parts_from_the_start(imported: set[str]) -> None:
     parts = {
         "engine.clients.session",
         "amqp_frontend.edge.server",
-        "amqp_frontend.session.turn",
+        "amqp_frontend.session.handling",
         "configured.configured",
     }
     assert {f"leveret.{part}" for part in parts} <= imported
@@ -52,7 +52,6 @@ def test_a_broker_has_its_parts_from_the_start(imported: set[str]) -> None:
         ("leveret.journal", "brokers with a directory"),
         ("leveret.settings.leases.checks", "configuration files"),
         ("leveret.engine.stores.topic_log", "leased queues"),
-        ("leveret.engine.rules.logged_topics", "logged topics"),
         ("leveret.engine.leases.kind", "leased queues"),
         ("leveret.settings.foreign", "files of other systems"),
         ("leveret.settings.lint", "configuration files"),

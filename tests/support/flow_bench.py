@@ -8,10 +8,10 @@ from collections.abc import Callable
 from simulated_files import SimulatedFiles
 
 from leveret.engine import (
-    Blocker,
     BrokerOptions,
     Client,
     Envelope,
+    FullLimit,
     PropertySummary,
     Queue,
     Session,
@@ -50,7 +50,7 @@ class Publisher:
         self.published = 0
         self._confirmed = 0
         self.refused = 0
-        self.full: Blocker | None = None
+        self.full: FullLimit | None = None
 
     def publish(self, *contents: bytes, to: str = "q") -> None:
         """As a frontend does: what there is no room for waits, behind what waits already."""

@@ -22,8 +22,8 @@ from pamqp import base, body, commands, constants, frame, header, heartbeat
 
 from leveret.amqp_frontend.options import FrontendOptions
 from leveret.amqp_frontend.peer.login import Peer as PeerFacts
+from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.amqp_frontend.session.session import AmqpSession
-from leveret.amqp_frontend.session.turn import handle_bytes
 
 if TYPE_CHECKING:
     from pair import Pair

@@ -26,7 +26,7 @@ from leveret.engine.messages.content import PropertySummary
 from leveret.engine.messages.field_table import FieldTable
 from leveret.engine.messages.levels import ONE_LEVEL
 from leveret.engine.queues.queue_events import AckedEvent, LeftEvent, RequeuedEvent, ScheduledEvent
-from leveret.engine.stores.paging import runs_of
+from leveret.engine.stores.tail_io import runs_of
 from leveret.settings import SettingsRepository, SystemUsage, entry
 from leveret.testing.harness import messages
 from leveret.testing.memory_pager import MemoryTempStore

@@ -6,7 +6,7 @@ from pamqp import commands
 
 from ..amqp_frontend.flow.steps import Turn
 from ..amqp_frontend.peer.channel import Channel
-from ..amqp_frontend.session.turn import EVENT_HANDLERS
+from ..amqp_frontend.session.handling import EVENT_HANDLERS
 from ..amqp_frontend.wire.events import ChannelMethod, ProtocolEvent, PublishReceived
 from ..amqp_frontend.wire.states import ChannelState
 from ..engine import MS, EngineError, consumers

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ..amqp_frontend.peer.login import Peer
 from ..amqp_frontend.session.closing import Closing
+from ..amqp_frontend.session.handling import handle_bytes
 from ..amqp_frontend.session.session import AmqpSession, generated_name
-from ..amqp_frontend.session.turn import handle_bytes
 from ..amqp_frontend.wire.events import NO_IDS
 from ..amqp_frontend.wire.states import ConnectionState
 from ..engine import Deadlines, User

@@ -20,8 +20,8 @@ from ..amqp_frontend.options import FrontendOptions
 from ..amqp_frontend.peer.channel import Channel
 from ..amqp_frontend.peer.login import Peer
 from ..amqp_frontend.session.confirming import Confirming
+from ..amqp_frontend.session.handling import handle_bytes
 from ..amqp_frontend.session.session import AmqpSession, generated_name
-from ..amqp_frontend.session.turn import handle_bytes
 from ..amqp_frontend.wire.events import ProtocolEvent
 from ..amqp_frontend.wire.frames import Connection
 from ..amqp_frontend.wire.states import ChannelState

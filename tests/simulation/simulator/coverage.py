@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from leveret.amqp_frontend.session import turn
+from leveret.amqp_frontend.session import handling
 from leveret.amqp_frontend.wire import replies
 from leveret.amqp_frontend.wire.states import CHANNEL_NEXT, CONNECTION_NEXT, PARKING_NEXT
 from leveret.engine import EventKind
@@ -43,7 +43,7 @@ def known() -> dict[str, set[str]]:
         "event": {kind.value for kind in EventKind},
         "connection": {_transition(state, step) for state, row in CONNECTION_NEXT.items() for step in row},
         "channel": {_transition(state, step) for state, row in CHANNEL_NEXT.items() for step in row},
-        "method": {_method(of) for of in (*turn.HANDLERS, *turn.CONNECTION_HANDLERS, *turn.EVENT_HANDLERS)},
+        "method": {_method(of) for of in (*handling.HANDLERS, *handling.CONNECTION_HANDLERS, *handling.EVENT_HANDLERS)},
         "holding": {_transition(state, step) for state, row in PARKING_NEXT.items() for step in row},
         "flow row": set(ROWS),
         "refusal": {error.__name__ for error in replies.REPLY},
@@ -84,7 +84,9 @@ def counting(counts: Counter[str]) -> Iterator[None]:
             rows = {state: _Counted(row, group, _named(state), counts) for state, row in table.items()}
             stack.enter_context(patch.dict(table, rows))
         for name in ("HANDLERS", "CONNECTION_HANDLERS", "EVENT_HANDLERS"):
-            stack.enter_context(patch.object(turn, name, _Counted(getattr(turn, name), "method", _method, counts)))
+            stack.enter_context(
+                patch.object(handling, name, _Counted(getattr(handling, name), "method", _method, counts))
+            )
         refusals = _Counted(replies.REPLY, "refusal", lambda error: str(error.__name__), counts)
         stack.enter_context(patch.object(replies, "REPLY", refusals))
         stack.enter_context(counting_rows(counts))

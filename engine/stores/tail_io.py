@@ -1,4 +1,4 @@
-"""Paging out and reading back: conversion of messages in memory into runs of a tail, and back.
+"""Conversion of messages in memory into runs of a tail, and back; `memory_budget.py` and `memory_cap.py` decide when.
 
 The journal records messages when they arrive; other messages go to the temp store. The tail records where they are.
 Messages that are only in memory, and those that must stay there, are stored in the tail as objects.
@@ -7,8 +7,7 @@ Messages that are only in memory, and those that must stay there, are stored in 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
 
-from ..messages.message import Envelope, Message
-from ..messages.mixed import Envelopes, stretches_alike
+from ..messages.message import Envelope, Envelopes, Message, stretches_alike
 from .memory_budget import OVERHEAD
 from .paged_run import IN_JOURNAL, Location, PagedRun, Part, Run, Taken, messages_of, octets_paged
 from .storage import Owner, Storage
@@ -16,7 +15,7 @@ from .tail import Tail
 from .temp_store import TempStore
 
 
-class Paging:
+class TailIO:
     """Moves messages of one store out of memory and back. `is_metered`: it reports that to the owner."""
 
     __slots__ = ("_storage", "is_metered", "owner")
@@ -167,7 +166,7 @@ def runs_of(storage: Storage, part: Taken | Part, *, release: bool = True) -> Se
 def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
     """Make the last messages of a part as they were before paging. `ids`, `runs`: their ids and contents.
 
-    Does not report them to the owner (see `Paging.loaded`).
+    Does not report them to the owner (see `TailIO.loaded`).
     """
     messages = messages_of(ids, runs)
     if any(envelope.summary.is_marked for envelope, _ in runs):
