@@ -67,151 +67,66 @@ def meaningless(kind: Kind, default: Any, reason: str, *, help: str, is_foreign:
 
 
 # These classes have no instances, so no methods are generated for them.
+# fmt: off
 @dataclass(init=False, repr=False, eq=False)
 class BrokerKeys:
     """[broker]."""
 
-    listen: tuple[str, ...] = setting(
-        TEXTS,
-        ("127.0.0.1:5672",),
-        RESTART,
-        help="Addresses to accept connections on: `HOST:PORT`, `amqps://HOST:PORT` or `unix:PATH`.",
-    )
-    data: str = setting(
-        TEXT,
-        "leveret-data",
-        RESTART,
-        help="Directory of the journal, where durable queues and persistent messages are kept.",
-    )
-    definitions: str | None = setting(
-        TEXT, None, RESTART, help="JSON file of RabbitMQ definitions, imported at the start."
-    )
-    definitions_all_or_nothing: bool = setting(
-        BOOLEAN,
-        False,
-        RESTART,
-        help="Whether anything wrong in that file keeps the broker from starting. Without it, that entry is left "
-        "out, with a warning.",
-    )
-    profile: str = setting(
-        PROFILE,
-        "leveret",
-        MIXED,
-        help="RabbitMQ version to follow where its versions differ, see [profiles.md](profiles.md).",
-    )
-    heartbeat_ms: int = setting(
-        DELAY, 60_000, AT_CONNECTION, help="Heartbeat interval that clients are offered; 0 offers none."
-    )
-    channel_max: int = setting(
-        whole(1, 65535),
-        2047,
-        AT_CONNECTION,
-        help="Highest number of channels on a connection that clients are offered.",
-    )
-    frame_max: int = setting(
-        whole(4096, 2**31 - 1), 131072, AT_CONNECTION, help="Largest frame that clients are offered, in octets."
-    )
-    mechanisms: tuple[str, ...] = setting(
-        TEXTS,
-        ("PLAIN", "AMQPLAIN"),
-        AT_CONNECTION,
-        help="SASL mechanisms that clients may log in with: PLAIN, AMQPLAIN, EXTERNAL, ANONYMOUS.",
-    )
-    anonymous_user: str = setting(
-        TEXT, "guest", AT_CONNECTION, help="User that a client becomes when it logs in with the mechanism ANONYMOUS."
-    )
-    proxy_protocol_from: tuple[Network, ...] = setting(
-        NETWORKS,
-        (),
-        AT_CONNECTION,
-        help="Networks whose connections must begin with a PROXY header, see [tls.md](tls.md).",
-    )
-    refused_login_delay_ms: int = setting(
-        DELAY, 3_000, AT_CONNECTION, help="How long a connection stays open after its login was refused."
-    )
-    product: str = setting(
-        TEXT, "RabbitMQ", AT_CONNECTION, help="Product name in the server properties; some clients look for `RabbitMQ`."
-    )
-    product_version: str = setting(
-        TEXT, None, AT_CONNECTION, by_profile="version", help="Version in the server properties."
-    )
-    cluster_name: str = setting(
-        TEXT,
-        "leveret@localhost",
-        AT_CONNECTION,
-        help="Name for clients and tools until an operator sets another one; in a cluster that in `[cluster]`.",
-    )
-    nack_counts: bool = setting(
-        BOOLEAN,
-        None,
-        LIVE,
-        by_profile="nack_counts",
-        help="Whether a nack with requeue counts as a failed delivery attempt.",
-    )
-    reject_counts: bool = setting(
-        BOOLEAN, True, LIVE, help="Whether a reject with requeue counts as a failed delivery attempt."
-    )
-    delay_on_connection_loss: bool = setting(
-        BOOLEAN, False, LIVE, help="Whether `redelivery-delay` also applies after a lost connection."
-    )
-    default_max_delivery_attempts: int | None = setting(
-        whole(-1, INT_MAX), None, LIVE, help="`max-delivery-attempts` where no address-setting or argument gives one."
-    )
-    message_address: str = setting(
-        one_of("exchange", "exchange-and-key", "key"),
-        "exchange",
-        ARRIVAL,
-        help="Address of a message sent to a named exchange: `exchange`, `exchange-and-key` or `key`.",
-    )
-    legacy_hornetq_headers: bool = setting(
-        BOOLEAN,
-        False,
-        LIVE,
-        is_foreign=True,
-        help="Whether the dead and expired have `_HQ_ORIG_*` headers; HornetQ files imply it.",
-    )
-    uuid_namespace: str = setting(
-        TEXT,
-        "",
-        LIVE,
-        is_foreign=True,
-        help="Prefix under which settings are looked up for queues that the server named.",
-    )
-    id_cache_size: int = setting(
-        whole(0, INT_MAX),
-        20_000,
-        ARRIVAL,
-        is_foreign=True,
-        help="Number of ids that duplicate detection remembers, where no address-setting gives one.",
-    )
-    configuration_file_refresh_period_ms: int = setting(
-        DELAY_OR_OFF,
-        5_000,
-        LIVE,
-        is_foreign=True,
-        help="How often the configuration's files are checked for changes; -1 never.",
-    )
-    persist_delivery_count_before_delivery: bool = setting(
-        BOOLEAN,
-        False,
-        RESTART,
-        is_foreign=True,
-        help="Whether attempts are recorded before delivery, to survive a crash.",
-    )
-    max_redelivery_records: int = setting(
-        whole(-1, 2**31),
-        10,
-        RESTART,
-        is_foreign=True,
-        help="Delivery count above which returns are no longer recorded; -1 records all.",
-    )
-    persist_id_cache: bool = setting(
-        BOOLEAN,
-        True,
-        RESTART,
-        is_foreign=True,
-        help="Whether the ids of stored messages that duplicate detection remembers outlive a restart.",
-    )
+    listen: tuple[str, ...] = setting(TEXTS, ("127.0.0.1:5672",), RESTART,
+        help="Addresses to accept connections on: `HOST:PORT`, `amqps://HOST:PORT` or `unix:PATH`.")
+    data: str = setting(TEXT, "leveret-data", RESTART,
+        help="Directory of the journal, where durable queues and persistent messages are kept.")
+    definitions: str | None = setting(TEXT, None, RESTART,
+        help="JSON file of RabbitMQ definitions, imported at the start.")
+    definitions_all_or_nothing: bool = setting(BOOLEAN, False, RESTART,
+        help="Whether anything wrong in that file keeps the broker from starting. Without it, that entry is left out, "
+        "with a warning.")
+    profile: str = setting(PROFILE, "leveret", MIXED,
+        help="RabbitMQ version to follow where its versions differ, see [profiles.md](profiles.md).")
+    heartbeat_ms: int = setting(DELAY, 60_000, AT_CONNECTION,
+        help="Heartbeat interval that clients are offered; 0 offers none.")
+    channel_max: int = setting(whole(1, 65535), 2047, AT_CONNECTION,
+        help="Highest number of channels on a connection that clients are offered.")
+    frame_max: int = setting(whole(4096, 2**31 - 1), 131072, AT_CONNECTION,
+        help="Largest frame that clients are offered, in octets.")
+    mechanisms: tuple[str, ...] = setting(TEXTS, ("PLAIN", "AMQPLAIN"), AT_CONNECTION,
+        help="SASL mechanisms that clients may log in with: PLAIN, AMQPLAIN, EXTERNAL, ANONYMOUS.")
+    anonymous_user: str = setting(TEXT, "guest", AT_CONNECTION,
+        help="User that a client becomes when it logs in with the mechanism ANONYMOUS.")
+    proxy_protocol_from: tuple[Network, ...] = setting(NETWORKS, (), AT_CONNECTION,
+        help="Networks whose connections must begin with a PROXY header, see [tls.md](tls.md).")
+    refused_login_delay_ms: int = setting(DELAY, 3_000, AT_CONNECTION,
+        help="How long a connection stays open after its login was refused.")
+    product: str = setting(TEXT, "RabbitMQ", AT_CONNECTION,
+        help="Product name in the server properties; some clients look for `RabbitMQ`.")
+    product_version: str = setting(TEXT, None, AT_CONNECTION, by_profile="version",
+        help="Version in the server properties.")
+    cluster_name: str = setting(TEXT, "leveret@localhost", AT_CONNECTION,
+        help="Name for clients and tools until an operator sets another one; in a cluster that in `[cluster]`.")
+    nack_counts: bool = setting(BOOLEAN, None, LIVE, by_profile="nack_counts",
+        help="Whether a nack with requeue counts as a failed delivery attempt.")
+    reject_counts: bool = setting(BOOLEAN, True, LIVE,
+        help="Whether a reject with requeue counts as a failed delivery attempt.")
+    delay_on_connection_loss: bool = setting(BOOLEAN, False, LIVE,
+        help="Whether `redelivery-delay` also applies after a lost connection.")
+    default_max_delivery_attempts: int | None = setting(whole(-1, INT_MAX), None, LIVE,
+        help="`max-delivery-attempts` where no address-setting or argument gives one.")
+    message_address: str = setting(one_of("exchange", "exchange-and-key", "key"), "exchange", ARRIVAL,
+        help="Address of a message sent to a named exchange: `exchange`, `exchange-and-key` or `key`.")
+    legacy_hornetq_headers: bool = setting(BOOLEAN, False, LIVE, is_foreign=True,
+        help="Whether the dead and expired have `_HQ_ORIG_*` headers; HornetQ files imply it.")
+    uuid_namespace: str = setting(TEXT, "", LIVE, is_foreign=True,
+        help="Prefix under which settings are looked up for queues that the server named.")
+    id_cache_size: int = setting(whole(0, INT_MAX), 20_000, ARRIVAL, is_foreign=True,
+        help="Number of ids that duplicate detection remembers, where no address-setting gives one.")
+    configuration_file_refresh_period_ms: int = setting(DELAY_OR_OFF, 5_000, LIVE, is_foreign=True,
+        help="How often the configuration's files are checked for changes; -1 never.")
+    persist_delivery_count_before_delivery: bool = setting(BOOLEAN, False, RESTART, is_foreign=True,
+        help="Whether attempts are recorded before delivery, to survive a crash.")
+    max_redelivery_records: int = setting(whole(-1, 2**31), 10, RESTART, is_foreign=True,
+        help="Delivery count above which returns are no longer recorded; -1 records all.")
+    persist_id_cache: bool = setting(BOOLEAN, True, RESTART, is_foreign=True,
+        help="Whether the ids of stored messages that duplicate detection remembers outlive a restart.")
     message_expiry_scan_period_ms: int = meaningless(
         DELAY_OR_OFF,
         30_000,
@@ -219,33 +134,14 @@ class BrokerKeys:
         is_foreign=True,
         help="How often Artemis searches queues for expired messages.",
     )
-    consumer_timeout_ms: int = setting(
-        DELAY_OR_OFF,
-        1_800_000,
-        LIVE,
-        help="How long a delivery may stay unacknowledged before its channel is closed; -1 for ever.",
-    )
-    address_queue_scan_period_ms: int = setting(
-        DELAY_OR_OFF,
-        30_000,
-        LIVE,
-        is_foreign=True,
-        help="How often unused auto-created queues are looked for; -1 never.",
-    )
-    global_max_size: int = setting(
-        BYTES_OR_OFF,
-        -1,
-        LIVE,
-        is_foreign=True,
-        help="Octets of messages in all addresses together from which on each is full; -1 is no limit.",
-    )
-    global_max_messages: int = setting(
-        whole(-1, LONG_MAX),
-        -1,
-        LIVE,
-        is_foreign=True,
-        help="Messages in all addresses together from which on each is full; -1 is no limit.",
-    )
+    consumer_timeout_ms: int = setting(DELAY_OR_OFF, 1_800_000, LIVE,
+        help="How long a delivery may stay unacknowledged before its channel is closed; -1 for ever.")
+    address_queue_scan_period_ms: int = setting(DELAY_OR_OFF, 30_000, LIVE, is_foreign=True,
+        help="How often unused auto-created queues are looked for; -1 never.")
+    global_max_size: int = setting(BYTES_OR_OFF, -1, LIVE, is_foreign=True,
+        help="Octets of messages in all addresses together from which on each is full; -1 is no limit.")
+    global_max_messages: int = setting(whole(-1, LONG_MAX), -1, LIVE, is_foreign=True,
+        help="Messages in all addresses together from which on each is full; -1 is no limit.")
     internal_naming_prefix: str = meaningless(
         TEXT,
         "$.artemis.internal.",
@@ -259,166 +155,91 @@ class BrokerKeys:
 class JournalKeys:
     """[journal]."""
 
-    fsync: str = setting(
-        one_of("commit", "interval", "never"),
-        "commit",
-        RESTART,
-        help="When records are forced to disk: with each `commit`, at an `interval`, or `never`.",
-    )
+    fsync: str = setting(one_of("commit", "interval", "never"), "commit", RESTART,
+        help="When records are forced to disk: with each `commit`, at an `interval`, or `never`.")
     fsync_interval_ms: int = setting(DELAY, 200, RESTART, help="Time between two fsyncs when `fsync` is `interval`.")
-    scope: str = setting(
-        one_of("durable", "all"),
-        "durable",
-        RESTART,
-        help="What is recorded: what must survive a restart (`durable`), or everything that happens (`all`).",
-    )
+    scope: str = setting(one_of("durable", "all"), "durable", RESTART,
+        help="What is recorded: what must survive a restart (`durable`), or everything that happens (`all`).")
     segment_size: int = setting(BYTES, 64 * 1024**2, RESTART, help="Size of one segment file.")
-    segment_age_ms: int = setting(
-        DELAY, 3_600_000, RESTART, help="Age at which a segment is sealed even if it is not full."
-    )
-    reserve: int = setting(
-        BYTES,
-        40 * 1024**2,
-        RESTART,
-        help="Disk space, held back by a file, for acknowledgements, purges, deletes on a full disk; 0 is none.",
-    )
-    retain_ms: int | None = setting(
-        DELAY, None, RESTART, help="How long segments that the broker no longer needs are kept for the data pipeline."
-    )
-    reader_age_ms: int = setting(
-        DELAY,
-        90 * 86_400_000,
-        RESTART,
-        help="How old what is kept for a reader of the pipeline alone may be before it is dropped; 0 is no limit.",
-    )
-    reader_size: int = setting(
-        BYTES,
-        0,
-        RESTART,
-        help="Octets that may be kept for a reader of the pipeline alone before it is dropped; 0 is no limit.",
-    )
+    segment_age_ms: int = setting(DELAY, 3_600_000, RESTART,
+        help="Age at which a segment is sealed even if it is not full.")
+    reserve: int = setting(BYTES, 40 * 1024**2, RESTART,
+        help="Disk space, held back by a file, for acknowledgements, purges, deletes on a full disk; 0 is none.")
+    retain_ms: int | None = setting(DELAY, None, RESTART,
+        help="How long segments that the broker no longer needs are kept for the data pipeline.")
+    reader_age_ms: int = setting(DELAY, 90 * 86_400_000, RESTART,
+        help="How old what is kept for a reader of the pipeline alone may be before it is dropped; 0 is no limit.")
+    reader_size: int = setting(BYTES, 0, RESTART,
+        help="Octets that may be kept for a reader of the pipeline alone before it is dropped; 0 is no limit.")
 
 
 @dataclass(init=False, repr=False, eq=False)
 class LimitKeys:
     """[limits]."""
 
-    memory: int = setting(
-        BYTES,
-        256 * 1024**2,
-        RESTART,
-        help="Memory for ready messages of all queues together; more than that stays on disk.",
-    )
-    unsent_per_connection: int = setting(
-        BYTES, 1024**2, RESTART, help="Octets waiting for a slow client, above which its messages stay in their queues."
-    )
-    handshake_timeout_ms: int = setting(
-        DELAY, 10_000, AT_CONNECTION, help="Time a client has from connecting to being logged in, TLS included."
-    )
-    first_octet_timeout_ms: int = setting(
-        DELAY, 3_000, AT_CONNECTION, help="Time a client has to send its first octet."
-    )
-    half_open_connections: int = setting(
-        whole(1, 2**31), 256, AT_CONNECTION, help="Connections that may be open without being logged in."
-    )
+    memory: int = setting(BYTES, 256 * 1024**2, RESTART,
+        help="Memory for ready messages of all queues together; more than that stays on disk.")
+    unsent_per_connection: int = setting(BYTES, 1024**2, RESTART,
+        help="Octets waiting for a slow client, above which its messages stay in their queues.")
+    handshake_timeout_ms: int = setting(DELAY, 10_000, AT_CONNECTION,
+        help="Time a client has from connecting to being logged in, TLS included.")
+    first_octet_timeout_ms: int = setting(DELAY, 3_000, AT_CONNECTION,
+        help="Time a client has to send its first octet.")
+    half_open_connections: int = setting(whole(1, 2**31), 256, AT_CONNECTION,
+        help="Connections that may be open without being logged in.")
     connections: int = setting(MANY, 0, AT_CONNECTION, help="Connections that may be open at once; 0 is no limit.")
-    channels_per_connection: int | None = setting(
-        whole(1, 65535), None, AT_CONNECTION, help="Lower limit than `channel-max` on the channels of a connection."
-    )
-    queues: int = setting(
-        MANY, 0, AT_CREATION, help="Queues that clients may declare, in all virtual hosts; 0 is no limit."
-    )
-    bindings: int = setting(
-        MANY, 0, AT_BINDING, help="Bindings that clients may make, in all virtual hosts; 0 is no limit."
-    )
+    channels_per_connection: int | None = setting(whole(1, 65535), None, AT_CONNECTION,
+        help="Lower limit than `channel-max` on the channels of a connection.")
+    queues: int = setting(MANY, 0, AT_CREATION,
+        help="Queues that clients may declare, in all virtual hosts; 0 is no limit.")
+    bindings: int = setting(MANY, 0, AT_BINDING,
+        help="Bindings that clients may make, in all virtual hosts; 0 is no limit.")
     consumers_per_channel: int = setting(MANY, 0, AT_CONNECTION, help="Consumers on one channel; 0 is no limit.")
-    unacked_per_channel: int = setting(
-        MANY, 1_000_000, LIVE, help="Unacknowledged deliveries on one channel, whatever its prefetch; 0 is no limit."
-    )
-    ready_per_busy_queue: int = setting(
-        MANY, 500, LIVE, help="Ready messages in a queue with consumers above which publishers wait; 0 is no limit."
-    )
-    headers_conditions: int = setting(
-        MANY, 100_000, AT_BINDING, help="Conditions in all bindings of one headers exchange."
-    )
-    topic_states: int = setting(
-        MANY,
-        200_000,
-        AT_BINDING,
+    unacked_per_channel: int = setting(MANY, 1_000_000, LIVE,
+        help="Unacknowledged deliveries on one channel, whatever its prefetch; 0 is no limit.")
+    ready_per_busy_queue: int = setting(MANY, 500, LIVE,
+        help="Ready messages in a queue with consumers above which publishers wait; 0 is no limit.")
+    headers_conditions: int = setting(MANY, 100_000, AT_BINDING,
+        help="Conditions in all bindings of one headers exchange.")
+    topic_states: int = setting(MANY, 200_000, AT_BINDING,
         help="Pattern states of one topic exchange that a single key may have to visit, see "
-        "[hostile-peers.md](hostile-peers.md).",
-    )
-    message_size: int = setting(
-        BYTES, None, AT_CONNECTION, by_profile="message_size_max", help="Largest message that is accepted."
-    )
-    incomplete_per_connection: int = setting(
-        BYTES,
-        256 * 1024**2,
-        AT_CONNECTION,
-        help="Octets of messages whose bodies have not fully arrived, on one connection.",
-    )
+        "[hostile-peers.md](hostile-peers.md).")
+    message_size: int = setting(BYTES, None, AT_CONNECTION, by_profile="message_size_max",
+        help="Largest message that is accepted.")
+    incomplete_per_connection: int = setting(BYTES, 256 * 1024**2, AT_CONNECTION,
+        help="Octets of messages whose bodies have not fully arrived, on one connection.")
     transaction_size: int = setting(BYTES, 128 * 1024**2, LIVE, help="Octets published in one transaction.")
-    log_lines_per_second: int = setting(
-        MANY, 100, LIVE, help="Log lines per second that peers may cause; more are counted instead of written."
-    )
-    table_depth: int = meaningless(
-        whole(1, 64),
-        64,
-        "The bound is always 64; a lower one would refuse valid tables.",
-        help="How deep field tables may be nested.",
-    )
-    history_events: int = setting(
-        MANY, 100_000, RESTART, help="Events that a test broker's history keeps; a server has none."
-    )
+    log_lines_per_second: int = setting(MANY, 100, LIVE,
+        help="Log lines per second that peers may cause; more are counted instead of written.")
+    table_depth: int = meaningless(whole(1, 64), 64, "The bound is always 64; a lower one would refuse valid tables.",
+        help="How deep field tables may be nested.")
+    history_events: int = setting(MANY, 100_000, RESTART,
+        help="Events that a test broker's history keeps; a server has none.")
 
 
 @dataclass(init=False, repr=False, eq=False)
 class ManagementKeys:
     """[management]."""
 
-    enabled: bool = setting(
-        BOOLEAN, True, RESTART, help="Whether the console is served, where the extra `leveret[console]` is installed."
-    )
-    listen: tuple[str, ...] = setting(
-        TEXTS,
-        ("127.0.0.1:15672",),
-        RESTART,
-        help="Addresses of the HTTP API: HOST:PORT, https://HOST:PORT (with `[tls]`), unix:PATH; or `off`.",
-    )
-    metrics: str = setting(
-        TEXT,
-        "127.0.0.1:15692",
-        RESTART,
-        help="Address where metrics and health are served without a login, written as above, or `off`.",
-    )
-    metrics_open: bool = setting(
-        BOOLEAN,
-        False,
-        LIVE,
-        help="Whether names of objects are shown outside loopback to anybody, not to monitors only.",
-    )
-    plain_outside: bool = setting(
-        BOOLEAN,
-        False,
-        RESTART,
-        help="Whether it may be served without TLS outside loopback, where passwords can be read.",
-    )
-    node: str = setting(
-        TEXT,
-        "rabbit@localhost",
-        LIVE,
-        help="Name of a node without `[cluster]` for tools; they find it by any name that begins with `rabbit@`.",
-    )
+    enabled: bool = setting(BOOLEAN, True, RESTART,
+        help="Whether the console is served, where the extra `leveret[console]` is installed.")
+    listen: tuple[str, ...] = setting(TEXTS, ("127.0.0.1:15672",), RESTART,
+        help="Addresses of the HTTP API: HOST:PORT, https://HOST:PORT (with `[tls]`), unix:PATH; or `off`.")
+    metrics: str = setting(TEXT, "127.0.0.1:15692", RESTART,
+        help="Address where metrics and health are served without a login, written as above, or `off`.")
+    metrics_open: bool = setting(BOOLEAN, False, LIVE,
+        help="Whether names of objects are shown outside loopback to anybody, not to monitors only.")
+    plain_outside: bool = setting(BOOLEAN, False, RESTART,
+        help="Whether it may be served without TLS outside loopback, where passwords can be read.")
+    node: str = setting(TEXT, "rabbit@localhost", LIVE,
+        help="Name of a node without `[cluster]` for tools; they find it by any name that begins with `rabbit@`.")
     path_prefix: str = setting(TEXT, "", LIVE, help="Stands before all paths, behind a proxy.")
-    hosts: tuple[str, ...] = setting(
-        TEXTS, (), LIVE, help="Names under which the console may be asked for, beside addresses and localhost."
-    )
-    cors_origins: tuple[str, ...] = setting(
-        TEXTS, (), LIVE, help="Origins of pages elsewhere that may ask and change something here; `*`: all may ask."
-    )
-    trusted_proxies: tuple[Network, ...] = setting(
-        NETWORKS, (), LIVE, help="Networks of proxies that say in X-Forwarded-For who asks."
-    )
+    hosts: tuple[str, ...] = setting(TEXTS, (), LIVE,
+        help="Names under which the console may be asked for, beside addresses and localhost.")
+    cors_origins: tuple[str, ...] = setting(TEXTS, (), LIVE,
+        help="Origins of pages elsewhere that may ask and change something here; `*`: all may ask.")
+    trusted_proxies: tuple[Network, ...] = setting(NETWORKS, (), LIVE,
+        help="Networks of proxies that say in X-Forwarded-For who asks.")
     max_body: int = setting(Kind(size_between(1)), 20_000_000, LIVE, help="Largest body of a request.")
     max_connections: int = setting(whole(1, 2**31), 100, LIVE, help="Connections at once.")
 
@@ -427,27 +248,14 @@ class ManagementKeys:
 class TlsKeys:
     """[tls]."""
 
-    certificate: str | None = setting(
-        TEXT,
-        None,
-        AT_CONNECTION,
-        help="PEM file with the server's certificate, then those of intermediate authorities.",
-    )
-    key: str | None = setting(
-        TEXT,
-        None,
-        AT_CONNECTION,
-        help="PEM file with the private key, without a passphrase; unset: in the certificate's file.",
-    )
-    client_ca: str | None = setting(
-        TEXT, None, AT_CONNECTION, help="PEM file with the authorities whose client certificates are trusted."
-    )
-    verify: str = setting(
-        one_of("none", "optional", "required"),
-        "none",
-        AT_CONNECTION,
-        help="Whether clients show a certificate: `none`, `optional` or `required`.",
-    )
+    certificate: str | None = setting(TEXT, None, AT_CONNECTION,
+        help="PEM file with the server's certificate, then those of intermediate authorities.")
+    key: str | None = setting(TEXT, None, AT_CONNECTION,
+        help="PEM file with the private key, without a passphrase; unset: in the certificate's file.")
+    client_ca: str | None = setting(TEXT, None, AT_CONNECTION,
+        help="PEM file with the authorities whose client certificates are trusted.")
+    verify: str = setting(one_of("none", "optional", "required"), "none", AT_CONNECTION,
+        help="Whether clients show a certificate: `none`, `optional` or `required`.")
     minimum: str = setting(one_of("1.2", "1.3"), "1.2", AT_CONNECTION, help="Lowest TLS version: `1.2` or `1.3`.")
     ssl_cert_login_from: str = setting(
         one_of("common-name", "distinguished-name", "subject-alternative-name"),
@@ -455,18 +263,12 @@ class TlsKeys:
         AT_CONNECTION,
         help="Where EXTERNAL finds the user: `common-name`, `distinguished-name` or `subject-alternative-name`.",
     )
-    ssl_cert_login_san_type: str = setting(
-        one_of("dns", "email", "ip", "uri"),
-        "dns",
-        AT_CONNECTION,
-        help="Type of the alternative name: `dns`, `email`, `ip` or `uri`.",
-    )
-    ssl_cert_login_san_index: int = setting(
-        whole(0, 1000), 0, AT_CONNECTION, help="Which alternative name of that type, counted from 0."
-    )
-
-
+    ssl_cert_login_san_type: str = setting(one_of("dns", "email", "ip", "uri"), "dns", AT_CONNECTION,
+        help="Type of the alternative name: `dns`, `email`, `ip` or `uri`.")
+    ssl_cert_login_san_index: int = setting(whole(0, 1000), 0, AT_CONNECTION,
+        help="Which alternative name of that type, counted from 0.")
 # fmt: on
+
 
 #: Table of a file -> the class of its rows.
 TABLES: dict[str, type] = {
