@@ -8,15 +8,8 @@ from typing import Any
 
 #: Figures of the node that have a rate.
 RATED = (
-    "context_switches",
-    "disk_free",
-    "fd_used",
-    "gc_bytes_reclaimed",
-    "gc_num",
-    "mem_used",
-    "proc_used",
-    "sockets_used",
-)
+    "context_switches", "disk_free", "fd_used", "gc_bytes_reclaimed", "gc_num", "mem_used", "proc_used", "sockets_used",
+)  # fmt: skip
 #: Requests within this time of each other see the same rates.
 APART_MS = 1_000
 

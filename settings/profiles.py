@@ -5,7 +5,7 @@ Source: behaviour page 9; rulings 8, 10, 14, 15.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .faults import nearest
 
@@ -40,46 +40,32 @@ class Profile:
     message_size_max: int = 128 * MIB
 
 
+_OF_3_10 = Profile(
+    honours_flow=False, classic_tells_attempts=False, delays_everywhere=False, has_consumer_filters=False
+)
+_OF_3_13 = replace(_OF_3_10, version="3.13.7", tells_last_death=True)
+_OF_4_0 = replace(
+    _OF_3_13,
+    version="4.0.9",
+    quorum_delivery_limit=20,
+    quorum_priorities=2,
+    continues_deaths=False,
+    message_size_max=16 * MIB,
+)
+_OF_4_3 = replace(
+    _OF_4_0,
+    version="4.3.0",
+    nack_counts=False,
+    quorum_priorities=32,
+    has_transient_queues=False,
+    has_shared_prefetch=False,
+)
 PROFILES: dict[str, Profile] = {
     "leveret": Profile(),
-    "rabbitmq-3.10": Profile(
-        honours_flow=False, classic_tells_attempts=False, delays_everywhere=False, has_consumer_filters=False
-    ),
-    "rabbitmq-3.13": Profile(
-        version="3.13.7",
-        tells_last_death=True,
-        honours_flow=False,
-        classic_tells_attempts=False,
-        delays_everywhere=False,
-        has_consumer_filters=False,
-    ),
-    "rabbitmq-4.0": Profile(
-        version="4.0.9",
-        quorum_delivery_limit=20,
-        quorum_priorities=2,
-        continues_deaths=False,
-        tells_last_death=True,
-        honours_flow=False,
-        classic_tells_attempts=False,
-        delays_everywhere=False,
-        has_consumer_filters=False,
-        message_size_max=16 * MIB,
-    ),
-    "rabbitmq-4.3": Profile(
-        version="4.3.0",
-        nack_counts=False,
-        quorum_delivery_limit=20,
-        quorum_priorities=32,
-        continues_deaths=False,
-        tells_last_death=True,
-        has_transient_queues=False,
-        has_shared_prefetch=False,
-        honours_flow=False,
-        classic_tells_attempts=False,
-        delays_everywhere=False,
-        has_consumer_filters=False,
-        message_size_max=16 * MIB,
-    ),
+    "rabbitmq-3.10": _OF_3_10,
+    "rabbitmq-3.13": _OF_3_13,
+    "rabbitmq-4.0": _OF_4_0,
+    "rabbitmq-4.3": _OF_4_3,
 }
 
 #: Names of brokers that users try as profiles; settings of these brokers need none.

@@ -16,29 +16,17 @@ from .rows.broker_keys import KEYS
 
 #: (table, key) of what differs between nodes by nature.
 OF_ONE_NODE = frozenset(
-    {
-        ("broker", "listen"),
-        ("broker", "data"),
-        ("broker", "definitions"),
-        ("management", "enabled"),
-        ("management", "listen"),
-        ("management", "metrics"),
-        ("management", "node"),
-        ("management", "hosts"),
-        ("journal", "reserve"),
-        ("tls", "certificate"),
-        ("tls", "key"),
-        ("tls", "client-ca"),
-        ("cluster", "node"),
-        ("cluster", "listen"),
-        ("cluster", "advertise"),
-        ("cluster", "etcd"),
-        ("cluster", "etcd-user"),
-        ("cluster", "etcd-password-file"),
-        ("cluster", "secret-file"),
-        ("cluster", "group"),
-        *((table, key) for table in ("cluster.tls", "cluster.etcd-tls") for key in KEYS[table]),
-    }
+    (table, key)
+    for table, keys in {
+        "broker": ("listen", "data", "definitions"),
+        "management": ("enabled", "listen", "metrics", "node", "hosts"),
+        "journal": ("reserve",),
+        "tls": ("certificate", "key", "client-ca"),
+        "cluster": ("node", "listen", "advertise", "etcd", "etcd-user", "etcd-password-file", "secret-file", "group"),
+        "cluster.tls": KEYS["cluster.tls"],
+        "cluster.etcd-tls": KEYS["cluster.etcd-tls"],
+    }.items()
+    for key in keys
 )
 #: Values of `x-replication` with which each node, or each group of nodes, has queues of its own.
 OF_ONE_SITE = frozenset({"local", "group"})

@@ -20,23 +20,9 @@ LEASED = "amps"  # its store does not hold all ready messages
 ALL_TYPES = (CLASSIC, *TYPES.values())
 
 COUNTS = (
-    "acknowledged",
-    "delayed",
-    "delivered",
-    "dropped",
-    "enqueued",
-    "expired",
-    "get_empty",
-    "got",
-    "got_no_ack",
-    "killed",
-    "lease_ended",
-    "no_ack",
-    "own",
-    "redelivered",
-    "replaced",
-    "requeued",
-)
+    "acknowledged", "delayed", "delivered", "dropped", "enqueued", "expired", "get_empty", "got", "got_no_ack",
+    "killed", "lease_ended", "no_ack", "own", "redelivered", "replaced", "requeued",
+)  # fmt: skip
 _counts_of = attrgetter(*COUNTS)
 #: Attributes, not properties: a property would cost a call of Python for every queue.
 _events, _store, _type = map(attrgetter, ("events", "store", "type"))

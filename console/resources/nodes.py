@@ -18,16 +18,9 @@ NS_A_MS = 1_000_000
 NOT_AVAILABLE = "not_available"
 #: Feature flags of RabbitMQ 3.10, all on: we have these features.
 FEATURES = (
-    "classic_mirrored_queue_version",
-    "drop_unroutable_metric",
-    "empty_basic_get_metric",
-    "implicit_default_bindings",
-    "maintenance_mode_status",
-    "quorum_queue",
-    "stream_queue",
-    "user_limits",
-    "virtual_host_metadata",
-)
+    "classic_mirrored_queue_version", "drop_unroutable_metric", "empty_basic_get_metric", "implicit_default_bindings",
+    "maintenance_mode_status", "quorum_queue", "stream_queue", "user_limits", "virtual_host_metadata",
+)  # fmt: skip
 
 
 def _view(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:

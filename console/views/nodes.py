@@ -12,56 +12,23 @@ from .overview import contexts_view, exchange_types_view
 PROCESSES_MAX = 1_048_576
 #: The names of the parts of memory; unknown ones are 0.
 _MEMORY = (
-    "connection_readers",
-    "connection_writers",
-    "connection_channels",
-    "connection_other",
-    "queue_procs",
-    "queue_slave_procs",
-    "quorum_queue_procs",
-    "quorum_queue_dlx_procs",
-    "stream_queue_procs",
-    "stream_queue_replica_reader_procs",
-    "stream_queue_coordinator_procs",
-    "plugins",
-    "other_proc",
-    "metrics",
-    "mgmt_db",
-    "mnesia",
-    "quorum_ets",
-    "metadata_store",  # these two since 4.0
-    "metadata_store_ets",
-    "other_ets",
-    "binary",
-    "msg_index",
-    "code",
-    "atom",
-    "other_system",
-    "allocated_unused",
-    "reserved_unallocated",
-)
+    "connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs",
+    "queue_slave_procs", "quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs",
+    "stream_queue_replica_reader_procs", "stream_queue_coordinator_procs", "plugins", "other_proc", "metrics",
+    "mgmt_db", "mnesia", "quorum_ets",
+    "metadata_store", "metadata_store_ets",  # since 4.0
+    "other_ets", "binary", "msg_index", "code", "atom", "other_system", "allocated_unused", "reserved_unallocated",
+)  # fmt: skip
 _MECHANISMS = {
     "AMQPLAIN": "QPid AMQPLAIN mechanism",
     "EXTERNAL": "SASL EXTERNAL authentication mechanism",
     "PLAIN": "SASL PLAIN authentication mechanism",
 }
 _BINARY = (
-    "connection_readers",
-    "connection_writers",
-    "connection_channels",
-    "connection_other",
-    "queue_procs",
-    "queue_slave_procs",
-    "quorum_queue_procs",
-    "quorum_queue_dlx_procs",
-    "stream_queue_procs",
-    "stream_queue_replica_reader_procs",
-    "stream_queue_coordinator_procs",
-    "plugins",
-    "mgmt_db",
-    "msg_index",
-    "other",
-)
+    "connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs",
+    "queue_slave_procs", "quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs",
+    "stream_queue_replica_reader_procs", "stream_queue_coordinator_procs", "plugins", "mgmt_db", "msg_index", "other",
+)  # fmt: skip
 
 
 def is_memory_alarm(broker: Broker) -> bool:

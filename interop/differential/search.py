@@ -20,18 +20,8 @@ SHRINKING_RUNS_MAX = 400
 WAVERING_RUNS_MAX = 6
 #: Fields without which an operation means nothing.
 NEEDED = {
-    "op",
-    "c",
-    "ch",
-    "unopened",
-    "active",
-    "consumer_tag",
-    "delivery_tag",
-    "queue",
-    "exchange",
-    "operations",
-    "what",
-}
+    "op", "c", "ch", "unopened", "active", "consumer_tag", "delivery_tag", "queue", "exchange", "operations", "what",
+}  # fmt: skip
 
 
 @dataclass(slots=True)

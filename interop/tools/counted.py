@@ -53,30 +53,14 @@ LETTERS = 2 + 2 + 3 + 1  # of dying, short, over, counted
 
 #: Fields of the HTTP API that are figures of ours and theirs. Counts of `message_stats` come with them.
 OF_QUEUES = [
-    "messages",
-    "messages_ready",
-    "messages_unacknowledged",
-    "messages_persistent",
-    "message_bytes",
-    "message_bytes_ready",
-    "message_bytes_unacknowledged",
-    "message_bytes_persistent",
-    "consumers",
-    "head_message_timestamp",
-    "consumer_utilisation",
-    "consumer_capacity",
-]
+    "messages", "messages_ready", "messages_unacknowledged", "messages_persistent", "message_bytes",
+    "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_persistent", "consumers",
+    "head_message_timestamp", "consumer_utilisation", "consumer_capacity",
+]  # fmt: skip
 OF_CHANNELS = [
-    "consumer_count",
-    "messages_unacknowledged",
-    "messages_unconfirmed",
-    "messages_uncommitted",
-    "acks_uncommitted",
-    "prefetch_count",
-    "global_prefetch_count",
-    "confirm",
-    "transactional",
-]
+    "consumer_count", "messages_unacknowledged", "messages_unconfirmed", "messages_uncommitted", "acks_uncommitted",
+    "prefetch_count", "global_prefetch_count", "confirm", "transactional",
+]  # fmt: skip
 #: Families of metrics that count messages and objects.
 FAMILIES = re.compile(
     r"rabbitmq_(global_.*messages.*|global_(publishers|consumers)|queue_messages.*|queue_consumers|queues.*_total|queues|"

@@ -35,23 +35,10 @@ class SettingsRepository:
     """All entries of a configuration. Raises: DuplicateMatch."""
 
     __slots__ = (
-        "_cache",
-        "_indexes",
-        "_of_destinations",
-        "_resolved",
-        "_of_layers",
-        "_of_topics",
-        "attempts",
-        "concerns_topics",
-        "deletes_declared_queues",
-        "hides_metrics",
-        "destinations",
-        "entries",
-        "id_cache_size",
-        "usage",
-        "uuid_namespace",
-        "wildcards",
-    )
+        "_cache", "_indexes", "_of_destinations", "_resolved", "_of_layers", "_of_topics", "attempts",
+        "concerns_topics", "deletes_declared_queues", "hides_metrics", "destinations", "entries", "id_cache_size",
+        "usage", "uuid_namespace", "wildcards",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -81,72 +81,51 @@ def _cap(on: frozenset[str], is_right: Callable[[object], bool], refusal: str, a
     return PolicyKey(on, is_right, refusal, argument, by_minimum=True, is_for_operators=True)
 
 
+_ANY_QUEUE, _EXCHANGES = _C | _Q | _S, frozenset({EXCHANGE})
+_EVERYTHING = _C | _Q | _EXCHANGES  # but streams
+
+# fmt: off
 POLICY_KEYS: dict[str, PolicyKey] = {
-    "alternate-exchange": PolicyKey(frozenset({EXCHANGE}), _text, "is not a valid alternate exchange name"),
-    "dead-letter-exchange": PolicyKey(
-        _C | _Q, _text, "is not a valid dead letter exchange name", "x-dead-letter-exchange"
-    ),
-    "dead-letter-routing-key": PolicyKey(
-        _C | _Q, _text, "is not a valid dead letter routing key", "x-dead-letter-routing-key"
-    ),
-    "dead-letter-strategy": PolicyKey(
-        _Q, _word("at-most-once", "at-least-once"), "is not a valid dead letter strategy", "x-dead-letter-strategy"
-    ),
+    "alternate-exchange": PolicyKey(_EXCHANGES, _text, "is not a valid alternate exchange name"),
+    "dead-letter-exchange": PolicyKey(_C | _Q, _text,
+        "is not a valid dead letter exchange name", "x-dead-letter-exchange"),
+    "dead-letter-routing-key": PolicyKey(_C | _Q, _text,
+        "is not a valid dead letter routing key", "x-dead-letter-routing-key"),
+    "dead-letter-strategy": PolicyKey(_Q, _word("at-most-once", "at-least-once"),
+        "is not a valid dead letter strategy", "x-dead-letter-strategy"),
     "message-ttl": _cap(_C | _Q, _COUNT, "is not a valid message TTL", "x-message-ttl"),
     "expires": _cap(_C | _Q, _integer(1, _LONGEST), "is not a valid queue expiry", "x-expires"),
     "max-length": _cap(_C | _Q, _COUNT, "is not a valid maximum length", "x-max-length"),
-    "max-length-bytes": _cap(_C | _Q | _S, _COUNT, "is not a valid maximum length in bytes", "x-max-length-bytes"),
+    "max-length-bytes": _cap(_ANY_QUEUE, _COUNT, "is not a valid maximum length in bytes", "x-max-length-bytes"),
     "max-in-memory-length": _cap(_C | _Q, _COUNT, "is not a valid maximum memory in bytes", ""),
     "max-in-memory-bytes": _cap(_C | _Q, _COUNT, "is not a valid maximum memory in bytes", ""),
     "delivery-limit": _cap(_Q, _integer(-_LONGEST - 1, _LONGEST), "is not a valid delivery limit", "x-delivery-limit"),
-    "overflow": PolicyKey(
-        _C | _Q,
-        _word("drop-head", "reject-publish", "reject-publish-dlx"),
-        "is not a valid overflow value",
-        "x-overflow",
-        is_for_operators=True,  # since 3.13
-    ),
-    "consumer-timeout": PolicyKey(
-        _C | _Q | _S, _COUNT, "is not a valid consumer timeout", "x-consumer-timeout"
-    ),  # since 3.12
+    "overflow": PolicyKey(_C | _Q, _word("drop-head", "reject-publish", "reject-publish-dlx"),
+        "is not a valid overflow value", "x-overflow", is_for_operators=True),  # since 3.13
+    "consumer-timeout": PolicyKey(_ANY_QUEUE, _COUNT,
+        "is not a valid consumer timeout", "x-consumer-timeout"),  # since 3.12
     "max-age": PolicyKey(_S, _age, "is not a valid max age", "x-max-age"),
-    "stream-max-segment-size-bytes": PolicyKey(
-        _S, _integer(0, SEGMENT_OCTETS_MAX), "is not a valid segment size", "x-stream-max-segment-size-bytes"
-    ),
+    "stream-max-segment-size-bytes": PolicyKey(_S, _integer(0, SEGMENT_OCTETS_MAX),
+        "is not a valid segment size", "x-stream-max-segment-size-bytes"),
     # The following ones have no effect: see `placement.py` for those of clusters.
     "queue-mode": PolicyKey(_C, _word("default", "lazy"), "is not a valid queue-mode value"),
     "queue-version": PolicyKey(_C, _word(1, 2), "is not a valid queue-version value", is_for_operators=True),
-    "queue-master-locator": PolicyKey(
-        _C,
-        _word("min-masters", "client-local", "random"),
-        "invalid queue-master-locator value",
-        is_for_operators=True,
-    ),
-    "queue-leader-locator": PolicyKey(
-        _Q | _S,
-        _word("client-local", "balanced", "random", "least-leaders"),
-        "is not a valid queue leader locator value",
-    ),
+    "queue-master-locator": PolicyKey(_C, _word("min-masters", "client-local", "random"),
+        "invalid queue-master-locator value", is_for_operators=True),
+    "queue-leader-locator": PolicyKey(_Q | _S, _word("client-local", "balanced", "random", "least-leaders"),
+        "is not a valid queue leader locator value"),
     "initial-cluster-size": PolicyKey(_S, _COUNT, "is not a valid cluster size"),
-    "target-group-size": PolicyKey(  # since 3.13
-        _Q, _integer(1), "is not a valid qq target count value", is_for_operators=True
-    ),
-    "member-placement-tag": PolicyKey(  # since 4.4
-        _Q,
-        lambda value: isinstance(value, str) and value != "",
-        "is not a valid member-placement-tag value. Must be a non-empty string",
-        is_for_operators=True,
-    ),
-    "stream-filter-size-bytes": PolicyKey(  # since 3.13
-        _S, _integer(16, 255), "is not a valid filter size. Valid range is 16-255"
-    ),
-    "consumer-disconnected-timeout": PolicyKey(  # since 4.3
-        _Q, _COUNT, "is not a valid consumer disconnected timeout"
-    ),
-    "shards-per-node": PolicyKey(  # of the sharding plugin, as is routing-key
-        frozenset({EXCHANGE}), _COUNT, "is not a valid number of shards per node"
-    ),
-    "routing-key": PolicyKey(frozenset({EXCHANGE}), _text, "is not a valid routing key"),
+    "target-group-size": PolicyKey(_Q, _integer(1),
+        "is not a valid qq target count value", is_for_operators=True),  # since 3.13
+    "member-placement-tag": PolicyKey(_Q, lambda value: isinstance(value, str) and value != "",  # since 4.4
+        "is not a valid member-placement-tag value. Must be a non-empty string", is_for_operators=True),
+    "stream-filter-size-bytes": PolicyKey(_S, _integer(16, 255),
+        "is not a valid filter size. Valid range is 16-255"),  # since 3.13
+    "consumer-disconnected-timeout": PolicyKey(_Q, _COUNT,
+        "is not a valid consumer disconnected timeout"),  # since 4.3
+    "shards-per-node": PolicyKey(_EXCHANGES, _COUNT,
+        "is not a valid number of shards per node"),  # of the sharding plugin, as is routing-key
+    "routing-key": PolicyKey(_EXCHANGES, _text, "is not a valid routing key"),
     "ha-mode": PolicyKey(_C, _word("all", "exactly", "nodes"), "is not a valid ha-mode value", is_for_operators=True),
     # `fault_of_mirroring` checks those that depend on it.
     "ha-params": PolicyKey(_C, _anything, "", is_for_operators=True),
@@ -154,32 +133,21 @@ POLICY_KEYS: dict[str, PolicyKey] = {
     "ha-sync-batch-size": PolicyKey(_C, _anything, ""),
     "ha-promote-on-shutdown": PolicyKey(_C, _anything, ""),
     "ha-promote-on-failure": PolicyKey(_C, _anything, ""),
-    "federation-upstream": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream"),
-    "federation-upstream-set": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream set"),
-    "federation-upstream-pattern": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream pattern"),
+    "federation-upstream": PolicyKey(_EVERYTHING, _text, "is not a valid federation upstream"),
+    "federation-upstream-set": PolicyKey(_EVERYTHING, _text, "is not a valid federation upstream set"),
+    "federation-upstream-pattern": PolicyKey(_EVERYTHING, _text, "is not a valid federation upstream pattern"),
     # RabbitMQ 4.3's, which has them on quorum queues only.
-    "delayed-retry-type": PolicyKey(
-        _C | _Q,
-        _word("disabled", "failed", "returned", "all"),
-        "is not a valid delayed retry type. Must be one of: all, failed, returned, disabled",
-        "x-delayed-retry-type",
-        is_for_operators=True,
-    ),
-    "delayed-retry-min": PolicyKey(
-        _C | _Q,
-        _integer(1, _LONGEST),
-        "is not a valid delayed retry minimum delay. Must be a positive integer",
-        "x-delayed-retry-min",
-        is_for_operators=True,
-    ),
-    "delayed-retry-max": PolicyKey(
-        _C | _Q,
-        _integer(1, _LONGEST),
-        "is not a valid delayed retry maximum delay. Must be a positive integer",
-        "x-delayed-retry-max",
-        is_for_operators=True,
-    ),
+    "delayed-retry-type": PolicyKey(_C | _Q, _word("disabled", "failed", "returned", "all"),
+        "is not a valid delayed retry type. Must be one of: all, failed, returned, disabled", "x-delayed-retry-type",
+        is_for_operators=True),
+    "delayed-retry-min": PolicyKey(_C | _Q, _integer(1, _LONGEST),
+        "is not a valid delayed retry minimum delay. Must be a positive integer", "x-delayed-retry-min",
+        is_for_operators=True),
+    "delayed-retry-max": PolicyKey(_C | _Q, _integer(1, _LONGEST),
+        "is not a valid delayed retry maximum delay. Must be a positive integer", "x-delayed-retry-max",
+        is_for_operators=True),
 }
+# fmt: on
 # Leveret's: queue arguments for settings that can change on an existing queue.
 POLICY_KEYS |= {
     argument.removeprefix("x-"): PolicyKey(

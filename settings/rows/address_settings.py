@@ -315,17 +315,11 @@ OLD_NAMES = {"last-value-queue": "default-last-value-queue"}
 
 #: The redelivery and dead-letter settings (address-settings page 3.1): if any is set, the default is ARTEMIS_ATTEMPTS.
 REDELIVERY = (
-    "max_delivery_attempts",
-    "redelivery_delay_ms",
-    "redelivery_delay_multiplier",
-    "redelivery_collision_avoidance_factor",
-    "max_redelivery_delay_ms",
-    "dead_letter_address",
-    "auto_create_dead_letter_resources",
-    "dead_letter_queue_prefix",
-    "dead_letter_queue_suffix",
+    "max_delivery_attempts", "redelivery_delay_ms", "redelivery_delay_multiplier",
+    "redelivery_collision_avoidance_factor", "max_redelivery_delay_ms", "dead_letter_address",
+    "auto_create_dead_letter_resources", "dead_letter_queue_prefix", "dead_letter_queue_suffix",
     "send_to_dla_on_no_route",
-)
+)  # fmt: skip
 
 #: Settings that put the addresses of their entry under flow control, as does the policy BLOCK (queues page E).
 FLOW = (

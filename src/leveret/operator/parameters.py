@@ -196,26 +196,11 @@ def _faults(component: str, name: str, value: object) -> Iterator[str]:
         yield from _shovel_faults(name, value)
 
 
-_UPSTREAM_KEYS = frozenset(
-    {
-        "uri",
-        "exchange",
-        "queue",
-        "consumer-tag",
-        "prefetch-count",
-        "reconnect-delay",
-        "max-hops",
-        "expires",
-        "message-ttl",
-        "trust-user-id",
-        "ack-mode",
-        "resource-cleanup-mode",
-        "ha-policy",
-        "bind-nowait",
-        "channel-use-mode",
-        "queue-type",
-    }
-)
+_UPSTREAM_KEYS = frozenset({
+    "uri", "exchange", "queue", "consumer-tag", "prefetch-count", "reconnect-delay", "max-hops", "expires",
+    "message-ttl", "trust-user-id", "ack-mode", "resource-cleanup-mode", "ha-policy", "bind-nowait", "channel-use-mode",
+    "queue-type",
+})  # fmt: skip
 
 
 def _upstream_faults(name: str, value: Mapping[str, Any]) -> Iterator[str]:

@@ -11,15 +11,9 @@ from ..settings.printable import printable
 CLOCKS = ("real", "virtual")
 #: The limits that block publishers: see `BlockedSnapshot`.
 LIMIT_NAMES = (
-    "memory",
-    "store",
-    "temp",
-    "max-size-bytes",
-    "max-size-messages",
-    "max-size-bytes-reject-threshold",
-    "global-max-size",
-    "global-max-messages",
-)
+    "memory", "store", "temp", "max-size-bytes", "max-size-messages", "max-size-bytes-reject-threshold",
+    "global-max-size", "global-max-messages",
+)  # fmt: skip
 #: The ends of leases: see `LeaseEndedEvent`.
 LEASE_ENDS = ("deadline", "unsubscribed", "taken_over", "lifetime", "nacked", "rejected", "recovered", "closed", "lost")
 #: The kinds of events, as `history` takes them.

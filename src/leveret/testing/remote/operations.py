@@ -18,25 +18,10 @@ from .values import WrongValue, json_of, read_value
 
 #: Names of faults -> methods of `Faults`; `faults.start` takes their arguments.
 FAULTS = (
-    "drop_connection",
-    "stop_reading",
-    "stop_writing",
-    "half_open",
-    "close_channel",
-    "close_connection",
-    "refuse_connections",
-    "refuse_login",
-    "restart",
-    "slow_network",
-    "nack_confirms",
-    "delay_confirms",
-    "withhold_confirms",
-    "lose_acks",
-    "block",
-    "memory_limit",
-    "cancel_consumers",
-    "chaos",
-)
+    "drop_connection", "stop_reading", "stop_writing", "half_open", "close_channel", "close_connection",
+    "refuse_connections", "refuse_login", "restart", "slow_network", "nack_confirms", "delay_confirms",
+    "withhold_confirms", "lose_acks", "block", "memory_limit", "cancel_consumers", "chaos",
+)  # fmt: skip
 
 
 class UnknownOperation(LookupError):
