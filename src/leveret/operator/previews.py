@@ -5,6 +5,7 @@ action says how many and what").
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
 from ..console.dispatcher import Http, Level
@@ -15,7 +16,7 @@ from .command_error import CommandError
 from .definitions import Definitions
 from .definitions_difference import difference
 from .definitions_reader import DefinitionsFault, DefinitionsReader, Plan
-from .kinds import JSON, NAME, PATTERN, TEXT, Document, ExchangeName, Limit, QueueName, UserName, VhostName
+from .kinds import FLAG, JSON, NAME, PATTERN, TEXT, Document, ExchangeName, Limit, QueueName, UserName, VhostName
 from .live_difference import live_difference
 from .operator import Operator
 from .policies import PolicyName, Wanted, wanted_policy
@@ -26,34 +27,29 @@ LISTED_MAX, NAMED_MAX = 100, 5
 #: Queues that are asked between two turns.
 STEP_QUEUES = 50
 
-Previewed = Annotated[Any, PATTERN, "of the names it would apply to"]
-Definition = Annotated[Any, JSON, 'like {"max-length": 10}']
-ApplyTo = Annotated[str, TEXT, "all (the default), queues, exchanges, classic_queues, ..."]
-Priority = Annotated[Any, JSON, "of those that match the highest wins (default 0)"]
 HostName = Annotated[str, NAME, "of the virtual host"]
 
 
 # -- rules ----------------------------------------------------------------------------------------------------------
 
 
-@command("preview policy", http=Http("POST", "leveret/preview/policies/V/NAME", Level.POLICYMAKER), reads=True)
-def preview_policy(
-    at: Operator,
-    name: PolicyName,
-    pattern: Previewed = None,
-    definition: Definition = None,
-    *,
-    apply_to: ApplyTo = "all",
-    priority: Priority = 0,
-    clear: bool = False,
-    vhost: VhostName = "/",
-) -> Steps:
-    """Tell what a policy would do to the messages that are there.
+@dataclass(slots=True, frozen=True)
+class PreviewedPolicy:
+    """The arguments of `Wanted`, of which the deletion of a policy needs the name alone."""
 
-    clear: true: what its deletion would do
-    """
-    wanted = None if clear else Wanted(name, pattern, definition, apply_to=apply_to, priority=priority)
-    return _of_policy(at, name, wanted, vhost, is_operator=False)
+    name: PolicyName
+    pattern: Annotated[Any, PATTERN, "of the names it would apply to"] = None
+    definition: Annotated[Any, JSON, 'like {"max-length": 10}'] = None
+    _: KW_ONLY
+    apply_to: Annotated[str, TEXT, "all (the default), queues, exchanges, classic_queues, ..."] = "all"
+    priority: Annotated[Any, JSON, "of those that match the highest wins (default 0)"] = 0
+    clear: Annotated[bool, FLAG, "true: what its deletion would do"] = False
+
+
+@command("preview policy", http=Http("POST", "leveret/preview/policies/V/NAME", Level.POLICYMAKER), reads=True)
+def preview_policy(at: Operator, given: PreviewedPolicy, *, vhost: VhostName = "/") -> Steps:
+    """Tell what a policy would do to the messages that are there."""
+    return _of_policy(at, given, vhost, is_operator=False)
 
 
 @command(
@@ -61,31 +57,18 @@ def preview_policy(
     http=Http("POST", "leveret/preview/operator-policies/V/NAME", Level.ADMINISTRATOR),
     reads=True,
 )
-def preview_operator_policy(
-    at: Operator,
-    name: PolicyName,
-    pattern: Previewed = None,
-    definition: Definition = None,
-    *,
-    apply_to: ApplyTo = "all",
-    priority: Priority = 0,
-    clear: bool = False,
-    vhost: VhostName = "/",
-) -> Steps:
-    """Tell what an operator policy would do to the messages that are there.
-
-    clear: true: what its deletion would do
-    """
-    wanted = None if clear else Wanted(name, pattern, definition, apply_to=apply_to, priority=priority)
-    return _of_policy(at, name, wanted, vhost, is_operator=True)
+def preview_operator_policy(at: Operator, given: PreviewedPolicy, *, vhost: VhostName = "/") -> Steps:
+    """Tell what an operator policy would do to the messages that are there."""
+    return _of_policy(at, given, vhost, is_operator=True)
 
 
-def _of_policy(at: Operator, name: str, wanted: Wanted | None, vhost: str, *, is_operator: bool) -> Steps:
+def _of_policy(at: Operator, given: PreviewedPolicy, vhost: str, *, is_operator: bool) -> Steps:
     at.vhost(vhost)
     now = at.broker.context.policies
-    if wanted is None:
-        after = now.without([(vhost, is_operator, name)])
+    if given.clear:
+        after = now.without([(vhost, is_operator, given.name)])
     else:
+        wanted = Wanted(given.name, given.pattern, given.definition, apply_to=given.apply_to, priority=given.priority)
         after = now.with_these([wanted_policy(wanted, vhost, is_operator=is_operator)])
     return (yield from consequences(at, at.broker.context.settings, after))
 
