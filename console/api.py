@@ -121,12 +121,10 @@ class Api:
 
     @property
     def broker(self) -> Broker:
-        """The current broker."""
         return self._broker()
 
     @property
     def options(self) -> ConsoleOptions:
-        """The current options."""
         return self._options()
 
     # -- before the body --------------------------------------------------------------------------------------------

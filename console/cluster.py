@@ -72,7 +72,6 @@ class ClusterFacts:
 
     @property
     def running(self) -> list[str]:
-        """The names of the nodes that run."""
         return [node.name for node in self.nodes if node.is_running]
 
     @property

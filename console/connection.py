@@ -384,7 +384,6 @@ class Connection:
 
 
 async def _compressed(parts: list[bytes]) -> list[bytes]:
-    """Compress with gzip."""
     import zlib
 
     packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)

@@ -99,7 +99,6 @@ class Dispatcher:
     _routes: dict[int, list[tuple[tuple[str, ...], Route]]] = field(default_factory=dict)
 
     def add(self, routes: list[Route]) -> None:
-        """Add routes."""
         for route in routes:
             words = tuple(route.pattern.split("/"))
             known = self._routes.setdefault(len(words), [])

@@ -76,7 +76,6 @@ class Sampler:
         self.forget()
 
     def forget(self) -> None:
-        """Forget all samples."""
         self._of: Broker | None = None
         self._whole: Series | None = None
         self._signs: tuple[int, ...] = ()
@@ -283,7 +282,6 @@ class Sampler:
     def _shown(
         self, names: Sequence[str], values: Sequence[int], series: Series | None, ranges: Mapping[str, Range]
     ) -> dict[str, Any]:
-        """Each value, with its details."""
         found: dict[str, Any] = {}
         for index, (name, value) in enumerate(zip(names, values)):
             found[name] = value

@@ -45,7 +45,6 @@ class Series:
         self._note(at_ms)
 
     def look(self, at_ms: int, values: Sequence[int]) -> None:
-        """Store the current values."""
         self._before, self.latest = self.latest, tuple(values)
         before_ms = self._looked_ms
         self._period_ms, self._looked_ms = at_ms - before_ms, at_ms

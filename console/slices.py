@@ -27,7 +27,6 @@ Listing = Generator[None, None, list[T]]
 
 
 def mapped(make: Callable[[T], R], items: Iterable[T]) -> Listing[R]:
-    """The results of `make` for the items."""
     made: list[R] = []
     append = made.append
     until = perf_counter() + STEP_S
@@ -42,7 +41,6 @@ def mapped(make: Callable[[T], R], items: Iterable[T]) -> Listing[R]:
 
 
 def chosen(is_meant: Callable[[T], bool], items: Sequence[T]) -> Listing[T]:
-    """The items that the predicate selects."""
     answers = yield from mapped(is_meant, items)
     return [one for one, is_one in zip(items, answers) if is_one]
 

@@ -82,7 +82,6 @@ def identity_of(node: str, cluster: str, permanent: str, versions: dict[str, str
 
 
 def churn_page(broker: Broker, prefix: str) -> str:
-    """Clients and queues created and closed."""
     now = broker.context.activity
     counts = (
         now.connections_opened,
@@ -97,7 +96,6 @@ def churn_page(broker: Broker, prefix: str) -> str:
 
 
 def logins_page(broker: Broker, prefix: str) -> str:
-    """Logins by protocol."""
     rows = {f'{{protocol="{protocol}"}}': counts for protocol, counts in broker.users.attempts.items()}
     every, right, wrong = f.LOGINS
     return "".join(

@@ -17,6 +17,5 @@ class Buckets:
         self.total = 0.0
 
     def add(self, value: float, times: int = 1) -> None:
-        """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += times
         self.total += value * times

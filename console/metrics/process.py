@@ -80,7 +80,6 @@ def process_page(
 
 
 def build_info(product_version: str) -> str:
-    """Our version."""
     return _one("build_info", UNTYPED, "The version", 1, labelled({"version": product_version}))
 
 

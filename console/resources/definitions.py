@@ -82,7 +82,6 @@ def _take_in(api: Api, request: Request, document: dict[str, Any], vhost: str | 
 
 
 def _preview(api: Api, request: Request) -> Steps:
-    """What an import of the body would change."""
     document = yield from _document(request)
     return (yield from api.run("preview definitions", definitions=document))
 

@@ -41,7 +41,6 @@ def _view(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:
 
 
 def _nodes(api: Api) -> list[NodeFacts]:
-    """All nodes."""
     options = api.options
     cluster, own = options.cluster(), own_facts(api.broker, options)
     if cluster is None:
@@ -141,7 +140,6 @@ def _by_source(api: Api, request: Request) -> list[Any]:
 
 
 def _reset(api: Api, request: Request) -> Answer:
-    """Forget the samples."""
     if "N" not in request.names or api.node(request) == api.options.node:
         api.sampler.forget()
     return Answer(204)

@@ -54,7 +54,6 @@ def _nothing(api: Api, request: Request) -> list[Any]:
 
 
 def _nothing_of_vhost(api: Api, request: Request) -> list[Any]:
-    """An empty list, for a virtual host."""
     api.vhost(request)
     return []
 

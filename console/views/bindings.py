@@ -27,7 +27,6 @@ def location_of(binding: Binding) -> str:
 
 
 def binding_view(binding: Binding, vhost: str) -> dict[str, Any]:
-    """One binding."""
     return {
         "source": binding.source.name,
         "vhost": vhost,

@@ -88,7 +88,6 @@ def cipher_parts(cipher: str) -> dict[str, str]:
 
 
 def plain_connection_view(client: Client, node: str) -> dict[str, Any]:
-    """A connection without statistics."""
     return {"name": client.name, "node": node_of(client, node), "user": client.user.name, "vhost": client.vhost.name}
 
 

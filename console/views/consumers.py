@@ -12,7 +12,6 @@ def active_consumer(queue: Queue) -> Consumer | None:
 
 
 def consumer_view(consumer: Consumer, node: str) -> dict[str, Any]:
-    """One consumer."""
     queue, session = consumer.queue, consumer.session
     assert isinstance(session, Session)
     client = session.client

@@ -67,7 +67,6 @@ def memory_view(machine: HostFacts, bodies: int) -> dict[str, Any]:
 
 
 def binary_view(bodies: int) -> dict[str, int]:
-    """Octets of bodies."""
     return dict.fromkeys(_BINARY, 0) | {"queue_procs": bodies}
 
 
@@ -88,7 +87,6 @@ def own_facts(broker: Broker, options: ConsoleOptions) -> NodeFacts:
 
 
 def down_view(node: NodeFacts) -> dict[str, Any]:
-    """A node that does not run."""
     return {"name": node.name, "type": "disc", "running": False, "cluster_links": []}
 
 

@@ -17,19 +17,16 @@ _PLACES_MAX = 330
 
 
 def add(left: Number, right: Number) -> Number:
-    """The sum."""
     found = left + right
     return whole(found) if type(found) is int else found
 
 
 def subtract(left: Number, right: Number) -> Number:
-    """The difference."""
     found = left - right
     return whole(found) if type(found) is int else found
 
 
 def multiply(left: Number, right: Number) -> Number:
-    """The product."""
     found = left * right
     return whole(found) if type(found) is int else found
 
@@ -128,7 +125,6 @@ def round_(subject: Subject, value: Value, places: Value = 0) -> Value:
 
 
 def power(subject: Subject, base: Value, exponent: Value) -> Value:
-    """A power of floating numbers."""
     left, right = number_of(base), number_of(exponent)
     if left is None or right is None:
         return None
@@ -144,7 +140,6 @@ def power(subject: Subject, base: Value, exponent: Value) -> Value:
 
 
 def _numbers(values: "tuple[Value, ...]") -> list[Number]:
-    """The values that are numbers."""
     found = (number_of(value) for value in values)
     return [number for number in found if number is not None and number == number]
 

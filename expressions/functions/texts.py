@@ -41,7 +41,6 @@ def concat(subject: Subject, *values: Value) -> Value:
 
 
 def upper(subject: Subject, value: Value) -> Value:
-    """The text in upper case."""
     text = _text(subject, value)
     if text is None:
         return None
@@ -49,7 +48,6 @@ def upper(subject: Subject, value: Value) -> Value:
 
 
 def lower(subject: Subject, value: Value) -> Value:
-    """The text in lower case."""
     text = _text(subject, value)
     return None if text is None else _lowered(text)
 
@@ -59,7 +57,6 @@ def _lowered(text: str) -> str:
 
 
 def length(subject: Subject, value: Value) -> Value:
-    """The number of characters."""
     text = _text(subject, value)
     return None if text is None else len(text)
 
@@ -94,13 +91,11 @@ def substr(subject: Subject, value: Value, start: Value, count: Value = 1e9) -> 
 
 
 def left(subject: Subject, value: Value, count: Value) -> Value:
-    """The first characters."""
     text, size = _text(subject, value), _count(count)
     return None if text is None or size is None else text[: max(size, 0)]
 
 
 def right(subject: Subject, value: Value, count: Value) -> Value:
-    """The last characters."""
     text, size = _text(subject, value), _count(count)
     return None if text is None or size is None else text[max(len(text) - max(size, 0), 0) :]
 
@@ -175,7 +170,6 @@ def _filled(template: str, text: str, slots: list[int], charge: Charge) -> str:
 
 
 def reverse(subject: Subject, value: Value) -> Value:
-    """The characters in reverse order."""
     text = _text(subject, value)
     return None if text is None else text[::-1]
 

@@ -159,7 +159,6 @@ class _Parser:
         self.dot_takes_all = False
 
     def fault(self, problem: str) -> PatternFault:
-        """A fault at the current position."""
         return PatternFault(f"{problem} at character {self.position + 1}")
 
     def peek(self, expected: str) -> bool:
@@ -174,7 +173,6 @@ class _Parser:
         return False
 
     def next(self) -> str:
-        """Consume one character."""
         if self.position >= len(self.text):
             raise self.fault("ends too early")
         self.position += 1
@@ -299,7 +297,6 @@ class _Parser:
         return Group(self.closed(), number)
 
     def closed(self) -> Node:
-        """Parse alternatives and their closing bracket."""
         node = self.alternatives()
         if not self.take(")"):
             raise self.fault("missing )")

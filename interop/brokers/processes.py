@@ -136,7 +136,6 @@ def wait_for(fact: Callable[[], bool], process: subprocess.Popen[bytes], log: Pa
 
 
 def text_of(log: Path) -> str:
-    """A broker's log so far."""
     return log.read_text(errors="replace")
 
 

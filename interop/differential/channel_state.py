@@ -25,7 +25,6 @@ class ChannelState:
     unconfirmed: set[int] = field(default_factory=set)
 
     def note(self, name: str, values: Mapping[str, Any]) -> None:
-        """Note that a method is sent."""
         if name in ("confirm.select", "basic.consume"):
             self.hears = True
         if name == "confirm.select":
@@ -47,7 +46,6 @@ class ChannelState:
             self.outstanding.clear()
 
     def note_publish(self) -> None:
-        """Note that a message is sent."""
         if self.confirms:
             self.published += 1
             self.unconfirmed.add(self.published)

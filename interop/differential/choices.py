@@ -13,11 +13,9 @@ class Chooser:
     """Where choices come from."""
 
     def below(self, end: int) -> int:
-        """A number from 0 to end - 1."""
         raise NotImplementedError
 
     def one(self, *items: Any) -> Any:
-        """One of the items."""
         return items[self.below(len(items))]
 
     def rarely(self, once_in: int) -> bool:

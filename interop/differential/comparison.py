@@ -76,7 +76,6 @@ class Tally:
     races: int = 0  # programs that differed only until they were given time
 
     def add(self, other: Tally) -> None:
-        """Add the figures of another run."""
         self.operations += other.operations
         self.programs += other.programs
         self.batches += other.batches

@@ -335,6 +335,5 @@ class Side:
         self._begin()
 
     def close(self) -> None:
-        """End the control connection."""
         if self._control is not None:
             self._control.drop(reset=False)

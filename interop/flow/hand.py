@@ -108,7 +108,6 @@ class Hand:
 
     @property
     def name(self) -> str:
-        """The client's."""
         return self._driven.hello.client
 
     def lacks(self, what: str) -> str:
@@ -267,5 +266,4 @@ def number_of(body: bytes) -> int:
 
 
 def delivered(event: Mapping[str, Any]) -> bytes:
-    """The body of a delivery event."""
     return base64.b64decode(event["body"])

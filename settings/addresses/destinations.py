@@ -33,7 +33,6 @@ class DestinationPolicies:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All entries."""
         return (*self.queues, *self.topics, *(() if self.default is None else (self.default,)))
 
     def for_queue(self, name: str) -> Entry | None:

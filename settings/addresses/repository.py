@@ -117,7 +117,6 @@ class SettingsRepository:
         return tuple(found)
 
     def merged(self, address: str, vhost: str | None = "/") -> Layer:
-        """The matching entries merged."""
         return merge(one.settings for one in self.matches(address, vhost))
 
     def resolve(self, address: str, vhost: str | None = "/") -> ResolvedSettings:

@@ -55,12 +55,10 @@ class Configuration:
 
     @property
     def broker(self) -> BrokerKeys:
-        """[broker]."""
         return cast(BrokerKeys, _Table(self, "broker"))
 
     @property
     def journal(self) -> JournalKeys:
-        """[journal]."""
         return cast(JournalKeys, _Table(self, "journal"))
 
     @property
@@ -70,32 +68,26 @@ class Configuration:
 
     @property
     def flow(self) -> Flow:
-        """[flow]."""
         return Flow(**{row.attribute: self.value("flow", key) for key, row in KEYS["flow"].items()})
 
     @property
     def management(self) -> ManagementKeys:
-        """[management]."""
         return cast(ManagementKeys, _Table(self, "management"))
 
     @property
     def tls(self) -> TlsKeys:
-        """[tls]."""
         return cast(TlsKeys, _Table(self, "tls"))
 
     @property
     def cluster(self) -> ClusterKeys:
-        """[cluster]."""
         return cast(ClusterKeys, _Table(self, "cluster"))
 
     @property
     def cluster_tls(self) -> ClusterTlsKeys:
-        """[cluster.tls]."""
         return cast(ClusterTlsKeys, _Table(self, "cluster.tls"))
 
     @property
     def etcd_tls(self) -> EtcdTlsKeys:
-        """[cluster.etcd-tls]."""
         return cast(EtcdTlsKeys, _Table(self, "cluster.etcd-tls"))
 
     @property

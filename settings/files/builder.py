@@ -117,7 +117,6 @@ class ConfigurationBuilder:
         return found
 
     def fault(self, origin: Origin, key: str, problem: str) -> None:
-        """Add a fault."""
         self.faults.append(Fault(origin.file, origin.line, shorten(key), problem))
 
     def unknown(self, origin: Origin, key: str, where: str, known: Iterable[str], home: str = "") -> None:
@@ -130,7 +129,6 @@ class ConfigurationBuilder:
         self.fault(origin, key, f"{shown(value)} is not right, expected {error}")
 
     def warn(self, origin: Origin, key: str, problem: str) -> None:
-        """Add a warning."""
         self.warnings.append(f"{origin}: {shorten(key)}: {problem}")
 
     def no_effect(self, origin: Origin, key: str, reason: str = "") -> None:
@@ -153,7 +151,6 @@ class ConfigurationBuilder:
             self.no_effect(origin, in_file or key, row.reason)
 
     def set_wildcard(self, origin: Origin, key: str, value: object) -> None:
-        """Set one key of the wildcard syntax, of WILDCARD_KEYS."""
         expected = "two characters" if key == "literal-match-markers" else "a single character"
         length = 2 if key == "literal-match-markers" else 1
         if not isinstance(value, str) or len(value) not in ({0, 2} if length == 2 else {1}):
@@ -239,7 +236,6 @@ class ConfigurationBuilder:
             self.add_exchange(ExchangeDeclaration(queue.address, queue.vhost, origin=queue.origin))
 
     def selector(self, origin: Origin, key: str, value: object) -> None:
-        """Check a selector."""
         try:
             selector_text(value)
         except ValueError as error:

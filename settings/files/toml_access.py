@@ -18,7 +18,6 @@ from .toml_source import Path, TomlSource, table_name
 
 
 def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
-    """One `[[user]]`."""
     if "password" in item and "password-hash" in item:
         source.builder.fault(source.at(*path, "password"), "password", "password-hash is given as well")
     secret = "password" if "password" in item else "password-hash"
@@ -47,7 +46,6 @@ def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
 
 
 def read_vhost(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
-    """One `[[vhost]]`."""
     values = source.values(path, item, VHOST)
     name = values.pop("name")
     if name is not None:

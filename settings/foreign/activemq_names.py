@@ -27,7 +27,6 @@ def size(content: str) -> int:
 
 
 def flag(content: str) -> bool:
-    """true or false, ignoring case."""
     try:
         return _FLAGS[content.strip().lower()]
     except KeyError:

@@ -33,7 +33,6 @@ _DEFAULTS = {
 
 
 def read_plugins(source: Strategies, element: Element) -> None:
-    """Read <plugins>."""
     source.no_text(element)
     is_discarding = [child for child in source.children_of(element) if child.name == _DISCARDING]
     for child in is_discarding + [child for child in element.children if child.name != _DISCARDING]:

@@ -57,7 +57,6 @@ class Key(Row):
 def setting(
     kind: Kind, default: Any, acts: Lifetime, *, help: str, by_profile: str = "", is_foreign: bool = False
 ) -> Any:
-    """A row."""
     return row(kind, default, acts, help=help, by_profile=by_profile, is_foreign=is_foreign)
 
 

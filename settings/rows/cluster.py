@@ -99,7 +99,6 @@ TIMER = at_least(100, "100ms")
 
 
 def setting(kind: Kind, default: Any, help: str, acts: Lifetime = RESTART) -> Any:
-    """A row."""
     return row(kind, default, acts, help=help)
 
 

@@ -29,7 +29,6 @@ class Row:
 
     @property
     def read(self) -> Reader:
-        """The reader of a value."""
         return self.kind.read
 
     @property

@@ -54,7 +54,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
     config.addinivalue_line(
         "markers",
         'amqp(clock="real"|"virtual", leaks=False, reset=True): how this test, or module, wants its broker; leaks=True '

@@ -69,7 +69,6 @@ class Driver:
         }
 
     def serve(self) -> None:
-        """Until stdin ends."""
         print(json.dumps(self.hello()), flush=True)
         for line in sys.stdin:
             request = json.loads(line)

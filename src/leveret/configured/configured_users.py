@@ -31,7 +31,6 @@ DEFAULT_GUEST = User("guest", hash_password("guest", bytes(SALT_SIZE)), ("admini
 
 
 def new_hash(password: str) -> PasswordHash:
-    """The hash of a new password."""
     return hash_password(password, secrets.token_bytes(SALT_SIZE))
 
 
@@ -88,7 +87,6 @@ class ConfiguredUsers:
 
 
 def user_of(declared: UserDeclaration) -> User:
-    """The user of an entry. `faults_of_users` must have found no fault."""
     if declared.password:
         password = new_hash(declared.password)
     else:

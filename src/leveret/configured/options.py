@@ -97,7 +97,6 @@ def frontend_options(
 
 
 def journal_options(configuration: Configuration) -> "JournalOptions":
-    """The options of the [journal] table."""
     from ..journal import JournalOptions  # not loaded for a broker in memory
 
     journal = configuration.journal

@@ -62,7 +62,6 @@ class Client:
         return found
 
     async def declare(self, queue: str) -> None:
-        """Declare a durable queue."""
         flags = (False, True, False, False, False)  # passive, durable, exclusive, auto-delete, nowait
         await self.call(commands.Queue.Declare, 0, queue, *flags, {}, answer=commands.Queue.DeclareOk)
 

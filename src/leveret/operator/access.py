@@ -45,7 +45,6 @@ class Password:
 
     @property
     def is_given(self) -> bool:
-        """Whether a password or hash is given."""
         return self.password is not None or self.password_hash is not None
 
     def hashed(self, command: str) -> PasswordHash:
@@ -138,7 +137,6 @@ def _replace(at: Operator, user: User) -> dict[str, Any]:
 
 
 def _limit(given: int | None, now: int | None) -> int | None:
-    """None: no limit."""
     return now if given is None else None if given < 0 else given
 
 
@@ -364,7 +362,6 @@ def tags_of(value: object) -> tuple[str, ...]:
 
 
 def _check_pattern(command: str, key: str, text: str) -> None:
-    """Check a pattern. Raises: CommandError."""
     try:
         Permissions(Grant(configure=text), user="", vhost="").check()
     except PatternFault as fault:

@@ -255,7 +255,6 @@ class _Search:
         self.stopped = ""
 
     def search(self, queue: Queue) -> Steps:
-        """Search one queue, in all states."""
         if queue.deleted or queue.is_busy():
             return
         self.queues += 1
@@ -286,7 +285,6 @@ class _Search:
             self.stopped = f"it took {SEARCHED_MS // 1000} s"
 
     def answer(self) -> dict[str, Any]:
-        """The results in JSON."""
         return {
             "items": self._rows,
             "looked_at": self.looked_at,

@@ -95,7 +95,6 @@ class Command:
         return self.function(at, **values)
 
     def error(self, text: str, *, with_usage: bool = False) -> CommandError:
-        """An error with the command's name."""
         return CommandError(f"{self.words}: {text}" + (f"\nusage: {self.usage}" if with_usage else ""))
 
 

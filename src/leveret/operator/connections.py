@@ -283,6 +283,5 @@ def _oldest_of(session: Session, consumers: list[Consumer]) -> dict[Holder, int]
 
 
 def _client_text(client: Client, key: str) -> str | None:
-    """A text among the client properties."""
     field = client.properties.get(key)
     return field.text if field is not None and isinstance(field.value, bytes) else None

@@ -49,17 +49,14 @@ class ControlTable:
         self._is_loaded = False
 
     def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:
-        """Set the broker of the commands, and the configuration's objects in it."""
         self.operator.attach(broker, objects)
 
     @property
     def broker(self) -> Broker:
-        """The attached broker."""
         return self.operator.broker
 
     @property
     def definitions(self) -> "Definitions":
-        """Export and import of definitions."""
         from .definitions import Definitions
 
         return Definitions(lambda: self.broker)

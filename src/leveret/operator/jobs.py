@@ -46,7 +46,6 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
         return self.state in (DONE, CANCELLED, FAILED)
 
     def begin(self) -> None:
@@ -171,7 +170,6 @@ class Jobs:
         self._jobs.clear()
 
     def find(self, id_: int) -> Job:
-        """A job by its id. Raises: CommandError."""
         job = self._jobs.get(id_)
         if job is None:
             raise CommandError(f"no job {id_}")

@@ -197,7 +197,6 @@ def _properties_of(command: str, given: object) -> dict[str, PropertyValue]:
 
 
 def check_encoding(encoding: str) -> None:
-    """Check the name of an encoding. Raises: CommandError."""
     if encoding not in ("auto", "base64"):
         raise CommandError("Unsupported encoding. Please use auto or base64.")
 

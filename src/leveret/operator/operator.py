@@ -66,14 +66,12 @@ class Operator:
 
     @cached_property
     def jobs(self) -> "Jobs":
-        """Running and ended jobs."""
         from .jobs import Jobs  # most brokers get no command: its modules are imported for the first one
 
         return Jobs()
 
     @cached_property
     def versions(self) -> "Versions":
-        """Earlier versions of policies, users and limits."""
         from .versions import Versions
 
         return Versions(self.broker)
@@ -87,7 +85,6 @@ class Operator:
 
     @property
     def broker(self) -> Broker:
-        """The attached broker."""
         assert self._broker is not None
         return self._broker
 
@@ -101,7 +98,6 @@ class Operator:
     # -- what a command names: each raises CommandError where it is not there ----------------------------------------
 
     def vhost(self, name: str = "/") -> VirtualHost:
-        """A virtual host."""
         found = self.broker.virtual_hosts.get(name)
         if found is None:
             raise CommandError(f"no virtual host {name!r}")
@@ -119,7 +115,6 @@ class Operator:
         return host.queues[name]
 
     def user(self, name: str) -> User:
-        """A user."""
         found = self.broker.users.find(name)
         if found is None:
             raise CommandError(f"no user {name!r}")

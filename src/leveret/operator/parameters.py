@@ -58,12 +58,10 @@ def global_parameters(broker: Broker) -> list[dict[str, Any]]:
 
 
 def describe(broker: Broker, vhost: str, description: str, tags: list[str]) -> None:
-    """Set the description and tags of a virtual host. Raises: CommandError."""
     set_parameter(broker, (vhost, "", ABOUT), {"description": description, "tags": tags})
 
 
 def about_vhost(broker: Broker, vhost: str) -> dict[str, Any]:
-    """The description and tags of a virtual host."""
     found = broker.parameters.get((vhost, "", ABOUT))
     if isinstance(found, dict):
         return found

@@ -73,7 +73,6 @@ def _refused(error: Exception) -> int:
 
 
 def leaf_errors(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """The errors in a group, at any depth."""
     return [
         leaf
         for one in group.exceptions

@@ -112,7 +112,6 @@ class ConsoleFacts:
     files: Callable[[], tuple[str, ...]] = tuple
 
     def options(self) -> ConsoleOptions:
-        """The options from the current configuration."""
         configuration = self.configuration()
         management = configuration.management
         return ConsoleOptions(

@@ -40,7 +40,6 @@ class ConsoleParts:
     _facts: "ConsoleFacts | None" = None
 
     def options(self) -> "ConsoleOptions":
-        """The options from the current configuration."""
         if self._facts is None:
             from .console import ConsoleFacts, listening
 

@@ -20,7 +20,6 @@ class DescriptorLimits:
 
 
 def descriptor_limits() -> DescriptorLimits:
-    """The current limits."""
     try:
         import resource
     except ImportError:  # Windows has handles, of which there are enough

@@ -39,7 +39,6 @@ NOTHING = Finding()
 
 
 def marks_of(names: Iterable[str]) -> dict[str, FileMark | None]:
-    """The marks of some files as they are now."""
     return {name: _mark(name) for name in names}
 
 
@@ -62,7 +61,6 @@ class FileWatch:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Their names, in order."""
         return tuple(self._loaded)
 
     def note_loaded(self, marks: Marks) -> None:

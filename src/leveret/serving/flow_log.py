@@ -92,5 +92,4 @@ class _UnknownArguments:
 
 
 def unknown_argument(name: str, like: str) -> str:
-    """The warning as text."""
     return f"{printable(name)} (did you mean {like}?)" if like else printable(name)

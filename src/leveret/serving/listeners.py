@@ -35,22 +35,18 @@ class Listeners:
 
     @property
     def amqp_tls(self) -> list[socket.socket]:
-        """The listeners of AMQP over TLS."""
         return [listener for listener, address in self.amqp.items() if address.is_tls]
 
     @property
     def amqp_plain(self) -> list[socket.socket]:
-        """The listeners of AMQP without TLS."""
         return [listener for listener, address in self.amqp.items() if not address.is_tls]
 
     @property
     def http_tls(self) -> list[socket.socket]:
-        """The TLS listeners of HTTP."""
         return [listener for listener, address in (*self.console.items(), *self.metrics.items()) if address.is_tls]
 
     @property
     def has_tls(self) -> bool:
-        """Whether any listener uses TLS."""
         return bool(self.amqp_tls or self.http_tls)
 
     @property

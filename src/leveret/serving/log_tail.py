@@ -16,7 +16,6 @@ class LogTail(logging.Handler):
         self._lines: deque[dict[str, Any]] = deque(maxlen=LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
         try:
             text = self.format(record)[:LINE_MAX]
         except Exception:
@@ -26,5 +25,4 @@ class LogTail(logging.Handler):
         self._lines.append({"at_ms": at_ms, "level": record.levelname.lower(), "logger": record.name, "text": text})
 
     def lines(self) -> list[dict[str, Any]]:
-        """The lines, oldest first."""
         return list(self._lines)

@@ -61,7 +61,6 @@ def _memory_max() -> int:
 
 
 def journal_figures(journal: "Journal") -> JournalFigures:
-    """The current figures."""
     from ..journal import SYNC_SECONDS  # already loaded if there is a journal
 
     now = journal.statistics()

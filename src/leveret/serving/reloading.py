@@ -65,7 +65,6 @@ class CurrentConfiguration:
         return {} if self.cluster is None else self.cluster.marks(self.configuration)
 
     def frontend_options(self) -> FrontendOptions:
-        """The options for the next connection."""
         return self._frontend_options
 
 

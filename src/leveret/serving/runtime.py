@@ -108,7 +108,6 @@ class Runtime:
         self._alarm = Alarm(broker.context.clock, self._deadlines, self.end_turn, self._look_first)
 
     def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
-        """Run another broker."""
         self._sleeps = sleeps
         self._run(broker, commit)
         self._alarm.watch(broker.context.clock, self._deadlines)

@@ -150,7 +150,6 @@ class Supervisor:
         return cls(broker, journal, recorder, spares)
 
     def commit(self) -> None:
-        """Commit the records of a turn."""
         self._end_turn()
         if self._checkpoint is None and self.journal.checkpoints.is_due:
             self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)

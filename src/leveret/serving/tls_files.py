@@ -79,7 +79,6 @@ class _TlsTable:
         self.keys = configuration.tls
 
     def path(self, key: str) -> str | None:
-        """The path that a key names."""
         value = self._configuration.value("tls", key)
         origin = self._configuration.origins.get(("tls", key))
         if value is None or origin is None:

@@ -266,7 +266,6 @@ def _has_too_few(queue: QueueSnapshot, expected: Mapping[str, Contents]) -> bool
 
 
 def find_queue(vhost: VirtualHost | None, name: str) -> Queue:
-    """The queue of this name. Raises: LookupError."""
     if vhost is None:
         raise LookupError("the virtual host is gone")
     queue = vhost.queues.get(name)

@@ -49,7 +49,6 @@ class Expected:
 
     @property
     def has_body(self) -> bool:
-        """Whether the pattern has a body."""
         return self.body is not _UNSAID
 
     def differences(self, message: PublishedMessage) -> list[str]:
@@ -84,7 +83,6 @@ class Expected:
         return self.headers if isinstance(self.headers, Mapping) else {}
 
     def among(self, messages: Sequence[PublishedMessage]) -> list[PublishedMessage]:
-        """The messages that match."""
         return [message for message in messages if not self.differences(message)]
 
     def __str__(self) -> str:

@@ -202,8 +202,6 @@ class Autojump:
         self.stop()
 
     def stop(self) -> None:
-        """Stop jumping."""
-
         async def end() -> None:
             self.end()
 

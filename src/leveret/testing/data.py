@@ -39,7 +39,6 @@ class DataDirectory:
             await self._supervisor.tend()
 
     def commit(self) -> None:
-        """Commit the records of a turn."""
         if self._supervisor is not None:
             self._supervisor.commit()
 

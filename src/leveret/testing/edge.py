@@ -105,7 +105,6 @@ class Edge(Runtime):
         return None if self._data is None else self._data.commit
 
     def apply_configuration(self) -> None:
-        """Declare the objects of the configuration that do not exist."""
         _log(self._built.objects.apply(self.configuration))
 
     @property
@@ -199,7 +198,6 @@ class Edge(Runtime):
         self.listener = _reserve(self.options.host, self.port)
 
     def open_listener(self) -> None:
-        """Accept connections again, on the same port."""
         self.listener.listen(BACKLOG)
         self.server.listen(self.listener)
 
@@ -228,7 +226,6 @@ class Edge(Runtime):
         self.note_activity()
 
     async def wait_for_activity(self) -> None:
-        """Wait for activity."""
         self._is_awaited = True
         await self._happened.wait()
 

@@ -148,20 +148,17 @@ class FaultTable:
         return self._steps_in
 
     def add(self, fault: Fault, edge: FaultContext) -> None:
-        """Put a fault in force."""
         self._faults[fault] = None
         self._tell()
         fault.begin(edge)
 
     def remove(self, fault: Fault, edge: FaultContext) -> None:
-        """End a fault."""
         if fault in self._faults:
             del self._faults[fault]
             fault.end(edge)
             self._tell()
 
     def clear(self, edge: FaultContext) -> None:
-        """End all faults."""
         for fault in list(self._faults):
             self.remove(fault, edge)
 

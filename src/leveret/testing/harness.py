@@ -289,7 +289,6 @@ class Harness:
             self.end_turn()
 
     def advance(self, ms: float) -> None:
-        """Time passes; due work runs, deadline by deadline."""
         until_ns = self.clock.monotonic_ns() + int(ms * 1e6)
         while (due_ns := self.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
             self.clock.advance_ns(max(0, due_ns - self.clock.monotonic_ns()))
@@ -369,7 +368,6 @@ class Harness:
         return self.vhost.queues.named(queue, None if by is None else by.client) if isinstance(queue, str) else queue
 
     def bind(self, queue: str, exchange: str, key: str = "", **arguments: Any) -> None:
-        """Bind a queue to an exchange."""
         self.vhost.bindings.add("queue", queue, exchange, key, arguments_of(arguments))
 
     # -- messages ---------------------------------------------------------------------------------------------------

@@ -176,11 +176,9 @@ class Recorder:
         return Record(found, self.dropped)
 
     def subjects(self, vhost: str) -> set[str]:
-        """The subjects of the recorded events."""
         return {event.subject for _, event in self._events if event.vhost == vhost}
 
     def forget(self, vhost: str) -> None:
-        """Forget the events of this virtual host."""
         kept = [entry for entry in self._events if entry[1].vhost != vhost]
         self._events = deque(kept)
         self._messages = sum(len(event.messages) or 1 for _, event in kept)

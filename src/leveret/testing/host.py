@@ -55,7 +55,6 @@ class Host:
 
     @property
     def port(self) -> int:
-        """The port on 127.0.0.1."""
         return self.edge.port
 
     def ask(self, function: Callable[[], T]) -> T:

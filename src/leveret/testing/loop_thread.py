@@ -65,7 +65,6 @@ class LoopThread:
         return self._ended
 
     def join(self) -> None:
-        """Wait for the end of the thread."""
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "the broker's thread does not end"
 

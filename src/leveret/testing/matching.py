@@ -60,7 +60,6 @@ def is_like(wanted: Wanted, value: Any) -> bool:
 
 
 def is_body(wanted: Body, body: bytes) -> bool:
-    """Whether a body matches."""
     if isinstance(wanted, _OCTETS):
         return bytes(wanted) == body
     if isinstance(wanted, str):

@@ -23,7 +23,6 @@ class MemoryPager:
         return self.memory // 2
 
     def has(self, id_: int) -> bool:
-        """Whether it can be read."""
         return id_ in self.journal
 
     def load(self, ids: Sequence[int]) -> list[tuple[Envelope, list[bytes]]]:

@@ -165,11 +165,9 @@ class Replayed(AmqpSession):
         self.login.client = edge.broker.connections.open(vhost, user, name=self.login.peer.name, flush=self.drain)
 
     def make_name(self, prefix: str) -> str:
-        """The recorded name."""
         return self._names.popleft() if self._names else generated_name(prefix)
 
     def drain(self) -> None:
-        """Drop the answers."""
         while self.take_output():
             pass
         self.output_sent()

@@ -17,7 +17,6 @@ CLIENTS = {"go": "leverettest.go", "node": "leveret.mjs", "java": "LeveretTest.j
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of this command."""
     parser.add_argument("--config", metavar="FILE", default=None, help="configuration of the broker")
     parser.add_argument("--profile", metavar="NAME", default=None, help="RabbitMQ version to follow")
     parser.add_argument("--clock", choices=("real", "virtual"), default="virtual", help="how time passes (virtual)")

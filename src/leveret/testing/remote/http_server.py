@@ -58,7 +58,6 @@ class Handler(BaseHTTPRequestHandler):
     timeout = READ_TIMEOUT
 
     def do_GET(self) -> None:
-        """The list of operations."""
         if not self._is_allowed():
             return
         if self.path.rstrip("/") != PREFIX.rstrip("/"):
@@ -67,7 +66,6 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.OK, {"result": self.server.operations.described()})
 
     def do_POST(self) -> None:
-        """Call an operation."""
         if not self._is_allowed():
             return
         arguments = self._arguments()
