@@ -44,11 +44,11 @@ def find_nats_server() -> str:
 
 
 @contextmanager
-def jetstream_cluster(size: int = 3) -> Iterator[list[Peer]]:
-    """Run a fresh cluster. Raises: FileNotFoundError: no server. PeerFailed: one did not come up."""
+def jetstream_cluster() -> Iterator[list[Peer]]:
+    """Run a fresh cluster of three. Raises: FileNotFoundError: no server. PeerFailed: one did not come up."""
     program = find_nats_server()
-    ports = free_ports(2 * size)
-    clients, routes = ports[:size], ports[size:]
+    ports = free_ports(6)
+    clients, routes = ports[:3], ports[3:]
     with ExitStack() as stack:
         directory = stack.enter_context(directory_for("nats"))
         peers = [

@@ -154,8 +154,8 @@ def rabbitmq(
 
 
 @contextmanager
-def rabbitmq_cluster(size: int = 3, *, config: str = "", has_consoles: bool = False) -> Iterator[list[Peer]]:
-    """Run a fresh cluster of RabbitMQ nodes with one port mapper; each node can be killed and started again.
+def rabbitmq_cluster(*, has_consoles: bool = False) -> Iterator[list[Peer]]:
+    """Run a fresh cluster of three RabbitMQ nodes with one port mapper; each node can be killed and started again.
 
     `has_consoles`: each serves its HTTP API.
 
@@ -164,8 +164,8 @@ def rabbitmq_cluster(size: int = 3, *, config: str = "", has_consoles: bool = Fa
     script, mapper = find_rabbitmq(), shutil.which("epmd")
     if script is None or mapper is None:
         raise FileNotFoundError(WITHOUT_RABBITMQ)
-    ports = free_ports(3 * size + 1)
-    epmd, amqp, distribution, consoles = ports[0], ports[1 : size + 1], ports[size + 1 : -size], ports[-size:]
+    ports = free_ports(10)
+    epmd, amqp, distribution, consoles = ports[0], ports[1:4], ports[4:7], ports[7:]
     formation = "cluster_formation.peer_discovery_backend = rabbit_peer_discovery_classic_config\n" + "".join(
         f"cluster_formation.classic_config.nodes.{number} = peer{port}@localhost\n"
         for number, port in enumerate(amqp, 1)
@@ -182,7 +182,7 @@ def rabbitmq_cluster(size: int = 3, *, config: str = "", has_consoles: bool = Fa
             place.mkdir()
             listening = f"management.tcp.ip = {LOOPBACK}\nmanagement.tcp.port = {console}\n" if has_consoles else ""
             plugins = ("rabbitmq_management",) if has_consoles else ()
-            environment = _rabbitmq_environment(place, port, other, epmd, formation + config + listening, plugins)
+            environment = _rabbitmq_environment(place, port, other, epmd, formation + listening, plugins)
             environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] += " -setcookie leveret"
             peers.append(_member(stack, script, port, place, environment, console if has_consoles else 0))
         yield peers

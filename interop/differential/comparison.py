@@ -85,7 +85,7 @@ class Tally:
 
 
 @cache
-def known_differences(path: Path = KNOWN_FILE) -> tuple[Known, ...]:
+def known_differences() -> tuple[Known, ...]:
     """The list. Raises KeyError, re.error: the file is wrong."""
     return tuple(
         Known(
@@ -97,7 +97,7 @@ def known_differences(path: Path = KNOWN_FILE) -> tuple[Known, ...]:
             entry["ends"],
             entry.get("last_deliveries", False),
         )
-        for entry in tomllib.loads(path.read_text()).get("known", [])
+        for entry in tomllib.loads(KNOWN_FILE.read_text()).get("known", [])
     )
 
 

@@ -47,12 +47,24 @@ class Environment:
 
     def __init__(self, home: Path, *requirements: str) -> None:
         self.home, self.python = home, home / "venv" / "bin" / "python"
+        self._requirements = requirements
         self._stamp = home / "installed"
         self._wanted = f"{sys.executable} {sys.version}\n" + "\n".join(requirements)
 
     @property
     def is_made(self) -> bool:
         return self._stamp.exists() and self._stamp.read_text() == self._wanted
+
+    def install(self) -> Path:
+        """Install the requirements, unless that was done already. Returns: its Python.
+
+        Raises: subprocess.CalledProcessError: pip failed (its output is on stderr).
+        """
+        if not self.is_made:
+            self.begin(", ".join(self._requirements))
+            self.pip("install", *self._requirements)
+            self.finish()
+        return self.python
 
     def begin(self, what: str) -> None:
         """Create an empty environment. Raises: subprocess.CalledProcessError."""

@@ -90,12 +90,12 @@ def _outcome(case: ElementTree.Element) -> Outcome:
     return Outcome(PASSED)
 
 
-def read_waiting(path: Path = WAITING_FILE) -> dict[str, dict[str, str]]:
+def read_waiting() -> dict[str, dict[str, str]]:
     """Suite -> pattern -> feature. Raises ValueError for anything else in the file."""
-    tables = tomllib.loads(path.read_text())
+    tables = tomllib.loads(WAITING_FILE.read_text())
     for suite, table in tables.items():
         if not isinstance(table, dict) or not all(isinstance(feature, str) for feature in table.values()):
-            raise ValueError(f'{path.name}: [{suite}] is to hold lines of the form "test id" = "feature"')
+            raise ValueError(f'{WAITING_FILE.name}: [{suite}] is to hold lines of the form "test id" = "feature"')
     return tables
 
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..running.foreign import Environment
 from ..running.toolchains import CLIENTS, SOURCES, NotHere, Toolchain
-from ..workers.frameworks import FRAMEWORKS
+from ..workers.frameworks import install
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients-cluster.md"
 _FILE = re.compile(r"^```\w+\n(?:<\?php\n)?(?:#|//) ([\w.]+)\n.*?^```$", re.DOTALL | re.MULTILINE)
@@ -67,15 +66,10 @@ class Program:
 
     @staticmethod
     def _python(work: Path) -> Path:
-        environment = Environment((work / "celery").resolve(), *FRAMEWORKS[CELERY])
-        if not environment.is_made:
-            try:
-                environment.begin(", ".join(FRAMEWORKS[CELERY]))
-                environment.pip("install", *FRAMEWORKS[CELERY])
-            except subprocess.CalledProcessError as error:
-                raise NotHere(f"pip: {error}") from None
-            environment.finish()
-        return environment.python
+        try:
+            return install(CELERY, work.resolve())
+        except subprocess.CalledProcessError as error:
+            raise NotHere(f"pip: {error}") from None
 
 
 PROGRAMS = {

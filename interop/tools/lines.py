@@ -32,9 +32,7 @@ class Line:
     status: int = 0
 
 
-def run_lines(
-    program: Sequence[str], lines: Iterable[Line], place: Place, directory: Path, hide: Mapping[str, str] | None = None
-) -> Run:
+def run_lines(program: Sequence[str], lines: Iterable[Line], place: Place, directory: Path) -> Run:
     """Each line is a check. `directory`: for files that lines write ({dir})."""
     names = {
         "host": LOOPBACK,
@@ -44,7 +42,7 @@ def run_lines(
         "short": place.node.partition("@")[2],
         "dir": str(directory),
     }
-    hidden = {str(directory): "DIR", place.url: "URL", **(hide or {})}
+    hidden = {str(directory): "DIR", place.url: "URL"}
     run = Run()
     for line in lines:
         words = [_filled(word, names) for word in line.words.split()]

@@ -84,15 +84,10 @@ def environment_of(place: Place, directory: Path) -> dict[str, str]:
 
 def python(name: str, work: Path, *requirements: str) -> Path:
     """The Python of a tool's environment, made once. Raises: NotHere."""
-    environment = Environment(work / name, *requirements)
-    if not environment.is_made:
-        try:
-            environment.begin(", ".join(requirements))
-            environment.pip("install", *requirements)
-        except subprocess.CalledProcessError as error:
-            raise NotHere(f"pip: {error}") from None
-        environment.finish()
-    return environment.python
+    try:
+        return Environment(work / name, *requirements).install()
+    except subprocess.CalledProcessError as error:
+        raise NotHere(f"pip: {error}") from None
 
 
 def run_program(command: Sequence[str | Path], place: Place, directory: Path, **variables: str) -> Run:

@@ -21,9 +21,4 @@ def install(name: str, work: Path) -> Path:
 
     Raises: subprocess.CalledProcessError: pip failed (its output is on stderr).
     """
-    environment = Environment(work / name, *FRAMEWORKS[name])
-    if not environment.is_made:
-        environment.begin(", ".join(FRAMEWORKS[name]))
-        environment.pip("install", *FRAMEWORKS[name])
-        environment.finish()
-    return environment.python
+    return Environment(work / name, *FRAMEWORKS[name]).install()

@@ -35,8 +35,8 @@ class TestClock:
     __test__ = False  # tells pytest that it is no test class, despite its name
 
     def __init__(self, thread: LoopThread, edge: "Edge") -> None:
-        self._thread = thread
-        self._edge = edge
+        self.thread = thread
+        self.edge = edge
         self._moving = trio.Lock()
         self._autojumps: dict[Autojump, None] = {}
 
@@ -45,16 +45,16 @@ class TestClock:
     @property
     def mode(self) -> str:
         """ "real" or "virtual"."""
-        return self._edge.clock.mode
+        return self.edge.clock.mode
 
     @property
     def elapsed(self) -> float:
         """Seconds of the broker's time since its start or its reset."""
-        return self._edge.clock.monotonic_ns() / 1e9
+        return self.edge.clock.monotonic_ns() / 1e9
 
     def now(self) -> datetime:
         """The broker's wall time, in UTC."""
-        return datetime.fromtimestamp(self._edge.clock.wall_ms() / 1000, UTC)
+        return datetime.fromtimestamp(self.edge.clock.wall_ms() / 1000, UTC)
 
     # -- moving -----------------------------------------------------------------------------------------------------
 
@@ -67,22 +67,22 @@ class TestClock:
         Raises: ClockIsReal; ValueError for a negative time; WouldBlockTheLoop inside an event loop.
         """
         move = self._advance(_ns(days, hours, minutes, seconds, milliseconds))
-        self._thread.wait(move, "clock.advance")
+        self.thread.wait(move, "clock.advance")
 
     async def advance_async(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
     ) -> None:
         """`advance` for trio and asyncio: other tasks of the loop run meanwhile."""
         move = self._advance(_ns(days, hours, minutes, seconds, milliseconds), turns_of_this_loop())
-        await result_of(self._thread.submit(move))
+        await result_of(self.thread.submit(move))
 
     def travel_to(self, when: datetime) -> None:
         """Advance virtual time until the broker's wall clock shows `when` (naive: UTC). Raises: as `advance`."""
-        self._thread.wait(self._travel(when), "clock.travel_to")
+        self.thread.wait(self._travel(when), "clock.travel_to")
 
     async def travel_to_async(self, when: datetime) -> None:
         """`travel_to` for trio and asyncio."""
-        await result_of(self._thread.submit(self._travel(when, turns_of_this_loop())))
+        await result_of(self.thread.submit(self._travel(when, turns_of_this_loop())))
 
     def autojump(self, *, limit: timedelta | None = None) -> "Autojump":
         """Jump to the next deadline whenever the broker is quiet, until the end of the `with` block or `stop`.
@@ -94,7 +94,7 @@ class TestClock:
         limit_ns = None if limit is None else round(limit.total_seconds() * 1e9)
         autojump = Autojump(self, limit_ns, turns_of_this_loop())
         self._autojumps[autojump] = None
-        self._thread.submit(autojump.begin).result()
+        self.thread.submit(autojump.begin).result()
         return autojump
 
     def stop_autojumps(self) -> None:
@@ -115,9 +115,9 @@ class TestClock:
             raise ValueError("time does not run backwards")
 
         async def move() -> None:
-            await self._edge.quiet(turns)  # what clients did before is handled before
+            await self.edge.quiet(turns)  # what clients did before is handled before
             async with self._moving:
-                await self._go_to(self._edge.clock.monotonic_ns() + delta_ns, turns)
+                await self._go_to(self.edge.clock.monotonic_ns() + delta_ns, turns)
 
         return move
 
@@ -126,9 +126,9 @@ class TestClock:
         wall_ms = round((when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
         async def move() -> None:
-            await self._edge.quiet(turns)
+            await self.edge.quiet(turns)
             async with self._moving:
-                clock = self._edge.clock
+                clock = self.edge.clock
                 delta_ms = wall_ms - clock.wall_ms()
                 if delta_ms < 0:
                     raise ValueError(f"{when} is in the past of the broker, where it is {self.now()}")
@@ -137,7 +137,7 @@ class TestClock:
         return move
 
     async def _go_to(self, until_ns: int, turns: Turns | None = None) -> None:
-        edge = self._edge
+        edge = self.edge
         while (due_ns := edge.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
             if await edge.step_to(due_ns):
                 await edge.quiet(turns)
@@ -158,24 +158,14 @@ class TestClock:
     async def jump(self, until_ns: int | None) -> bool:
         """Jump to the next deadline, at most to `until_ns`. Returns False if there is none before."""
         async with self._moving:
-            due_ns = self._edge.broker.next_deadline_ns()
+            due_ns = self.edge.broker.next_deadline_ns()
             if due_ns is None or (until_ns is not None and due_ns > until_ns):
                 return False
-            await self._edge.step_to(due_ns)
+            await self.edge.step_to(due_ns)
             return True
 
-    @property
-    def edge(self) -> "Edge":
-        """For `Autojump`."""
-        return self._edge
-
-    @property
-    def thread(self) -> LoopThread:
-        """For `Autojump`."""
-        return self._thread
-
     def _check_virtual(self) -> None:
-        if not self._edge.clock.is_virtual:
+        if not self.edge.clock.is_virtual:
             raise ClockIsReal(
                 'this broker runs on real time; start it, or reset it, with clock="virtual" '
                 '(with pytest: mark the test with @pytest.mark.amqp(clock="virtual"); with amqp_module_broker the '
