@@ -5,6 +5,8 @@ A message leaves its queue when all queues have it that it goes to, and not befo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,15 +15,24 @@ from hypothesis import strategies as st
 from stand_in_journal import StandInJournal
 
 from leveret.engine import (
+    MS,
     Choice,
     Event,
     Field,
     FieldTable,
+    FindTarget,
+    Grant,
     Moving,
+    Permissions,
+    TopicPermission,
+    User,
+    to_origin,
     to_queue,
 )
+from leveret.engine.messages.content import headers_of
 from leveret.engine.move_targets import to_exchange
 from leveret.engine.publishing.publish_events import PublishedEvent
+from leveret.engine.queues import reconfigure
 from leveret.testing.harness import Harness, load
 
 ALL = Choice(lambda message: True)
@@ -223,3 +234,119 @@ def test_nothing_is_moved_while_an_alarm_lasts() -> None:
     moving.work()
     world.end_turn()
     assert (moving.waits_for, world.bodies("to")) == ("", bodies)
+
+
+# -- which messages, and where to ------------------------------------------------------------------------------------
+
+
+def test_what_has_expired_is_not_moved() -> None:
+    """It stands behind a message that lives; a move would give it a new life."""
+    world = World({})
+    world.publish(b"a", key="from")
+    world.publish(b"b", key="from", expiration=b"1000")
+    world.clock.advance_ns(2000 * MS)
+    moving = world.moving()
+    moving.work()
+    assert (moving.is_done, moving.done, world.bodies("to")) == (True, 1, [b"a"])
+
+
+def test_no_more_are_moved_than_asked_for() -> None:
+    """The last slice is smaller than the others."""
+    world = World({})
+    bodies = world.fill("from", 70)
+    queue = world.vhost.queues.named("from")
+    moving = Moving(queue, world.client, Choice(lambda message: True, limit=60), to_queue(world.client, "to"), "moved")
+    while not moving.is_done:
+        moving.work()
+    assert (world.bodies("to"), world.bodies("from")) == (bodies[:60], bodies[60:])
+
+
+class Graveyard(Harness):
+    """Messages that were published to the topic exchange `t` with the key `a`, and `b` in CC, died in the queue `life`.
+
+    They are in `from`. `life` is bound with `a`, `beside` with `b`.
+    """
+
+    def __init__(self, write: str = ".*", topics: Mapping[str, TopicPermission] = MappingProxyType({})) -> None:
+        """`write`, `topics`: what the user who replays them may do."""
+        super().__init__()
+        self.vhost.exchanges.declare("t", "topic")
+        self.queue("from")
+        self.queue("life", x_dead_letter_exchange="", x_dead_letter_routing_key="from")
+        self.queue("beside")
+        self.bind("life", "t", "a")
+        self.bind("beside", "t", "b")
+        self.publish("m", key="a", exchange="t", headers={"CC": ["b"]})
+        self.session.reject(self.session.get(self.named("life"), no_ack=False)[0], requeue=False)  # type: ignore[index]
+        self.end_turn()
+        assert self.all("beside") == "m"
+        self.may(write, topics)
+
+    def may(self, write: str, topics: Mapping[str, TopicPermission]) -> None:
+        """Another user's client is the one that replays."""
+        granted = Permissions(Grant(write=write, topics=topics), user="u", vhost="/")
+        self.user = User("u", permissions=MappingProxyType({"/": granted}))
+        self.broker.users.add(self.user)
+        self.client = self.connect("other").client
+
+    def replay(self, find_target: FindTarget) -> dict[str, int]:
+        """Why messages stay."""
+        moving = Moving(self.named("from"), self.client, ALL, find_target, "replayed")
+        moving.work()
+        self.end_turn()
+        assert moving.is_done
+        return moving.kept
+
+
+def test_a_replay_goes_to_each_key_that_the_message_had() -> None:
+    """Also to those of CC."""
+    world = Graveyard()
+    assert world.replay(to_origin(world.client, into_queue=False, without_history=True)) == {}
+    assert (world.all("life"), world.all("beside"), world.all("from")) == ("m", "m", "")
+
+
+def test_a_replay_needs_the_permission_for_each_topic() -> None:
+    """The user may write to `a`, and not to the key of CC."""
+    world = Graveyard(topics={"t": TopicPermission("^a$", ".*")})
+    (reason,) = world.replay(to_origin(world.client, into_queue=False, without_history=False))
+    assert "TopicRefused" in reason
+    assert (world.all("life"), world.all("from")) == ("", "m")
+
+
+def test_a_replay_into_a_queue_needs_the_permission_to_write_there() -> None:
+    """Also straight into the queue that the message died in."""
+    world = Graveyard(write="^from$")
+    (reason,) = world.replay(to_origin(world.client, into_queue=True, without_history=False))
+    assert "PermissionRefused" in reason
+    assert (world.all("life"), world.all("from")) == ("", "m")
+
+
+def test_a_move_publishes_to_no_internal_exchange() -> None:
+    """Clients may not; nor may an operator by a move."""
+    world = Graveyard()
+    world.vhost.exchanges.declare("inner", "fanout", internal=True)
+    world.bind("life", "inner")
+    (reason,) = world.replay(to_exchange(world.client, "inner", None))
+    assert "InternalExchangeRefused" in reason
+    assert (world.all("life"), world.all("from")) == ("", "m")
+
+
+def test_a_move_leaves_a_disabled_queue_alone() -> None:
+    """It takes no messages until an operator enables it."""
+    world = Graveyard()
+    reconfigure.enable(world.named("life"), False)
+    assert world.replay(to_queue(world.client, "life")) == {"queue 'life' takes no messages now": 1}
+    assert world.all("from") == "m"
+
+
+@pytest.mark.parametrize("place", ["queue", "exchange"])
+def test_a_moved_message_has_no_attempts(place: str) -> None:
+    """Not those that a header tells of either."""
+    world = Graveyard()
+    world.all("from")
+    world.publish("n", key="from", headers={"x-delivery-count": 3, "kept": 1})
+    to = to_queue(world.client, "life") if place == "queue" else to_exchange(world.client, "t", "a")
+    assert world.replay(to) == {}
+    got = world.get("life")
+    assert got is not None
+    assert list(headers_of(got[1].header)) == ["kept"]

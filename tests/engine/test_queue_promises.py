@@ -1,7 +1,10 @@
 """What a queue keeps to whatever happens around it: its counts, its consumers' messages, its deadlines."""
 
-from leveret.engine import MS
+import pytest
+
+from leveret.engine import MS, Choice, Moving, to_queue
 from leveret.engine.messages.field_table import Field
+from leveret.engine.queues import scheduled
 from leveret.settings import SettingsRepository, entry
 from leveret.testing.harness import Harness
 
@@ -112,3 +115,82 @@ def test_a_delayed_message_that_came_due_behind_paged_out_ones_can_be_taken() ->
     queue.pageable.load(20, 100_000)
     assert [message.body for message in queue.store] == [b"a", b"b", b"c", b"late"]
     assert [message.body for message in queue.perishable.take_at([late.id]).messages] == [b"late"]
+
+
+def test_a_new_value_has_its_own_lifetime_and_attempts() -> None:
+    """Not those of the one that it replaces."""
+    world = Harness()
+    world.queue(x_last_value=True, x_last_value_key="k")
+    world.publish("a", headers={"k": "1"}, expiration=b"1000")
+    got = world.get(no_ack=False)
+    assert got is not None
+    world.session.reject(got[0], requeue=True)
+    world.publish("b", headers={"k": "1"})
+    world.advance(2000)
+    got = world.get()
+    assert got is not None
+    assert (got[1].body, got[2]) == (b"b", False)
+
+
+def test_of_two_values_that_come_back_together_the_one_that_was_published_last_stays() -> None:
+    """The other one came later into this queue, by a move."""
+    world = Harness()
+    world.queue("from")
+    world.queue(x_last_value=True, x_last_value_key="k")
+    world.publish("old", key="from", headers={"k": "1"})
+    world.publish("new", headers={"k": "1"})
+    world.consume()
+    moving = Moving(
+        world.named("from"), world.client, Choice(lambda message: True), to_queue(world.client, "q"), "moved"
+    )
+    moving.work()
+    world.end_turn()
+    assert world.taken() == "newold"
+    world.session.cancel("c")
+    world.session.reject(0, multiple=True, requeue=True)
+    world.end_turn()
+    assert world.all() == "new"
+
+
+def test_a_dead_letter_is_as_old_as_its_message() -> None:
+    """It does not replace a value of its key that was published after it."""
+    world = Harness()
+    world.queue(x_last_value=True, x_last_value_key="k")
+    world.queue("brief", x_message_ttl=1000, x_dead_letter_exchange="", x_dead_letter_routing_key="q")
+    world.publish("old", key="brief", headers={"k": "1"})
+    world.publish("new", headers={"k": "1"})
+    world.advance(1000)
+    assert (world.all("brief"), world.all()) == ("", "new")
+
+
+@pytest.mark.parametrize("gone", [0, 2, 5])
+def test_scheduled_messages_come_in_time_when_one_of_them_is_cancelled(gone: int) -> None:
+    """Whichever it was."""
+    world = Harness()
+    queue = world.queue()
+    for due_ms in (100, 500, 200, 600, 550, 300):
+        world.publish(f"{due_ms} ", headers={"x-delay": due_ms})
+    ids = [message.id for message in sorted(queue.scheduled, key=lambda message: message.id)]
+    assert scheduled.cancel(queue, ids[gone])
+    left = [due_ms for at, due_ms in enumerate((100, 500, 200, 600, 550, 300)) if at != gone]
+    for due_ms in range(50, 650, 50):
+        world.advance(50)
+        assert world.all() == (f"{due_ms} " if due_ms in left else "")
+
+
+def test_keys_of_bcc_are_kept_for_a_dead_letter_and_shown_to_nobody() -> None:
+    """The dead letter goes to all keys of its message; x-death names those that it showed."""
+    world = Harness()
+    world.vhost.exchanges.declare("dlx", "direct")
+    world.queue(x_dead_letter_exchange="dlx")
+    for key in ("q", "seen", "hidden"):
+        world.queue(f"dead {key}")
+        world.bind(f"dead {key}", "dlx", key)
+    world.publish("m", headers={"CC": ["seen"], "BCC": ["hidden"]})
+    got = world.get(no_ack=False)
+    assert got is not None
+    world.session.reject(got[0], requeue=False)
+    world.end_turn()
+    letters = [world.get(f"dead {key}") for key in ("q", "seen", "hidden")]
+    assert all(letters)
+    assert not any(b"hidden" in letter[1].content for letter in letters if letter is not None)

@@ -9,7 +9,7 @@ from expression_rows import Given
 from leveret.expressions.language import AMPS, JMS, compiled
 
 BODY = b"""{"s": "caf\xc3\xa9 Noir", "n": 42, "f": -2.5, "t": true, "a": [3, "4", null, "x", [5]], "o": {"k": 1},
-"big": 123456789012345678901234567890, "z": "", "l": [{"v": [1, 2]}, {"v": 3}, 7]}"""
+"big": 123456789012345678901234567890, "z": "", "l": [{"v": [1, 2]}, {"v": 3}, 7], "w": [1, 9]}"""
 
 
 @pytest.mark.parametrize(
@@ -161,6 +161,10 @@ def test_values_of_filters(text: str, value: Any) -> None:
         ("/a LIKE '^x$'", True),
         ("/a BEGINS WITH ('x')", True),
         ("/a IN (9, 10)", None),
+        ("/a IN (5)", True),
+        ("'5' IN (4, 5)", True),
+        ("/l IN (7)", True),
+        ("/w BETWEEN 4 AND 6", False),
         ("/a", True),
         ("'0'", False),
         ("'0.0e5'", False),
@@ -263,3 +267,10 @@ def test_if_is_lazy() -> None:
     subject = Given(b'{"a":1}')
     assert compiled("IF(1 = 1, 1, /a) = 1 AND COALESCE('x', /a) = 'x'", AMPS).matches(subject)
     assert not subject.reads
+
+
+@pytest.mark.parametrize("text", ["/s LIKE '%y'", "/s NOT LIKE '%y'", "NOT /s LIKE r'y'"])
+def test_a_text_that_is_too_long_for_patterns_has_no_answer(text: str) -> None:
+    """It is selected by none: neither by the pattern nor by its opposite."""
+    body = b'{"s": "%s"}' % (b"x" * (64 * 1024 + 1))
+    assert compiled(text, AMPS).truth(Given(body)) is None

@@ -141,3 +141,21 @@ def test_a_heap_that_does_not_fit_its_records() -> None:
     with pytest.raises(Damaged, match=r"\.log.*heap"):
         list(journal.contents.runs(lsn, 1))
     journal.close()
+
+
+def test_a_segment_that_was_deleted_is_not_kept_open() -> None:
+    """Its room on the disk would not be free. At most some segments are open, however many are read."""
+    files = SimulatedFiles()
+    journal = Journal.open(
+        "j", ManualClock(), JournalOptions(segment_size=4000), files=files, threaded=False, new_id=bytes(16)
+    )
+    written = write(journal, [[(b"key", [900] * 4)]] * 60)
+    before = len(files.handles)
+    for lsn, _, _, content in written:
+        assert journal.contents.read(lsn) == content
+    opened = len(files.handles) - before
+    assert 1 < opened <= content_reader.OPEN_FILES_MAX + 1
+    for segment in list(journal.contents._handles):
+        journal.contents.forget(segment)
+    assert len(files.handles) == before
+    journal.close()

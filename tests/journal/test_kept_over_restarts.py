@@ -18,6 +18,7 @@ from leveret.journal.format.record import PUBLISHED, REQUEUED, Record
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.message_recorder import Meanwhile
 from leveret.journal.recording.recorder import Recorder
+from leveret.settings import SettingsRepository, entry
 from leveret.testing.harness import DATA, Harness, messages
 
 
@@ -189,3 +190,43 @@ def test_what_waited_over_a_restart_expires_when_it_is_due() -> None:
     assert one.named().ready_count == 1
     one.advance(3100)
     assert one.named().ready_count == 0
+
+
+@pytest.mark.parametrize("memory", [None, 100_000])
+@pytest.mark.parametrize("arguments", [{"x_non_destructive": True}, {"x_queue_type": "stream"}, {}], ids=str)
+def test_a_delayed_message_waits_on(arguments: dict[str, object], memory: int | None) -> None:
+    """Also where readers take nothing out, and where contents stay on disk."""
+    one = Kept(memory=memory)
+    one.queue(**arguments)
+    one.publish("late", headers={"x-delay": 1000})
+    one.publish("now")
+    one.kill()
+    queue = one.named()
+    assert (queue.ready_count, len(queue.scheduled)) == (1, 1)
+    one.advance(1000)
+    assert (queue.ready_count, len(queue.scheduled)) == (2, 0)
+
+
+def test_a_start_reads_back_what_memory_allows() -> None:
+    """Of all queues together, however many there are."""
+    one = Kept(memory=40_000)
+    names = [f"q{number}" for number in range(12)]
+    for name in names:
+        one.queue(name)
+        one.publish(*[b"x" * 1000] * 10, key=name)
+    one.kill()
+    held = [one.named(name).in_memory_count for name in names]
+    assert held[0] > 0 and held[-1] == 0
+    assert [one.named(name).ready_count for name in names] == [10] * 12
+
+
+def test_a_limit_that_became_smaller_meanwhile_holds_after_a_restart() -> None:
+    """The oldest go before anybody gets them."""
+    one = Kept(settings=SettingsRepository([entry("q", default_ring_size=9)]))
+    one.queue()
+    one.publish(*"abcde")
+    one.settings = SettingsRepository([entry("q", default_ring_size=2)])
+    one.restart()
+    assert one.all() == "de"
+    one.restart()
+    assert one.all() == ""
