@@ -48,7 +48,6 @@ class BulkDelete:
         self.is_small = False
 
     def steps(self) -> Iterator[None]:
-        """The steps of the work, a slice each."""
         queue, under_way = self._queue, self._broker.bulk_deletes
         queue.freeze()
         under_way.add(self)

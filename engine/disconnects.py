@@ -30,7 +30,6 @@ class Disconnects:
         self._vhosts: deque[VirtualHost] = deque()
 
     def expel(self, client: Client, error: EngineError) -> None:
-        """Disconnect a client with this error."""
         self._clients.append((client, error))
         self.pending = self._context.background.pending = True
 

@@ -144,7 +144,6 @@ class Counters:
         deaths[reason, goes_on] = deaths.get((reason, goes_on), 0) + count
 
     def add(self, other: "Counters") -> None:
-        """Add another's counts to these."""
         for name, count in zip(_COUNTS, _ALL_OF(other)):
             if count:  # most counters of a queue are 0
                 setattr(self, name, getattr(self, name) + count)

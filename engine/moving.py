@@ -210,7 +210,6 @@ class Moving:
         return not outcome.refused
 
     def _look_again(self, position: int) -> None:
-        """Continue from this position in the next slice."""
         self.looked_at -= sum(one >= position for one in self._seen)
         self._after, self.is_done = position - 1, False
 

@@ -49,7 +49,6 @@ class Parameters:
         return True
 
     def forget(self, vhost: str) -> None:
-        """Remove the parameters of a virtual host."""
         for identity in [identity for identity in self._values if identity[0] == vhost]:
             self.remove(identity)
 

@@ -81,7 +81,6 @@ class Consumer(Holder):
         self.is_paused = False
 
     def change(self, arguments: FieldTable, filter_: "Expression | None") -> None:
-        """Replace the consumer's arguments and filter."""
         self.arguments = arguments
         self.priority = integer_of(arguments, "x-priority") or 0
         self.filter = filter_

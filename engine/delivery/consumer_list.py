@@ -57,7 +57,6 @@ class ConsumerList:
         self._broker = broker
 
     def rules_changed(self, rules: QueueRules) -> None:
-        """Follow the new rules of the queue."""
         self._rules = rules
 
     def enable_groups(self) -> None:

@@ -163,11 +163,9 @@ class FilterGroups:
 
     @property
     def has_filters(self) -> bool:
-        """Whether any consumer has a filter."""
         return any(group.expression is not None for group in self)
 
     def of(self, consumer: Consumer) -> FilterGroup:
-        """The group of a consumer that has joined."""
         return self._of[consumer]
 
     def join(self, consumer: Consumer) -> FilterGroup:

@@ -36,32 +36,26 @@ class DelayedExchange(Exchange):
 
     @property
     def decides_each(self) -> bool:  # type: ignore[override]
-        """As the underlying type."""
         return self._router.decides_each
 
     @property
     def is_topic(self) -> bool:  # type: ignore[override]
-        """As the underlying type."""
         return self._router.is_topic
 
     def check(self, routing_key: str, arguments: FieldTable) -> None:
-        """Check as the underlying type does."""
         self._router.check(routing_key, arguments)
 
     def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
-        """Check as the underlying type does."""
         self._router.check_limits(routing_key, arguments, vhost, options)
 
     @property
     def routes_as(self) -> "builtins.type[Exchange]":
-        """The underlying type."""
         return type(self._router)
 
     def match(self, message: Routed) -> Sequence[Destination]:
         return self._router.match(message)
 
     def forget_routes(self, binding: Binding) -> None:
-        """Make routes stale as the underlying type does."""
         self._router.forget_routes(binding)
 
     def _index(self, binding: Binding) -> None:

@@ -138,7 +138,6 @@ class HeadersPatterns(Generic[D]):
         return identity in self._groups
 
     def add(self, arguments: FieldTable, destination: D) -> None:
-        """Add a binding."""
         pattern = HeadersPattern(arguments)
         group = self._groups.get(pattern.identity)
         if group is None:

@@ -35,7 +35,6 @@ class TopicPatterns(Generic[T]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no pattern is left."""
         return not self._exact and self._tree.is_empty and self._automata.is_empty
 
     @property

@@ -41,13 +41,11 @@ class _Bundle(Generic[T]):
         self._automaton = None
 
     def take(self, words: Words) -> None:
-        """Remove a pattern."""
         del self.patterns[words]
         self.states -= states_of(words)
         self._automaton = None
 
     def hold(self, words: Words, held: Held[T]) -> None:
-        """Replace the values of a pattern."""
         self.patterns[words] = held
         self._automaton = None
 
@@ -169,7 +167,6 @@ class TopicAutomata(Generic[T]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no pattern is left."""
         return not self._places and not self._groups
 
     def excess_states_with(self, words: Words) -> int:

@@ -58,7 +58,6 @@ class TopicTree(Generic[T]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no pattern is left."""
         root = self._root
         return not root.children and root.here is None and root.beyond is None
 

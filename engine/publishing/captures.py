@@ -57,7 +57,6 @@ class Captures:
         return bool(self.targets) or self.logged is not None
 
     def set_logged(self, topics: Sequence[LoggedTopic]) -> None:
-        """Replace the list of logged topics."""
         self.logged = LoggedTopics(topics) if topics else None
         self.log = (self.log or _log(self._context)) if topics else None
 

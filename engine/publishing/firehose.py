@@ -55,7 +55,6 @@ class Firehose:
     # -- switching ----------------------------------------------------------------------------------------------------
 
     def switch(self, vhost: str, *, on: bool) -> None:
-        """Switch the tracing of a virtual host on or off."""
         if on:
             self.vhosts.add(vhost)
         else:

@@ -143,7 +143,6 @@ class Router:
         return route
 
     def arrival_rules(self, exchange_name: str, routing_key: str) -> ArrivalRules:
-        """The rules of a message's address."""
         return arrival_rules(*self._address(exchange_name, routing_key))
 
     def _address(self, exchange_name: str, routing_key: str) -> tuple[str, ResolvedSettings, tuple[Divert, ...]]:
@@ -207,7 +206,6 @@ class Router:
                 return
 
     def queues_at(self, address: str) -> list[Queue]:
-        """All queues with this address."""
         own = self.context.queues.get(address)
         found = [own] if own is not None and own.address == address else []
         return found + list(self._sharing.get(address, ()))

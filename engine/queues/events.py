@@ -65,7 +65,6 @@ class QueueEvents:
 
     @property
     def has_listeners(self) -> bool:
-        """Whether events are wanted."""
         return bool(self._listeners)
 
     # -- octets: not counted here -----------------------------------------------------------------------------------
@@ -175,7 +174,6 @@ class QueueEvents:
         self.counters.dropped += count
 
     def refused(self, message: Message, reason: str) -> None:
-        """A message was refused."""
         self.counters.dropped += 1
         if self._listeners:
             self._emit_left(EventKind.DROPPED, (message.id,), (message,), reason, came_in=False)
@@ -369,12 +367,10 @@ class QueueEvents:
     # -- consumers, and emitting --------------------------------------------------------------------------------------
 
     def consumer_added(self, consumer: Consumer) -> None:
-        """A subscription began."""
         if self._listeners:
             self._emit_consumer(EventKind.CONSUMER_ADDED, consumer)
 
     def consumers_removed(self, consumers: Iterable[Consumer]) -> None:
-        """Subscriptions ended."""
         if self._listeners:
             for consumer in consumers:
                 self._emit_consumer(EventKind.CONSUMER_REMOVED, consumer)

@@ -52,7 +52,6 @@ class NonDestructiveReady:
             self._messages.append(message)
 
     def popleft(self) -> Message:
-        """Remove and return the oldest message."""
         message = self._messages[self._head]
         self._head += 1
         if self._head > 1000 and self._head * 2 > len(self._messages):
@@ -82,7 +81,6 @@ class NonDestructiveReady:
         return self._messages.pop(index)
 
     def has(self, id_: int) -> bool:
-        """Whether the message with this id is here."""
         return any(message.id == id_ for message in self.after(id_ - 1, 1))
 
 

@@ -83,7 +83,6 @@ class ReadWindows:
         self._windows.pop(reader, None)
 
     def clear(self) -> None:
-        """Drop all windows."""
         self._windows.clear()
 
     def fill(self, reader: Reader | None, position: int, read: Callable[[int, int], Mapping[int, Message]]) -> None:

@@ -44,11 +44,9 @@ class SortedList(Generic[T]):
     # -- at its ends --------------------------------------------------------------------------------------------------
 
     def append(self, item: T) -> None:
-        """Append an item."""
         self.extend((item,))
 
     def extend(self, items: Iterable[T]) -> None:
-        """Append items in this order."""
         rest = iter(items)
         blocks = self._blocks
         if blocks and len(blocks[-1]) < BLOCK:
@@ -60,7 +58,6 @@ class SortedList(Generic[T]):
             self._count += len(block)
 
     def appendleft(self, item: T) -> None:
-        """Insert an item at the head."""
         self.extendleft((item,))
 
     def extendleft(self, items: Iterable[T]) -> None:
@@ -91,7 +88,6 @@ class SortedList(Generic[T]):
         return item
 
     def clear(self) -> None:
-        """Remove all items."""
         self._blocks.clear()
         self._count = 0
 

@@ -134,7 +134,6 @@ class StreamStore:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next message."""
         return self.first_offset + len(self._sizes)
 
     def bound_segments(self, octets: int) -> None:

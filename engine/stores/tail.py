@@ -59,11 +59,9 @@ class Tail:
 
     @property
     def level_max(self) -> int:
-        """The highest level."""
         return len(self._levels) - 1
 
     def level_of(self, envelope: Envelope) -> int:
-        """The level of messages with this envelope."""
         return self._level_of(envelope.summary.priority)
 
     def count_octets(self) -> None:
@@ -108,7 +106,6 @@ class Tail:
         self.put_last(self.level_of(message.envelope), message)
 
     def put_last(self, level: int, one: Item) -> None:
-        """Append an item to a level."""
         self._note_order(self._levels[level], (one,))
         self._levels[level].append(one)
         self._came(level, 1, 0 if self.octets is None else _octets_of(one))
@@ -271,7 +268,6 @@ class Tail:
         return taken
 
     def _take(self, level: int, count: int) -> Taken | Message:
-        """Take `count` messages of a level's first item."""
         items = self._levels[level]
         item = items[0]
         taken: Taken | Message

@@ -46,7 +46,6 @@ class User:
 
     @property
     def is_administrator(self) -> bool:
-        """Whether the user may administer the broker."""
         return "administrator" in self.tags
 
     @property

@@ -322,7 +322,6 @@ class Journal:
 
     @property
     def path(self) -> str:
-        """Path of the journal's directory."""
         return self._directory.path
 
     @property

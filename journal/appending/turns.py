@@ -127,7 +127,6 @@ class Turns:
 
     @property
     def next_lsn(self) -> int:
-        """LSN of the next record."""
         return self.block.next_lsn if self.block is not None else self.writer.next_lsn
 
 

@@ -82,7 +82,6 @@ class SyncTimes:
         self.seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count a sync."""
         self.counts[bisect_left(SYNC_SECONDS, seconds)] += 1
         self.seconds += seconds
 

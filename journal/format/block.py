@@ -202,7 +202,6 @@ class BlockBuilder:
 
     @property
     def next_lsn(self) -> int:
-        """LSN of the next record."""
         return self.base_lsn + self.count
 
     @property

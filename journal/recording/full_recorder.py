@@ -100,7 +100,6 @@ class FullObjectRecorder(ObjectRecorder):
         return found
 
     def connection(self, event: ConnectionEvent) -> None:
-        """A connection was opened or closed."""
         key = (event.vhost, event.subject)
         if event.kind is EventKind.CONNECTION_OPENED:
             id_ = self._journal.objects.define_another(CONNECTION, self.vhost_id(event.vhost), event.subject)
@@ -113,7 +112,6 @@ class FullObjectRecorder(ObjectRecorder):
                 self._journal.objects.forget(gone)
 
     def consumer(self, event: ConsumerEvent) -> None:
-        """A consumer came or left."""
         queue_id = self.id_of_queue(event)
         consumer_id, conn_id = self.holder_ids(event.vhost, event.client, event.tag)
         self._journal.turns.append(
@@ -127,13 +125,11 @@ class FullObjectRecorder(ObjectRecorder):
         )
 
     def blocked(self, event: BlockedEvent) -> None:
-        """A connection was blocked or unblocked."""
         id_, _ = self._client(event.vhost, event.subject)
         text = json.dumps({"connection": event.subject, **event.detail})
         self._journal.turns.append(Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(text)))
 
     def settings_changed(self, event: SettingsEvent) -> None:
-        """Settings of a virtual host's addresses changed."""
         self._journal.turns.append(Record(SETTINGS_CHANGED, arg=self.vhost_id(event.vhost)))
 
     # -- topology -----------------------------------------------------------------------------------------------------
@@ -318,7 +314,6 @@ class FullMessageRecorder(MessageRecorder):
             )
 
     def due(self, event: DueEvent) -> None:
-        """Scheduled messages are ready."""
         self._journal.messages.happened(event.kind, self._all.id_of_queue(event), event.messages, durable=False)
 
 

@@ -92,7 +92,6 @@ class MessageRecorder:
         self._left_before = 0
 
     def published(self, event: PublishedEvent) -> None:
-        """Messages were published."""
         self._runs.clear()
         self._record_published(event)
 
@@ -165,7 +164,6 @@ class MessageRecorder:
         self._has_published(event.messages, lsn, contents.body_sizes, durable=True)
 
     def enqueued(self, event: EnqueuedEvent) -> None:
-        """Messages entered a queue."""
         run = self._run_of(event.messages[0])
         if run is None or not (self.takes_transient or is_persistent(event)):
             return  # transient, or its content is not recorded
@@ -210,7 +208,6 @@ class MessageRecorder:
         return ""
 
     def enqueued_mixed(self, event: MixedEnqueuedEvent) -> None:
-        """Messages that differ entered a queue."""
         if not self._runs:
             return
         run = self._run_of(event.messages[0])
@@ -224,7 +221,6 @@ class MessageRecorder:
             self._journal.messages.enqueued(queue_id, event.messages, *run.part(event.messages), priorities=priorities)
 
     def settled(self, event: AckedEvent | LeftEvent) -> None:
-        """Messages left a queue, or were acknowledged."""
         queue_id, ids = self.leaving(event)
         if queue_id is None or not ids:
             return
@@ -291,7 +287,6 @@ class MessageRecorder:
             self._returned(event, None)
 
     def scheduled(self, event: ScheduledEvent) -> None:
-        """Messages wait for their time."""
         self._returned(event, event.due_ns)
 
     def _returned(self, event: RequeuedEvent | ScheduledEvent, due_ns: Sequence[int] | None) -> None:

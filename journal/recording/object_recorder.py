@@ -66,11 +66,9 @@ class ObjectRecorder:
             self.exchange_id(self._vhost_of(queue_or_exchange), queue_or_exchange.name)
 
     def vhost_id(self, name: str) -> int:
-        """The journal's id of a virtual host."""
         return self._journal.objects.define(VHOST, 0, name)
 
     def queue_id(self, queue: Queue) -> int:
-        """The journal's id of a queue."""
         key = (queue.vhost_name, queue.name)
         found = self.queue_ids.get(key)
         if found is None:
@@ -83,7 +81,6 @@ class ObjectRecorder:
         return found
 
     def exchange_id(self, vhost: str, name: str) -> int:
-        """The journal's id of an exchange."""
         key = (vhost, name)
         found = self._exchange_ids.get(key)
         if found is None:
@@ -93,21 +90,18 @@ class ObjectRecorder:
     # -- topology -----------------------------------------------------------------------------------------------------
 
     def queue_changed(self, event: QueueEvent) -> None:
-        """A queue was declared or deleted."""
         if event.kind is EventKind.DECLARED:
             self._declared(event.queue)
         else:
             self._undeclared(event.queue, self.queue_ids.pop((event.vhost, event.subject), None), QUEUE)
 
     def notes_changed(self, event: NotesEvent) -> None:
-        """A queue's notes changed."""
         queue = self._broker.virtual_hosts[event.vhost].queues[event.subject]
         if queue.durable:
             self._write_object(queue, restated=True)
             self._context.turn.records += 1
 
     def exchange_changed(self, event: ExchangeEvent) -> None:
-        """An exchange was declared or deleted."""
         if event.kind is EventKind.DECLARED:
             self._declared(event.exchange)
         else:
@@ -162,7 +156,6 @@ class ObjectRecorder:
         )
 
     def binding_changed(self, event: BindingEvent) -> None:
-        """A binding was made or deleted."""
         if event.kind is EventKind.BOUND:
             self._bound(event)
         else:
@@ -218,22 +211,18 @@ class ObjectRecorder:
                     del ids[key]
 
     def user_declared(self, event: UserDeclaredEvent) -> None:
-        """A user was added or changed."""
         self.state_user(event.user, restated=False)
 
     def user_undeclared(self, event: UserUndeclaredEvent) -> None:
-        """A user was deleted."""
         self._forget(USER, 0, event.subject)
 
     def policy_changed(self, event: PolicyEvent) -> None:
-        """A policy was set or deleted."""
         if event.kind is EventKind.DECLARED:
             self.state_policy(event.policy, restated=False)
         else:
             self._forget_policy(event.policy)
 
     def parameter_changed(self, event: ParameterEvent) -> None:
-        """A parameter was set or deleted."""
         if event.kind is EventKind.DECLARED:
             self.state_parameter((event.vhost, event.component, event.subject), event.value, restated=False)
         else:

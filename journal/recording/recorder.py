@@ -118,11 +118,9 @@ class Recorder:
         self._on(DeliveredEvent, delivered)
 
     def _on(self, family: type[Family], handler: Callable[[Family], None]) -> None:
-        """Set the handler of a family of events."""
         self._handlers[family] = handler
 
     def __call__(self, event: Event) -> None:
-        """Record the event."""
         handler = self._handlers.get(type(event))
         if handler is None:
             return

@@ -55,7 +55,6 @@ class _Repair:
         self.result = Repaired()
 
     def run(self) -> Repaired:
-        """Copy all segments."""
         bases = self._own_segments()
         for base_lsn in bases:
             self._collect_names(base_lsn)
