@@ -4,6 +4,7 @@ The same words name the journal's records, the metrics, the test broker's histor
 Source: rulings, "Events".
 """
 
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from operator import attrgetter
 
@@ -67,74 +68,38 @@ TERMINAL = frozenset(
 )
 
 
-#: The names of the counters of events.
-_EVENTS = (
-    "acknowledged",
-    "cancelled",
-    "deleted",
-    "delivered",
-    "dropped",
-    "enqueued",
-    "expired",
-    "killed",
-    "lease_ended",
-    "published",
-    "purged",
-    "replaced",
-    "requeued",
-    "routed",
-    "unroutable",
-)
-#: Further counters.
-_SORTS = (
-    "no_ack",  # deliveries without acknowledgement
-    "got",  # deliveries to basic.get
-    "got_no_ack",  # deliveries to basic.get without acknowledgement
-    "redelivered",  # redeliveries
-    "get_empty",  # basic.get from an empty queue
-    "delayed",  # requeued messages that are delayed
-    "own",  # enqueued messages that the broker itself published, such as dead letters
-)
-
-
+@dataclass(slots=True, eq=False, repr=False)
 class Counters:
     """Plain integers, incremented once for each run: the only cost of an event without listeners.
 
     `deaths`: number of dead messages by reason and by whether they were dead-lettered; None: none.
     """
 
-    __slots__ = (*_EVENTS, *_SORTS, "deaths")
-
-    def __init__(self) -> None:
-        self.acknowledged = self.cancelled = self.deleted = self.delivered = self.dropped = self.enqueued = 0
-        self.expired = self.killed = self.published = self.purged = self.replaced = self.requeued = 0
-        self.lease_ended = self.routed = self.unroutable = 0
-        self.no_ack = self.got = self.got_no_ack = self.redelivered = self.get_empty = self.delayed = self.own = 0
-        self.deaths: dict[tuple[str, bool], int] | None = None
-
-    # Declared for the type checker; the slots above are the storage.
-    acknowledged: int
-    cancelled: int
-    deleted: int
-    delivered: int
-    dropped: int
-    enqueued: int
-    expired: int
-    killed: int
-    lease_ended: int
-    published: int
-    purged: int
-    replaced: int
-    requeued: int
-    routed: int
-    unroutable: int
-    no_ack: int
-    got: int
-    got_no_ack: int
-    redelivered: int
-    get_empty: int
-    delayed: int
-    own: int
+    # Of events:
+    acknowledged: int = 0
+    cancelled: int = 0
+    deleted: int = 0
+    delivered: int = 0
+    dropped: int = 0
+    enqueued: int = 0
+    expired: int = 0
+    killed: int = 0
+    lease_ended: int = 0
+    published: int = 0
+    purged: int = 0
+    replaced: int = 0
+    requeued: int = 0
+    routed: int = 0
+    unroutable: int = 0
+    # Further ones:
+    no_ack: int = 0  # deliveries without acknowledgement
+    got: int = 0  # deliveries to basic.get
+    got_no_ack: int = 0  # deliveries to basic.get without acknowledgement
+    redelivered: int = 0  # redeliveries
+    get_empty: int = 0  # basic.get from an empty queue
+    delayed: int = 0  # requeued messages that are delayed
+    own: int = 0  # enqueued messages that the broker itself published, such as dead letters
+    deaths: dict[tuple[str, bool], int] | None = None
 
     def died(self, reason: str, count: int, *, goes_on: bool) -> None:
         """Count dead messages. `goes_on`: they are dead-lettered."""
@@ -152,51 +117,37 @@ class Counters:
 
     def as_dict(self) -> dict[str, int]:
         """The counters of events by name."""
-        return dict(zip(_EVENTS, _ALL_OF(self)))  # `_ALL_OF` begins with `_EVENTS`: the further counters are left out
+        return {name: getattr(self, name) for name in _EVENTS}
 
 
-_COUNTS = _EVENTS + _SORTS
+_COUNTS = [one.name for one in fields(Counters) if one.name != "deaths"]
+_EVENTS = _COUNTS[: _COUNTS.index("no_ack")]
 _ALL_OF = attrgetter(*_COUNTS)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Activity:
-    """Counters of clients and queues since the broker started. The hot path touches none of them.
+    """Counters of clients and queues since the broker started. The hot path touches none of them."""
 
-    `queues_declared`: successful declarations of queues; `queues_created`: those that created one.
-
-    `confirmable`, `confirmed`: publishes on closed sessions in confirm mode, and those of them that were confirmed.
-    `octets_in`, `octets_out`, `reads`, `writes`: of closed connections.
-    `returned`, `dropped`: unroutable publishes. `own`: messages that the broker itself published, such as dead letters;
-    `Counters.published` includes them.
-    `gone`: the counters of deleted queues by type; those of classic queues are only in the broker's counters.
-    """
-
-    __slots__ = (
-        "channels_closed",
-        "channels_opened",
-        "confirmable",
-        "confirmed",
-        "connections_closed",
-        "connections_opened",
-        "dropped",
-        "gone",
-        "octets_in",
-        "octets_out",
-        "own",
-        "queues_created",
-        "queues_declared",
-        "queues_deleted",
-        "reads",
-        "returned",
-        "writes",
-    )
-
-    def __init__(self) -> None:
-        self.connections_opened = self.connections_closed = self.channels_opened = self.channels_closed = 0
-        self.queues_declared = self.queues_created = self.queues_deleted = 0
-        self.octets_in = self.octets_out = self.reads = self.writes = 0
-        self.confirmable = self.confirmed = self.returned = self.dropped = self.own = 0
-        self.gone: dict[str, Counters] = {}
+    connections_opened: int = 0
+    connections_closed: int = 0
+    channels_opened: int = 0
+    channels_closed: int = 0
+    queues_declared: int = 0  # successful declarations of queues
+    queues_created: int = 0  # those that created one
+    queues_deleted: int = 0
+    octets_in: int = 0  # of closed connections, as the next three
+    octets_out: int = 0
+    reads: int = 0
+    writes: int = 0
+    confirmable: int = 0  # publishes on closed sessions in confirm mode
+    confirmed: int = 0  # those of them that were confirmed
+    returned: int = 0  # unroutable publishes, as the next one
+    dropped: int = 0
+    own: int = 0  # messages that the broker itself published, such as dead letters; also in `Counters.published`
+    gone: dict[str, Counters] = field(
+        default_factory=dict
+    )  # deleted queues by type; classic ones: only in the broker's
 
     def queue_deleted(self, queue_type: str, counters: Counters) -> None:
         """Add the counters of a deleted queue."""

@@ -14,22 +14,16 @@ from .users.access import User
 class QueueEvent(ObjectEvent):
     """A queue was declared or undeclared."""
 
+    what = "queue"
     queue: Queue
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"what": "queue", "queue": self.queue}
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ExchangeEvent(ObjectEvent):
     """An exchange was declared or undeclared."""
 
+    what = "exchange"
     exchange: Exchange
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"what": "exchange", "exchange": self.exchange}
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -38,60 +32,45 @@ class BindingEvent(ObjectEvent):
 
     binding: Binding
 
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"binding": self.binding}
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class VirtualHostEvent(ObjectEvent):
     """A virtual host was declared, got new limits, or was undeclared. `is_going`: its objects still exist."""
 
+    what = "vhost"
     is_going: bool = False
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"what": "vhost", "is_going": True} if self.is_going else {"what": "vhost"}
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class UserDeclaredEvent(ObjectEvent):
     """A user was added or changed."""
 
+    what = "user"
     kind: EventKind = field(default=EventKind.DECLARED, init=False)
     user: User
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"what": "user", "user": self.user}
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class UserUndeclaredEvent(ObjectEvent):
     """A user, the subject, was deleted."""
 
+    what = "user"
     kind: EventKind = field(default=EventKind.UNDECLARED, init=False)
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"what": "user"}
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class PolicyEvent(ObjectEvent):
     """A policy was added, changed or deleted. `policy`: the new one, or the deleted one."""
 
+    what = "policy"
     policy: Policy
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"what": "policy", "policy": self.policy}
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ParameterEvent(ObjectEvent):
     """A parameter, the subject, was set or deleted. `vhost`, `component`: empty: of none. `value`: a JSON value."""
 
+    what = "parameter"
     component: str
     value: object
 
@@ -99,10 +78,6 @@ class ParameterEvent(ObjectEvent):
     def is_own(self) -> bool:
         """Whether it is the broker's own, which no operator has set: of a component, but of no virtual host."""
         return bool(self.component) and not self.vhost
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"what": "parameter", "component": self.component, "value": self.value}
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -118,10 +93,6 @@ class ConnectionEvent(ObjectEvent):
 
     user: str | None = None
 
-    @property
-    def detail(self) -> dict[str, object] | None:
-        return None if self.user is None else {"user": self.user}
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class ClusterEvent(ObjectEvent):
@@ -131,7 +102,3 @@ class ClusterEvent(ObjectEvent):
 
     term: int
     why: str
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"term": self.term, "why": self.why}

@@ -7,7 +7,7 @@ those of named objects in object_events.py.
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from ..events import EventKind
 from .message import Envelope, Message, stretches_alike
@@ -20,7 +20,8 @@ class Event:
     """One event of a run of messages, or of a named object. Listeners must not change it.
 
     `subject`: name of the queue, exchange, address or client. `messages`: message ids, oldest first; empty for events
-    of objects. `of`: the messages themselves, one for each id, or the envelope that they share.
+    of objects. `of`: the messages themselves, one for each id, or the envelope that they share. `what`: the type of the
+    object, for events that several types have in common.
     """
 
     kind: EventKind
@@ -28,6 +29,7 @@ class Event:
     subject: str
     messages: Sequence[int]
     of: Sequence[Message] | Envelope | None
+    what: ClassVar[str] = ""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and _values(self) == _values(other)
@@ -37,8 +39,15 @@ class Event:
 
     @property
     def detail(self) -> dict[str, object] | None:
-        """The subclass's own fields by name, for printing and storing; None: it has none."""
-        return None
+        """`what`, and the subclass's own fields by name unless they have their defaults, for printing and storing.
+
+        None: there are none.
+        """
+        detail: dict[str, object] = {"what": self.what} if self.what else {}
+        for one in fields(self)[len(fields(Event)) :]:
+            if (value := getattr(self, one.name)) is not one.default:
+                detail[one.name] = value
+        return detail or None
 
 
 def _values(event: Event) -> dict[str, object]:

@@ -24,6 +24,10 @@ class EnqueuedEvent(Event):
     of: Sequence[Message] | Envelope
     owner: int = 0
 
+    @property
+    def detail(self) -> None:
+        return None  # `owner` is for the journal alone
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class MixedEnqueuedEvent(MixedEvent):
@@ -98,17 +102,6 @@ class LeftEvent(Event):
     to: str | None = None
     came_in: bool = True
 
-    @property
-    def detail(self) -> dict[str, object] | None:
-        detail: dict[str, object] = {}
-        if self.reason is not None:
-            detail["reason"] = self.reason
-        if self.to is not None:
-            detail["to"] = self.to
-        if not self.came_in:
-            detail["came_in"] = False
-        return detail or None
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequeuedEvent(Event):
@@ -118,10 +111,6 @@ class RequeuedEvent(Event):
     of: Sequence[Message]
     why: str
     counted: bool
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"why": self.why, "counted": self.counted}
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -135,10 +124,6 @@ class LeaseEndedEvent(Event):
     kind: EventKind = field(default=EventKind.LEASE_ENDED, init=False)
     of: Sequence[Message]
     why: str
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"why": self.why}
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -175,14 +160,7 @@ class ScheduledEvent(Event):
     of: Sequence[Message]
     why: str
     due_ns: Sequence[int]
-    counted: bool | None
-
-    @property
-    def detail(self) -> dict[str, object]:
-        detail: dict[str, object] = {"why": self.why, "due_ns": self.due_ns}
-        if self.counted is not None:
-            detail["counted"] = self.counted
-        return detail
+    counted: bool | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -199,7 +177,3 @@ class ConsumerEvent(ObjectEvent):
 
     tag: str
     client: "Client"
-
-    @property
-    def detail(self) -> dict[str, object]:
-        return {"tag": self.tag, "client": self.client}
