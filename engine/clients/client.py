@@ -144,11 +144,6 @@ class Client:
         else:
             self.on_expelled(error)
 
-    @property
-    def is_internal_link(self) -> bool:
-        """Whether its user is an internal link (`User.is_internal_link`)."""
-        return self.user.is_internal_link
-
     def send_after(self, sync_lsn: int, number: int) -> None:
         """Hold the outbox back until the journal is safe up to this LSN. `number`: of the session that it is for."""
         if self.on_send_after is not None:

@@ -4,20 +4,14 @@ Source: queues page E.4, row 3; behaviour page 1.9.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..clock import Clock
-from .meter import Meter
-from .round_robin import Waiting
 from .usage import FullLimit, Usage
 
-
-class Target(Protocol):
-    """The queue that a publish goes to."""
-
-    @property
-    def meter(self) -> Meter | None:
-        """None: flow control has no rules for the queue."""
+if TYPE_CHECKING:
+    from ..clients.client import Client
+    from ..queues.queue import Queue
 
 
 class Alarm(Usage):
@@ -47,9 +41,9 @@ class Alarm(Usage):
         if reason is None and self.round_robin:
             self._on_eased(self)
 
-    def full_limit_for(self, queues: Iterable[Target] = (), client: Waiting | None = None) -> FullLimit:
+    def full_limit_for(self, queues: "Iterable[Queue]" = (), client: "Client | None" = None) -> FullLimit:
         """The effect of the alarm on a publish to these queues: one queue that refuses is enough to refuse it."""
-        if client is not None and client.is_internal_link:
+        if client is not None and client.user.is_internal_link:
             return FullLimit(self, False, 0)
         meters = [queue.meter for queue in queues if queue.meter is not None]
         after_ms = min((meter.fails_after_ms for meter in meters if meter.fails_after_ms), default=0)

@@ -7,7 +7,7 @@ Source: queues page E; rulings 15, 16.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..clock import MS
 from ..context import BrokerContext
@@ -16,10 +16,14 @@ from ..messages.event import ObjectEvent
 from ..messages.message import Envelope
 from .alarm import Alarm
 from .meter import Meter
-from .round_robin import Waiter, Waiting
-from .tree import Metered, UsageTree
+from .round_robin import Waiter
+from .tree import UsageTree
 from .usage import FullLimit, Usage
 from .warnings import BlockedWarnings
+
+if TYPE_CHECKING:
+    from ..clients.client import Client
+    from ..queues.queue import Queue
 
 #: Units of effort that the release of blocked publishers may spend in one turn.
 RELEASE_SPREAD = 2_000
@@ -30,7 +34,7 @@ TURN_COST = 16
 class BlockedClient(NamedTuple):
     """A client that waits for room under a limit. `since_ns`: monotonic."""
 
-    client: Waiting
+    client: "Client"
     destination: str
     limit: str
     since_ns: int
@@ -43,7 +47,7 @@ class BlockedEvent(ObjectEvent):
     `limit`: the name of a limit of `destination`. `waited_ms`: time that the client has waited for it.
     """
 
-    client: Waiting
+    client: "Client"
     destination: str
     limit: str
     waited_ms: int
@@ -62,32 +66,26 @@ class FlowControl(UsageTree):
     """
 
     __slots__ = (
-        "_context",
-        "_drained",
         "_reconsidered",
         "_resuming",
         "_waits",
         "alarm",
         "disk",
         "over_limit",
-        "pending",
         "replication",
         "warnings",
     )
 
     def __init__(self, context: BrokerContext) -> None:
-        super().__init__()
-        self._context = context
+        super().__init__(context)
         self.warnings = BlockedWarnings(context.clock, context.deadlines)
-        self._waits: dict[Waiter, tuple[Usage, Waiting]] = {}
-        self._drained: dict[Usage, None] = {}
+        self._waits: dict[Waiter, tuple[Usage, Client]] = {}
         self._reconsidered: dict[Usage, None] = {}
-        self._resuming: Waiting | None = None
+        self._resuming: Client | None = None
         self.alarm = Alarm("alarm", self._note_drained, context.clock)
         self.disk = Alarm("disk", self._note_drained, context.clock)
         self.replication = Alarm("replication", self._note_drained, context.clock)
         self.over_limit = 0
-        self.pending = False
 
     def follow_options(self) -> None:
         """Apply the limits of the broker's options after these changed."""
@@ -131,7 +129,7 @@ class FlowControl(UsageTree):
     # -- publishing ---------------------------------------------------------------------------------------------------
 
     def room_for(
-        self, queues: Sequence[Metered], envelope: Envelope, contents: Sequence[bytes], client: Waiting
+        self, queues: "Sequence[Queue]", envelope: Envelope, contents: Sequence[bytes], client: "Client"
     ) -> tuple[int, FullLimit | None]:
         """The number of messages, from the head of a run, that may be published to all of these queues now.
 
@@ -161,14 +159,14 @@ class FlowControl(UsageTree):
                 count = min(count, meter.fitting(nodes))
         return count, None
 
-    def _full(self, node: Usage, meter: Meter, client: Waiting) -> FullLimit:
-        if client.is_internal_link:
+    def _full(self, node: Usage, meter: Meter, client: "Client") -> FullLimit:
+        if client.user.is_internal_link:
             return FullLimit(node, node.refuses, 0)
         return FullLimit(node, meter.fails or node.refuses, meter.fails_after_ms)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def wait(self, full: FullLimit, client: Waiting, waiter: Waiter) -> None:
+    def wait(self, full: FullLimit, client: "Client", waiter: Waiter) -> None:
         """Call `waiter.resume` when there is room and it is the client's turn; see `RoundRobin`."""
         node = full.node
         now_ns = self._context.clock.monotonic_ns()
@@ -206,14 +204,6 @@ class FlowControl(UsageTree):
                 waiter.resume(0, 0)
             finally:
                 self._resuming = None
-
-    def _note_changed(self, meter: Meter) -> None:
-        self._changed[meter] = None
-        self.pending = self._context.background.pending = True
-
-    def _note_drained(self, node: Usage) -> None:
-        self._drained[node] = None
-        self.pending = self._context.background.pending = True
 
     def work(self) -> None:
         """At the end of a turn: let clients publish a quantum each, in turn, while there is room."""

@@ -7,7 +7,11 @@ is room again. Source: queues page E.5 ("Fairness").
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ..clients.client import Client
+    from .usage import Usage
 
 #: Maximum octets and messages that a client may publish in one turn.
 QUANTUM_OCTETS, QUANTUM_MESSAGES = 64 * 1024, 64
@@ -21,34 +25,6 @@ class Waiter(Protocol):
 
         Publishes that must wait longer call `FlowControl.wait` again. Called at the end of a turn, never in a publish.
         """
-
-
-class Named(Protocol):
-    """The virtual host of a waiting client."""
-
-    @property
-    def name(self) -> str:
-        """Its name in logs and events."""
-
-
-class Waiting(Protocol):
-    """A client with a name for logs and events. Hashable."""
-
-    name: str
-
-    @property
-    def is_internal_link(self) -> bool:
-        """Whether it waits for room where other clients are refused."""
-
-    @property
-    def vhost(self) -> Named:
-        """The virtual host that it is in."""
-
-
-class Limited(Protocol):
-    """The usage node that clients wait for."""
-
-    is_full: bool
 
 
 class Turn:
@@ -72,22 +48,22 @@ class RoundRobin:
     __slots__ = ("_turns",)
 
     def __init__(self) -> None:
-        self._turns: dict[Waiting, Turn] = {}
+        self._turns: dict[Client, Turn] = {}
 
     def __len__(self) -> int:
         return len(self._turns)
 
-    def __iter__(self) -> Iterator[tuple[Waiting, Turn]]:
+    def __iter__(self) -> "Iterator[tuple[Client, Turn]]":
         """Clients with their turns, the next one first."""
         return iter(self._turns.items())
 
     @property
-    def next(self) -> tuple[Waiting, Waiter]:
+    def next(self) -> "tuple[Client, Waiter]":
         """The client whose turn is next, with its first waiter."""
         client, turn = next(iter(self._turns.items()))
         return client, turn.waiters[0]
 
-    def join(self, client: Waiting, waiter: Waiter, now_ns: int) -> bool:
+    def join(self, client: "Client", waiter: Waiter, now_ns: int) -> bool:
         """Append a waiter to those of its client. Returns whether the client did not wait before."""
         turn = self._turns.get(client)
         is_new = turn is None
@@ -96,7 +72,7 @@ class RoundRobin:
         turn.waiters.append(waiter)
         return is_new
 
-    def leave(self, client: Waiting, waiter: Waiter) -> bool:
+    def leave(self, client: "Client", waiter: Waiter) -> bool:
         """Remove a waiter. Returns whether its client has no waiter left."""
         turn = self._turns.get(client)
         if turn is None or waiter not in turn.waiters:
@@ -107,7 +83,7 @@ class RoundRobin:
         del self._turns[client]
         return True
 
-    def serve_next(self, node: Limited) -> tuple[Waiting, int] | None:
+    def serve_next(self, node: "Usage") -> "tuple[Client, int] | None":
         """Give the next client its turn. Returns the client and the start of its wait if it waits no longer."""
         client, turn = next(iter(self._turns.items()))
         if not turn.is_cut:

@@ -3,36 +3,23 @@
 Source: queues page E.1, E.2; address-settings page 3.3; docs/decisions/0010-flow-control.md.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...settings import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
-from ..messages.message import Envelope
+from ..context import BrokerContext
 from ..rules.flow_rules import VM, FlowRules
 from ..rules.size_rules import BLOCK, PAGE, SizeRules
 from .meter import Meter, all_messages, all_octets, memory, messages_in_memory, octets_in_memory, stored_octets
 from .parked import ParkedTotal
 from .usage import UNLIMITED, Usage
 
+if TYPE_CHECKING:
+    from ..queues.queue import Queue
+
 #: The names of the limits on all addresses together.
 WHOLE_OCTETS, WHOLE_MESSAGES = "global-max-size", "global-max-messages"
-
-
-class Metered(Protocol):
-    """The part of a queue that this file uses."""
-
-    name: str
-    address: str
-    durable: bool
-
-    @property
-    def meter(self) -> Meter | None:
-        """The queue's meter; None: no limit applies to it."""
-
-    def stores(self, envelope: Envelope) -> bool:
-        """Whether messages with this envelope survive a restart in this queue."""
 
 
 class MeterSettings(NamedTuple):
@@ -49,32 +36,49 @@ class MeterSettings(NamedTuple):
     generation: int
 
 
-class UsageTree(ABC):
+class UsageTree:
     """The nodes of one broker.
 
     `generation`: incremented when a limit of the broker is added or removed, so that queues get new meters.
-    `parked`: the publishes that frontends park for blocked clients.
+    `parked`: the publishes that frontends park for blocked clients. `pending`: a change waits for the end of the turn.
     """
 
-    __slots__ = ("_changed", "_flow", "_nodes", "_roots", "_whole", "generation", "parked", "system")
+    __slots__ = (
+        "_changed",
+        "_context",
+        "_drained",
+        "_flow",
+        "_nodes",
+        "_roots",
+        "_whole",
+        "generation",
+        "parked",
+        "pending",
+        "system",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
         self._nodes: dict[tuple[str, str, Hashable], Usage] = {}  # (limit, virtual host, name)
         self._roots: dict[str, Usage] = {}
         self._changed: dict[Meter, None] = {}  # whose changes are not yet added to the nodes
+        self._drained: dict[Usage, None] = {}
         self._whole: list[Usage] = []  # the roots of the limits on all addresses
         self._flow = Flow()
         self.system: SystemUsage | None = None
         self.generation = 0
+        self.pending = False
         self.parked = ParkedTotal()
 
-    @abstractmethod
     def _note_drained(self, node: Usage) -> None:
         """The node is no longer full: its waiting clients may continue."""
+        self._drained[node] = None
+        self.pending = self._context.background.pending = True
 
-    @abstractmethod
     def _note_changed(self, meter: Meter) -> None:
         """The meter has new messages, which may yet be paged out; `_settle` adds them to the nodes later."""
+        self._changed[meter] = None
+        self.pending = self._context.background.pending = True
 
     def _settle(self) -> None:
         """Add the changes of all meters to the nodes."""
@@ -150,7 +154,7 @@ class UsageTree(ABC):
             return None
         return MeterSettings(rules, size, keeps, evicts, self.generation)
 
-    def make_meter(self, queue: Metered, vhost: str, metering: MeterSettings, *, has_journal: bool) -> Meter:
+    def make_meter(self, queue: "Queue", vhost: str, metering: MeterSettings, *, has_journal: bool) -> Meter:
         """Make the meter of a queue, connected to the nodes that it feeds."""
         rules, size = metering.rules or FlowRules(), metering.size
         meter = Meter(
@@ -197,7 +201,7 @@ class UsageTree(ABC):
             meter.holds_stored, meter.holds_transient = tuple(stored), tuple(transient)
         return meter
 
-    def _memory_nodes(self, queue: Metered, vhost: str, rules: FlowRules) -> Iterator[Usage]:
+    def _memory_nodes(self, queue: "Queue", vhost: str, rules: FlowRules) -> Iterator[Usage]:
         if rules.memory_limit:
             where = f"queue '{queue.name}' in vhost '{vhost}'"
             # A limit that blocks nobody is another node, so that clients which the old one blocked continue.
@@ -206,7 +210,7 @@ class UsageTree(ABC):
         if self.system is not None:
             yield self._roots["memory"]
 
-    def _size_nodes(self, queue: Metered, vhost: str, size: SizeRules) -> Iterator[Usage]:
+    def _size_nodes(self, queue: "Queue", vhost: str, size: SizeRules) -> Iterator[Usage]:
         """The nodes of an address with policy BLOCK. The refusing one comes first: a publish that will be refused must
         not wait for another node before.
         """
@@ -220,7 +224,7 @@ class UsageTree(ABC):
         if size.messages_max is not None:
             yield self._node("max-size-messages", vhost, queue.address, where, size.messages_max, in_messages=True)
 
-    def _page_beyond(self, meter: Meter, queue: Metered, vhost: str, size: SizeRules) -> None:
+    def _page_beyond(self, meter: Meter, queue: "Queue", vhost: str, size: SizeRules) -> None:
         """Keep the messages in memory within the size of an address with policy PAGE."""
         where = f"address '{queue.address}' in vhost '{vhost}'"
         key = ("in memory", queue.address)  # its own node: other queues of the address may block instead
