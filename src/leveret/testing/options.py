@@ -1,5 +1,6 @@
 """The options of `start_broker`, read and checked."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,7 +13,6 @@ from ..configured.host_facts import fitted_to_host
 from ..settings import Configuration, load_configuration
 from ..settings.rows.broker_keys import KEYS
 from .engine_clock import ClockMode
-from .toml_writer import toml_of
 from .typos import CLOCKS, check_word
 
 #: Real time without activity before virtual time advances, in milliseconds (ruling 25).
@@ -116,3 +116,27 @@ def _configuration(config: Config | None) -> Configuration:
     if problems:
         raise BrokerOptionsError("\n".join(problems))
     return configuration
+
+
+def toml_of(tables: Mapping[str, Any]) -> str:
+    """TOML text. Raises: TypeError for values that TOML does not have."""
+    return "\n".join(f"{_key(key)} = {_value(value)}" for key, value in tables.items()) + "\n"
+
+
+def _key(key: str) -> str:
+    return json.dumps(key, ensure_ascii=False)
+
+
+def _value(value: Any) -> str:
+    """An inline value, also of tables and arrays."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    raise TypeError(f"config: {value!r} cannot stand in a configuration")

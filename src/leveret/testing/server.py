@@ -5,6 +5,7 @@ octets before they are sent (`on_send`), and decides whether an endpoint may rea
 """
 
 import errno
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, cast
@@ -22,14 +23,14 @@ from ..amqp_frontend.peer.login import Peer
 from ..amqp_frontend.session.confirming import Confirming
 from ..amqp_frontend.session.handling import handle_bytes
 from ..amqp_frontend.session.session import AmqpSession, generated_name
-from ..amqp_frontend.wire.events import ProtocolEvent
+from ..amqp_frontend.wire.events import AcksReceived, MixedReceived, ProtocolEvent, PublishReceived
 from ..amqp_frontend.wire.frames import Connection
 from ..amqp_frontend.wire.states import ChannelState
-from ..engine import Client, Clock, Deadlines, Queue
-from .consumer_timeouts import handler_with_warning
+from ..engine import Client, Clock, Deadlines, Queue, SessionFailed, errors
 from .engine_clock import EngineClock
 from .options import EdgeOptions
-from .single_events import input_after_open, single_events
+
+logger = logging.getLogger("leveret.testing")
 
 #: Confirms as (tag, multiple, is_ack).
 Confirms = list[tuple[int, bool, bool]]
@@ -430,3 +431,52 @@ class WatchedServer(Server):
                 endpoint.abort()
         await self.stop(STOP_TIMEOUT_S)
         self.drop_all()
+
+
+def handler_with_warning(
+    connection: Callable[[], str], ended: Callable[[SessionFailed], None]
+) -> Callable[[SessionFailed], None]:
+    """A handler of sessions that the engine ends, which warns first if the reason is a timeout.
+
+    `connection`: its name.
+    """
+
+    def session_failed(effect: SessionFailed) -> None:
+        if isinstance(effect.error, errors.AcknowledgementTimedOut):
+            logger.warning(
+                "virtual time was moved past the consumer time-out (%g s) of %s: it holds a delivery that it has not "
+                "settled, and its channel is closed; settle it before, or set consumer-timeout = -1 in [broker]",
+                effect.error.timeout_ms / 1000,
+                connection(),
+            )
+        ended(effect)
+
+    return session_failed
+
+
+def single_events(event: ProtocolEvent) -> Iterator[ProtocolEvent]:
+    """A run of publishes or acks as events of one message each."""
+    if isinstance(event, MixedReceived):
+        for kind, content in zip(event.kinds, event.contents):
+            yield PublishReceived(event.channel, kind, [content])
+    elif isinstance(event, PublishReceived) and len(event.contents) > 1:
+        for content in event.contents:
+            yield PublishReceived(event.channel, event.kind, [content])
+    elif isinstance(event, AcksReceived) and len(event.tags) + len(event.up_to) > 1:
+        for tag in event.tags:
+            yield AcksReceived(event.channel, [tag], [])
+        for tag in event.up_to:
+            yield AcksReceived(event.channel, [], [tag])
+    else:
+        yield event
+
+
+def input_after_open(handshake: bytes) -> bytes:
+    """The input after a client's connection.open."""
+    position = 8
+    while position + 7 < len(handshake):
+        end = position + 8 + int.from_bytes(handshake[position + 3 : position + 7], "big")
+        if handshake[position + 7 : position + 11] == b"\x00\x0a\x00\x28":
+            return handshake[end:]
+        position = end
+    return b""
