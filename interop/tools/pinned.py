@@ -102,110 +102,44 @@ def _of_rabbitmq(work: Path) -> str:
     return package_version("rabbitmq-server")
 
 
-def _where_it_stands(work: Path) -> str:
-    return "management page 11"
-
-
-TOOLS = {
-    tool.name: tool
-    for tool in (
-        Tool(
-            "rabbitmqadmin 1",
-            "RabbitMQ's command line, from its own package (Python)",
-            "rabbitmqadmin -H 127.0.0.1 -P PORT COMMAND",
-            _of_rabbitmq,
-            of_lines(_admin_1, admin_lines.V1),
-        ),
-        Tool(
-            "rabbitmqadmin 2",
-            "its successor, from its crate (Rust)",
-            "rabbitmqadmin -H 127.0.0.1 -P PORT COMMAND",
-            _make_admin_2,
-            of_lines(_admin_2, admin_lines.V2),
-        ),
-        Tool(
-            "rabbit-hole",
-            "the Go client under the Terraform provider and Kubernetes' topology operator: its own tests",
-            "go test ./...",
-            rabbit_hole_version,
-            run_rabbit_hole,
-            needs_scene=False,
-        ),
-        Tool(
-            "amqpstorm",
-            "a Python client with a management client: its own tests of that",
-            "pytest amqpstorm/tests/functional/management",
-            amqpstorm_version,
-            run_amqpstorm,
-            needs_scene=False,
-        ),
-        Tool(
-            "pyrabbit2",
-            "a Python client of the HTTP API",
-            "calls_pyrabbit2.py",
-            partial(_pinned_python, "pyrabbit2", PYRABBIT2),
-            partial(_in_python, "pyrabbit2", PYRABBIT2, "calls_pyrabbit2.py"),
-        ),
-        Tool(
-            "rabbitmq-admin",
-            "another one",
-            "calls_rabbitmq_admin.py",
-            partial(_pinned_python, "rabbitmq-admin", RABBITMQ_ADMIN),
-            partial(_in_python, "rabbitmq-admin", RABBITMQ_ADMIN, "calls_rabbitmq_admin.py"),
-        ),
-        Tool(
-            "http-rabbitmq-manager",
-            "and rabbitmq-stats: clients in JavaScript",
-            "node calls_node.js",
-            _node_version,
-            _run_node,
-        ),
-        Tool(
-            "Celery Flower",
-            "beside a real worker",
-            "celery flower --broker-api=http://guest:guest@127.0.0.1:PORT/api/",
-            flower_version,
-            run_flower,
-            needs_scene=False,
-        ),
-        Tool(
-            "Nagios",
-            "plug-ins of Debian's nagios-plugins-rabbitmq (Perl)",
-            "check_rabbitmq_CHECK -H 127.0.0.1 --port PORT",
-            lambda work: _program_of_package(NAGIOS, "check_rabbitmq_server"),
-            of_lines(lambda work: (), admin_lines.NAGIOS),
-        ),
-        Tool(
-            "Centreon",
-            "plug-ins of Debian's centreon-plugins (Perl)",
-            "centreon_plugins.pl --plugin=apps::mq::rabbitmq::restapi::plugin --mode=MODE",
-            lambda work: _program_of_package(CENTREON, CENTREON_PROGRAM),
-            of_lines(_centreon, admin_lines.CENTREON),
-        ),
-        Tool(
-            "requests of others",
-            "as KEDA, Helm charts, Telegraf, Datadog, Zabbix, Docker and Spring Cloud make them",
-            "GET /api/...",
-            _where_it_stands,
-            run_requests,
-        ),
-        Tool(
-            "permissions step by step",
-            "topic permissions with and without permissions, set and cleared in every order",
-            "PUT, DELETE /api/permissions/V/U, /api/topic-permissions/V/U, ...",
-            lambda work: "management page 7",
-            run_permissions,
-            needs_scene=False,
-        ),
-        Tool(
-            "definitions both ways",
-            "exported by one broker, imported by the other, with rabbitmqadmin 1",
-            "rabbitmqadmin export FILE; rabbitmqadmin import FILE",
-            _of_rabbitmq,
-            _exchange,
-            needs_scene=False,
-        ),
-    )
-}
+# fmt: off
+_TOOLS = (
+    Tool("rabbitmqadmin 1", "RabbitMQ's command line, from its own package (Python)",
+        "rabbitmqadmin -H 127.0.0.1 -P PORT COMMAND", _of_rabbitmq, of_lines(_admin_1, admin_lines.V1)),
+    Tool("rabbitmqadmin 2", "its successor, from its crate (Rust)",
+        "rabbitmqadmin -H 127.0.0.1 -P PORT COMMAND", _make_admin_2, of_lines(_admin_2, admin_lines.V2)),
+    Tool("rabbit-hole",
+        "the Go client under the Terraform provider and Kubernetes' topology operator: its own tests",
+        "go test ./...", rabbit_hole_version, run_rabbit_hole, needs_scene=False),
+    Tool("amqpstorm", "a Python client with a management client: its own tests of that",
+        "pytest amqpstorm/tests/functional/management", amqpstorm_version, run_amqpstorm, needs_scene=False),
+    Tool("pyrabbit2", "a Python client of the HTTP API",
+        "calls_pyrabbit2.py", partial(_pinned_python, "pyrabbit2", PYRABBIT2),
+        partial(_in_python, "pyrabbit2", PYRABBIT2, "calls_pyrabbit2.py")),
+    Tool("rabbitmq-admin", "another one",
+        "calls_rabbitmq_admin.py", partial(_pinned_python, "rabbitmq-admin", RABBITMQ_ADMIN),
+        partial(_in_python, "rabbitmq-admin", RABBITMQ_ADMIN, "calls_rabbitmq_admin.py")),
+    Tool("http-rabbitmq-manager", "and rabbitmq-stats: clients in JavaScript",
+        "node calls_node.js", _node_version, _run_node),
+    Tool("Celery Flower", "beside a real worker",
+        "celery flower --broker-api=http://guest:guest@127.0.0.1:PORT/api/", flower_version, run_flower,
+        needs_scene=False),
+    Tool("Nagios", "plug-ins of Debian's nagios-plugins-rabbitmq (Perl)",
+        "check_rabbitmq_CHECK -H 127.0.0.1 --port PORT",
+        lambda work: _program_of_package(NAGIOS, "check_rabbitmq_server"),
+        of_lines(lambda work: (), admin_lines.NAGIOS)),
+    Tool("Centreon", "plug-ins of Debian's centreon-plugins (Perl)",
+        "centreon_plugins.pl --plugin=apps::mq::rabbitmq::restapi::plugin --mode=MODE",
+        lambda work: _program_of_package(CENTREON, CENTREON_PROGRAM), of_lines(_centreon, admin_lines.CENTREON)),
+    Tool("requests of others", "as KEDA, Helm charts, Telegraf, Datadog, Zabbix, Docker and Spring Cloud make them",
+        "GET /api/...", lambda work: "management page 11", run_requests),
+    Tool("permissions step by step", "topic permissions with and without permissions, set and cleared in every order",
+        "PUT, DELETE /api/permissions/V/U, /api/topic-permissions/V/U, ...",
+        lambda work: "management page 7", run_permissions, needs_scene=False),
+    Tool("definitions both ways", "exported by one broker, imported by the other, with rabbitmqadmin 1",
+        "rabbitmqadmin export FILE; rabbitmqadmin import FILE", _of_rabbitmq, _exchange, needs_scene=False),
+)
+# fmt: on
+TOOLS = {tool.name: tool for tool in _TOOLS}
 
 __all__ = ["TOOLS", "NotHere"]

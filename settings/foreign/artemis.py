@@ -5,6 +5,7 @@ Source: address-settings page 3.7, 6.1, 6.3; ruling 18; seed 004.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import MappingProxyType
 
 from ..addresses.matching import parse_artemis_match
@@ -102,16 +103,16 @@ class _Loader(XmlSource):
         self.structures: dict[str, Callable[[Element], None]] = {
             "configuration": self.container,
             "core": self.container,
-            "address-settings": self.address_settings,
+            "address-settings": partial(self.each, "address-setting", self.address_setting),
             "address-setting": self.address_setting,
-            "addresses": self.addresses,
+            "addresses": partial(self.each, "address", self.address),
             "address": self.address,
-            "queues": self.queues,
+            "queues": partial(self.each, "queue", self.queue_alone),  # the old form: <queue> with <address>
             "queue": self.queue_alone,
             "topic": self.topic,
             "wildcard-addresses": self.wildcard_addresses,
             "literal-match-markers": self.literal_match_markers,
-            "diverts": self.diverts,
+            "diverts": partial(self.each, "divert", self.divert),
             "divert": self.divert,
         }
 
@@ -156,6 +157,15 @@ class _Loader(XmlSource):
             if not self.broker_element(child):
                 self.builder.unknown(self.at(child), child.name, f"<{element.name}>", self.known())
 
+    def each(self, name: str, read: Callable[[Element], None], element: Element) -> None:
+        """Read the children of an element without attributes, all of which have this name."""
+        self.attributes(element, ())
+        for child in self.children_of(element):
+            if child.name == name:
+                read(child)
+            else:
+                self.builder.unknown(self.at(child), child.name, f"<{element.name}>", (name,))
+
     def global_value(self, element: Element, key: Key) -> None:
         parsed = key.kind.parse(element.text)
         self.builder.broker_value(self.at(element), "broker", element.name, parsed)
@@ -176,14 +186,6 @@ class _Loader(XmlSource):
         self.builder.set_wildcard(self.at(element), element.name, element.value)
 
     # -- address-settings ---------------------------------------------------------------------------------------------
-
-    def address_settings(self, element: Element) -> None:
-        self.attributes(element, ())
-        for child in self.children_of(element):
-            if child.name == "address-setting":
-                self.address_setting(child)
-            else:
-                self.builder.unknown(self.at(child), child.name, "<address-settings>", ("address-setting",))
 
     def address_setting(self, element: Element) -> None:
         self.attributes(element, ("match",))
@@ -215,14 +217,6 @@ class _Loader(XmlSource):
 
     # -- addresses and queues -----------------------------------------------------------------------------------------
 
-    def addresses(self, element: Element) -> None:
-        self.attributes(element, ())
-        for child in self.children_of(element):
-            if child.name == "address":
-                self.address(child)
-            else:
-                self.builder.unknown(self.at(child), child.name, "<addresses>", ("address",))
-
     def address(self, element: Element) -> None:
         self.attributes(element, ("name", "retroactive-message-count"))
         name = self.name_of(element)
@@ -235,26 +229,14 @@ class _Loader(XmlSource):
             if child.name not in kinds:
                 self.builder.unknown(self.at(child), child.name, "<address>", kinds)
                 continue
-            self.attributes(child, ())
             if name is None:
+                self.attributes(child, ())
                 continue
             if child.children and not {"#", "*"}.isdisjoint(name.split(".")):
                 self.builder.warn(self.at(child), "address", f"{shown(name)} {_WIDE}")
             if child.name == "multicast":
                 self.builder.add_exchange(ExchangeDeclaration(name, origin=self.at(element)))
-            for queue in self.children_of(child):
-                if queue.name == "queue":
-                    self.queue(queue, name, kinds[child.name])
-                else:
-                    self.builder.unknown(self.at(queue), queue.name, f"<{child.name}>", ("queue",))
-
-    def queues(self, element: Element) -> None:
-        """Read the old form: <queues><queue name="q"><address>a</address></queue></queues>."""
-        for child in self.children_of(element):
-            if child.name == "queue":
-                self.queue_alone(child)
-            else:
-                self.builder.unknown(self.at(child), child.name, "<queues>", ("queue",))
+            self.each("queue", partial(self.queue, address=name, routing_type=kinds[child.name]), child)
 
     def queue_alone(self, element: Element) -> None:
         """Read a queue outside an address: of the old form, of hornetq-jms.xml, or a fragment of the new form."""
@@ -324,14 +306,6 @@ class _Loader(XmlSource):
         self.builder.add_queue(queue, _IN_FILE)
 
     # -- diverts ------------------------------------------------------------------------------------------------------
-
-    def diverts(self, element: Element) -> None:
-        self.attributes(element, ())
-        for child in self.children_of(element):
-            if child.name == "divert":
-                self.divert(child)
-            else:
-                self.builder.unknown(self.at(child), child.name, "<diverts>", ("divert",))
 
     def divert(self, element: Element) -> None:
         self.attributes(element, ("name",))
