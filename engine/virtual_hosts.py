@@ -97,6 +97,11 @@ class VirtualHosts(dict[str, VirtualHost]):
         """The queues of all virtual hosts."""
         return (queue for vhost in self.values() for queue in vhost.queues.values())
 
+    def find_queue(self, vhost: str, name: str) -> Queue | None:
+        """The queue of this name; None: there is none, or its virtual host is being deleted."""
+        found = self.get(vhost)
+        return None if found is None else found.queues.get(name)
+
     def queues_count(self) -> int:
         """The number of queues in all virtual hosts. O(virtual hosts)."""
         return sum(len(vhost.queues) for vhost in self.values())

@@ -12,32 +12,20 @@ class PeerCertificate:
     validity: str
 
 
+@dataclass(slots=True, eq=False)
 class ConnectionInfo:
-    """`octets_in`, `octets_out`, `reads`, `writes` are counters; all other fields are set once.
+    """`octets_in`, `octets_out`, `reads`, `writes` are counters; all other fields are set once."""
 
-    `node`: of a cluster, to which the client is connected. `tls_protocol` empty: the connection is not encrypted.
-    `peer_certificate`: None: the client showed none, or none was asked for.
-    """
-
-    __slots__ = (
-        "channel_max",
-        "frame_max",
-        "heartbeat_s",
-        "mechanism",
-        "node",
-        "octets_in",
-        "octets_out",
-        "peer_certificate",
-        "protocol",
-        "reads",
-        "tls_cipher",
-        "tls_protocol",
-        "writes",
-    )
-
-    def __init__(self, protocol: str = "") -> None:
-        self.protocol = protocol
-        self.node = self.mechanism = self.tls_protocol = self.tls_cipher = ""
-        self.peer_certificate: PeerCertificate | None = None
-        self.channel_max = self.frame_max = self.heartbeat_s = 0
-        self.octets_in = self.octets_out = self.reads = self.writes = 0
+    protocol: str = ""
+    node: str = ""  # of a cluster, to which the client is connected
+    mechanism: str = ""
+    tls_protocol: str = ""  # empty: the connection is not encrypted
+    tls_cipher: str = ""
+    peer_certificate: PeerCertificate | None = None  # None: the client showed none, or none was asked for
+    channel_max: int = 0
+    frame_max: int = 0
+    heartbeat_s: int = 0
+    octets_in: int = 0
+    octets_out: int = 0
+    reads: int = 0
+    writes: int = 0

@@ -39,7 +39,7 @@ class Alarm(Usage):
         self.is_full = reason is not None
         self._reason = reason or ""
         if reason is None and self.round_robin:
-            self._on_eased(self)
+            self.on_eased(self)
 
     def full_limit_for(self, queues: "Iterable[Queue]" = (), client: "Client | None" = None) -> FullLimit:
         """The effect of the alarm on a publish to these queues: one queue that refuses is enough to refuse it."""

@@ -7,59 +7,38 @@ Source: queues page E.1, E.5 ("Limit states").
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from ...settings import Flow
 from .round_robin import RoundRobin
 
+#: Warning interval of the broker's own limits, in ms.
+DEFAULT_INTERVAL_MS = 30_000
+#: The room of a node without a limit.
+UNLIMITED = 1 << 62
 
+
+@dataclass(slots=True, eq=False, repr=False)
 class Usage:
-    """The use of one limit.
+    """The use of one limit. `destination`: its owner, as logs name it: a queue, an address, or the broker."""
 
-    `destination`: the owner of the limit, as logs name it: a queue, an address, or the broker. `limit_name`: its name.
-    `is_root`: a limit of the broker, whose exhaustion is an alarm. `in_messages`: counts messages instead of octets.
-    `limit`: 0 is none. `refuses`: publishes are refused instead of blocked. `round_robin`: the waiting clients.
-    """
-
-    __slots__ = (
-        "_on_eased",
-        "destination",
-        "in_messages",
-        "is_full",
-        "is_root",
-        "limit",
-        "limit_name",
-        "low",
-        "refuses",
-        "round_robin",
-        "used",
-        "users",
-        "warning_interval_ms",
-    )
-
-    def __init__(
-        self,
-        destination: str,
-        limit_name: str,
-        on_eased: "Callable[[Usage], None]",
-        *,
-        is_root: bool = False,
-        in_messages: bool = False,
-    ) -> None:
-        self.destination = destination
-        self.limit_name = limit_name
-        self.is_root = is_root
-        self.in_messages = in_messages
-        self._on_eased = on_eased
-        self.limit = self.low = self.used = 0
-        self.is_full = False
-        self.refuses = False
-        self.round_robin = RoundRobin()
-        self.users = 0  # meters that feed it
-        self.warning_interval_ms = DEFAULT_INTERVAL_MS  # between two warnings about waiting clients, in ms; 0: none
+    destination: str
+    limit_name: str
+    on_eased: "Callable[[Usage], None]"
+    is_root: bool = False  # a limit of the broker, whose exhaustion is an alarm
+    in_messages: bool = False  # counts messages instead of octets
+    limit: int = field(default=0, init=False)  # 0: none
+    low: int = field(default=0, init=False)
+    used: int = field(default=0, init=False)
+    is_full: bool = field(default=False, init=False)
+    refuses: bool = field(default=False, init=False)  # publishes are refused instead of blocked
+    round_robin: RoundRobin = field(default_factory=RoundRobin, init=False)  # the waiting clients
+    users: int = field(default=0, init=False)  # meters that feed it
+    warning_interval_ms: int = field(default=DEFAULT_INTERVAL_MS, init=False)  # about waiting clients; 0: none
 
     #: Whether it is a limit, which use fills; an alarm is raised and ended instead.
-    is_limit = True
+    is_limit: ClassVar[bool] = True
 
     @property
     def reason(self) -> str:
@@ -73,7 +52,7 @@ class Usage:
         was_full = self.is_full
         self.is_full = 0 < limit <= self.used or (was_full and self.used > self.low and limit > 0)
         if was_full and not self.is_full:
-            self._on_eased(self)
+            self.on_eased(self)
 
     def stay_full(self) -> None:
         """Its use was counted anew, and it was full before: it still is, unless the use has fallen to the low mark."""
@@ -86,7 +65,7 @@ class Usage:
             if used <= self.low:
                 self.is_full = False
                 if self.round_robin:
-                    self._on_eased(self)
+                    self.on_eased(self)
         elif 0 < self.limit <= used:
             self.is_full = True
 
@@ -94,12 +73,6 @@ class Usage:
     def room(self) -> int:
         """The use that is left until the node is full; `UNLIMITED` without a limit."""
         return self.limit - self.used if self.limit else UNLIMITED
-
-
-#: Warning interval of the broker's own limits, in ms.
-DEFAULT_INTERVAL_MS = 30_000
-#: The room of a node without a limit.
-UNLIMITED = 1 << 62
 
 
 @dataclass(slots=True, frozen=True)

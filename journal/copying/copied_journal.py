@@ -31,7 +31,7 @@ from ..disk.directory import (
     read_terms,
     reader_offsets,
 )
-from ..disk.files import LATER, REAL, Files, SyncError, replace_file, write_all
+from ..disk.files import LATER, REAL, Files, SyncError, replace_file, sync_file, write_all
 from ..disk.segment import WINDOW_SIZE, Scan, footer_of, opened, path_of, segment_name, segments_in
 from ..disk.segment_file import LOST, NO_ROOM
 from ..format.errors import (
@@ -275,7 +275,7 @@ class CopiedJournal:
             with self._writable(self._base_lsn) as handle:
                 if self._files.size(handle) > self._blocks.size:
                     self._files.truncate(handle, self._blocks.size)
-                    _sync_file(self._files, handle)
+                    sync_file(self._files, handle)
         self._is_named, self._is_dirty = False, True
         self._handle = self._files.open(path_of(self.path, base_lsn), create=True)
         self._files.truncate(self._handle, 0)
@@ -298,7 +298,7 @@ class CopiedJournal:
     def _sync(self) -> None:
         if self._is_dirty:
             if self._handle >= 0:
-                _sync_file(self._files, self._handle)
+                sync_file(self._files, self._handle)
                 if not self._files.is_linked(self._handle):
                     raise DirectoryLost(f"{self.path}: the open segment was deleted")
             self._is_dirty = False
@@ -330,7 +330,7 @@ class CopiedJournal:
             if offset:
                 with self._writable(base_lsn) as handle:
                     self._files.truncate(handle, offset)
-                    _sync_file(self._files, handle)
+                    sync_file(self._files, handle)
             self._find_end()
             replace_file(self._files, self.path, TERMS, (terms := self.terms.cut_to(lsn)).octets)
             self.terms = terms
@@ -366,7 +366,7 @@ class CopiedJournal:
                     while octets := files.read(handle, min(WINDOW_SIZE, end - offset), offset):
                         at = write_all(files, target, octets, at)
                         offset += len(octets)
-            _sync_file(files, target)
+            sync_file(files, target)
         finally:
             files.close(target)
         files.rename(temporary, os.path.join(directory, name))
@@ -461,7 +461,7 @@ class CopiedJournal:
                 if blocks.size:
                     if is_suspect:
                         _write_anew(files, handle, blocks)
-                    _sync_file(files, handle)
+                    sync_file(files, handle)
                     self._base_lsn, self._blocks = bases[-1], blocks
                 else:
                     self._stray.append(bases.pop())
@@ -511,11 +511,3 @@ def _size_of(files: Files, path: str) -> int:
         return files.size(handle)
     finally:
         files.close(handle)
-
-
-def _sync_file(files: Files, handle: int) -> None:
-    """Raises: SyncError."""
-    try:
-        files.sync(handle)
-    except OSError as error:
-        raise SyncError(error.errno, f"fsync: {error.strerror}") from error

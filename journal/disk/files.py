@@ -189,6 +189,14 @@ def write_all(files: Files, handle: int, data: bytes | bytearray | memoryview, o
         return offset + position
 
 
+def sync_file(files: Files, handle: int) -> None:
+    """Fsync a file. Raises: SyncError."""
+    try:
+        files.sync(handle)
+    except OSError as error:
+        raise SyncError(error.errno, f"fsync: {error.strerror}") from error
+
+
 def read_file(files: ReadableFiles, path: str) -> bytes:
     """The whole content of a file."""
     handle = files.open(path)

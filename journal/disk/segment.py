@@ -18,6 +18,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
 
@@ -74,41 +75,28 @@ def segments_in(files: ReadableFiles, directory: str) -> list[int]:
     return sorted(int(match[1]) for name in files.names(directory) if (match := NAME.fullmatch(name)))
 
 
+@dataclass(slots=True, eq=False)
 class Segment:
     """Summary of a segment: the fields of its footer, and a sparse index."""
 
-    __slots__ = (
-        "base_lsn",
-        "checkpoint_begin",
-        "checkpoint_end",
-        "end_lsn",
-        "first_id",
-        "has_gaps",
-        "heap_size",
-        "index_lsns",
-        "index_offsets",
-        "kinds",
-        "last_id",
-        "sealed",
-        "size",
-        "ts_max",
-        "ts_min",
-    )
+    base_lsn: int
+    checkpoint_begin: int = 0
+    checkpoint_end: int = 0
+    end_lsn: int = field(init=False)
+    ts_min: int = field(default=0, init=False)
+    ts_max: int = field(default=0, init=False)
+    first_id: int = field(default=0, init=False)
+    last_id: int = field(default=0, init=False)
+    heap_size: int = field(default=0, init=False)
+    kinds: dict[int, int] = field(default_factory=dict, init=False)
+    index_lsns: list[int] = field(default_factory=list, init=False)
+    index_offsets: list[int] = field(default_factory=list, init=False)
+    size: int = field(default=0, init=False)  # octets up to the end of the last block
+    sealed: bool = field(default=False, init=False)
+    has_gaps: bool = field(default=False, init=False)  # a repair lost some of it
 
-    def __init__(self, base_lsn: int, checkpoint_begin: int = 0, checkpoint_end: int = 0) -> None:
-        self.base_lsn = base_lsn
-        self.end_lsn = base_lsn
-        self.ts_min = self.ts_max = 0
-        self.first_id = self.last_id = 0
-        self.heap_size = 0
-        self.checkpoint_begin = checkpoint_begin
-        self.checkpoint_end = checkpoint_end
-        self.kinds: dict[int, int] = {}
-        self.index_lsns: list[int] = []
-        self.index_offsets: list[int] = []
-        self.size = 0  # octets up to the end of the last block
-        self.sealed = False
-        self.has_gaps = False  # a repair lost some of it
+    def __post_init__(self) -> None:
+        self.end_lsn = self.base_lsn
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from ..format.block import HAS_ALL, HEADER, HEADER_SIZE, IS_HEAD, MODES, Block, 
 from ..format.errors import DirectoryLost
 from .cluster_journal import ClusterJournal
 from .directory import PROBE, Directory
-from .files import LATER, Files, SyncError, write_all
+from .files import LATER, Files, SyncError, sync_file, write_all
 from .options import JournalOptions
 from .reserve import Reserve
 from .segment import Segment, path_of
@@ -213,7 +213,7 @@ class SegmentFile:
     def sync(self) -> None:
         """Fsync the written blocks. Raises: SyncError, DirectoryLost."""
         began_s = self.now_s()
-        _sync_file(self._files, self._handle)
+        sync_file(self._files, self._handle)
         if self._counts_links and not self._files.is_linked(self._handle):
             # A file without a name is lost when the process ends.
             raise DirectoryLost(f"{self.path}: the open segment was deleted")
@@ -238,7 +238,7 @@ class SegmentFile:
             self._files.truncate(handle, 0)
             data = job.head.encode(self.flags | IS_HEAD, self._trusted(base_lsn))
             write_all(self._files, handle, data, 0)
-            _sync_file(self._files, handle)
+            sync_file(self._files, handle)
             self._sync_directory()
             self._counts_links = self._files.is_linked(handle)  # not every file system does
         except OSError:
@@ -267,7 +267,7 @@ class SegmentFile:
         data = segment.footer(ts_us, self.flags, segment.end_lsn - self._trusted(segment.end_lsn))
         end = write_all(self._files, self._handle, data, segment.size)
         self._files.truncate(self._handle, end)
-        _sync_file(self._files, self._handle)
+        sync_file(self._files, self._handle)
         block = as_block(data, segment.size)
         segment.note(block)
         segment.sealed = True
@@ -313,7 +313,7 @@ def probe(path: str, files: Files) -> None:
         handle = files.open(os.path.join(path, PROBE), create=True)
         try:
             write_all(files, handle, b"\n", 0)
-            _sync_file(files, handle)
+            sync_file(files, handle)
         finally:
             files.close(handle)
     except OSError as error:
@@ -323,11 +323,3 @@ def probe(path: str, files: Files) -> None:
 
 def as_block(data: bytearray, offset: int) -> Block:
     return Block(offset, Header._make(HEADER.unpack_from(data)), memoryview(data))
-
-
-def _sync_file(files: Files, handle: int) -> None:
-    """Raises: SyncError."""
-    try:
-        files.sync(handle)
-    except OSError as error:
-        raise SyncError(error.errno, f"fsync: {error.strerror}") from error

@@ -40,8 +40,7 @@ class AgreedDeliveries:
             event.session.client.send_after(lsn, event.session.number)
 
     def _is_held(self, event: DeliveredEvent) -> bool:
-        vhost = self._virtual_hosts.get(event.vhost)
-        queue = None if vhost is None else vhost.queues.get(event.subject)
+        queue = self._virtual_hosts.find_queue(event.vhost, event.subject)
         return queue is not None and queue.stores_all and queue.first_offset is None
 
     def _note(self) -> int:

@@ -256,8 +256,7 @@ class MessageRecorder:
         else:
             self._journal.messages.happened(event.kind, queue_id, ids, **more)
         if event.kind in FROM_THE_HEAD:
-            vhost = self._virtual_hosts.get(event.vhost)  # None: it is being deleted
-            queue = None if vhost is None else vhost.queues.get(event.subject)
+            queue = self._virtual_hosts.find_queue(event.vhost, event.subject)
             if queue is not None and queue.first_offset is not None:
                 self._objects.state_object(queue, restated=True)
 
@@ -336,8 +335,7 @@ class MessageRecorder:
 
     def recalls_attempts(self, event: DeliveredEvent | RequeuedEvent) -> bool:
         """Whether delivery counts of the queue's messages survive a restart."""
-        vhost = self._virtual_hosts.get(event.vhost)  # None: it is being deleted
-        queue = None if vhost is None else vhost.queues.get(event.subject)
+        queue = self._virtual_hosts.find_queue(event.vhost, event.subject)
         return queue is not None and queue.kind.recalls_attempts
 
     def send_after(self, event: DeliveredEvent) -> None:
