@@ -15,7 +15,7 @@ from .clients.session import Session
 from .clients.session_counts import PastSessions
 from .clients.slow_consumers import SlowConsumer
 from .clients.transaction import Commit
-from .clock import AHEAD_MS_MAX, MS, Clock, ManualClock, bounded_ms, due_after
+from .clock import MS, Clock, ManualClock, bounded_ms, due_after
 from .dead_letters import Unroutable, dead_letter_queues
 from .deadlines import Deadline, Deadlines
 from .delivery.consumer import UNLIMITED, Consumer, Holder, holder_of
@@ -24,7 +24,7 @@ from .durability import UNTIL_STATED, Durability
 from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
-from .flow.control import BlockedClient, BlockedEvent, FlowControl
+from .flow.control import BlockedEvent, FlowControl
 from .flow.round_robin import Waiter
 from .flow.usage import FullLimit, Usage
 from .flow.warnings import BlockedWarning
@@ -43,10 +43,9 @@ from .messages.content import (
     encode_header,
     scan_properties,
 )
-from .messages.deaths import REJECTED, Origin, origin_of
+from .messages.deaths import REJECTED, origin_of
 from .messages.event import Event, Listener, MixedEvent
 from .messages.field_table import (
-    DEPTH_MAX,
     Field,
     FieldTable,
     FieldTableError,
@@ -54,7 +53,6 @@ from .messages.field_table import (
     decode_bare_table,
     decode_table,
     encode_table,
-    integer_of,
     number_of,
 )
 from .messages.json_tables import json_of_table, table_of_json
@@ -79,12 +77,12 @@ from .object_events import (
 from .options import NO_LIMITS, BrokerOptions, MessageAddress, VirtualHostLimits
 from .publishing.answering import answer_request
 from .publishing.arrival import publish_by_name
-from .publishing.publish_events import DuplicateEvent, MixedPublishedEvent, PublishedEvent
+from .publishing.publish_events import MixedPublishedEvent, PublishedEvent
 from .publishing.route import Route
 from .publishing.service import ServiceExchange
 from .queues import consumers, reconfigure, scheduled
 from .queues.kinds import OPTIONAL_KINDS, REPLY_PREFIX, REPLY_TO, kind_of_type
-from .queues.queue import Queue, QueueStatistics
+from .queues.queue import Queue
 from .queues.queue_events import (
     AckedEvent,
     ConsumerEvent,
@@ -108,14 +106,12 @@ from .rules.arguments import (
     unknown_arguments,
 )
 from .rules.queue_rules import own_settings
-from .statistics import BrokerStatistics
 from .stores.paged_run import Location, messages_of
-from .stores.store import Scanned
 from .stores.tail import Unreadable
 from .stores.tail_io import runs_of
 from .stores.temp_store import TempStore
 from .turn import Turn, part_of, share_of
-from .users.access import HTTP, TAGS, User, Users
+from .users.access import HTTP, User, Users
 from .users.login_throttle import THIS_MACHINE, LoginThrottle, address_origin
 from .users.passwords import NO_PASSWORD, SALT_SIZE, SHA256, PasswordHash, hash_password, read_password_hash
 from .users.permissions import Grant, Permissions, TopicPermission
@@ -123,25 +119,21 @@ from .virtual_host import VirtualHost
 
 __all__ = [
     "QueueGone",
-    "Origin",
     "Moving",
     "DryRunResult",
     "DISCARDED",
     "Choice",
     "FindTarget",
-    "AHEAD_MS_MAX",
     "BOUNDS",
     "ARGUMENTS",
     "AckedEvent",
     "BadRequest",
     "Binding",
     "BindingEvent",
-    "BlockedClient",
     "BlockedWarning",
     "BlockedEvent",
     "Broker",
     "BrokerOptions",
-    "BrokerStatistics",
     "Client",
     "Clock",
     "ClusterEvent",
@@ -154,14 +146,12 @@ __all__ = [
     "ConsumerEvent",
     "ContentError",
     "Cut",
-    "DEPTH_MAX",
     "Deadline",
     "Deadlines",
     "Delivered",
     "DeliveredEvent",
     "DirectExchange",
     "DueEvent",
-    "DuplicateEvent",
     "Durability",
     "EXCHANGE_TYPES",
     "Effect",
@@ -216,7 +206,6 @@ __all__ = [
     "QUEUE_TYPES",
     "Queue",
     "QueueEvent",
-    "QueueStatistics",
     "REJECTED",
     "REPLY_PREFIX",
     "REPLY_TO",
@@ -226,7 +215,6 @@ __all__ = [
     "Route",
     "SALT_SIZE",
     "SHA256",
-    "Scanned",
     "ScheduledEvent",
     "TransferredEvent",
     "ServiceExchange",
@@ -237,7 +225,6 @@ __all__ = [
     "Shape",
     "Shapes",
     "Sizes",
-    "TAGS",
     "THIS_MACHINE",
     "TERMINAL",
     "TempStore",
@@ -276,7 +263,6 @@ __all__ = [
     "errors",
     "hash_password",
     "holder_of",
-    "integer_of",
     "is_large",
     "json_of_table",
     "kind_of_type",

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 _id_of: Callable[[Message], int] = attrgetter("id")
 
-_ID = attrgetter("id")
-
 
 class QueueEvents:
     """`unacked`: unacknowledged deliveries. Only a `MeteredQueueEvents` counts octets.

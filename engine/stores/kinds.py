@@ -1,6 +1,6 @@
 """The choice of the store of a queue whose consumers take messages out, by the queue's rules."""
 
-from ..messages.levels import Levels, up_to
+from ..messages.levels import ONE_LEVEL, Levels
 from .last_value_store import LastValueStore, header_value
 from .levels import LeveledReady, ManyLevels
 from .paged_message import body_size
@@ -13,21 +13,17 @@ def make_store(
     owner: Owner,
     *,
     last_value_key: str | None = None,
-    level_max: int = 0,
     levels: Levels | None = None,
     counts_octets: bool = False,
 ) -> TakeableStore:
     """Make an empty store of a queue whose consumers take messages out.
 
-    `last_value_key`: the header whose values are the keys; None: not a last-value queue. `level_max`: the highest level
-    of priority; 0: a single level. `levels`: used instead of `level_max`. `counts_octets`: whether to count the octets
-    of bodies.
+    `last_value_key`: the header whose values are the keys; None: not a last-value queue. `counts_octets`: whether to
+    count the octets of bodies. `levels`: of priority; None: one.
     """
-    levels = levels or up_to(level_max)
-    key_of = None if last_value_key is None else header_value(last_value_key)
-    if key_of is not None:
-        return LastValueStore(owner, levels, key_of)
-    return _tailed_store(owner, levels, counts_octets=counts_octets)
+    if last_value_key is not None:
+        return LastValueStore(owner, levels or ONE_LEVEL, header_value(last_value_key))
+    return _tailed_store(owner, levels or ONE_LEVEL, counts_octets=counts_octets)
 
 
 def converted(store: TailedStore, owner: Owner, *, counts_octets: bool) -> TailedStore:

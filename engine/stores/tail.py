@@ -176,14 +176,14 @@ class Tail:
         head = items[0]
         return head.expires_ns if isinstance(head, Message) else head.head_expires_ns
 
-    def typical_size(self, count: int = 1000) -> int:
+    def typical_size(self) -> int:
         """The average body size of the next messages, in octets."""
         if not self._count:
             return 0
         item = self._levels[self.floor][0]
         if isinstance(item, Message):
             return len(item.content)
-        sizes = item.sizes[item.start : item.start + count]
+        sizes = item.sizes[item.start : item.start + 1000]
         return sum(sizes) // len(sizes)
 
     def parts(self) -> list[Part | Message]:

@@ -15,6 +15,7 @@ from store_owner import StoreOwner
 
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
+from leveret.engine.messages.levels import up_to
 from leveret.engine.stores.kinds import make_store
 from leveret.engine.stores.storage import Storage
 from leveret.engine.stores.store import LEVEL_STEP, Store
@@ -39,7 +40,7 @@ def store_of(level_max: int, memory: int | None, depth: int) -> Store:
     pager = None if memory is None else MemoryPager(memory)
     storage.pager = pager
     owner = StoreOwner(storage)
-    store = owner.store = make_store(owner, level_max=level_max)
+    store = owner.store = make_store(owner, levels=up_to(level_max))
     for id_ in range(1, depth + 1):
         envelope = ENVELOPES[id_ % (level_max + 1)]
         content = PLAIN.join(encode_header(4, {"priority": id_ % (level_max + 1)}), b"body")

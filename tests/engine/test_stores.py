@@ -15,6 +15,7 @@ from leveret.engine.leases import ranked_store
 from leveret.engine.leases.ranked_store import RankedStore
 from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
+from leveret.engine.messages.levels import up_to
 from leveret.engine.stores import (
     levels,
     paged_index,
@@ -34,10 +35,10 @@ from leveret.testing.memory_pager import MemoryPager
 
 KINDS: dict[str, tuple[Make, Kind]] = {
     "plain": (lambda owner: make_store(owner), Kind(has_tail=True)),
-    "leveled": (lambda owner: make_store(owner, level_max=2), Kind(level_max=2, has_tail=True)),
+    "leveled": (lambda owner: make_store(owner, levels=up_to(2)), Kind(level_max=2, has_tail=True)),
     "counting": (lambda owner: make_store(owner, counts_octets=True), Kind(counts=True, has_tail=True)),
     "both": (
-        lambda owner: make_store(owner, level_max=1, counts_octets=True),
+        lambda owner: make_store(owner, levels=up_to(1), counts_octets=True),
         Kind(level_max=1, counts=True, has_tail=True),
     ),
     "last value": (lambda owner: make_store(owner, last_value_key=KEY), Kind(replaces=True, counts=True)),
