@@ -5,6 +5,7 @@ Source: queues page E.1, E.2 ("Charge"); docs/decisions/0010-flow-control.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from .usage import UNLIMITED, Usage
 
@@ -45,6 +46,7 @@ class Bound:
         return self._limit() - charge.node.used + charge.amount - charge.measure(self._meter)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Meter:
     """Counts of messages and octets. `in_memory`: ready or unacknowledged messages in memory, with the octets of their
     contents; `paged`: the others, with the octets that their store knows (`paged_run.octets_paged`).
@@ -57,41 +59,23 @@ class Meter:
     For queues that keep acknowledged messages only the sum of both counts is exact.
     """
 
-    __slots__ = (
-        "_charges",
-        "bounds",
-        "counts_stored",
-        "fails",
-        "fails_after_ms",
-        "forbids_paging",
-        "holds_stored",
-        "holds_transient",
-        "in_memory",
-        "in_memory_octets",
-        "metering",
-        "minimum_size",
-        "on_change",
-        "paged",
-        "paged_octets",
-        "paged_stored",
-        "stored",
-    )
-
-    def __init__(self, metering: object, *, forbids_paging: bool, minimum_size: int = 0) -> None:
-        """`metering`: the settings that the meter was made from."""
-        self.metering = metering
-        self.forbids_paging = forbids_paging
-        self.minimum_size = minimum_size
-        self.fails = False
-        self.fails_after_ms = 0
-        self.holds_stored: tuple[Usage, ...] = ()
-        self.holds_transient: tuple[Usage, ...] = ()
-        self._charges: list[Charge] = []
-        self.bounds: tuple[Bound, ...] = ()
-        self.on_change: Callable[[Meter], None] | None = None
-        self.counts_stored = False  # whether a charge measures `stored`
-        self.in_memory = self.in_memory_octets = self.stored = 0
-        self.paged = self.paged_octets = self.paged_stored = 0
+    metering: object  # the settings that it was made from
+    forbids_paging: bool
+    minimum_size: int = 0
+    fails: bool = field(default=False, init=False)
+    fails_after_ms: int = field(default=0, init=False)
+    holds_stored: tuple[Usage, ...] = field(default=(), init=False)
+    holds_transient: tuple[Usage, ...] = field(default=(), init=False)
+    bounds: tuple[Bound, ...] = field(default=(), init=False)
+    on_change: "Callable[[Meter], None] | None" = field(default=None, init=False)
+    counts_stored: bool = field(default=False, init=False)  # whether a charge measures `stored`
+    in_memory: int = field(default=0, init=False)
+    in_memory_octets: int = field(default=0, init=False)
+    stored: int = field(default=0, init=False)
+    paged: int = field(default=0, init=False)
+    paged_octets: int = field(default=0, init=False)
+    paged_stored: int = field(default=0, init=False)
+    _charges: list[Charge] = field(default_factory=list, init=False)
 
     def charge(self, node: Usage, measure: "Callable[[Meter], int]") -> Charge:
         """Charge this node with the measured amount."""

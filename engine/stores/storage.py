@@ -1,6 +1,7 @@
 """The services that a store uses: the broker's storage, and the queue that owns the store."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ..durability import Durability
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from .topic_log import MemoryLog, TopicLog
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Storage:
     """The storage services of one broker, shared by all its stores. `pager` and `durability` are set with a journal.
 
@@ -20,32 +22,17 @@ class Storage:
     the connection that read them.
     """
 
-    __slots__ = (
-        "_log",
-        "_memory_log",
-        "_on_temp_change",
-        "_temp",
-        "_temp_limit",
-        "durability",
-        "memory",
-        "on_unreadable",
-        "open_log",
-        "open_temp",
-        "pager",
-    )
-
-    def __init__(self) -> None:
-        self.pager: Pager | None = None
-        self.durability: Durability | None = None
-        self.memory = MemoryBudget()
-        self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
-        self.open_temp: Callable[[], TempStore] = NoTempStore
-        self.open_log: Callable[[], TopicLog] | None = None  # opens the journal's log
-        self._log: TopicLog | None = None
-        self._memory_log: MemoryLog | None = None
-        self._temp: TempStore | None = None
-        self._temp_limit = 0
-        self._on_temp_change: Callable[[int], object] = lambda used: None
+    pager: Pager | None = None
+    durability: Durability | None = None
+    memory: MemoryBudget = field(default_factory=MemoryBudget)
+    on_unreadable: Callable[[Unreadable], object] = lambda error: None
+    open_temp: Callable[[], TempStore] = NoTempStore
+    open_log: "Callable[[], TopicLog] | None" = None  # opens the journal's log
+    _log: "TopicLog | None" = None
+    _memory_log: "MemoryLog | None" = None
+    _temp: TempStore | None = None
+    _temp_limit: int = 0
+    _on_temp_change: Callable[[int], object] = lambda used: None
 
     @property
     def is_ailing(self) -> bool:

@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -44,43 +45,27 @@ class RecoveredMessage(NamedTuple):
     state: MessageState
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RecoveredQueue:
     """The messages of one queue, by id."""
 
-    __slots__ = (
-        "_expires",
-        "_gone",
-        "_gone_count",
-        "_head",
-        "_highest_id",
-        "_ids",
-        "_late",
-        "_lsns",
-        "_moved",
-        "_priorities",
-        "_sizes",
-        "_starts",
-        "owners",
-        "states",
-        "transferred",
-    )
-
-    def __init__(self) -> None:
-        self._ids = array("q")
-        self._lsns = array("q")
-        self._sizes = array("I")
-        self._starts = array("q")  # positions at which runs begin: ids and LSNs rise by one within a run
-        self._moved: set[int] = set()  # positions whose LSN differs from that of their run
-        self._expires: array[int] | None = None  # None: no message has one
-        self._priorities: bytearray | None = None  # None: no message has one
-        self._gone = bytearray()
-        self._gone_count = 0
-        self._head = 0  # all positions before it are gone
-        self._highest_id = 0  # as of the last compaction
-        self._late: dict[int, tuple[int, int, int, int]] = {}  # LSN, size, expiry, priority
-        self.states: dict[int, MessageState] = {}  # without the priority
-        self.owners: list[tuple[int, int]] = []  # message id, number of its owner, where it is another than before
-        self.transferred: dict[int, int] = {}  # message id, number of its last owner
+    _ids: "array[int]" = field(default_factory=lambda: array("q"))
+    _lsns: "array[int]" = field(default_factory=lambda: array("q"))
+    _sizes: "array[int]" = field(default_factory=lambda: array("I"))
+    # Positions at which runs begin: ids and LSNs rise by one within a run.
+    _starts: "array[int]" = field(default_factory=lambda: array("q"))
+    _moved: set[int] = field(default_factory=set)  # positions whose LSN differs from that of their run
+    _expires: "array[int] | None" = None  # None: no message has one
+    _priorities: bytearray | None = None  # None: no message has one
+    _gone: bytearray = field(default_factory=bytearray)
+    _gone_count: int = 0
+    _head: int = 0  # all positions before it are gone
+    _highest_id: int = 0  # as of the last compaction
+    _late: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)  # LSN, size, expiry, priority
+    states: dict[int, MessageState] = field(default_factory=dict)  # without the priority
+    #: Message id, number of its owner, where it is another than before.
+    owners: list[tuple[int, int]] = field(default_factory=list)
+    transferred: dict[int, int] = field(default_factory=dict)  # message id, number of its last owner
 
     def __len__(self) -> int:
         return len(self._ids) - self._gone_count + len(self._late)
