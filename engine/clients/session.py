@@ -128,15 +128,18 @@ class Session(Delivering):
         unroutable, refused = arrival.publish(host, route, envelope, contents)
         if self.confirms is not None:
             self.confirms.add(len(contents), refused, broker.sync_lsn() if turn.records != before else 0)
-        if unroutable:
-            activity = broker.activity
-            if mandatory:
-                activity.returned += len(unroutable)
-                self.returned += len(unroutable)
-                return [(envelope, unroutable)]
-            activity.dropped += len(unroutable)
-            self.dropped += len(unroutable)
-            publish_unroutable(host, envelope, unroutable, self.client.site)
+        return self.unroutable(envelope, unroutable, mandatory=mandatory) if unroutable else []
+
+    def unroutable(self, envelope: Envelope, contents: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
+        """Count messages that no queue took. Returns them if they are `mandatory`; the others are dropped."""
+        client = self.client
+        if mandatory:
+            client.broker.activity.returned += len(contents)
+            self.returned += len(contents)
+            return [(envelope, contents)]
+        client.broker.activity.dropped += len(contents)
+        self.dropped += len(contents)
+        publish_unroutable(client.host, envelope, contents, client.site)
         return []
 
     def offer(

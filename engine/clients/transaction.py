@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import PartialCommit, TransactionTooLarge
 from ..messages.message import Envelope, Message
 from ..publishing import arrival
-from ..publishing.publish import publish_unroutable
 from ..publishing.route import Route, chosen_route
 from ..turn import part_of
 from .settling import return_deliveries, settle
@@ -166,13 +165,6 @@ class Commit:
             unroutable, refused = arrival.publish(host, chosen_route(route, names, host), envelope, contents)
             if refused and self._error is None:
                 self._error = PartialCommit()
-            activity = host.broker.activity
-            if mandatory and unroutable:
-                activity.returned += len(unroutable)
-                session.returned += len(unroutable)
-                self._returned.append((envelope, unroutable))
-            elif unroutable:
-                activity.dropped += len(unroutable)
-                session.dropped += len(unroutable)
-                publish_unroutable(host, envelope, unroutable, session.client.site)
+            if unroutable:
+                self._returned += session.unroutable(envelope, unroutable, mandatory=mandatory)
         return RUN_COST + len(contents) * width

@@ -24,7 +24,8 @@ class Charge:
 class Bound:
     """The memory that messages may use under one node before those of a queue are paged out.
 
-    Implements `stores.memory_cap.Bound`. Messages of the queue that the node does not know yet count, too.
+    In messages if `in_messages`, else in octets; a message counts for at least `each`. `room`: below 0 the limit is
+    exceeded. Messages of the queue that the node does not know yet count, too.
     """
 
     __slots__ = ("_charge", "_limit", "_meter", "each", "in_messages")

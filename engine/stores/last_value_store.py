@@ -147,7 +147,7 @@ class LastValueReady(LeveledReady):
             self.memory_octets -= message.octets
 
     def fetch(self, message: PagedMessage) -> bytes:
-        """See `Home`. Also reads the messages at the head, which are delivered next."""
+        """Read the content of a message, and of those at the head, which are delivered next. Raises: Unreadable."""
         pager = self._queue.storage.pager
         assert pager is not None
         octets = min(AHEAD_OCTETS, pager.budget() // 2)

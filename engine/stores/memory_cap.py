@@ -6,7 +6,10 @@ Source: queues page E.1 (cursorMemoryHighWaterMark), E.4 (row 9), F.7; address-s
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..flow.meter import Bound
 
 #: Maximum messages, and octets, paged out in one slice (about 5 ms).
 LEAVING_MAX, LEAVING_OCTETS = 2000, 4 * 1024 * 1024
@@ -14,27 +17,12 @@ LEAVING_MAX, LEAVING_OCTETS = 2000, 4 * 1024 * 1024
 FREE_PART = 4
 
 
-class Bound(Protocol):
-    """One limit, in messages if `in_messages`, else in octets. A message counts for at least `each`."""
-
-    in_messages: bool
-    each: int
-
-    @property
-    def limit(self) -> int:
-        """The maximum use."""
-
-    @property
-    def room(self) -> int:
-        """The unused part; below 0: the limit is exceeded."""
-
-
 class MemoryCap:
     """The bounds of one queue; at least one."""
 
     __slots__ = ("_bounds",)
 
-    def __init__(self, bounds: Sequence[Bound]) -> None:
+    def __init__(self, bounds: "Sequence[Bound]") -> None:
         self._bounds = tuple(bounds)
 
     @property

@@ -4,10 +4,13 @@ Only `content` reads it back, so that no code sees a message without content. Th
 priority and persistence are known without reading a file. Source: queues page, F.2 (TargetEntry).
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..messages.message import Envelope, Message
 from .storage import Owner
+
+if TYPE_CHECKING:
+    from .last_value_store import LastValueReady
 
 #: The value by which last-value queues find messages. Hashable.
 Key = object
@@ -15,22 +18,16 @@ Key = object
 UNKNOWN = object()
 
 
-class Home(Protocol):
-    """The ready list of the message, which reads its content."""
-
-    def fetch(self, message: "PagedMessage") -> bytes:
-        """Read the content of a message from the journal. Raises: Unreadable."""
-
-
 class PagedMessage(Message):
     """`key`: its key in a last-value queue; None: it has none. `is_original`: the journal has the same content.
 
-    `is_listed`: it is in `home`. `octets`: size of its content, in memory or not.
+    `home`: the ready list, which reads its content. `is_listed`: it is in it. `octets`: size of its content, in memory
+    or not.
     """
 
     __slots__ = ("_body_octets", "_content", "home", "is_listed", "is_original", "key", "octets")
 
-    def __init__(self, id_: int, content: bytes, envelope: Envelope, home: Home) -> None:
+    def __init__(self, id_: int, content: bytes, envelope: Envelope, home: "LastValueReady") -> None:
         super().__init__(id_, content, envelope)
         self._body_octets = 0
         self.home = home
