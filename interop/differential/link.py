@@ -8,17 +8,7 @@ import time
 from dataclasses import dataclass, field
 
 from ..wire import raw_codec
-from ..wire.raw_codec import (
-    BODY,
-    HEADER,
-    HEARTBEAT,
-    METHOD,
-    WITH_CONTENT,
-    Content,
-    Method,
-    decode_method,
-    method_frame,
-)
+from ..wire.raw_codec import BODY, HEADER, HEARTBEAT, METHOD, WITH_CONTENT, Content, Method, decode_method, method_frame
 
 #: A broker without an answer for this time is silent, which is an observation. Virtual machines may stall for 15 s.
 DEADLINE_SECONDS = 45.0

@@ -8,17 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
-from ..lifetime import (
-    ARRIVAL,
-    AT_BINDING,
-    AT_CONNECTION,
-    AT_CREATION,
-    LIVE,
-    MIXED,
-    RESTART,
-    WITHOUT_MEANING,
-    Lifetime,
-)
+from ..lifetime import ARRIVAL, AT_BINDING, AT_CONNECTION, AT_CREATION, LIVE, MIXED, RESTART, WITHOUT_MEANING, Lifetime
 from ..profiles import profile_name
 from ..values import (
     BOOLEAN,

@@ -10,6 +10,7 @@ from broker_process import leveret_serve
 from leveret.engine import Broker, ManualClock
 from leveret.operator.command_error import CommandError
 from leveret.operator.control import ControlTable
+from leveret.operator.operator import Operator
 from leveret.serving.log_tail import LINE_MAX, LINES, LogTail
 
 
@@ -24,7 +25,7 @@ def test_the_last_lines_are_kept() -> None:
     lines = tail.lines()
     assert len(lines) == LINES and lines[0]["text"] == "line 6"
     assert (lines[-1]["level"], lines[-1]["logger"], len(lines[-1]["text"])) == ("error", "leveret.test", LINE_MAX)
-    table = ControlTable(log_lines=tail.lines)
+    table = ControlTable(Operator(log_lines=tail.lines))
     table.attach(Broker(ManualClock()))
     assert [line["level"] for line in table.run("log", {"level": "warning"})] == ["error"]
     assert len(table.run("log")) == LINES

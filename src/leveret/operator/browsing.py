@@ -7,17 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..console.dispatcher import Http, Level
-from ..engine import (
-    MS,
-    Consumer,
-    ContentError,
-    Field,
-    Message,
-    Queue,
-    decode_properties,
-    holder_of,
-    scheduled,
-)
+from ..engine import MS, Consumer, ContentError, Field, Message, Queue, decode_properties, holder_of, scheduled
 from .command import command
 from .command_error import CommandError
 from .event_log import Entry

@@ -6,20 +6,12 @@ the request's correlation_id. Source: ruling 24.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..configured.configured import ConfiguredObjects, Report
-from ..engine import (
-    Broker,
-    ContentError,
-    Envelope,
-    VirtualHost,
-    answer_request,
-    decode_properties,
-)
-from ..settings import Configuration
+from ..configured.configured import ConfiguredObjects
+from ..engine import Broker, ContentError, Envelope, VirtualHost, answer_request, decode_properties
 from .command_error import CommandError
 from .families import PARTS
 from .operator import Operator
@@ -35,17 +27,10 @@ EXCHANGE = "leveret.control"
 
 
 class ControlTable:
-    """Runs commands. The arguments: see `Operator`."""
+    """Runs commands."""
 
-    def __init__(
-        self,
-        *,
-        reload: Callable[[], Report] | None = None,
-        load: Callable[[], tuple[Configuration, list[str]]] | None = None,
-        edge_status: Callable[[], dict[str, Any]] | None = None,
-        log_lines: Callable[[], list[dict[str, Any]]] | None = None,
-    ) -> None:
-        self.operator = Operator(reload=reload, load=load, edge_status=edge_status, log_lines=log_lines)
+    def __init__(self, operator: Operator | None = None) -> None:
+        self.operator = operator or Operator()
         self._is_loaded = False
 
     def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:

@@ -11,15 +11,7 @@ from ..configured.configured import ConfiguredObjects, faults_of
 from ..configured.typed_arguments import plain_of
 from ..console.dispatcher import Http, Level
 from ..engine import Broker, Queue
-from ..settings import (
-    Configuration,
-    Entry,
-    Policies,
-    Policy,
-    PolicyFault,
-    make_policy,
-    settings_of_arguments,
-)
+from ..settings import Configuration, Entry, Policies, Policy, PolicyFault, make_policy, settings_of_arguments
 from ..settings.explain import (
     Explanation,
     argument_rows,

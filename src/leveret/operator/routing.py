@@ -8,14 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ..console.dispatcher import Http, Level
-from ..engine import (
-    PLAIN,
-    Binding,
-    Envelope,
-    Queue,
-    check_expiration,
-    scan_properties,
-)
+from ..engine import PLAIN, Binding, Envelope, Queue, check_expiration, scan_properties
 from .command import command
 from .kinds import AsUser, Json, VhostName
 from .messages import FLAGS_AT, PayloadEncoding, message_of

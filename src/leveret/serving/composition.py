@@ -10,6 +10,7 @@ from ..configured.configured_users import DEFAULT_GUEST
 from ..configured.options import broker_options, unsent_max
 from ..engine import Broker, Clock, LoginThrottle, Message, TempStore, Users
 from ..operator.control import EXCHANGE, ControlTable
+from ..operator.operator import Operator
 from ..settings import Configuration
 from ..settings.declared.cluster import nodes_of
 from .descriptors import descriptor_limits
@@ -96,7 +97,7 @@ def build_broker(
         rebuilds_all: build leased queues from their recovery points, without their stored state.
     Raises: DataUnusable.
     """
-    control = ControlTable(reload=reload, load=load, edge_status=edge_status, log_lines=log_lines)
+    control = ControlTable(Operator(reload=reload, load=load, edge_status=edge_status, log_lines=log_lines))
     site, groups = _sites(configuration) if data is not None and data.cluster is not None else ("", {})
     broker = Broker(
         clock,

@@ -76,21 +76,6 @@ def reload(
     *,
     needs_tls: bool,
 ) -> Report:
-    """As `_reload`, and count it."""
-    report = _reload(load, watch, current, objects, needs_tls=needs_tls)
-    current.reloads, current.faults = current.reloads + 1, report.faults
-    current.on_reload()
-    return report
-
-
-def _reload(
-    load: Load,
-    watch: FileWatch | None,
-    current: CurrentConfiguration,
-    objects: ConfiguredObjects | None,
-    *,
-    needs_tls: bool,
-) -> Report:
     """Read the files, and put them into force if they have no fault. The caller ends the broker's turn.
 
     Args:
@@ -98,8 +83,6 @@ def _reload(
         objects: of the broker; None: this process serves none now.
         needs_tls: there are TLS listeners, so a configuration without a certificate is refused.
     """
-    from ..settings.difference import key_changes  # what a start does not need
-
     if watch is not None:
         watch.note_loaded(marks_of(watch.files))
     loaded, faults = load()
@@ -111,8 +94,17 @@ def _reload(
         faults.append("leveret: [tls] certificate is gone, but there are listeners with TLS")
     if current.cluster is not None and not faults:
         faults += current.cluster.renew(loaded)
-    if faults:
-        return Report(faults=tuple(faults))
+    report = Report(faults=tuple(faults)) if faults else _put_in_force(loaded, tls, current, objects)
+    current.reloads, current.faults = current.reloads + 1, report.faults
+    current.on_reload()
+    return report
+
+
+def _put_in_force(
+    loaded: Configuration, tls: TlsFiles, current: CurrentConfiguration, objects: ConfiguredObjects | None
+) -> Report:
+    from ..settings.difference import key_changes  # what a start does not need
+
     before, known = current.configuration, (*current.configuration.warnings, *current.tls.warnings)
     current.replace(loaded, tls)
     report = Report() if objects is None else objects.apply(loaded)

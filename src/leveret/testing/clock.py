@@ -6,7 +6,6 @@ turn due, for `quiet_ms` of real time. Source: ruling 25.
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
@@ -186,9 +185,7 @@ class Autojump:
     def __enter__(self) -> "Autojump":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:

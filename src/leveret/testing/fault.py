@@ -1,7 +1,6 @@
 """The base of faults. A fault is a deliberate failure, in force from its start until it is stopped."""
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol
 
 import trio
@@ -112,9 +111,7 @@ class Fault(Hooks):
     def __enter__(self) -> "Fault":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
