@@ -44,49 +44,39 @@ class Side(Protocol):
 
     def publish(self, queue: str, letter: Letter) -> None:
         """Return once the broker has accepted or refused it."""
-        ...
 
     def consume(self, name: str, queue: str, credit: int) -> None: ...
 
     def stop(self, name: str) -> None:
         """Give no more credit; unacknowledged messages stay so."""
-        ...
 
     def receive(self, name: str, count: int, seconds: float) -> list[Taken]:
         """The next `count` deliveries, or fewer after a timeout."""
-        ...
 
     def settle(self, name: str, how: str, taken: Taken) -> None:
         """`how`: ack, nack (failed, may be redelivered), reject (not redelivered)."""
-        ...
 
     def release(self, name: str, taken: Sequence[Taken]) -> None:
         """Return all unacknowledged messages, not as failed."""
-        ...
 
     def close(self, name: str) -> None: ...
 
     def drop(self, name: str) -> None:
         """Cut the connection without closing it."""
-        ...
 
     def counts(self, queue: str) -> dict[str, int]:
         """`ready`, `unacked`, `scheduled`, `expired`, `killed`."""
-        ...
 
     def has(self, queue: str) -> bool: ...
 
     def restart(self, *, kill: bool) -> None:
         """Restart the broker; consumers end."""
-        ...
 
     def configure(self, configuration: str) -> None:
         """Return once this broker.xml is applied; {port} in it stands for the port."""
-        ...
 
     def end(self) -> None:
         """Close every connection."""
-        ...
 
     def now(self) -> float:
         """Seconds on the clock that the broker's delays use."""
