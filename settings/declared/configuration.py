@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from ..addresses.repository import NO_SETTINGS, SettingsRepository
 from ..faults import Origin
@@ -13,6 +13,8 @@ from ..rows.broker_keys import KEY_OF, KEYS, BrokerKeys, JournalKeys, LimitKeys,
 from ..rows.cluster import ClusterKeys, ClusterTlsKeys, EtcdTlsKeys
 from ..rows.flow_control import Flow, SystemUsage, WholeLimits
 from .declarations import Divert, ExchangeDeclaration, LimitsDeclaration, LoggedTopic, QueueDeclaration, UserDeclaration
+
+T = TypeVar("T")
 
 
 class _Table:
@@ -25,6 +27,16 @@ class _Table:
 
     def __getattr__(self, attribute: str) -> Any:
         return self._configuration.value(self._name, KEY_OF[self._name][attribute])
+
+
+class _TableOf(Generic[T]):
+    """An attribute of a configuration: the values of one table, with the types of the class of its keys."""
+
+    def __init__(self, name: str, keys: type[T]) -> None:
+        self._name = name
+
+    def __get__(self, configuration: "Configuration", owner: type) -> T:
+        return cast(T, _Table(configuration, self._name))
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,6 +59,15 @@ class Configuration:
     included: tuple[str, ...] = ()  # files that the given ones include
     is_clustered: bool = False  # whether a file has [cluster]
 
+    broker = _TableOf("broker", BrokerKeys)
+    journal = _TableOf("journal", JournalKeys)
+    broker_limits = _TableOf("limits", LimitKeys)  # `limits` are those of virtual hosts
+    management = _TableOf("management", ManagementKeys)
+    tls = _TableOf("tls", TlsKeys)
+    cluster = _TableOf("cluster", ClusterKeys)
+    cluster_tls = _TableOf("cluster.tls", ClusterTlsKeys)
+    etcd_tls = _TableOf("cluster.etcd-tls", EtcdTlsKeys)
+
     def value(self, table: str, key: str) -> Any:
         """The value of `[table] key`, or its default, which may depend on the profile."""
         row = KEYS[table][key]
@@ -54,41 +75,8 @@ class Configuration:
         return getattr(self.profile, row.by_profile) if value is None and row.by_profile else value
 
     @property
-    def broker(self) -> BrokerKeys:
-        return cast(BrokerKeys, _Table(self, "broker"))
-
-    @property
-    def journal(self) -> JournalKeys:
-        return cast(JournalKeys, _Table(self, "journal"))
-
-    @property
-    def broker_limits(self) -> LimitKeys:
-        """[limits]; `limits` are those of virtual hosts."""
-        return cast(LimitKeys, _Table(self, "limits"))
-
-    @property
     def flow(self) -> Flow:
         return Flow(**{row.attribute: self.value("flow", key) for key, row in KEYS["flow"].items()})
-
-    @property
-    def management(self) -> ManagementKeys:
-        return cast(ManagementKeys, _Table(self, "management"))
-
-    @property
-    def tls(self) -> TlsKeys:
-        return cast(TlsKeys, _Table(self, "tls"))
-
-    @property
-    def cluster(self) -> ClusterKeys:
-        return cast(ClusterKeys, _Table(self, "cluster"))
-
-    @property
-    def cluster_tls(self) -> ClusterTlsKeys:
-        return cast(ClusterTlsKeys, _Table(self, "cluster.tls"))
-
-    @property
-    def etcd_tls(self) -> EtcdTlsKeys:
-        return cast(EtcdTlsKeys, _Table(self, "cluster.etcd-tls"))
 
     @property
     def whole_limits(self) -> WholeLimits:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from ..engine import (
     Consumer,
@@ -23,6 +23,8 @@ from ..engine import (
 )
 from .engine_clock import EngineClock
 from .nearest_names import nearest_names
+
+T = TypeVar("T")
 
 
 def _no_headers() -> Mapping[str, Any]:
@@ -54,6 +56,16 @@ class Properties:
         return ", ".join(f"{name}={plain(value)!r}" for name, value in said.items() if value not in (None, {}))
 
 
+class _OfProperties(Generic[T]):
+    """An attribute of a message that is the property of this name."""
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        self._name = name
+
+    def __get__(self, message: "Content", owner: Any) -> T:
+        return cast(T, getattr(message.properties, self._name))
+
+
 class Content:
     """The content of a message: each property by its name, the body as text and as JSON."""
 
@@ -62,63 +74,21 @@ class Content:
     properties: Properties
     body: bytes
 
-    @property
-    def headers(self) -> Mapping[str, Any]:
-        """The headers table."""
-        return self.properties.headers
-
-    @property
-    def content_type(self) -> str | None:
-        """As in `Properties`, like the following ones."""
-        return self.properties.content_type
-
-    @property
-    def content_encoding(self) -> str | None:
-        return self.properties.content_encoding
-
-    @property
-    def delivery_mode(self) -> int | None:
-        return self.properties.delivery_mode
-
-    @property
-    def priority(self) -> int | None:
-        return self.properties.priority
-
-    @property
-    def correlation_id(self) -> str | None:
-        return self.properties.correlation_id
-
-    @property
-    def reply_to(self) -> str | None:
-        return self.properties.reply_to
-
-    @property
-    def expiration(self) -> str | None:
-        return self.properties.expiration
-
-    @property
-    def message_id(self) -> str | None:
-        return self.properties.message_id
-
-    @property
-    def timestamp(self) -> int | None:
-        return self.properties.timestamp
-
-    @property
-    def type(self) -> str | None:
-        return self.properties.type
-
-    @property
-    def user_id(self) -> str | None:
-        return self.properties.user_id
-
-    @property
-    def app_id(self) -> str | None:
-        return self.properties.app_id
-
-    @property
-    def cluster_id(self) -> str | None:
-        return self.properties.cluster_id
+    # Each as in `Properties`.
+    headers = _OfProperties[Mapping[str, Any]]()
+    content_type = _OfProperties[str | None]()
+    content_encoding = _OfProperties[str | None]()
+    delivery_mode = _OfProperties[int | None]()
+    priority = _OfProperties[int | None]()
+    correlation_id = _OfProperties[str | None]()
+    reply_to = _OfProperties[str | None]()
+    expiration = _OfProperties[str | None]()
+    message_id = _OfProperties[str | None]()
+    timestamp = _OfProperties[int | None]()
+    type = _OfProperties[str | None]()
+    user_id = _OfProperties[str | None]()
+    app_id = _OfProperties[str | None]()
+    cluster_id = _OfProperties[str | None]()
 
     @property
     def text(self) -> str:
