@@ -110,3 +110,24 @@ def test_tune_ok_stays_within_what_tune_offered(ours: dict[str, int], theirs: di
         assert close.reply_code == code
     else:
         assert isinstance(said[-1], C.Connection.OpenOk)
+
+
+def test_an_empty_key_is_the_queues_name_only_if_the_queue_is_not_named_either() -> None:
+    """queue.bind without both means the last declared queue and its name (behaviour page 2.6)."""
+    peer = Pair().open()
+    peer.call(1, C.Queue.Declare, queue="q")
+    peer.call(1, C.Queue.Bind, queue="q", exchange="amq.direct", routing_key="")
+    peer.call(1, C.Queue.Bind, queue="", exchange="amq.topic", routing_key="")
+    for exchange, key in (("amq.direct", ""), ("amq.direct", "q"), ("amq.topic", ""), ("amq.topic", "q")):
+        peer.send(publish(1, key, f"{exchange} {key}".encode(), exchange=exchange))
+    peer.send(method(1, C.Basic.Get, queue="q", no_ack=True) * 3)
+    assert [one.body for one in peer.take()] == [b"amq.direct ", b"amq.topic q", None]
+
+
+def test_what_a_queue_delivered_comes_before_the_answer_to_its_deletion() -> None:
+    """Both are of one read; the cancel of the consumer comes last."""
+    peer = Pair().open()
+    peer.call(1, C.Queue.Declare, queue="q")
+    peer.call(1, C.Basic.Consume, queue="q", consumer_tag="c", no_ack=True)
+    peer.send(publish(1, "q", b"m") + method(1, C.Queue.Delete, queue="q"))
+    assert [type(one.frame) for one in peer.take()] == [C.Basic.Deliver, C.Queue.DeleteOk, C.Basic.Cancel]

@@ -167,3 +167,42 @@ def test_what_is_kept_of_a_virtual_host_goes_with_it(api: ApiClient) -> None:
     assert api.ask("PUT", "vhosts/twice", {}).status == 201
     assert api.get("vhosts/twice")["description"] == ""
     assert api.get("parameters/federation-upstream/twice") == []
+
+
+@pytest.mark.parametrize(
+    "method, path, body, status, reason",
+    [
+        ("POST", "users/bulk-delete", {"users": ["nobody"]}, 400, ["no_such_user", "nobody"]),
+        ("GET", "topic-permissions/%2F/guest", None, 404, "Not Found"),
+        ("DELETE", "topic-permissions/%2F/guest", None, 404, "Not Found"),
+        ("GET", "users/nobody/permissions", None, 404, "Not Found"),
+        ("PUT", "user-limits/nobody/max-channels", {"value": 1}, 400, ["no_such_user", "nobody"]),
+        (
+            "PUT",
+            "permissions/%2F/nobody",
+            dict.fromkeys(("configure", "write", "read"), ""),
+            400,
+            "vhost_or_user_not_found",
+        ),
+    ],
+)
+def test_users_and_permissions_that_are_not_there(
+    api: ApiClient, method: str, path: str, body: object, status: int, reason: object
+) -> None:
+    """A request for them is refused; none is made up (management page 8.3, 8.4)."""
+    answer = api.ask(method, path, body)
+    assert (answer.status, answer.reason) == (status, reason)
+
+
+def test_lists_in_parts(api: ApiClient) -> None:
+    """Pages, the order where a value is missing, and fields that lead nowhere (management page 1.6)."""
+    assert api.ask("PUT", "vhosts/parts", {}).status == 201
+    for name, size in (("a", 5), ("b", None), ("c", 3)):
+        api.ask("PUT", f"queues/parts/{name}", {"arguments": {} if size is None else {"x-max-length": size}})
+    shown = api.get("queues/parts?page=2&page_size=2&columns=name,messages.none.more,name.none")
+    assert (shown["items"], shown["page_count"], shown["total_count"]) == ([{"name": "c"}], 2, 3)
+    answer = api.ask("GET", "queues/parts?page=3&page_size=2")
+    assert (answer.status, answer.json["error"]) == (400, "page_out_of_range")
+    shown = api.get("queues/parts?sort=arguments.x-max-length&columns=name")
+    assert [one["name"] for one in shown] == ["b", "c", "a"]
+    assert api.ask("DELETE", "vhosts/parts").status == 204

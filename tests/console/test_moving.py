@@ -151,6 +151,20 @@ def test_cancel(broker: RunningBroker, api: ApiClient) -> None:
     assert [row["id"] for row in api.get("leveret/jobs")][0] == job
 
 
+def test_jobs_of_others(broker: RunningBroker, api: ApiClient) -> None:
+    """A user who monitors sees them, and cancels none; another user does not see them."""
+    for name, tags in (("watches", "monitoring"), ("works", "management")):
+        assert api.ask("PUT", f"users/{name}", {"password": name, "tags": tags}).status in (201, 204)
+    publish(broker, "orders", 3)
+    job = started(api, "orders", "move", {"to": {"queue": "other"}, "rate": 1})
+    assert api.get(f"leveret/jobs/{job}", user="watches")["state"] == "running"
+    assert api.ask("DELETE", f"leveret/jobs/{job}", user="watches").status == 401
+    assert api.ask("GET", f"leveret/jobs/{job}", user="works").status == 401
+    assert job not in [row["id"] for row in api.get("leveret/jobs", user="works")]
+    assert api.get(f"leveret/jobs/{job}")["state"] == "running"
+    assert api.ask("DELETE", f"leveret/jobs/{job}").json["state"] == "cancelled"
+
+
 def test_no_room(broker: RunningBroker, api: ApiClient) -> None:
     """It waits, says for what, and goes on by itself."""
     api.ask("PUT", "queues/%2F/small", {"arguments": {"x-max-length": 2}})

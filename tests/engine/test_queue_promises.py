@@ -5,7 +5,7 @@ import pytest
 from leveret.engine import MS, Choice, Moving, to_queue
 from leveret.engine.messages.field_table import Field
 from leveret.engine.queues import scheduled
-from leveret.settings import SettingsRepository, entry
+from leveret.settings import Policies, SettingsRepository, entry, make_policy
 from leveret.testing.harness import Harness
 
 
@@ -194,3 +194,51 @@ def test_keys_of_bcc_are_kept_for_a_dead_letter_and_shown_to_nobody() -> None:
     letters = [world.get(f"dead {key}") for key in ("q", "seen", "hidden")]
     assert all(letters)
     assert not any(b"hidden" in letter[1].content for letter in letters if letter is not None)
+
+
+def test_a_deep_queue_of_priorities_is_looked_through_to_its_end() -> None:
+    """Messages of lower priority are older than those before them, and all are paged out."""
+    world = Harness(memory=100_000)
+    queue = world.queue(x_max_priority=2)
+    for priority, bodies in ((0, "abc"), (1, "de"), (2, "fgh")):
+        world.publish(*bodies, priority=priority, delivery_mode=2)
+    assert queue.pageable is not None
+    queue.pageable.page_out(100_000)
+    assert queue.in_memory_count == 0
+    for step in range(1, 9):
+        seen, after = "", 0
+        while found := queue.scan(after, step).found:
+            seen += "".join(message.body.decode() for _, message in found)
+            after = found[-1][0]
+        assert seen == "fghdeabc"
+
+
+def test_the_order_stays_when_one_is_taken_out_of_a_queue_whose_ids_do_not_rise() -> None:
+    """A delayed message came behind newer ones; and it is found, also after the queue got another kind of list."""
+    world = Harness()
+    world.vhost.exchanges.declare("later", "x-delayed-message", arguments={"x-delayed-type": Field("S", b"fanout")})
+    queue = world.queue()
+    world.bind("q", "later")
+    world.publish("late", key="", exchange="later", headers={"x-delay": 1000})
+    (late,) = queue.scheduled
+    world.publish(*"abcd")
+    world.advance(1000)
+    second = list(queue.store)[1]
+    assert queue.perishable.take_at([second.id]).messages == [second]
+    assert world.bodies() == [b"a", b"c", b"d", b"late"]
+    world.broker.reloading.replace_policies(Policies([make_policy("p", "/", "^q$", {"max-length-bytes": 100})]))
+    world.end_turn()
+    assert queue.perishable.take_at([late.id]).messages == [late]
+    assert world.bodies() == [b"a", b"c", b"d"]
+
+
+def test_a_dead_letter_key_that_is_too_long_is_cut_between_characters() -> None:
+    """What is left fits into a short string, and has no character that was not there."""
+    world = Harness()
+    world.vhost.exchanges.declare("dlx", "fanout")
+    world.queue("dead")
+    world.bind("dead", "dlx")
+    world.queue(x_dead_letter_exchange="dlx", x_dead_letter_routing_key="k" * 254 + "\u00e9", x_message_ttl=0)
+    world.publish("m")
+    got = world.get("dead")
+    assert got is not None and got[1].envelope.routing_key == "k" * 254

@@ -9,7 +9,7 @@ import pytest
 from journal_workload import make_content
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Envelope
+from leveret.engine import MS, Envelope
 from leveret.engine.errors import EngineError
 from leveret.journal import JournalReader
 from leveret.journal.appending.old_segments import moved_record
@@ -230,3 +230,32 @@ def test_a_limit_that_became_smaller_meanwhile_holds_after_a_restart() -> None:
     assert one.all() == "de"
     one.restart()
     assert one.all() == ""
+
+
+def test_what_expired_meanwhile_is_dead_after_the_start() -> None:
+    """Nobody has to ask the queue."""
+    one = Kept()
+    one.queue("dead")
+    one.queue(x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    one.publish("a", expiration=b"1000")
+    one.crash()
+    one.clock.advance_ns(2000 * MS)
+    one.begin()
+    one.end_turn()
+    assert (one.named().ready_count, one.named("dead").ready_count) == (0, 1)
+
+
+def test_a_queue_keeps_its_address() -> None:
+    """One that the broker made for dead letters has theirs, and not its own name."""
+    settings = entry("q", dead_letter_address="DLA", auto_create_dead_letter_resources=True)
+    one = Kept(settings=SettingsRepository([settings]))
+    one.queue()
+    one.publish("a")
+    got = one.get(no_ack=False)
+    assert got is not None
+    one.session.reject(got[0], requeue=False)
+    one.end_turn()
+    (made,) = [name for name in one.vhost.queues if name != "q"]
+    assert one.named(made).address == "DLA"
+    one.kill()
+    assert (one.named(made).address, one.all(made)) == ("DLA", "a")
