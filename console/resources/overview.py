@@ -20,7 +20,8 @@ def _overview(api: Api, request: Request) -> Steps:
     name: str = api.ask("cluster-name")["name"]
     has_statistics = not request.flag("disable_stats")
     totals = yield from totals_of(api.broker, request.user)
-    view = overview_view(totals, api.options, request.user, name, has_statistics=has_statistics)
+    node = request.peer.node or api.options.node
+    view = overview_view(totals, api.options, request.user, name, node, has_statistics=has_statistics)
     if has_statistics:
         view = {**view, **(yield from api.sampler.whole(ranges))}
     return Columns(request).of(view)

@@ -106,10 +106,10 @@ def totals_of(broker: Broker, user: User) -> Steps:
 
 
 def overview_view(
-    totals: dict[str, int], options: ConsoleOptions, user: User, cluster_name: str, *, has_statistics: bool
+    totals: dict[str, int], options: ConsoleOptions, user: User, cluster_name: str, node: str, *, has_statistics: bool
 ) -> dict[str, Any]:
     """The overview for every user with a tag, and for monitors the listeners; without the sampler's values. `totals`:
-    see `totals_of`.
+    see `totals_of`. `node`: the one that the client is connected to.
     """
     view: dict[str, Any] = {
         "management_version": options.version,
@@ -127,7 +127,7 @@ def overview_view(
         "enable_queue_totals": False,
     }
     if is_monitor(user):
-        view["node"] = options.node
+        view["node"] = node
     if not has_statistics:
         return {**view, "object_totals": {key: totals[key] for key in ("queues", "exchanges", "connections")}}
     view |= {

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -112,16 +113,36 @@ def test_what_comes_by_a_proxy_of_this_machine_comes_from_elsewhere(
     assert answer.startswith(b"HTTP/1.1 503") and (b"rabbit@a" in answer) is has_details
 
 
+@pytest.mark.parametrize(
+    "method, path, status, allow",
+    [
+        ("OPTIONS", "/api/health/checks/alarms", b"200 OK", b"HEAD, GET, OPTIONS"),
+        ("PUT", "/api/health/checks/alarms", b"405 Method Not Allowed", b"HEAD, GET, OPTIONS"),
+        ("POST", "/health/ready", b"405 Method Not Allowed", b"HEAD, GET"),
+        ("PUT", "/api/health/checks/nope", b"404 Not Found", None),
+    ],
+)
+def test_methods(pages: NodePages, method: str, path: str, status: bytes, allow: bytes | None) -> None:
+    """As at the leader: a path says which methods it has."""
+    head, _, body = trio.run(partial(answered, pages, Service.CONSOLE, line=f"{method} {path}")).partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"HTTP/1.1 " + status
+    assert [line.partition(b": ")[2] for line in lines if line.startswith(b"allow")] == ([allow] if allow else [])
+    assert (body == b"") is (allow is not None)
+
+
 def test_checks_are_not_at_the_metrics_port(pages: NodePages) -> None:
     """As at the leader, whose broker answers."""
     assert trio.run(answered, pages, Service.METRICS).startswith(b"HTTP/1.1 404")
 
 
-async def answered(pages: NodePages, service: Service, header: str = "host: a") -> bytes:
-    """To a client on this machine that asks for alarms."""
+async def answered(
+    pages: NodePages, service: Service, header: str = "host: a", line: str = "GET /api/health/checks/alarms"
+) -> bytes:
+    """To a client on this machine, which asks for alarms."""
     client, served = socket.socketpair()
     served.setblocking(False)
-    client.send(f"GET /api/health/checks/alarms HTTP/1.1\r\n{header}\r\n\r\n".encode())
+    client.send(f"{line} HTTP/1.1\r\n{header}\r\n\r\n".encode())
     with client, served:
         await pages.answer(Guest(Arrival(served, ("127.0.0.1", 5)), service))
         return client.recv(10_000)

@@ -281,6 +281,7 @@ def test_a_check_is_about_the_node_that_the_client_is_connected_to() -> None:
         assert (here.ask("GET", f"health/checks/{path}")[0], there.ask("GET", f"health/checks/{path}")[0]) == (200, 503)
     assert there.ask("GET", "health/checks/local-alarms")[1]["alarms"] == [{"node": B, "resource": "disk"}]
     assert here.ask("GET", "health/checks/local-alarms")[0] == 200
+    assert (here.get("overview")["node"], there.get("overview")["node"]) == (A, B)
     assert here.ask("GET", f"health/checks/{SERVICE}", user=None)[0] == 200
     assert (here.ask("GET", f"healthchecks/node/{B}")[0], there.ask("GET", f"healthchecks/node/{C}")[0]) == (503, 200)
     assert here.ask("GET", f"health/checks/{CRITICAL}", user=None)[0] == 401

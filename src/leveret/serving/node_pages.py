@@ -53,6 +53,8 @@ class NodePages:
                 status, body = self.page(method.decode("latin-1"), path, is_loopback=is_loopback)
             length = f"content-length: {len(body)}\r\nconnection: close\r\n"
             is_json = path == _CLUSTER or path.startswith(PREFIX)
+            if method not in (b"GET", b"HEAD") and not status.startswith("404"):
+                length += f"allow: {'HEAD, GET, OPTIONS' if path.startswith(PREFIX) else 'HEAD, GET'}\r\n"
             kind = f"content-type: {'application/json' if is_json else 'text/plain; version=0.0.4; charset=utf-8'}\r\n"
             answer = f"HTTP/1.1 {status}\r\n{kind}{length}\r\n".encode()
             await stream.send_all(answer if method == b"HEAD" else answer + body)
@@ -69,7 +71,11 @@ class NodePages:
     def page(self, method: str, path: str, *, is_loopback: bool) -> tuple[str, bytes]:
         """Status and body of an answer."""
         if method not in ("GET", "HEAD"):
-            return "405 Method Not Allowed", b""
+            if not path.startswith(PREFIX):
+                return "405 Method Not Allowed", b""
+            found = self.page("GET", path, is_loopback=is_loopback)
+            is_there = not found[0].startswith("404")
+            return (("200 OK" if method == "OPTIONS" else "405 Method Not Allowed"), b"") if is_there else found
         if path == _LIVE:
             return "200 OK", b"alive\n"
         if not self._node.is_open:
