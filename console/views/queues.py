@@ -37,7 +37,7 @@ class Octets(NamedTuple):
     paged: int
 
 
-def plain_queue_view(queue: Queue, node: str) -> dict[str, Any]:
+def plain_queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
     """A queue without statistics (management page 1.7)."""
     view = {
         "arguments": arguments_view(queue.arguments),
@@ -45,19 +45,26 @@ def plain_queue_view(queue: Queue, node: str) -> dict[str, Any]:
         "durable": queue.durable,
         "exclusive": queue.exclusive,
         "name": queue.name,
-        "node": node,
+        "node": replicas.leader,
         "state": "live",
         "type": queue.type,
         "vhost": queue.vhost_name,
     }
+    if queue.type == QUORUM:
+        view |= members_view(replicas)
     if queue.policy.policy is not None:
         view["policy"] = queue.policy.policy.name
     return view
 
 
-def totals_view(queue: Queue, node: str) -> dict[str, Any]:
+def totals_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
     """The same with the numbers of its messages."""
-    return {**plain_queue_view(queue, node), **_counts(queue), "state": "running"}
+    return {**plain_queue_view(queue, replicas), **_counts(queue), "state": "running"}
+
+
+def members_view(replicas: Replicas) -> dict[str, Any]:
+    """Where a quorum queue or a stream is."""
+    return {"leader": replicas.leader, "members": list(replicas.members), "online": list(replicas.online)}
 
 
 def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
@@ -95,9 +102,7 @@ def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
     if queue.type == STREAM:
         return {
             **view,
-            "leader": node,
-            "members": list(replicas.members),
-            "online": list(replicas.online),
+            **members_view(replicas),
             "readers": {node: len(consumers)},
         }
     active = active_consumer(queue) if queue.rules.single_active_consumer else None
@@ -115,9 +120,7 @@ def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
         tag = view.pop("single_active_consumer_tag")
         return {
             **view,
-            "leader": node,
-            "members": list(replicas.members),
-            "online": list(replicas.online),
+            **members_view(replicas),
             "open_files": dict.fromkeys(replicas.online, 0),
             "messages_dlx": 0,
             "message_bytes_dlx": 0,

@@ -130,6 +130,9 @@ def test_a_queue_is_on_every_node() -> None:
     console = Console(cluster(b=DOWN, c={"is_in_sync": False}))
     queue = console.get("queues/%2F/q")
     assert (queue["node"], queue["leader"], queue["members"], queue["online"]) == (A, A, [A, B, C], [A, C])
+    plain = {one["name"]: one for one in console.get("queues/%2F?disable_stats=true&enable_queue_totals=true")}
+    assert (plain["q"]["leader"], plain["q"]["members"], plain["q"]["online"]) == (A, [A, B, C], [A, C])
+    assert plain["classic"].keys() == plain["q"].keys() - {"leader", "members", "online"}
     assert [(one["Raft State"], one["Membership"]) for one in console.get("queues/quorum/%2F/q/status")] == [
         ("leader", "voter"),
         ("nodedown", "voter"),
