@@ -238,7 +238,7 @@ def erlang_list(definition: Mapping[str, object]) -> str:
 def erlang(value: object) -> str:
     """A value of JSON as Erlang prints it."""
     if isinstance(value, str):
-        return f'<<"{value}">>'
+        return f'<<"{value}">>' if value else "<<>>"
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:

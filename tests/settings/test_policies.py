@@ -62,6 +62,7 @@ ANY = {"max-length": 1}
         ("^x", {"queue-mode": "x"}, {}, '<<"x">> is not a valid queue-mode value'),
         ("^x", {"queue-version": 3}, {}, "3 is not a valid queue-version value"),
         ("^x", {"queue-version": True}, {}, "true is not a valid queue-version value"),
+        ("^x", {"queue-leader-locator": ""}, {}, "<<>> is not a valid queue leader locator value"),
         ("^x", {"queue-leader-locator": "foo"}, {}, '<<"foo">> is not a valid queue leader locator value'),
         ("^x", {"queue-master-locator": "foo"}, {}, '<<"foo">> invalid queue-master-locator value'),
         ("^x", {"max-age": "1q"}, {}, '<<"1q">> is not a valid max age'),
