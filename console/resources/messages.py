@@ -7,6 +7,7 @@ from ..bodies import integer, json_object, require
 from ..dispatcher import Action, Level, Route
 from ..messages import Answer, Refusal, Request, bad_request
 from ..options import CommandRefused, Steps
+from ..views.nodes import is_replication_alarm
 
 ACKMODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 NOT_IMPLEMENTED, NOT_FOUND, ACCESS_REFUSED = 540, 404, 403
@@ -57,6 +58,8 @@ def _refusal(refused: CommandRefused) -> Exception:
 def _is_alive(api: Api, request: Request) -> Steps:
     """Check that the broker works: declare a queue, publish, get."""
     vhost = api.vhost(request).name
+    if is_replication_alarm(api.broker):  # the answer to a change would wait for other nodes
+        return Answer(503, {"status": "failed", "reason": "publishers are held: too few nodes are in sync"})
     as_user = request.user.name
     yield from api.run("declare-queue", queue=TEST_QUEUE, vhost=vhost, as_user=as_user)
     yield from api.run(

@@ -290,6 +290,16 @@ def test_a_check_is_about_the_node_that_the_client_is_connected_to() -> None:
     assert here.ask("GET", f"health/checks/{CRITICAL}", user=None)[0] == 401
 
 
+def test_a_message_does_not_pass_while_publishers_are_held() -> None:
+    """The old check of a whole broker says so at once: monitoring must not wait as publishers do."""
+    console = Console(cluster(b=DOWN, c=DOWN))
+    console.api.broker.flow.raise_replication("replication: 1 of 2 nodes in sync")
+    status, said = console.ask("GET", "aliveness-test/%2F")
+    assert (status, said["reason"]) == (503, "publishers are held: too few nodes are in sync")
+    console.api.broker.flow.end_replication()
+    assert console.get("aliveness-test/%2F") == {"status": "ok"}
+
+
 def test_what_an_operator_asks_over_http() -> None:
     """As `leveret ctl` does, with the node in the body or the path; monitors may look, administrators act."""
     console = Console(cluster())
