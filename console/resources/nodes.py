@@ -168,10 +168,7 @@ ROUTES = [
     Route("nodes/N/memory/ets/FILTER/relative", {"GET": Action(_MONITORING, _tables)}),
     Route("feature-flags", {"GET": Action(_ADMINISTRATOR, _features)}),
     Route("feature-flags/NAME/enable", {"PUT": Action(_ADMINISTRATOR, _enable, JSON_MEDIA)}),
-    Route(
-        "auth/attempts/N",
-        {"GET": Action(_MONITORING, _attempts), "DELETE": Action(_MONITORING, _forget_attempts)},
-    ),
+    Route("auth/attempts/N", {"GET": Action(_MONITORING, _attempts), "DELETE": Action(_MONITORING, _forget_attempts)}),
     Route(
         "auth/attempts/N/source",
         {"GET": Action(_MONITORING, _by_source), "DELETE": Action(_MONITORING, _forget_attempts)},

@@ -86,20 +86,11 @@ _POLICYMAKER, _ADMINISTRATOR = Level.POLICYMAKER, Level.ADMINISTRATOR
 ROUTES = [
     Route("policies", {"GET": Action(Level.ANY, OWN.list)}),
     Route("policies/V", {"GET": Action(Level.VHOST, OWN.list)}),
-    Route(
-        "policies/V/NAME",
-        {
-            "GET": Action(_POLICYMAKER, OWN.show),
-            "PUT": Action(_POLICYMAKER, OWN.put),
-        },
-    ),
+    Route("policies/V/NAME", {"GET": Action(_POLICYMAKER, OWN.show), "PUT": Action(_POLICYMAKER, OWN.put)}),
     Route("operator-policies", {"GET": Action(Level.ANY, OPERATORS.list)}),
     Route("operator-policies/V", {"GET": Action(Level.VHOST, OPERATORS.list)}),
     Route(
         "operator-policies/V/NAME",
-        {
-            "GET": Action(_ADMINISTRATOR, OPERATORS.show),
-            "PUT": Action(_ADMINISTRATOR, OPERATORS.put, JSON_MEDIA),
-        },
+        {"GET": Action(_ADMINISTRATOR, OPERATORS.show), "PUT": Action(_ADMINISTRATOR, OPERATORS.put, JSON_MEDIA)},
     ),
 ]

@@ -239,22 +239,13 @@ ROUTES = [
     Route("users", {"GET": Action(_ADMINISTRATOR, _list)}),
     Route("users/without-permissions", {"GET": Action(_ADMINISTRATOR, _without_permissions)}),
     Route("users/bulk-delete", {"POST": Action(_ADMINISTRATOR, _bulk_delete)}),
-    Route(
-        "users/U",
-        {
-            "GET": Action(_ADMINISTRATOR, _show),
-            "PUT": Action(_ADMINISTRATOR, _put),
-        },
-    ),
+    Route("users/U", {"GET": Action(_ADMINISTRATOR, _show), "PUT": Action(_ADMINISTRATOR, _put)}),
     Route("users/U/permissions", _LIST_PERMISSIONS),
     Route("vhosts/V/permissions", _LIST_PERMISSIONS),
     Route("permissions", _LIST_PERMISSIONS),
     Route(
         "permissions/V/U",
-        {
-            "GET": Action(_ADMINISTRATOR, _show_permission),
-            "PUT": Action(_ADMINISTRATOR, _set_permission),
-        },
+        {"GET": Action(_ADMINISTRATOR, _show_permission), "PUT": Action(_ADMINISTRATOR, _set_permission)},
     ),
     Route("users/U/topic-permissions", _LIST_TOPICS),
     Route("vhosts/V/topic-permissions", _LIST_TOPICS),

@@ -120,21 +120,12 @@ def _clear_limit(api: Api, request: Request) -> Steps:
 _ADMINISTRATOR = Level.ADMINISTRATOR
 ROUTES = [
     Route("vhosts", {"GET": Action(Level.ANY, _list)}),
-    Route(
-        "vhosts/V",
-        {
-            "GET": Action(_ADMINISTRATOR, _show),
-            "PUT": Action(_ADMINISTRATOR, _put),
-        },
-    ),
+    Route("vhosts/V", {"GET": Action(_ADMINISTRATOR, _show), "PUT": Action(_ADMINISTRATOR, _put)}),
     Route("vhosts/V/start/N", {"POST": Action(_ADMINISTRATOR, _start)}),
     Route("vhost-limits", {"GET": Action(Level.ANY, _limits)}, has_head=False),
     Route("vhost-limits/V", {"GET": Action(Level.VHOST, _limits)}, has_head=False),
     Route(
         "vhost-limits/V/NAME",
-        {
-            "PUT": Action(_ADMINISTRATOR, _set_limit, JSON_MEDIA),
-            "DELETE": Action(_ADMINISTRATOR, _clear_limit),
-        },
+        {"PUT": Action(_ADMINISTRATOR, _set_limit, JSON_MEDIA), "DELETE": Action(_ADMINISTRATOR, _clear_limit)},
     ),
 ]

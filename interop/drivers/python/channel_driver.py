@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Any
 
 from driver import BROKEN_OFF, PROPERTIES, Closed, Driver, content, where
@@ -71,21 +72,14 @@ class ChannelDriver(Driver):
     def exchange_delete(self, request: dict[str, Any]) -> None:
         self.call(request, "exchange_delete", exchange=request["exchange"], if_unused=request.get("if_unused", False))
 
-    def exchange_bind(self, request: dict[str, Any]) -> None:
-        self._binding(request, "exchange_bind", "destination", "source")
-
-    def exchange_unbind(self, request: dict[str, Any]) -> None:
-        self._binding(request, "exchange_unbind", "destination", "source")
-
-    def queue_bind(self, request: dict[str, Any]) -> None:
-        self._binding(request, "queue_bind", "queue", "exchange")
-
-    def queue_unbind(self, request: dict[str, Any]) -> None:
-        self._binding(request, "queue_unbind", "queue", "exchange")
-
-    def _binding(self, request: dict[str, Any], name: str, *ends: str) -> None:
+    def _bind(self, request: dict[str, Any], *, name: str, ends: tuple[str, str]) -> None:
         named = {key: request[key] for key in ends}
         self.call(request, name, **named, routing_key=request.get("routing_key", ""), arguments=self.table(request))
+
+    exchange_bind = partialmethod(_bind, name="exchange_bind", ends=("destination", "source"))
+    exchange_unbind = partialmethod(_bind, name="exchange_unbind", ends=("destination", "source"))
+    queue_bind = partialmethod(_bind, name="queue_bind", ends=("queue", "exchange"))
+    queue_unbind = partialmethod(_bind, name="queue_unbind", ends=("queue", "exchange"))
 
     def queue_declare(self, request: dict[str, Any]) -> dict[str, Any]:
         flags = {key: request.get(key, False) for key in QUEUE_FLAGS}
@@ -132,14 +126,12 @@ class ChannelDriver(Driver):
             self.published[place] += 1
             self.happened("confirm", *place, seq=self.published[place], ack=ack)
 
-    def tx_select(self, request: dict[str, Any]) -> None:
-        self.call(request, "tx_select")
+    def _plain(self, request: dict[str, Any], *, name: str) -> None:
+        self.call(request, name)
 
-    def tx_commit(self, request: dict[str, Any]) -> None:
-        self.call(request, "tx_commit")
-
-    def tx_rollback(self, request: dict[str, Any]) -> None:
-        self.call(request, "tx_rollback")
+    tx_select = partialmethod(_plain, name="tx_select")
+    tx_commit = partialmethod(_plain, name="tx_commit")
+    tx_rollback = partialmethod(_plain, name="tx_rollback")
 
     def reset(self, request: dict[str, Any]) -> None:
         super().reset(request)
