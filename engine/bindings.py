@@ -5,8 +5,8 @@ Source: behaviour page 2.2, 3.14.
 
 from itertools import islice
 
+from .clients.authorization import require, require_topic
 from .clients.client import Client
-from .clients.permission_checks import require, require_topic
 from .context import HostContext
 from .errors import BindingsMaxReached, DefaultExchangeRefused, ResourceLocked
 from .events import EventKind

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from .clients.authorization import require
 from .clients.client import Client
-from .clients.permission_checks import require
 from .context import HostContext
 from .errors import (
     DefaultExchangeRefused,

@@ -7,8 +7,8 @@ from itertools import islice
 
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
 from .bulk_delete import BulkDelete
+from .clients.authorization import may, may_make_targets, require, require_for_arguments
 from .clients.client import Client
-from .clients.permission_checks import may, may_make_targets, require, require_for_arguments
 from .context import HostContext
 from .errors import (
     AllQueuesMaxReached,

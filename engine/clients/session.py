@@ -28,9 +28,9 @@ from ..publishing.route import Route, choose
 from ..queues.queue import Queue
 from ..queues.refusals import check_get, check_reject
 from ..users.permissions import WRITE
+from .authorization import require_topic
 from .confirms import Confirms
 from .delivering import Delivering
-from .permission_checks import require_topic
 from .publish_with_room import PartlyPublished, affordable, full_limit_for_commit, route_with_room
 from .settling import (
     NACKED,

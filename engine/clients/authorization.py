@@ -1,6 +1,6 @@
-"""Permission checks of a client, or of the broker itself (None), and those that a queue's arguments need.
+"""Authorization of what a client does, or the broker itself (None), and of what the arguments of a queue ask for.
 
-The rules themselves are in `users/access.py`. Source: behaviour page 3.14, 3.15.
+The rules are those of the user: `users/access.py`. Source: behaviour page 3.14, 3.15.
 """
 
 from typing import TYPE_CHECKING
