@@ -5,7 +5,6 @@ from .context import HostContext
 from .errors import QueueNotFound
 from .queues.kinds import REPLY, REPLY_PREFIX, REPLY_TO
 from .queues.queue import Queue
-from .rules.queue_rules import NO_RULES
 
 
 class ReplyQueues(dict[str, Queue]):
@@ -22,17 +21,7 @@ class ReplyQueues(dict[str, Queue]):
 
         It is not an exclusive queue: every client may publish to it, and only `owner` can consume.
         """
-        queue = self[address] = Queue(
-            self._context,
-            address,
-            kind=REPLY,
-            durable=False,
-            owner=owner,
-            auto_delete=False,
-            arguments={},
-            rules=NO_RULES,
-            address=address,
-        )
+        queue = self[address] = Queue(self._context, address, kind=REPLY, owner=owner)
         return queue
 
     def has(self, name: str) -> bool:

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from ..context import HostContext
 from ..messages.message import Envelope
-from ..rules.queue_rules import NO_RULES
 from .kinds import REPLY
 from .queue import Queue
 
@@ -23,17 +22,7 @@ class LogSink(Queue):
     __slots__ = ()
 
     def __init__(self, context: HostContext) -> None:
-        super().__init__(
-            context,
-            "",
-            kind=SINK,
-            durable=True,
-            owner=None,
-            auto_delete=False,
-            arguments={},
-            rules=NO_RULES,
-            address="",
-        )
+        super().__init__(context, "", kind=SINK, durable=True)
 
     def stores(self, envelope: Envelope) -> bool:
         """True in any delivery mode."""
