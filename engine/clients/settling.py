@@ -20,7 +20,6 @@ NACKED = "nacked"
 
 
 def settle(messages: list[Message]) -> None:
-    """Settle acknowledged deliveries."""
     for holder, run in runs_by_holder(messages):
         queue = holder.queue
         session, count = holder.session, len(run)

@@ -146,13 +146,11 @@ class Exchange(ABC):
         return gone
 
     def index(self, binding: Binding) -> None:
-        """Add a binding to the index and to the destinations."""
         destination = binding.destination
         self.destinations[destination] = self.destinations.get(destination, 0) + 1
         self._index(binding)
 
     def unindex(self, binding: Binding) -> None:
-        """Remove a binding from the index and from the destinations."""
         destination = binding.destination
         self.destinations[destination] -= 1
         if not self.destinations[destination]:

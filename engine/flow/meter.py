@@ -79,7 +79,6 @@ class Meter:
     _charges: list[Charge] = field(default_factory=list, init=False)
 
     def charge(self, node: Usage, measure: "Callable[[Meter], int]") -> Charge:
-        """Charge this node with the measured amount."""
         node.users += 1
         charge = Charge(node, measure)
         self._charges.append(charge)
@@ -195,12 +194,10 @@ def memory(meter: Meter) -> int:
 
 
 def octets_in_memory(meter: Meter) -> int:
-    """Octets in memory."""
     return meter.in_memory_octets
 
 
 def messages_in_memory(meter: Meter) -> int:
-    """Messages in memory."""
     return meter.in_memory
 
 

@@ -81,7 +81,6 @@ class UsageTree:
         self.pending = self._context.background.pending = True
 
     def _settle(self) -> None:
-        """Add the changes of all meters to the nodes."""
         while self._changed:
             self._changed.popitem()[0].settle()
 

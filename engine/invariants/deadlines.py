@@ -45,7 +45,6 @@ def timers_of(queue: Queue) -> Iterator[str]:
 
 
 def is_set(deadline: Deadline | None) -> bool:
-    """Whether a deadline is set."""
     return deadline is not None and deadline.action is not None
 
 

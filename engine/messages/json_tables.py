@@ -52,7 +52,6 @@ def _tag_of(value: int) -> str:
 
 
 def json_of_table(table: FieldTable) -> dict[str, Any]:
-    """The JSON object for a table."""
     return {_key(key): _plain(field) for key, field in table.items()}
 
 

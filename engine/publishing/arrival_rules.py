@@ -36,7 +36,6 @@ def rules_for_all(address: str, settings: ResolvedSettings, diverts: tuple[Diver
 
 
 def arrival_rules(address: str, settings: ResolvedSettings, diverts: tuple[Divert, ...]) -> ArrivalRules:
-    """The rules of an address."""
     return ArrivalRules(
         address,
         expiry_policy(settings),

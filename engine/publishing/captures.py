@@ -61,7 +61,6 @@ class Captures:
         self.log = (self.log or _log(self._context)) if topics else None
 
     def of(self, kind: Kind) -> Capture:
-        """The capture for queues of a capturing kind."""
         capture = self._by_kind.get(kind.name)
         if capture is None:
             assert kind.make_capture is not None

@@ -168,7 +168,6 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
 
 
 def set_bounds(queue: "Queue") -> None:
-    """Set the bounds that the rules ask for."""
     queue.bounds = queue.kind.bounds(queue)
     queue.refusing = tuple(bound for bound in queue.bounds if bound.may_refuse)
     queue.takes_plainly = takes_plainly(queue)

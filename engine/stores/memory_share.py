@@ -33,7 +33,6 @@ class MemoryShare:
         self.may_page, self.cap, self.is_unsettled = other.may_page, other.cap, other.is_unsettled
 
     def allow_paging(self, allowed: bool) -> None:
-        """Set whether the queue's rules permit paging."""
         if allowed and not self.may_page:
             self.quota, self.came_in = 0, -UNLIMITED  # not counted so far: the budget has to measure the store
         self.may_page = allowed

@@ -198,7 +198,6 @@ def sync_file(files: Files, handle: int) -> None:
 
 
 def read_file(files: ReadableFiles, path: str) -> bytes:
-    """The whole content of a file."""
     handle = files.open(path)
     try:
         return files.read(handle, files.size(handle), 0)

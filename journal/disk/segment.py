@@ -56,7 +56,6 @@ def segment_name(base_lsn: int) -> str:
 
 
 def path_of(directory: str, base_lsn: int) -> str:
-    """Path of a segment."""
     return os.path.join(directory, segment_name(base_lsn))
 
 

@@ -166,7 +166,6 @@ def encode_block(
 
 
 def encode_records(base_lsn: int, flags: int, records: Sequence[Record], *, lag: int = 0) -> bytearray:
-    """A block from records."""
     offsets = accumulate((len(record.heap) for record in records), initial=0)
     packed = [record.pack(offset) for record, offset in zip(records, offsets)]
     heap = [record.heap for record in records if record.heap]

@@ -62,7 +62,6 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
 
 
 def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Iterator[None]:
-    """State the messages of a queue."""
     gone, changed = recorder.messages.watch(queue)
     queue_id = recorder.objects.queue_id(queue)
     picture = queue.kind.picture(queue)

@@ -47,7 +47,6 @@ class ContentIndex:
         self._counts.append(count)
 
     def move(self, id_: int, lsn: int) -> None:
-        """Note the new LSN of a content that was moved."""
         self._moved[id_] = lsn
 
     def lsn_of(self, id_: int) -> int | None:
