@@ -57,12 +57,25 @@ class Reason:
 Check = Callable[[Field], Reason | None]
 
 
-def _integer(low: int = 0, high: int | None = None, too_large: str = "value_too_large") -> Check:
+def _integer_with(fault: Callable[[int], Reason | None]) -> Check:
+    """Check for an integer of any width, and its value for a fault."""
+
     def check(field: Field) -> Reason | None:
         if field.tag not in INTEGER_TAGS:
             return Reason("type", field.type_name)
-        value = field.value
-        assert isinstance(value, int)
+        assert isinstance(field.value, int)
+        return fault(field.value)
+
+    return check
+
+
+def _string_with(fault: Callable[[str], Reason | None]) -> Check:
+    """Check for a string, and its text for a fault."""
+    return lambda field: fault(field.text) if field.tag == "S" else Reason("unacceptable", field.type_name)
+
+
+def _integer(low: int = 0, high: int | None = None, too_large: str = "value_too_large") -> Check:
+    def fault(value: int) -> Reason | None:
         if value < 0:
             return Reason("tuple", "value_negative", value)
         if value < low:
@@ -71,29 +84,11 @@ def _integer(low: int = 0, high: int | None = None, too_large: str = "value_too_
             return Reason("tuple", too_large, value)
         return None
 
-    return check
+    return _integer_with(fault)
 
 
-def _string(field: Field) -> Reason | None:
-    return None if field.tag == "S" else Reason("unacceptable", field.type_name)
-
-
-def _boolean(field: Field) -> Reason | None:
-    return None if field.tag == "t" else Reason("unacceptable", field.type_name)
-
-
-def _one_of(values: tuple[bytes, ...], refusal: Callable[[str], Reason]) -> Check:
-    def check(field: Field) -> Reason | None:
-        return _string(field) or (None if field.value in values else refusal(field.text))
-
-    return check
-
-
-def _type(field: Field) -> Reason | None:
-    wrong_type = _string(field)
-    if wrong_type is not None:
-        return wrong_type
-    return None if field.text in QUEUE_TYPES else Reason("text", f"unsupported queue type '{field.text}'")
+def _one_of(values: tuple[str, ...], refusal: Callable[[str], Reason]) -> Check:
+    return _string_with(lambda text: None if text in values else refusal(text))
 
 
 def _version(field: Field) -> Reason | None:
@@ -101,32 +96,6 @@ def _version(field: Field) -> Reason | None:
     if wrong_type is not None:
         return wrong_type
     return None if field.value in (1, 2) else Reason("text", f"unsupported queue version '{field.value!r}'")
-
-
-_AGE = re.compile(rb"[0-9]+[YMDhms]")
-
-
-def _age(field: Field) -> Reason | None:
-    if field.tag != "S":
-        return Reason("unacceptable", field.type_name)
-    assert isinstance(field.value, bytes)
-    return None if _AGE.fullmatch(field.value) else Reason("atom", "invalid_max_age")
-
-
-def _limit(field: Field) -> Reason | None:
-    if field.tag not in INTEGER_TAGS:
-        return Reason("type", field.type_name)
-    value = field.value
-    assert isinstance(value, int)
-    return None if value == -1 or value >= 1 else Reason("tuple", "expected_minus_one_or_positive", value)
-
-
-def _or_minus_one(field: Field) -> Reason | None:
-    if field.tag not in INTEGER_TAGS:
-        return Reason("type", field.type_name)
-    value = field.value
-    assert isinstance(value, int)
-    return None if -1 <= value <= TEN_YEARS_MS else Reason("tuple", "value_out_of_range", value)
 
 
 def _number(low: float, high: float, *, above: bool = False) -> Check:
@@ -143,18 +112,31 @@ def _number(low: float, high: float, *, above: bool = False) -> Check:
     return check
 
 
-def _any_integer(field: Field) -> Reason | None:
-    return None if field.tag in INTEGER_TAGS else Reason("type", field.type_name)
-
-
-def _selector(field: Field) -> Reason | None:
-    if field.tag != "S":
-        return Reason("unacceptable", field.type_name)
+def _selector_fault(text: str) -> Reason | None:
     try:
-        selector_text(field.text)
+        selector_text(text)
     except ValueError as error:
         return Reason("text", f"expected {error}")
     return None
+
+
+_AGE = re.compile("[0-9]+[YMDhms]")
+
+_any_integer = _integer_with(lambda value: None)
+_limit = _integer_with(
+    lambda value: None if value == -1 or value >= 1 else Reason("tuple", "expected_minus_one_or_positive", value)
+)
+_or_minus_one = _integer_with(
+    lambda value: None if -1 <= value <= TEN_YEARS_MS else Reason("tuple", "value_out_of_range", value)
+)
+_string = _string_with(lambda text: None)
+_selector = _string_with(_selector_fault)
+_age = _string_with(lambda text: None if _AGE.fullmatch(text) else Reason("atom", "invalid_max_age"))
+_type = _string_with(lambda text: None if text in QUEUE_TYPES else Reason("text", f"unsupported queue type '{text}'"))
+
+
+def _boolean(field: Field) -> Reason | None:
+    return None if field.tag == "t" else Reason("unacceptable", field.type_name)
 
 
 def _anything(field: Field) -> Reason | None:
@@ -181,29 +163,29 @@ ARGUMENTS: dict[str, Argument] = {
     "x-dead-letter-exchange": Argument(_C | _Q, _anything),
     "x-dead-letter-routing-key": Argument(_C | _Q, _string),
     "x-dead-letter-strategy": Argument(
-        _Q, _one_of((b"at-most-once", b"at-least-once"), lambda _: Reason("atom", "invalid_dlx_strategy"))
+        _Q, _one_of(("at-most-once", "at-least-once"), lambda _: Reason("atom", "invalid_dlx_strategy"))
     ),
     "x-max-length": Argument(_C | _Q, _integer()),
     "x-max-length-bytes": Argument(_C | _Q | _S, _integer()),
     "x-max-priority": Argument(_C, _integer(0, 255, "max_value_exceeded")),
     "x-overflow": Argument(
         _C | _Q,
-        _one_of((b"drop-head", b"reject-publish", b"reject-publish-dlx"), lambda _: Reason("atom", "invalid_overflow")),
+        _one_of(("drop-head", "reject-publish", "reject-publish-dlx"), lambda _: Reason("atom", "invalid_overflow")),
     ),
     "x-queue-mode": Argument(
-        _C, _one_of((b"default", b"lazy"), lambda text: Reason("text", f"unsupported queue mode '{text}'"))
+        _C, _one_of(("default", "lazy"), lambda text: Reason("text", f"unsupported queue mode '{text}'"))
     ),
     "x-queue-version": Argument(_C, _version),
     "x-single-active-consumer": Argument(_C | _Q, _boolean),
     "x-queue-type": Argument(_C | _Q | _S, _type),
     "x-queue-master-locator": Argument(
         _C,
-        _one_of((b"min-masters", b"client-local", b"random"), lambda _: Reason("atom", "invalid_queue_locator_arg")),
+        _one_of(("min-masters", "client-local", "random"), lambda _: Reason("atom", "invalid_queue_locator_arg")),
     ),
     "x-queue-leader-locator": Argument(
         _Q | _S,
         _one_of(
-            (b"client-local", b"balanced", b"random", b"least-leaders"),
+            ("client-local", "balanced", "random", "least-leaders"),
             lambda _: Reason("atom", "invalid_queue_locator_arg"),
         ),
     ),
@@ -241,7 +223,7 @@ ARGUMENTS: dict[str, Argument] = {
     # RabbitMQ 4.3's, which has them on quorum queues only, and LavinMQ's multiplier.
     "x-delayed-retry-type": Argument(
         _C | _Q,
-        _one_of((b"disabled", b"failed", b"returned", b"all"), lambda _: Reason("atom", "invalid_delayed_retry_type")),
+        _one_of(("disabled", "failed", "returned", "all"), lambda _: Reason("atom", "invalid_delayed_retry_type")),
     ),
     "x-delayed-retry-min": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-delayed-retry-max": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
