@@ -25,55 +25,34 @@ def process_page(
     journal: JournalFigures | None,
 ) -> str:
     """Our own families, and those of every process."""
+    # fmt: off
     parts = [
         build_info(options.product_version),
         _one("vhosts", GAUGE, "Virtual hosts", len(broker.virtual_hosts)),
         _one("queue_scheduled", GAUGE, "Messages that wait for their time", queues.scheduled),
-        _one(
-            "queues_paused",
-            GAUGE,
-            "Queues that an operator has paused",
-            sum(map(_paused, broker.virtual_hosts.queues())),
-        ),
+        _one("queues_paused", GAUGE, "Queues that an operator has paused",
+            sum(map(_paused, broker.virtual_hosts.queues()))),
         _one("queue_in_lease", GAUGE, "Messages of leased queues that somebody has", queues.leased),
         _one("leases_ended_total", COUNTER, "Leases that ended without their holders", queues.count("lease_ended")),
-        _one(
-            "ring_replaced_total",
-            COUNTER,
-            "Messages that newer ones replaced, in rings and as last values",
-            queues.count("replaced"),
-        ),
+        _one("ring_replaced_total", COUNTER, "Messages that newer ones replaced, in rings and as last values",
+            queues.count("replaced")),
         _one("requeued_total", COUNTER, "Deliveries that came back at once", queues.count("requeued")),
-        _one(
-            "redelivered_after_delay_total",
-            COUNTER,
-            "Deliveries that came back and had to wait for the next attempt",
-            queues.count("delayed"),
-        ),
+        _one("redelivered_after_delay_total", COUNTER, "Deliveries that came back and had to wait for the next attempt",
+            queues.count("delayed")),
         _one("expired_total", COUNTER, "Messages that died of age", queues.count("expired")),
         _one("dropped_total", COUNTER, "Messages refused: full, duplicates", queues.count("dropped")),
         _deaths(queues),
-        _one(
-            "dead_letters_unroutable_total",
-            COUNTER,
-            "Dead letters that no queue took: they are gone",
-            broker.context.unroutable_letters.count,
-        ),
-        _one(
-            "alarm_replication",
-            GAUGE,
-            "1 while too few nodes of the cluster have the journal, and publishers wait",
-            broker.flow.replication.is_full,
-        ),
+        _one("dead_letters_unroutable_total", COUNTER, "Dead letters that no queue took: they are gone",
+            broker.context.unroutable_letters.count),
+        _one("alarm_replication", GAUGE, "1 while too few nodes of the cluster have the journal, and publishers wait",
+            broker.flow.replication.is_full),
         *_flow(broker, channels),
         _one("deadlines", GAUGE, "Moments that the broker waits for", len(broker.context.deadlines)),
-        _many(
-            "turn_delay_seconds",
-            HISTOGRAM,
+        _many("turn_delay_seconds", HISTOGRAM,
             "How late the event loop was, looked at four times a second: the length of turns",
-            histogram(delays.bounds, delays.counts, delays.total),
-        ),
+            histogram(delays.bounds, delays.counts, delays.total)),
     ]
+    # fmt: on
     if journal is not None:
         parts += _journal(journal)
     return "".join(parts) + process_table(process, options.started_ms)

@@ -27,42 +27,28 @@ REQUESTS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Helm, liveness": ("health/checks/virtual-hosts", ("status",)),
     "Helm, readiness": ("health/checks/local-alarms", ("status",)),
-    "Telegraf, overview": (
-        "overview",
-        (
-            *("object_totals.channels", "object_totals.connections", "object_totals.consumers"),
-            *(
-                "object_totals.exchanges",
-                "object_totals.queues",
-                "queue_totals.messages",
-                "queue_totals.messages_ready",
-            ),
-            *("queue_totals.messages_unacknowledged", "listeners.protocol"),
-        ),
-    ),
-    "Telegraf, nodes": (
-        "nodes",
-        (
-            *("items.disk_free", "items.disk_free_limit", "items.fd_total", "items.fd_used", "items.mem_limit"),
-            *("items.mem_used", "items.proc_total", "items.proc_used", "items.run_queue", "items.sockets_total"),
-            *("items.sockets_used", "items.running", "items.uptime", "items.mem_alarm", "items.disk_free_alarm"),
-            *("items.gc_num", "items.gc_num_details.rate", "items.gc_bytes_reclaimed", "items.mem_used_details.rate"),
-            *("items.disk_free_details.rate", "items.fd_used_details.rate", "items.sockets_used_details.rate"),
-        ),
-    ),
-    "Telegraf, queues": (
-        "queues",
-        (
-            *("items.consumers", "items.consumer_utilisation", "items.memory", "items.message_bytes", "items.node"),
-            *("items.message_bytes_persist", "items.message_bytes_ram", "items.message_bytes_ready", "items.state"),
-            *("items.messages_ready", "items.durable", "items.auto_delete", "items.vhost", "items.name"),
-        ),
-    ),
+    "Telegraf, overview": ("overview", (
+        "object_totals.channels", "object_totals.connections", "object_totals.consumers", "object_totals.exchanges",
+        "object_totals.queues", "queue_totals.messages", "queue_totals.messages_ready",
+        "queue_totals.messages_unacknowledged", "listeners.protocol",
+    )),
+    "Telegraf, nodes": ("nodes", (
+        "items.disk_free", "items.disk_free_limit", "items.fd_total", "items.fd_used", "items.mem_limit",
+        "items.mem_used", "items.proc_total", "items.proc_used", "items.run_queue", "items.sockets_total",
+        "items.sockets_used", "items.running", "items.uptime", "items.mem_alarm", "items.disk_free_alarm",
+        "items.gc_num", "items.gc_num_details.rate", "items.gc_bytes_reclaimed", "items.mem_used_details.rate",
+        "items.disk_free_details.rate", "items.fd_used_details.rate", "items.sockets_used_details.rate",
+    )),
+    "Telegraf, queues": ("queues", (
+        "items.consumers", "items.consumer_utilisation", "items.memory", "items.message_bytes", "items.node",
+        "items.message_bytes_persist", "items.message_bytes_ram", "items.message_bytes_ready", "items.state",
+        "items.messages_ready", "items.durable", "items.auto_delete", "items.vhost", "items.name",
+    )),
     "Datadog, connections": ("connections", ("items.state", "items.vhost", "items.user", "items.channels")),
     "Zabbix, aliveness": ("aliveness-test/%2F", ("status",)),
     "health checks of Docker": ("healthchecks/node", ("status",)),
     "Spring Cloud, bindings of an exchange": ("exchanges/%2F/amq.default/bindings/source", ("items.destination",)),
-}
+}  # fmt: skip
 
 
 def run_requests(place: Place, directory: Path, work: Path) -> Run:
