@@ -169,14 +169,8 @@ ENTRY_ATTRIBUTES: dict[str, Attribute] = {
     **dict.fromkeys(("maxPageSize", "maxBrowsePageSize"), ignored(whole_number)),
     **dict.fromkeys(("expireMessagesPeriod", "inactiveTimeoutBeforeGC"), ignored(whole_number)),
     **dict.fromkeys(("prioritizedMessages", "gcInactiveDestinations"), ignored(flag)),
-    **dict.fromkeys(
-        _ADVISORIES.split(),
-        ignored(flag),
-    ),
-    **dict.fromkeys(
-        _ENTRY_ATTRIBUTES.split(),
-        ignored(anything),
-    ),
+    **dict.fromkeys(_ADVISORIES.split(), ignored(flag)),
+    **dict.fromkeys(_ENTRY_ATTRIBUTES.split(), ignored(anything)),
 }
 
 #: Attributes that name the destinations of a <policyEntry>.

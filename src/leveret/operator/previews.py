@@ -321,10 +321,7 @@ def _clients_in(at: Operator, vhost: str) -> list[Client]:
 
 
 @command("preview definitions")
-def preview_definitions(
-    at: Operator,
-    definitions: Document,
-) -> Steps:
+def preview_definitions(at: Operator, definitions: Document) -> Steps:
     """Compare a file of RabbitMQ's JSON with what is there, object by object, and tell what its import would do.
 
     definitions: the file
