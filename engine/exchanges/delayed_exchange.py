@@ -25,13 +25,12 @@ class DelayedExchange(Exchange):
     type = "x-delayed-message"
     __slots__ = ("_router",)
 
-    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
-        super().__init__(name, **options)  # type: ignore[arg-type]
+    def _prepare(self) -> None:
         field = self.arguments.get(DELAYED_TYPE)
         kind = EXCHANGE_TYPES.get(field.text) if field is not None and isinstance(field.value, bytes) else None
         if kind is None or kind is DelayedExchange:
-            raise InvalidDelayedType(name=name)
-        self._router = kind(name)
+            raise InvalidDelayedType(name=self.name)
+        self._router = kind(self.name)
         self.routes = self._router.routes
 
     @property

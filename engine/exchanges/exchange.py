@@ -98,6 +98,10 @@ class Exchange(ABC):
         self.routes = RouteMemory()
         #: Messages published to this exchange, and messages it put into queues (counted once for each queue).
         self.published_in = self.published_out = 0
+        self._prepare()
+
+    def _prepare(self) -> None:  # noqa: B027 - some types need nothing more
+        """Make the index of a new exchange, and read the arguments of its type."""
 
     def set_policy(self, policy: EffectivePolicy) -> None:
         """Apply a policy. An alternate exchange in the declaration has precedence."""
@@ -183,8 +187,7 @@ class DirectExchange(Exchange):
     type = "direct"
     __slots__ = ("_by_key",)
 
-    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
-        super().__init__(name, **options)  # type: ignore[arg-type]
+    def _prepare(self) -> None:
         self._by_key: dict[str, Held[Destination]] = {}
 
     def match(self, message: Routed) -> Sequence[Destination]:
@@ -233,8 +236,7 @@ class TopicExchange(Exchange):
     routes: TopicRouteMemory
     __slots__ = ("_patterns",)
 
-    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
-        super().__init__(name, **options)  # type: ignore[arg-type]
+    def _prepare(self) -> None:
         self.routes = TopicRouteMemory()
         self._patterns: TopicPatterns[Destination] = TopicPatterns()
 
@@ -272,8 +274,7 @@ class HeadersExchange(Exchange):
     decides_each = True
     __slots__ = ("_patterns",)
 
-    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
-        super().__init__(name, **options)  # type: ignore[arg-type]
+    def _prepare(self) -> None:
         self._patterns: HeadersPatterns[Destination] = HeadersPatterns()
 
     def check(self, routing_key: str, arguments: FieldTable) -> None:

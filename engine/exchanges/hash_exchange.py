@@ -27,8 +27,7 @@ class HashExchange(Exchange):
     type = "x-consistent-hash"
     __slots__ = ("_bound", "_ends", "_header", "_property", "_targets")
 
-    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
-        super().__init__(name, **options)  # type: ignore[arg-type]
+    def _prepare(self) -> None:
         self._header = _text(self.arguments, HASH_HEADER)
         self._property = _text(self.arguments, HASH_PROPERTY)
         if self._header is not None and self._property is not None:

@@ -5,7 +5,6 @@ Routing keys of messages and bindings are ignored. Source: behaviour page 3.9.
 
 from collections.abc import Sequence
 
-from ..messages.field_table import FieldTable
 from .exchange import EXCHANGE_TYPES, Binding, Destination, Exchange
 from .routed import Routed
 
@@ -17,8 +16,7 @@ class RandomExchange(Exchange):
     decides_each = True
     __slots__ = ("_bound",)
 
-    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
-        super().__init__(name, **options)  # type: ignore[arg-type]
+    def _prepare(self) -> None:
         self._bound: list[Destination] | None = None  # None: bindings have changed
 
     def match(self, message: Routed) -> Sequence[Destination]:

@@ -65,17 +65,6 @@ class FlowControl(UsageTree):
     journal accepts no records. `replication`: raised while too few nodes of the cluster have the journal.
     """
 
-    __slots__ = (
-        "_reconsidered",
-        "_resuming",
-        "_waits",
-        "alarm",
-        "disk",
-        "over_limit",
-        "replication",
-        "warnings",
-    )
-
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
         self.warnings = BlockedWarnings(context.clock, context.deadlines)

@@ -43,20 +43,6 @@ class UsageTree:
     `parked`: the publishes that frontends park for blocked clients. `pending`: a change waits for the end of the turn.
     """
 
-    __slots__ = (
-        "_changed",
-        "_context",
-        "_drained",
-        "_flow",
-        "_nodes",
-        "_roots",
-        "_whole",
-        "generation",
-        "parked",
-        "pending",
-        "system",
-    )
-
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._nodes: dict[tuple[str, str, Hashable], Usage] = {}  # (limit, virtual host, name)
