@@ -15,7 +15,8 @@ from typing import Any
 
 from .answers import EXIT_INTERRUPTED
 from .options import Refused, parse
-from .running import run, say
+from .progress import say
+from .running import run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -43,6 +43,13 @@ def plain_words(text: str) -> str:
     return _ARROW.sub(": ", _TERMINAL.sub("", text).strip())
 
 
+def words_of(error: Exception) -> str:
+    """A sentence of ours, or what the system says of a file."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return plain_words(str(error))
+
+
 def words_of_sql(error: Exception) -> str:
     """DuckDB's sentence, without its kind and without the text of the query."""
     text = str(error).strip().partition("\n")[0]

@@ -33,6 +33,7 @@ JOBS = {
 #: What is no question to a lake.
 OTHERS = {
     "ingest": "bring a lake of Delta tables up to date with the journal",
+    "follow": "ingest what living brokers record, again and again, until it is told to end",
     "compact": "make few large files of a lake's many small ones",
     "retain": "drop the days of a lake that are too old; ingest --retain 90d does so, too",
     "migrate": "bring a lake of the release before to this one's tables; ingest does so, too",
@@ -136,13 +137,17 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
     """The options of these jobs."""
     text = "; ".join((JOBS | OTHERS)[name] for name in names)
     one = NearestParser(prog=f"leveret pipeline {','.join(names)}", description=text, epilog=EPILOG)
-    if names[0] == "ingest":
+    if names[0] in ("ingest", "follow"):
         one.add_argument("--journal", required=True, action="append", metavar="[NAME=]DIR", help=JOURNAL)
         one.add_argument("--lake", "--out", required=True, metavar="DIR", help="directory of the tables; or URI")
         _add_ingest_options(one)
         text = "then drop the days of the lake that are older, such as 90d"
         one.add_argument("--retain", type=_days, metavar="DAYS", help=text)
-        _add_lineage_option(one)
+        if names[0] == "ingest":
+            _add_lineage_option(one)
+        else:
+            text = "between two rounds, such as 1m (10s)"
+            one.add_argument("--every", type=_seconds, default=10.0, metavar="TIME", help=text)
         add_spark_options(one)
     elif names[0] in ("compact", "retain", "migrate"):
         one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
@@ -313,6 +318,14 @@ def _days(text: str) -> int:
     if rest or not days:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of whole days; such as 90d")
     return days
+
+
+def _seconds(text: str) -> float:
+    """Of a span of time such as 10s."""
+    try:
+        return duration_ms(text) / 1000
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no span of time; such as 10s") from None
 
 
 def _positive(text: str) -> int:

@@ -11,16 +11,22 @@ from typing import Any, TextIO
 WIDTH = 24
 #: How often the bar of a terminal is drawn anew.
 TICK_SECONDS = 0.2
+#: Steps of every ingest, whatever is in it.
+ROUTINE = ("begin", "part", "batch")
 #: Steps that stay on a terminal, for they are sentences.
 SENTENCES = ("missing", "holes", "retry")
 Measure = Callable[[], tuple[int, int]]
 
 
 class Progress:
-    """`stream`: where to, stderr unless given. `measure`: (done, of how many) of what is at work, for the bar."""
+    """`stream`: where to, stderr unless given. `measure`: (done, of how many) of what is at work, for the bar.
+    `is_brief`: without what is `ROUTINE`."""
 
-    def __init__(self, job: str, stream: TextIO | None = None, measure: Measure | None = None) -> None:
+    def __init__(
+        self, job: str, stream: TextIO | None = None, measure: Measure | None = None, *, is_brief: bool = False
+    ) -> None:
         self.job = job
+        self._is_brief = is_brief
         self._stream = stream if stream is not None else sys.stderr
         self._began = time.monotonic()
         self._is_terminal = self._stream.isatty()
@@ -33,6 +39,8 @@ class Progress:
 
     def say(self, step: str, **facts: Any) -> None:
         """One step: the job, seconds since it began, the step, and more fields."""
+        if self._is_brief and step in ROUTINE:
+            return
         if self._is_terminal:
             words = [f"{value}" if name in ("what", "why") else f"{name} {value}" for name, value in facts.items()]
             if step in SENTENCES:
@@ -79,3 +87,10 @@ class Progress:
                 self.draw()
             except Exception:  # what was measured has ended
                 return
+
+
+def say(job: str, text: str) -> None:
+    """A sentence on stderr."""
+    from ..settings.printable import printable  # brings all settings along, 50 ms
+
+    print(printable(f"leveret pipeline {job}: {text}"), file=sys.stderr, flush=True)

@@ -132,9 +132,9 @@ def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
     end = plan.end()
     is_known = _check_node(lake, plan, name)
     for table in TABLES:
-        check_written_here(lake, table)
         delta = open_table(lake, table)
         if delta is None:
+            check_written_here(lake, table)
             position = _planned_by_spark(lake, table)
         elif is_known or name:
             position = position_of(delta, plan.journal_id)
@@ -184,6 +184,7 @@ class _Ingest:
         self._copies = [JournalPlan(place, strict=False) for place in options.copies]
         self._max_bytes = options.max_bytes or (MAX_BYTES if spark is None else MAX_BYTES_OF_SPARK)
         self._deltas: dict[str, Any] = {}
+        self._places: dict[str, Position] = {}  # of the tables: to ask delta-rs for them takes longer
         self._rows: dict[str, int] = {}
 
     def run(self, tables: Sequence[str]) -> dict[str, Any]:
@@ -211,6 +212,7 @@ class _Ingest:
                 self._deltas[table] = open_table(lake, table)
             if delta is not None and places[table] is None:
                 self._deltas[table] = commit(self._deltas[table], lake, table, [], first)
+            self._places[table] = places.get(table) or first
         self._rows = dict.fromkeys(tables, 0)
         for start, end, group in self._batches(target):
             self._fill(start, end, group)
@@ -235,18 +237,13 @@ class _Ingest:
     def _batches(self, target: Position) -> Iterator[tuple[Position, Position, tuple[str, ...]]]:
         """(start, end, tables that are at the start) until all are at the target: first those that were left behind."""
         while True:
-            at = {table: self._place(delta) for table, delta in self._deltas.items()}
+            at = self._places
             start = min(at.values(), key=_place)
             if _place(start) >= _place(target):
                 return
             next_ = min((place for place in at.values() if _place(place) > _place(start)), key=_place, default=target)
             end = self._plan.within(start, min(next_, target, key=_place), self._max_bytes)
             yield start, end, tuple(table for table in at if at[table] == start)
-
-    def _place(self, delta: Any) -> Position:
-        found = position_of(delta, self._plan.journal_id)
-        assert found is not None
-        return found
 
     def _fill(self, start: Position, end: Position, tables: tuple[str, ...]) -> None:
         """One micro-batch."""
@@ -262,6 +259,7 @@ class _Ingest:
         for table in tables:
             added = [one for one in parts if one.table == table]
             self._deltas[table] = commit(self._deltas[table], self._lake, table, added, end)
+            self._places[table] = end
             rows = sum(one.rows for one in added)
             self._rows[table] += rows
             self._register(table, end.lsn)

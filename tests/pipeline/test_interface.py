@@ -208,7 +208,7 @@ def test_several_jobs_and_their_options(capsys: Any) -> None:
         (["ingest", "--journal", "", "--lake", "x"], "--journal is empty"),
         (["audit", "--journal", "x", "--lake", ""], "--lake is empty"),
         (["audit", "--journal", "x", "--journal=y"], "--lake is needed beside several journals"),
-        (["readers", "--journal", "x", "--journal=y"], "--journal is given twice"),
+        (["compact", "--lake", "x", "--lake=y"], "--lake is given twice"),
         (["depth", "--lake", "x", "--window", "2147483648"], "--window: must be 2147483647 or less"),
         (["report", "--lake", "x", "--fail-if", "rows > 0"], "report has no table that --fail-if"),
         (["audit,loss", "--lake", "x", "--out", "y.csv"], "several jobs need a directory"),

@@ -55,10 +55,31 @@ def make_copies(directory: Path) -> None:
     harm(directory / "journal", base, blocks_of(directory / "journal", base)[3][0])
 
 
-@pytest.mark.parametrize("before", ["nothing", "some", "sparks", "small files", "old days", "a hole"])
+def make_stages(directory: Path) -> None:
+    """Two brokers, as they are at four times: one comes later, is away on the second day, and is back."""
+    made = directory / "made"
+    (directory / "stages").mkdir()
+    one, other = filled(made / "one" / "journal"), None
+    for at in range(4):
+        if at:
+            one.clock.advance_ns(43_200 * 10**9)
+            one.publish("q", 10)
+            one.get("q", 5)
+            one.tick()
+        if at == 1:
+            other = filled(made / "other" / "journal")
+        if other is not None and at == 3:
+            other.clock.advance_ns(86_400 * 10**9)
+            other.publish("q", 5)
+            other.tick()
+        shutil.copytree(made, directory / "stages" / str(at))
+    shutil.rmtree(directory / "stages" / "2" / "other")
+
+
+@pytest.mark.parametrize("before", ["nothing", "some", "sparks", "small files", "old days", "a hole", "days"])
 def test_killed_at_an_operation(before: str, faults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a first ingest, of a second one (whose commits sum up the log), of one that migrates, of a compaction, of a
-    retention, of an ingest that fills a hole from the copy of another node."""
+    retention, of an ingest that fills a hole from the copy of another node, of following brokers for days."""
     monkeypatch.setitem(PROPERTIES, "delta.checkpointInterval", "2")
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     one = filled(journal)
@@ -81,11 +102,15 @@ def test_killed_at_an_operation(before: str, faults: Path, tmp_path: Path, monke
     if before == "a hole":
         shutil.rmtree(lake)
         make_copies(tmp_path)
-    what = {"small files": "compact", "old days": "retain", "a hole": "fill"}.get(before, "ingest")
-    if what != "ingest":
+    if before == "days":
+        shutil.rmtree(lake)
+        make_stages(tmp_path)
+    what = {"small files": "compact", "old days": "retain", "a hole": "fill", "days": "follow"}.get(before, "ingest")
+    if what not in ("ingest", "follow"):
         fill(journal, lake)
+    stride = 4 * STRIDE if what == "follow" and STRIDE > 1 else STRIDE
     done = subprocess.run(
-        [sys.executable, HERE / "kill_at_each_step.py", tmp_path, what, str(1 + len(before)), str(STRIDE)],
+        [sys.executable, HERE / "kill_at_each_step.py", tmp_path, what, str(1 + len(before)), str(stride)],
         env={**os.environ, "LD_PRELOAD": str(faults)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,7 @@ import pytest
 from broker_process import leveret_serve
 
 from leveret.__main__ import main
+from leveret.pipeline.options import parse
 from leveret.serving.service_manager import ServiceManager
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -122,14 +123,27 @@ def test_the_unit() -> None:
     assert help_shown.value.code == 0
 
 
+def test_the_unit_of_the_pipeline() -> None:
+    """Its command line is one that the pipeline takes, with paths that the unit may write."""
+    unit = RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(DEPLOY / "leveret-follow.service")
+    service = unit["Service"]
+    program, pipeline, *words = service["ExecStart"].split()
+    found = parse(words)
+    assert (program.rpartition("/")[2], pipeline, found.job, found.retain) == ("leveret", "pipeline", "follow", 90)
+    assert found.lake == f"/var/lib/{service['StateDirectory']}" and found.journal == [service["ReadWritePaths"]]
+
+
+@pytest.mark.parametrize("name", ["leveret.service", "leveret-follow.service"])
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+def test_systemd_understands_the_unit(name: str, tmp_path: Path) -> None:
     """Every key is known, every value has its form."""
-    text = (DEPLOY / "leveret.service").read_text(encoding="utf-8")
-    unit = tmp_path / "leveret.service"
+    text = (DEPLOY / name).read_text(encoding="utf-8")
+    unit = tmp_path / name
     unit.write_text(text.replace("/opt/leveret/bin/leveret", sys.executable).replace("=leveret\n", "=root\n"))
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60)
-    assert "leveret.service" not in done.stderr, done.stderr
+    assert name not in done.stderr, done.stderr
 
 
 def test_the_configuration_of_the_container(capsys: pytest.CaptureFixture[str]) -> None:

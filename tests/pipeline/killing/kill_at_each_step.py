@@ -1,10 +1,11 @@
 """Does one thing to a lake again and again, killed at another operation on files each time; then again, unharmed.
 
-    LD_PRELOAD=faults.so python kill_at_each_step.py DIRECTORY ingest|compact|retain|fill FIRST STRIDE
+    LD_PRELOAD=faults.so python kill_at_each_step.py DIRECTORY ingest|compact|retain|fill|follow FIRST STRIDE
 
-DIRECTORY has `journal` and `lake` as they are before; to fill, `other` has what the journal has lost. After each kill
-every table must have its rows of before or of after, and once more run to its end all must be as if nothing had
-happened. Prints how many operations there are.
+DIRECTORY has `journal` and `lake` as they are before; to fill, `other` has what the journal has lost; to follow,
+`stages` has what brokers have recorded at several times. After each kill every table must have its rows of before or of
+after (of `follow`: none twice), and once more run to its end all must be as if nothing had happened. Prints how many
+operations there are.
 What is dropped is what is older than the last day; jobs must read as if all tables had followed `events`.
 """
 
@@ -13,8 +14,9 @@ import os
 import shutil
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,11 +25,15 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 import pyarrow.parquet  # noqa: F401  (before the fork: each child is spared it)
 from lakes import fill, in_journal, in_lake
 
-from leveret.pipeline.lake import workers  # noqa: F401
+from leveret.pipeline.following import Follower
+from leveret.pipeline.lake import compact as compacting
+from leveret.pipeline.lake import retention, workers  # noqa: F401
 from leveret.pipeline.lake.compact import compact
 from leveret.pipeline.lake.lake import ALWAYS, kept_in
 from leveret.pipeline.lake.retention import retain
+from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
+from leveret.pipeline.starting import Engines
 
 FAULTS = ctypes.CDLL(None)
 LAST_DAY = date(2023, 11, 15)
@@ -46,6 +52,25 @@ def in_a_child(work: Callable[[], None]) -> int:
     os._exit(0)
 
 
+def follow(work: Path) -> None:
+    """From the stage at hand to the last one; then, as on the next day, once more what is too old goes."""
+    stages = [work / "stages" / str(at) for at in range(len(list((work / "stages").iterdir())))]
+    brokers = work / "brokers"
+    options = parse(["follow", "--journal", str(brokers), "--lake", str(work / "lake"), "--retain", "1d"])
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+    def go_on() -> None:
+        at = stages.index(brokers.resolve()) + 1
+        if at == len(stages):
+            raise KeyboardInterrupt
+        (work / "next").unlink(missing_ok=True)
+        (work / "next").symlink_to(stages[at])
+        (work / "next").replace(brokers)
+
+    Follower(Engines(options), options, go_on).follow()
+    retain(options.lake, LAST_DAY, Progress("retain"))
+
+
 def main() -> None:
     """See the module."""
     directory, what, first, stride = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -57,6 +82,8 @@ def main() -> None:
             progress = Progress(what, nowhere)
             if what == "ingest":
                 fill(journal, lake)
+            elif what == "follow":
+                follow(work)
             elif what == "fill":
                 fill(journal, lake, copies=(str(directory / "other"),))
             elif what == "compact":
@@ -72,6 +99,9 @@ def main() -> None:
     def check_after_a_kill() -> None:
         for table in ALWAYS:
             rows = in_lake(lake, table)
+            if what == "follow":
+                assert rows <= every[table], (step, table)
+                continue
             assert rows in (in_lake(directory / "lake", table), wanted(table)), (step, table)
             assert what != "fill" or not ALWAYS.index(table) or rows == wanted(table) or in_lake(lake, "holes")
             assert kept_in(str(lake)) is not None or table == "events" or rows != wanted(table) or what != "retain"
@@ -84,10 +114,27 @@ def main() -> None:
     def wanted(table: str) -> Any:
         if what == "fill":
             return in_journal(directory / "other", table)
-        if what != "retain":
+        if what not in ("retain", "follow"):
             return in_journal(journal, table)
         return in_lake(directory / "retained", table)
 
+    def prepare() -> None:
+        shutil.rmtree(work, ignore_errors=True)
+        for name in ("journal", "lake", "stages"):
+            if (directory / name).exists():
+                shutil.copytree(directory / name, work / name)
+        if what == "follow":
+            (work / "brokers").symlink_to(work / "stages" / "0")
+
+    every = {}
+    if what == "follow":
+        compacting.SMALL_MAX = 2
+        retention.today = lambda: LAST_DAY + timedelta(1)
+        newest = {path.name: path for path in sorted((directory / "stages").glob("*/*"))}.values()
+        every = {table: sum((in_journal(path, table) for path in newest), Counter()) for table in ALWAYS}
+        prepare()
+        assert in_a_child(act) == 0
+        lake.rename(directory / "retained")
     if what == "retain":
         shutil.copytree(directory / "lake", lake)
         assert in_a_child(act) == 0
@@ -95,10 +142,7 @@ def main() -> None:
 
     step = first
     while True:
-        shutil.rmtree(work, ignore_errors=True)
-        for name in ("journal", "lake"):
-            if (directory / name).exists():
-                shutil.copytree(directory / name, work / name)
+        prepare()
         ended = in_a_child(partial(act_until, step))
         if ended == 0:
             print(step)

@@ -1,0 +1,120 @@
+"""follow: the journals of living brokers into a lake, round after round, until it is told to end.
+
+A round is an ingest of each journal that has grown; so each row comes once, whatever is killed. Small files are
+compacted on the way, days that are too old dropped once a day. A journal that cannot be read keeps none back, and is
+tried again in the next round; brokers may come, in a directory or a list of them, and go.
+"""
+
+import argparse
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..journal import JournalError
+from ..journal.disk.directory import find_journal
+from ..journal.disk.segment import path_of, segments_in
+from .ingesting import choose_members, ingest_one, progress_of
+from .lake import retention
+from .lake.lake import LakeBusy, is_lake
+from .last_words import words_of
+from .progress import say
+from .reading.arrow_files import locate
+from .starting import Engines
+
+if TYPE_CHECKING:
+    from .lake.members import Member
+
+#: What may be otherwise in the next round.
+PASSING = (JournalError, LakeBusy, OSError, ValueError)
+Mark = tuple[str, int, int]
+
+
+class Follower:
+    """`options`: of the command; `wait`: between two rounds, for `every` seconds unless given."""
+
+    def __init__(self, engines: Engines, options: argparse.Namespace, wait: Callable[[], object] | None = None) -> None:
+        self._engines, self._options = engines, options
+        self._wait = wait or (lambda: time.sleep(options.every))
+        self._read: dict[str, list[Mark | None]] = {}  # by journal: how it was before it was read
+        self._said: dict[str, str] = {}  # what is wrong with what
+        self._retained: object = None  # the day on which it was
+        self._rounds = 0
+        self._rows: Counter[str] = Counter()
+
+    def follow(self) -> dict[str, Any]:
+        """Until it is interrupted. Returns rounds, and rows by table."""
+        try:
+            while True:
+                self.round()
+                self._wait()
+        except KeyboardInterrupt:
+            return {"lake": self._options.lake, "rounds": self._rounds, "rows": dict(self._rows)}
+
+    def round(self) -> None:
+        """Bring the lake up to date. Raises: what Spark does."""
+        self._rounds += 1
+        try:
+            choose_members(self._options)
+        except PASSING as error:
+            self._fail("journals", error)
+            return
+        self._tell("journals", "; ".join(self._options.gone))
+        for member in self._options.members:
+            try:
+                self._bring(member)
+            except PASSING as error:
+                self._fail(member.journal_id, error, f"node {member.name}: " if member.name else "")
+            else:
+                self._tell(member.journal_id, "")
+        try:
+            self._retain()
+        except PASSING as error:
+            self._fail("retention", error)
+
+    def _bring(self, member: "Member") -> None:
+        """Ingest a journal, if it has grown. Raises: as `ingest`."""
+        marks = [_mark(place) for place in member.copies]
+        if None not in marks and marks == self._read.get(member.journal_id):
+            return
+        result = ingest_one(self._engines, self._options, self._options.payloads, member)
+        self._read[member.journal_id] = marks
+        self._rows.update(result["rows"])
+        rows = {table: count for table, count in result["rows"].items() if count}
+        if rows:
+            with progress_of(self._options) as progress:
+                node = {"node": member.name} if member.name else {}
+                progress.say("read", **node, lsn=result["lsn"], took=result["seconds"], **rows)
+
+    def _retain(self) -> None:
+        """Drop what is too old, on each day (UTC) once. Raises: LakeBusy, ValueError, OSError."""
+        today, lake = retention.today(), self._options.lake
+        if self._options.retain is None or self._retained == today or not is_lake(lake):
+            return
+        with progress_of(self._options) as progress:
+            retention.retain_after_ingest(lake, self._options.retain, progress)
+        self._retained = today
+
+    def _fail(self, what: str, error: Exception, where: str = "") -> None:
+        self._tell(what, f"{where}{words_of(error)}")
+
+    def _tell(self, what: str, text: str) -> None:
+        """What is wrong, with a journal for instance, once; "": nothing."""
+        if text and self._said.get(what) != text:
+            say("follow", text)
+        self._said[what] = text
+
+
+def _mark(place: str) -> Mark | None:
+    """What is otherwise when a journal has grown: its newest segment, with its octets and time. None: not known."""
+    if "://" in place:
+        return None
+    files, path = locate(place)
+    directory = find_journal(path, files)
+    bases = segments_in(files, directory)
+    if not bases:
+        return None
+    newest = path_of(directory, bases[-1])
+    about = os.stat(newest)
+    return newest, about.st_size, about.st_mtime_ns

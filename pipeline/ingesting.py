@@ -1,0 +1,129 @@
+"""From options to an ingest: which journals, of which each is read, and what became of them."""
+
+import argparse
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .last_words import words_of
+from .progress import Measure, Progress, say
+from .schemas import TABLES
+from .starting import Engines
+
+if TYPE_CHECKING:
+    from .lake.members import Choice, Member
+
+
+def choose_members(options: argparse.Namespace) -> None:
+    """Set `members`, the brokers and clusters that --journal names, `gone`, a sentence for each that cannot be read,
+    and `lake`. Raises: ValueError, JournalError, OSError."""
+    from .lake.lake import absolute
+    from .lake.members import members_of, named
+
+    members, options.gone = members_of(options.journal)
+    if len(members) > 1 and not options.lake:
+        raise ValueError(f"{options.journal[0]} has several journals: --lake is needed beside them")
+    options.lake = options.lake or lake_beside(members[0].copies[0])
+    options.members = named(members, absolute(options.lake), are_several=len(members) + len(options.gone) > 1)
+
+
+def lake_beside(journal: str) -> str:
+    """Where the lake of a journal is unless somebody says so: beside the broker's data directory."""
+    from ..journal.disk.directory import find_journal
+
+    directory = Path(find_journal(journal)).absolute()
+    data = directory.parent if directory.name == "journal" else directory
+    return str(data.with_name(f"{data.name}-lake"))
+
+
+def is_here(options: argparse.Namespace) -> bool:
+    """Whether this machine's processes read the journal; a cluster's tasks do if one is named."""
+    return bool(options.master.startswith("local"))
+
+
+def ingest_all(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
+    """All journals, one after the other, and the retention that was asked for. Of several one that cannot be read does
+    not keep the others back: `failed` has what is wrong with it. Raises: as `ingest`, of an only one."""
+    result = _each(engines, options, payloads)
+    days = getattr(options, "retain", None)
+    if days is not None:
+        from .lake.retention import retain_after_ingest  # dear to import: most ingests have none
+
+        with progress_of(options) as progress:
+            result["dropped"] = retain_after_ingest(options.lake, days, progress)
+    return result
+
+
+def _each(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
+    from ..journal import JournalError  # dear to import
+
+    members, failed = options.members, list(options.gone)
+    if len(members) == 1 and not failed:
+        return ingest_one(engines, options, payloads, members[0])
+    done: dict[str, dict[str, Any]] = {}
+    for member in members:
+        try:
+            done[member.name] = ingest_one(engines, options, payloads, member)
+        except (JournalError, OSError, ValueError) as error:
+            failed.append(f"node {member.name}: {words_of(error)}")
+    for text in failed:
+        say("ingest", text)
+    if not done:
+        raise ValueError("no journal was read")
+    rows = {table: sum(one["rows"].get(table, 0) for one in done.values()) for table in TABLES}
+    rows = {table: count for table, count in rows.items() if any(table in one["rows"] for one in done.values())}
+    result = {"lake": options.lake, "rows": rows, "nodes": done}
+    return {**result, "failed": failed} if failed else result
+
+
+def ingest_one(engines: Engines, options: argparse.Namespace, payloads: bool, member: "Member") -> dict[str, Any]:
+    """One journal: of several copies another one, too, if only that has the newest records, and not the oldest. Raises:
+    as `ingest`."""
+    from .lake.ingest import reached
+    from .lake.lake import absolute
+
+    rows: Counter[str] = Counter()
+    for _ in member.copies:
+        at = reached(absolute(options.lake), member.journal_id) if len(member.copies) > 1 else None
+        copy = member.chosen(at)
+        result = _copy(engines, options, payloads, member.name, copy)
+        rows.update(result["rows"])
+        if copy.is_furthest:
+            break
+    return {**result, "rows": dict(rows)}
+
+
+def _copy(engines: Engines, options: argparse.Namespace, payloads: bool, name: str, copy: "Choice") -> dict[str, Any]:
+    from .lake.ingest import IngestOptions, ingest
+
+    named = re.fullmatch(r"local\[(\d+)\b.*", options.master)
+    processes = int(named[1]) if named else os.cpu_count() or 1
+    spark = None if is_here(options) else engines.spark()
+    with progress_of(options, engines.measure()) as progress:
+        asked = IngestOptions(
+            copy.place,
+            options.lake,
+            payloads,
+            options.max_bytes,
+            processes,
+            options.strict,
+            options.past_deleted,
+            name,
+            tuple(copy.others),
+        )
+        return ingest(spark, asked, progress)
+
+
+@contextmanager
+def progress_of(options: argparse.Namespace, measure: Measure | None = None) -> Iterator[Progress]:
+    """Of an ingest, also of one that another job has begun; `follow` has many, and says only what is news."""
+    is_one_of_many = options.job == "follow"
+    progress = Progress("follow" if is_one_of_many else "ingest", measure=measure, is_brief=is_one_of_many)
+    try:
+        yield progress
+    finally:
+        progress.close()

@@ -1,0 +1,76 @@
+"""What a start of `leveret pipeline` computes with: nothing is started before something needs it."""
+
+import argparse
+import os
+from functools import partial
+from typing import Any
+
+from .progress import Measure, say
+
+
+class Engines:
+    """What computes: Spark and DuckDB, each started when something needs it first. `session`: one of Spark's that is
+    there; it stays."""
+
+    def __init__(self, options: argparse.Namespace, session: Any = None) -> None:
+        self._options = options
+        self._given, self._session = session, session
+        self._local: Any = None
+
+    def spark(self) -> Any:
+        """Raises: ValueError (it is not installed), NoJava, PermissionError."""
+        if self._session is None:
+            try:
+                from .session import SessionOptions, open_session
+            except ImportError as error:
+                raise ValueError(f"{error}; this needs pip install 'leveret[spark]'") from error
+            options = self._options
+            asked = SessionOptions(
+                master=options.master,
+                name=f"leveret {options.job}",
+                driver_memory=options.driver_memory,
+                log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # its error is reported here
+                more=dict(setting.split("=", 1) for setting in options.conf),
+            )
+            self._session = open_session(asked)
+        return self._session
+
+    def of_lake(self) -> Any:
+        """The engine for the lake. Raises: ValueError, OSError, and what `spark` does."""
+        from .engines.spark import SparkEngine
+        from .jobs.opening import LOCAL, choose_engine
+
+        options = self._options
+        if choose_engine(options.lake, options.engine, master=options.master, tell=partial(say, options.job)) != LOCAL:
+            return SparkEngine(self.spark())
+        if self._local is None:
+            try:
+                from .engines.local import LocalEngine
+
+                self._local = LocalEngine()
+            except ImportError as error:
+                raise ValueError(f"{error}; this needs pip install 'leveret[pipeline]'") from error
+        return self._local
+
+    def measure(self) -> Measure | None:
+        """For the bar."""
+        return None if self._session is None else tasks_of(self._session)
+
+    def close(self) -> None:
+        """Stop what was started."""
+        if self._local is not None:
+            self._local.close()
+        if self._session is not None and self._given is None:
+            self._session.stop()
+
+
+def tasks_of(spark: Any) -> Measure:
+    """How many of Spark's tasks are done, of those of the stages that are at work."""
+    tracker = spark.sparkContext.statusTracker()
+
+    def measure() -> tuple[int, int]:
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        known = [one for one in stages if one is not None]
+        return sum(one.numCompletedTasks for one in known), sum(one.numTasks for one in known)
+
+    return measure
