@@ -145,6 +145,7 @@ class Node:
         # A write or fsync may have failed in the directory, of this process or of one before: a second fsync would
         # prove nothing.
         self._is_suspect = True
+        self._is_put_back = False  # the directory lacks what this node had acknowledged: another node is to have it
         self._link: LeaderLink | None = None
         self._leader = do.Follow(None)
         self._followed = trio.Event()  # `_leader` has changed
@@ -217,8 +218,10 @@ class Node:
             full_copy.finish(path, files)
             if self._rot is not None:
                 raise self._rot
-            self._copied = copied = CopiedJournal.open(path, files=files, is_suspect=self._is_suspect)
-            self._is_suspect = False
+            self._copied = copied = CopiedJournal.open(
+                path, files=files, is_suspect=self._is_suspect, is_put_back=self._is_put_back
+            )
+            self._is_suspect = self._is_put_back = False
         except (Damaged, Unreadable) as error:
             logger.error("%s; this node needs a full copy", error)
             self._copied = None
@@ -628,6 +631,16 @@ class Node:
             logger.info("a full copy is whole: node id %s", held.terms.node_id.hex())
         await self._begin_anew(held)
 
+    def _become_another(self, decision: do.BecomeAnother) -> None:
+        self._is_put_back = True
+        self._nursery.start_soon(self._open_as_another)
+
+    async def _open_as_another(self) -> None:
+        await self._link_idle.wait()
+        if self._is_put_back:  # else a link that failed has just opened it
+            await self._reopen(is_copy=False)
+            self._followed.set()
+
     async def _begin_anew(self, held: Held) -> None:
         """Go on with a directory that has another node's id."""
         await self._registration.end()
@@ -804,6 +817,7 @@ _PERFORM: dict[type[Any], Callable[[Node, Any], Awaitable[None] | None]] = {
     do.EndLease: Node._end_lease,
     do.Follow: Node._follow_leader,
     do.Acknowledge: Node._acknowledge,
+    do.BecomeAnother: Node._become_another,
     do.TakeOver: Node._take_over,
     do.Agree: Node._agree,
     do.LevelRaised: Node._level_raised,

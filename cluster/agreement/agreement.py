@@ -112,9 +112,11 @@ class Agreement:
         if self.leadership is not None:
             self.leadership.review()
             return
-        if self.context.state in (State.REFUSED, State.RESIGNING):
+        if self.context.state in (State.REFUSED, State.RESIGNING) or self.follower.becomes_another:
             return
         self.follower.review()
+        if self.follower.becomes_another:
+            return
         self.candidate.review()
         if self.context.is_in_doubt:
             self.context.read_keys()
@@ -268,13 +270,8 @@ class Agreement:
         self.follower.note_refusal()
 
     def _leader_heard(self, event: e.LeaderHeard) -> None:
-        context = self.context
         self.follower.refusals_ns = ()
-        context.clock_difference_ns = event.clock_difference_ns
-        # What stood in the leader's journal when its term began may be agreed, too.
-        terms = context.terms
-        if terms.last_term == event.term and context.end >= max(event.agreed, terms.starts[-1][1]):
-            context.lacks_agreed = 0
+        self.context.clock_difference_ns = event.clock_difference_ns
 
     def _link_opened(self, event: e.LinkOpened) -> None:
         if self.leadership is not None:

@@ -15,10 +15,6 @@ def obstacle(context: NodeContext, view: View) -> str | None:
         return "it is not in sync"
     if context.is_put_back or insync.term < context.terms.last_term:
         return "the data of etcd were put back: see `leveret cluster recover`"
-    if context.end < context.known_agreed:
-        return f"its journal ends at {context.end}, and {context.known_agreed} was agreed: its disk was put back"
-    if context.lacks_agreed:
-        return "its disk was put back, and it has not copied all that was agreed"
     if context.node.unknown:
         return f"its journal holds {context.node.unknown}, of which this release does not know: install a newer one"
     if insync.level > context.node.level:

@@ -28,7 +28,6 @@ class NodeContext:
     clock_difference_ns: int = 0  # of the last leader's wall clock
     leader_fingerprint: str = ""  # of the last leader's configuration
     is_put_back: bool = False  # etcd's revision fell: its data were put back, or deleted
-    lacks_agreed: int = 0  # known to be agreed when its disk was found put back; 0: it was not, or all is there
     is_drained: bool = False
     is_stalled: bool = False  # the disk hangs
     sent: Transaction | None = None  # without an answer yet

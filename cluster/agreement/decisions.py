@@ -46,6 +46,11 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True)
+class BecomeAnother:
+    """Give this directory another node's id, which is in no set, and begin with it anew: nothing else is decided."""
+
+
+@dataclass(frozen=True, slots=True)
 class TakeOver:
     """Lead: the term into the term table, fsynced; recover the journal; start the broker; then `TookOver`."""
 
@@ -127,6 +132,7 @@ Decision = (
     | EndLease
     | Follow
     | Acknowledge
+    | BecomeAnother
     | TakeOver
     | Agree
     | LevelRaised

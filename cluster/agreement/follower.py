@@ -3,7 +3,7 @@
 from ...journal.format.terms import FIRST_LSN
 from .bootstrap import begin
 from .context import NodeContext
-from .decisions import Acknowledge, Follow, Note, Refuse, Register
+from .decisions import Acknowledge, BecomeAnother, Follow, Note, Refuse, Register
 from .states import State, Step
 from .view import Leader, View
 
@@ -13,11 +13,12 @@ _COPIES = {State.FOLLOWING, State.IN_SYNC, State.DRAINED}
 class Follower:
     """Whom this node follows. It keeps to a leader that etcd does not name any more until there is another one."""
 
-    __slots__ = ("context", "followed", "is_registered", "noted", "refusals_ns", "taken_since_ns")
+    __slots__ = ("becomes_another", "context", "followed", "is_registered", "noted", "refusals_ns", "taken_since_ns")
 
     def __init__(self, context: NodeContext) -> None:
         self.context = context
         self.followed: Leader | None = None
+        self.becomes_another = False
         self.is_registered = False
         self.taken_since_ns: int | None = None  # another node has this one's name
         self.refusals_ns: tuple[int, ...] = ()  # when the link of the leader refused a connection
@@ -29,26 +30,37 @@ class Follower:
         if view is None:
             context.read_keys()
             return
+        if context.is_member and context.end < context.known_agreed and context.state is not State.CAMPAIGNING:
+            self._become_another()
+            return
         if context.state is State.STARTING and not (self._has_name(view) and self._fits(view)):
             return
         if context.state is State.STARTING:
             if view.insync is None:
                 self.note(begin(context, view))
                 return
-            if context.is_member and context.end < context.known_agreed:
-                context.lacks_agreed = context.known_agreed
             context.step(Step.FOLLOW)
-        if context.lacks_agreed > context.known_agreed:
-            context.lacks_agreed = 0  # an operator has begun the cluster again
         if context.is_drained and context.state in (State.FOLLOWING, State.IN_SYNC):
             context.step(Step.DRAIN)
         if context.state is State.FOLLOWING and context.is_member:
             context.step(Step.ENTER)
         elif context.state is State.IN_SYNC and view.insync is not None and not context.is_member:
             context.step(Step.LEAVE)
-            context.lacks_agreed = 0  # it enters again with all that is agreed
         if context.state in _COPIES:
             self._follow(view)
+
+    def _become_another(self) -> None:
+        """Its disk was put back: what it lacks it had acknowledged (rule R10).
+
+        With a part of that it could lead, as the key `agreed` is late. So it gives its place in the set away, for good,
+        before it copies anything.
+        """
+        context = self.context
+        self.becomes_another = True
+        self.leave_leader()
+        lacks = f"its journal ends at {context.end}, and {context.known_agreed} was agreed"
+        self.note(f"{lacks}: its disk was put back, so it joins as another node")
+        context.decide(BecomeAnother())
 
     def _has_name(self, view: View) -> bool:
         """Register under this node's name. Of another node that has it the end is waited for: it may be dead."""

@@ -79,13 +79,21 @@ class CopiedJournal:
 
     @classmethod
     def open(
-        cls, path: str, *, files: Files = REAL, node_id: bytes | None = None, is_suspect: bool = False
+        cls,
+        path: str,
+        *,
+        files: Files = REAL,
+        node_id: bytes | None = None,
+        is_suspect: bool = False,
+        is_put_back: bool = False,
     ) -> "CopiedJournal":
-        """Lock the directory and find where its journal ends. Changes nothing in a journal's directory.
+        """Lock the directory and find where its journal ends. Changes nothing else in a journal's directory.
 
         is_suspect: perhaps a write or an fsync has failed here, of this process or of one before. Then the system may
         have forgotten that octets which can be read are not on the disk, and an fsync would prove nothing. So the
         newest segment is written anew before it is fsynced: older ones were fsynced before it was begun.
+
+        is_put_back: it lacks what its node had acknowledged. So it becomes that of another one, with an id of its own.
 
         An absent or empty directory becomes that of a node without a journal. A plain journal is opened, too, see
         `upgrade`. What stands behind the last whole block is cut off when something is appended: only on a leader
@@ -105,6 +113,9 @@ class CopiedJournal:
                 terms = TermTable(node_id or os.urandom(NODE_ID_SIZE))
                 if format_ is None:
                     replace_file(files, path, TERMS, terms.octets)
+            elif is_put_back:
+                terms = replace(terms, node_id=node_id or os.urandom(NODE_ID_SIZE))
+                replace_file(files, path, TERMS, terms.octets)
             copied = cls(files, path, lock, format_, terms)
             copied._find_end(is_suspect=is_suspect)
             return copied

@@ -413,6 +413,9 @@ class Model:
     def _register(self, world: World, index: int, decision: d.Register) -> World:
         return put(world, index, is_registered=True) if self.is_live else world
 
+    def _become_another(self, world: World, index: int, decision: d.BecomeAnother) -> World:
+        raise Broken(f"{name_of(index)} gives its place in the set away, and no disk was put back")
+
     def _nothing(self, world: World, index: int, decision: d.Decision) -> World:
         return world
 
@@ -728,6 +731,7 @@ CARRY_OUT: dict[type, Callable[[Model, World, int, Any], World]] = {
     d.Quiesce: Model._quiesce,
     d.ReadKeys: Model._read_keys,
     d.Register: Model._register,
+    d.BecomeAnother: Model._become_another,
     d.Refuse: Model._nothing,
     d.HandoverRefused: Model._nothing,
     d.Note: Model._nothing,

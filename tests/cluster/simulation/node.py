@@ -159,6 +159,7 @@ class Node:
         self.clock: Any = NodeClock(world, 0)
         self.backup: tuple[SimulatedFiles, int] | None = None  # an old copy of the directory, and where that ends
         self.is_put_back = False  # the directory is an old copy, until the leader has sent what it lacks
+        self.becomes_another = False  # at its next start
         self.hangs_since_ns = self.hangs_until_ns = 0  # its disk
         self.is_alive = self.has_failed = False
         self.generation = 0
@@ -175,8 +176,9 @@ class Node:
         self.files.keeps_log = False
         self.broker: NodeBroker | None = None
         self.copied: CopiedJournal | None = CopiedJournal.open(
-            DATA, files=self.files, node_id=self.world.chance.randbytes(16)
+            DATA, files=self.files, node_id=self.world.chance.randbytes(16), is_put_back=self.becomes_another
         )
+        self.becomes_another = False
         self.node_id = self.copied.terms.node_id
         end, promised = self.copied.end, self.promised_lsn
         assert end >= promised, f"{self.name} had acknowledged {promised}, and ends at {end} after its start"
@@ -462,6 +464,18 @@ class Node:
     def _acknowledge(self, decision: do.Acknowledge) -> None:
         self.acknowledges = decision.is_on
         self.tell_fsynced()
+
+    def _become_another(self, decision: do.BecomeAnother) -> None:
+        """It ends, and begins with another id."""
+        generation = self.generation
+
+        def begin() -> None:
+            if generation == self.generation and self.is_alive:
+                self.kill(power=False)
+                self.becomes_another = True
+                self.world.at(5 * MS, self.start)
+
+        self.world.at(0, begin)
 
     def tell_fsynced(self) -> None:
         """Acknowledge what is on the disk, if that is allowed."""
@@ -858,6 +872,7 @@ Node.PERFORM = {
     do.EndLease: Node._end_lease,
     do.Follow: Node._follow,
     do.Acknowledge: Node._acknowledge,
+    do.BecomeAnother: Node._become_another,
     do.TakeOver: Node._take_over,
     do.Agree: Node._agree,
     do.Hold: Node._hold,

@@ -431,13 +431,14 @@ class RealNode(Node):
                 self.world.note(f"{self.name}: {before.name} -> {self.state.name}")
                 if self.state is State.CAMPAIGNING:
                     self.world.campaigns(self)
-            if self.real is not None and self.real._copied is not None and not self.node_id:
+            copied = None if self.real is None else self.real._copied
+            if copied is not None and copied.terms.node_id != self.node_id:
                 self._check_promise()
 
         self.world.at(delay_ns, act)
 
     def _check_promise(self) -> None:
-        """The directory is open."""
+        """The directory is open, perhaps as another node's."""
         assert self.real is not None and self.real._copied is not None
         self.node_id = self.real._copied.terms.node_id
         end, promised = self.real._copied.end, self.promised_lsn
@@ -450,6 +451,11 @@ class RealNode(Node):
         self.real = None
         if process is not None:
             process.kill()
+
+    def put_back(self) -> None:
+        super().put_back()
+        assert self.backup is not None
+        self._end = self.backup[1]
 
     # -- what the model asks ----------------------------------------------------------------------------------------
 
