@@ -263,7 +263,7 @@ class Node:
             damaged=held if self._copied is None else None,
             level=options.level,
             options=options.link,
-            tls=options.client_tls,
+            tls=options.tls,
             files=options.files,
             wall_ms=self._wall_ms,
             status=self._status,

@@ -1,13 +1,12 @@
 """What a node of a cluster is started with: its own part of the configuration, read and checked."""
 
-import ssl
 from dataclasses import dataclass, field
 
 from ..journal import REAL, Files
 from ..journal.format.needs import LEVEL
 from .agreement.timers import Timers
 from .link.challenge import Circle
-from .link.introduction import Address, LinkOptions
+from .link.introduction import Address, LinkOptions, LinkTls
 
 
 @dataclass(slots=True, frozen=True)
@@ -23,8 +22,7 @@ class NodeOptions:
     nodes: dict[str, Address]
     timers: Timers = field(default_factory=Timers)
     link: LinkOptions = field(default_factory=LinkOptions)
-    server_tls: ssl.SSLContext | None = None
-    client_tls: ssl.SSLContext | None = None
+    tls: LinkTls = field(default_factory=LinkTls)
     level: int = LEVEL
     min_in_sync: int = 2
     disk_stall_s: float = 5.0

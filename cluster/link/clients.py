@@ -9,7 +9,6 @@ import ipaddress
 import json
 import logging
 import socket
-import ssl
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import trio
 
 from .challenge import ChallengeFault, Circle
 from .frames import VERSION, Accept, Client, FrameFault
-from .introduction import Address, LinkFault, LinkOptions, connect
+from .introduction import Address, LinkFault, LinkOptions, LinkTls, connect
 from .relay import relay
 
 _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
@@ -183,12 +182,12 @@ class ClientPasser:
     """Passes the clients of one node on."""
 
     def __init__(
-        self, circle: Circle, name: str, options: LinkOptions | None = None, *, tls: ssl.SSLContext | None = None
+        self, circle: Circle, name: str, options: LinkOptions | None = None, *, tls: LinkTls | None = None
     ) -> None:
         self._circle = circle
         self._name = name
         self._options = options or LinkOptions()
-        self._tls = tls
+        self._tls = tls or LinkTls()
 
     async def pass_on(
         self,
@@ -204,7 +203,7 @@ class ClientPasser:
         """
         options, circle = self._options, self._circle
         try:
-            link = await connect(leader, circle, self._tls, options)
+            link = await connect(leader, circle, self._tls.client, options)
         except (LinkFault, FrameFault, ChallengeFault):
             return Passed.REFUSED
         stream = client if isinstance(client, trio.abc.Stream) else _stream_of(client)

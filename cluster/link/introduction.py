@@ -43,6 +43,23 @@ class LinkOptions:
     resolver: Resolver = field(default_factory=Resolver, compare=False)
 
 
+class LinkTls:
+    """The contexts of links; None: links have no TLS. A context trusts all authorities that it ever read, so a reload
+    puts others in the place of both. `has_dropped`: such a reload took an authority away.
+    """
+
+    def __init__(self, server: ssl.SSLContext | None = None, client: ssl.SSLContext | None = None) -> None:
+        self.server, self.client = server, client
+        self.has_dropped = False
+
+    def replace(self, fresh: "LinkTls") -> None:
+        """Take the contexts of `fresh`, for links that are opened from now on. For links that have TLS."""
+        if self.server is not None and fresh.server is not None:
+            before, now = (set(one.get_ca_certs(binary_form=True)) for one in (self.server, fresh.server))
+            self.has_dropped = not before <= now
+            self.server, self.client = fresh.server, fresh.client
+
+
 class LinkFault(Exception):
     """The link ended, for the reason in the text."""
 

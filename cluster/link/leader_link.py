@@ -7,7 +7,6 @@ sent only while `acknowledge` allows them.
 import logging
 import select
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -44,7 +43,7 @@ from .frames import (
     check_status,
     encode,
 )
-from .introduction import READ_SIZE, Address, Declined, LinkFault, LinkOptions, LinkStream, Refused, connect
+from .introduction import READ_SIZE, Address, Declined, LinkFault, LinkOptions, LinkStream, LinkTls, Refused, connect
 from .relay import as_socket
 
 logger = logging.getLogger("leveret.cluster")
@@ -100,7 +99,7 @@ class LeaderLink:
         damaged: Held | None = None,
         level: int = 0,
         options: LinkOptions | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: LinkTls | None = None,
         files: Files = REAL,
         wall_ms: Callable[[], int] = lambda: 0,
         status: Callable[[], Mapping[str, object]] = dict,
@@ -119,7 +118,7 @@ class LeaderLink:
         self._damaged = damaged
         self._level = level
         self._options = options or LinkOptions()
-        self._tls = tls
+        self._tls = tls or LinkTls()
         self._files = files
         self._wall_ms = wall_ms
         self._status = status
@@ -150,7 +149,7 @@ class LeaderLink:
         while True:
             pause_s = self._options.retry_s
             try:
-                link = await connect(address, self._circle, self._tls, self._options)
+                link = await connect(address, self._circle, self._tls.client, self._options)
                 pause_s = SOON_S
                 try:
                     if await self._follow(link, term):

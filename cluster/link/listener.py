@@ -5,7 +5,6 @@ is there. Followers and clients that are passed on go to the leader's parts; wit
 import functools
 import logging
 import socket
-import ssl
 from collections.abc import Callable, Sequence
 
 import trio
@@ -13,7 +12,7 @@ import trio
 from .challenge import ChallengeFault, Circle
 from .follower_links import FollowerLinks
 from .frames import Accept, Client, FrameFault, Hello, No
-from .introduction import FOREVER, Declined, LinkFault, LinkOptions, LinkStream, accept, without_low_water
+from .introduction import FOREVER, Declined, LinkFault, LinkOptions, LinkStream, LinkTls, accept, without_low_water
 from .relay import as_socket
 
 logger = logging.getLogger("leveret.cluster")
@@ -39,7 +38,7 @@ class LinkListener:
         on_client: OnClient,
         options: LinkOptions | None = None,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: LinkTls | None = None,
         takes_clients: Callable[[], bool] = lambda: True,
     ) -> None:
         self.links: FollowerLinks | None = None
@@ -47,9 +46,10 @@ class LinkListener:
         self._name = name
         self._on_client = on_client
         self._options = options or LinkOptions()
-        self._tls = tls
+        self._tls = tls or LinkTls()
         self._takes_clients = takes_clients
         self._refused_s: dict[str, float] = {}  # host -> when a line said so
+        self._served: set[trio.CancelScope] = set()  # all connections
         self._introducing: dict[trio.CancelScope, None] = {}  # connections that have not said what they want
 
     async def serve(
@@ -73,8 +73,11 @@ class LinkListener:
             return
         peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "unix socket"
         host = str(address[0]) if isinstance(address, tuple) else "127.0.0.1"
+        scope = trio.CancelScope()
+        self._served.add(scope)
         try:
-            await self._introduce(stream, peer, host)
+            with scope:
+                await self._introduce(stream, peer, host)
         except (Declined, FrameFault, ChallengeFault) as fault:
             is_usual = isinstance(fault, Declined) and not fault.is_final  # while another node takes over, many times
             is_told = not is_usual and self._is_first_refusal(host)
@@ -84,7 +87,13 @@ class LinkListener:
         except Exception:
             logger.exception("link of %s: internal error", peer)
         finally:
+            self._served.discard(scope)
             await trio.aclose_forcefully(stream)
+
+    def end_all(self) -> None:
+        """End all connections: whoever is a node opens others, and proves itself anew."""
+        for scope in self._served:
+            scope.cancel()
 
     def _is_first_refusal(self, host: str) -> bool:
         """Whether there was no line about this host lately."""
@@ -106,7 +115,7 @@ class LinkListener:
             introducing[scope] = None
             try:
                 try:
-                    link = await accept(without_low_water(stream), peer, host, self._circle, self._tls)
+                    link = await accept(without_low_water(stream), peer, host, self._circle, self._tls.server)
                 except LinkFault as fault:
                     raise Declined(str(fault), is_final=True) from fault
                 try:

@@ -24,7 +24,7 @@ from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.clients import ClientPasser, ClientTls, Passed, client_header
 from leveret.cluster.link.follower_links import FollowerLinks, LedJournal
 from leveret.cluster.link.introduction import Address as LinkAddress
-from leveret.cluster.link.introduction import LinkOptions
+from leveret.cluster.link.introduction import LinkOptions, LinkTls
 from leveret.cluster.link.listener import LinkListener
 from leveret.console.views.connections import connection_view
 from leveret.engine import User, Users
@@ -110,7 +110,7 @@ class World:
         await nursery.start(served, runtime, [], lambda: self.options)
         node: Any = SimpleNamespace(
             gate=SimpleNamespace(frontends=Frontends(amqp_out, amqp_out)),
-            _node_options=SimpleNamespace(circle=self.circle, server_tls=None, name="a", nodes=dict.fromkeys("abc")),
+            _node_options=SimpleNamespace(circle=self.circle, tls=LinkTls(), name="a", nodes=dict.fromkeys("abc")),
         )
         node._tls_of = functools.partial(ServedNode._tls_of, node)
         listener = LinkListener(self.circle, "a", functools.partial(ServedNode._serve_client, node), LINK)

@@ -19,7 +19,7 @@ from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.clients import ClientPasser, ClientTls, Passed, client_header, client_tls, relay
 from leveret.cluster.link.follower_links import FollowerLinks, LedJournal
 from leveret.cluster.link.frames import Accept, Client, Decoder, encode
-from leveret.cluster.link.introduction import Address, LinkOptions, accept, connect
+from leveret.cluster.link.introduction import Address, LinkOptions, LinkTls, accept, connect
 from leveret.cluster.link.listener import LinkListener
 from leveret.cluster.link.relay import as_socket
 from leveret.journal import TermTable
@@ -137,7 +137,7 @@ class Leader:
         self.is_serving = True
         self.listener = LinkListener(
             *(CIRCLE, "n1", self._serve, OPTIONS),
-            tls=tls[0] if tls is not None else None,
+            tls=LinkTls(tls[0]) if tls is not None else None,
             takes_clients=lambda: self.is_serving,
         )
         self.listener.links = FollowerLinks(LED, lambda event: None, position=(1, 0), end=1)
@@ -180,7 +180,7 @@ class Passing:
         theirs.setblocking(False)
         self.client = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
         self.follower_end = theirs
-        self.passer = ClientPasser(CIRCLE, "n2", OPTIONS, tls=leader.client_context)
+        self.passer = ClientPasser(CIRCLE, "n2", OPTIONS, tls=LinkTls(client=leader.client_context))
         self.leader = leader
         self.result: Passed | None = None
         self.done = trio.Event()
@@ -366,10 +366,12 @@ async def test_a_node_of_another_authority_is_refused() -> None:
     other_server, other_client = contexts()
     for accepting, connecting in ((server, other_client), (server, None), (None, client)):
         leader = Leader()
-        leader.listener = LinkListener(CIRCLE, "n1", leader._serve, LinkOptions(introduction_s=1), tls=accepting)
+        leader.listener = LinkListener(
+            CIRCLE, "n1", leader._serve, LinkOptions(introduction_s=1), tls=LinkTls(accepting)
+        )
         leader.client_context = connecting
         async with leader.listening(), passing(leader) as one:
-            one.passer = ClientPasser(CIRCLE, "n2", LinkOptions(introduction_s=1), tls=connecting)
+            one.passer = ClientPasser(CIRCLE, "n2", LinkOptions(introduction_s=1), tls=LinkTls(client=connecting))
             await one.done.wait()
             assert one.result is Passed.REFUSED
             one.follower_end.close()

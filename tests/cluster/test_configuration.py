@@ -136,8 +136,8 @@ def test_what_the_files_hold(tmp_path: Path) -> None:
     assert faults == [] and files is not None
     assert (files.etcd.user, files.etcd.password, files.secret) == ("u", "hush", b"")
     assert files.etcd.endpoints == ("https://127.0.0.1:2379",)
-    assert files.server_tls is not None and files.client_tls is not None and files.etcd.tls is not None
-    assert {context.verify_mode for context in (files.server_tls, files.client_tls, files.etcd.tls)} == {
+    assert files.tls.server is not None and files.tls.client is not None and files.etcd.tls is not None
+    assert {context.verify_mode for context in (files.tls.server, files.tls.client, files.etcd.tls)} == {
         ssl.CERT_REQUIRED
     }
-    assert (files.client_tls.check_hostname, files.server_tls.check_hostname) == (True, False)
+    assert (files.tls.client.check_hostname, files.tls.server.check_hostname) == (True, False)

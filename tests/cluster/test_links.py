@@ -57,6 +57,7 @@ from leveret.cluster.link.introduction import (
     LinkFault,
     LinkOptions,
     LinkStream,
+    LinkTls,
     Reach,
     accept,
     connect,
@@ -75,11 +76,9 @@ OPTIONS = LinkOptions(beacon_s=0.05, silence_s=5, retry_s=0.01)
 class World:
     """A leader with its listener; followers are made by `follower`."""
 
-    client_tls: ssl.SSLContext | None = None
-
-    def __init__(self, path: Path, options: LinkOptions = OPTIONS, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, path: Path, options: LinkOptions = OPTIONS, tls: LinkTls | None = None) -> None:
         self.path = path
-        self.options = options
+        self.options, self.tls = options, tls
         self.journal = WrittenJournal(str(path / "leader"))
         self.told: list[Event] = []
         self.clients: list[tuple[socket.socket, bytes, bytes, str, str]] = []
@@ -123,7 +122,7 @@ class Follower:
             self.told.append,
             damaged=damaged,
             options=world.options,
-            tls=world.client_tls,
+            tls=world.tls,
             reload=self._reload,
         )
         self.reloads = 0
@@ -216,8 +215,7 @@ async def test_octets_and_acknowledgements_pass_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.issue_cert("127.0.0.1").configure_cert(server)
     authority.configure_trust(client)
-    world = World(tmp_path, tls=server)
-    world.client_tls = client
+    world = World(tmp_path, tls=LinkTls(server, client))
     world.journal.block()
     links = world.lead()
     async with world.listening(), following(world) as follower:
@@ -229,6 +227,37 @@ async def test_octets_and_acknowledgements_pass_tls(tmp_path: Path) -> None:
         assert same(world, follower)
         links.close_all("another node leads")
         await until(lambda: "does not lead" in follower.link.why)
+
+
+@in_trio
+async def test_an_authority_that_a_reload_dropped_is_trusted_no_more(tmp_path: Path) -> None:
+    """Links that were opened with it end; a node with a certificate of another authority is there again at once."""
+    tls, other = (LinkTls(*contexts(trustme.CA())) for _ in range(2))
+    assert tls.client is not None
+    world = World(tmp_path, tls=tls)
+    links = world.lead()
+    async with world.listening(), following(world) as follower:
+        await until(lambda: links.is_linked(follower.node_id))
+        before, theirs = tls.client, LinkTls(tls.server, tls.client)
+        follower.link._tls = theirs
+        tls.replace(tls)
+        assert not tls.has_dropped
+        tls.replace(other)
+        assert tls.has_dropped and tls.client is not before
+        world.listener.end_all()
+        await until(lambda: "TLS" in follower.link.why and not links.is_linked(follower.node_id))
+        theirs.replace(other)
+        await until(lambda: links.is_linked(follower.node_id))
+
+
+def contexts(authority: trustme.CA) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Of both sides, each with a certificate of this authority, and for certificates of it."""
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for context in found:
+        context.verify_mode = ssl.CERT_REQUIRED
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        authority.configure_trust(context)
+    return found
 
 
 @in_trio

@@ -54,12 +54,12 @@ class Node:
 
     def shown(self) -> str:
         """Whose certificate a link shows to one that is opened now."""
-        assert self.files.server_tls is not None and self.files.client_tls is not None
+        assert self.files.tls.server is not None
         client = self.authority.trusting(self.directory / "node.pem")
         to_us, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
         sides = (
             client.wrap_bio(to_client, to_us, server_hostname="127.0.0.1"),
-            self.files.server_tls.wrap_bio(to_us, to_client, server_side=True),
+            self.files.tls.server.wrap_bio(to_us, to_client, server_side=True),
         )
         for side in sides * 4:
             try:
@@ -86,20 +86,18 @@ def test_new_links_have_the_new_certificate(node: Node) -> None:
     assert node.files.etcd.tls not in (None, etcd)
 
 
-def test_a_reload_names_an_authority_that_links_trust_until_the_restart(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
-    """OpenSSL forgets none; one that is added is taken at once, as when a new authority takes the place of another."""
+def test_an_authority_that_was_removed_is_trusted_no_more(node: Node) -> None:
+    """One that is added is taken at once, as when a new authority takes the place of another."""
     file = Path(node.authority.file)
     first = file.read_text()
     (node.directory / "other").mkdir()
     second = Authority(node.directory / "other").file.read_text()
     file.write_text(first + second)
-    assert node.reload() == () and not caplog.messages
+    assert node.reload() == () and not node.files.tls.has_dropped
     file.write_text(second)
-    assert node.reload() == ()
-    (warned,) = caplog.messages
-    assert "links trust 2 authorities and the file has 1: until this node is started anew they trust what" in warned
+    assert node.reload() == () and node.files.tls.has_dropped
+    assert node.files.tls.server is not None and node.files.tls.client is not None
+    assert [one.cert_store_stats()["x509_ca"] for one in (node.files.tls.server, node.files.tls.client)] == [1, 1]
 
 
 @pytest.mark.parametrize("name", ["node.pem", "node.key"])

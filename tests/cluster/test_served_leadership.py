@@ -15,6 +15,7 @@ from leveret.cluster.agreement.view import Leader
 from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.clients import ClientTls, client_header
 from leveret.cluster.link.clients import Passed as Outcome
+from leveret.cluster.link.introduction import LinkTls
 from leveret.operator.json_file import JsonFile
 from leveret.serving.cluster_sites import site_of
 from leveret.serving.composition import DataUnusable
@@ -147,7 +148,7 @@ class Passed:
         self.node: Any = SimpleNamespace(
             gate=SimpleNamespace(frontends=Frontends(amqp_out, console_out) if leads else None),
             _node_options=SimpleNamespace(
-                circle=Circle("orders", 0, secret), server_tls=None, name="a", nodes=dict.fromkeys("abc")
+                circle=Circle("orders", 0, secret), tls=LinkTls(), name="a", nodes=dict.fromkeys("abc")
             ),
         )
         self.node._tls_of = functools.partial(ServedNode._tls_of, self.node)

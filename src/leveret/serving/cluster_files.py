@@ -9,11 +9,12 @@ import os
 import ssl
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..cluster.coordinator.gateway import EtcdAccess
 from ..cluster.link.challenge import is_loopback
+from ..cluster.link.introduction import LinkTls
 from ..settings import Configuration
 from ..settings.declared.cluster import nodes_of
 from .file_watch import FileMark, marks_of
@@ -31,12 +32,11 @@ _TLS_TABLES, _TLS_KEYS = ("cluster.tls", "cluster.etcd-tls"), ("ca", "certificat
 
 @dataclass(slots=True, frozen=True)
 class ClusterFiles:
-    """What they hold. `secret`: b"" without secret-file; the contexts of links are None without [cluster.tls]."""
+    """What they hold. `secret`: b"" without secret-file."""
 
     etcd: EtcdAccess
     secret: bytes = b""
-    server_tls: ssl.SSLContext | None = None
-    client_tls: ssl.SSLContext | None = None
+    tls: LinkTls = field(default_factory=LinkTls)
 
     def renew(self, configuration: Configuration) -> list[str]:
         """Take certificates as the files have them now, for new connections. With a fault, which is returned as a line
@@ -47,29 +47,9 @@ class ClusterFiles:
         fresh, faults, _ = load_cluster(configuration)
         if fresh is None:
             return faults
-        links = [one for one in (self.server_tls, self.client_tls) if one is not None]
-        files = _Files(configuration)
-        try:
-            for context in links if fresh.server_tls is not None else ():
-                files.load_context(context, "cluster.tls")
-        except _Fault as fault:  # it changed just now
-            table, key, problem = fault.args
-            return [f"{files.origin(table, key)}: {key}: {problem}"]
         self.etcd.tls = fresh.etcd.tls
-        self._warn_of_removed(fresh)
+        self.tls.replace(fresh.tls)
         return []
-
-    def _warn_of_removed(self, fresh: "ClusterFiles") -> None:
-        """A context that links have keeps every authority that it ever read."""
-        if self.server_tls is None or fresh.server_tls is None:
-            return
-        trusted, named = self.server_tls.cert_store_stats()["x509_ca"], fresh.server_tls.cert_store_stats()["x509_ca"]
-        if trusted > named:
-            logger.warning(
-                "[cluster.tls] ca: links trust %d authorities and the file has %d: until this node is started anew they"
-                " trust what was removed, too",
-                trusted, named,
-            )  # fmt: skip
 
     def marks(self, configuration: Configuration) -> dict[str, FileMark | None]:
         """Of the files with certificates."""
@@ -113,7 +93,7 @@ class _Files:
         etcd = EtcdAccess(keys.etcd, user, password, self._etcd_context())
         server, client = self._context(ssl.PROTOCOL_TLS_SERVER), self._context(ssl.PROTOCOL_TLS_CLIENT)
         self._warn(secret, has_tls=server is not None)
-        return ClusterFiles(etcd, secret, server, client)
+        return ClusterFiles(etcd, secret, LinkTls(server, client))
 
     def _warn(self, secret: bytes, *, has_tls: bool) -> None:
         """Of what clients with TLS do not expect of a cluster."""
@@ -163,11 +143,11 @@ class _Files:
         context = ssl.SSLContext(protocol)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
-        self.load_context(context, "cluster.tls")
+        self._load_context(context, "cluster.tls")
         return context
 
-    def load_context(self, context: ssl.SSLContext, table: str) -> None:
-        """The authority and the certificate that a table names, into a context that may have others. Raises: _Fault."""
+    def _load_context(self, context: ssl.SSLContext, table: str) -> None:
+        """The authority and the certificate that a table names. Raises: _Fault."""
         ca = self.path(table, "ca")
         if ca is not None:
             self._try(table, "ca", ca, lambda: context.load_verify_locations(cafile=ca))
@@ -179,7 +159,7 @@ class _Files:
             return None
         ca = self.path("cluster.etcd-tls", "ca")
         context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self.load_context(context, "cluster.etcd-tls")
+        self._load_context(context, "cluster.etcd-tls")
         return context
 
     def _load_chain(self, context: ssl.SSLContext, table: str) -> None:

@@ -187,10 +187,10 @@ class ServedNode:
             node.name,
             self._serve_client,
             node.link,
-            tls=node.server_tls,
+            tls=node.tls,
             takes_clients=lambda: self.gate.frontends is not None,
         )
-        self._passer = ClientPasser(node.circle, node.name, node.link, tls=node.client_tls)
+        self._passer = ClientPasser(node.circle, node.name, node.link, tls=node.tls)
         self._report = NodeReport(
             lambda: self.node,
             options.data,
@@ -319,6 +319,11 @@ class ServedNode:
         if (site := site_of(self._current.configuration)) != self._site:
             self._site = site
             self.node.connect_again()
+        if self._node_options.tls.has_dropped:
+            logger.warning("[cluster.tls] ca: an authority is trusted no more: all links of this node are opened anew")
+            self._node_options.tls.has_dropped = False
+            self._listener.end_all()
+            self.node.connect_again()
 
     def refuse_clients(self) -> None:
         self.gate.close()
@@ -362,7 +367,7 @@ class ServedNode:
         if tls is None:
             return None
         certificate = tls.certificate
-        if certificate is not None and not node.circle.secret and node.server_tls is None:
+        if certificate is not None and not node.circle.secret and node.tls.server is None:
             logger.warning("a client's certificate is not believed: links have no cluster.secret-file or cluster.tls")
             certificate = None
         return EndedTls(tls.version, tls.cipher, certificate)
@@ -420,8 +425,7 @@ def node_options(
         nodes,
         timers,
         link,
-        files.server_tls,
-        files.client_tls,
+        files.tls,
         min_in_sync=keys.min_in_sync,
         disk_stall_s=keys.disk_stall_ms / 1000,
         version=__version__,
