@@ -322,12 +322,13 @@ class Reopening:
         self.node: Any = SimpleNamespace(
             options=SimpleNamespace(path="data", files=None), _rot=None, _copied=None, _reopened=None, node_id=b"a" * 16
         )
-        self.node._is_suspect, self.node._followed = False, trio.Event()
+        self.node._is_suspect = self.node._is_put_back = False
+        self.node._followed = trio.Event()
         self.node._make_link = self.node.handle = lambda what: None
         self.node._open_until_done = lambda: Node._open_until_done(self.node)
         self.node._open = lambda: Node._open(self.node)
 
-    def _open(self, path: str, *, files: object, is_suspect: bool) -> Any:
+    def _open(self, path: str, *, files: object, is_suspect: bool, is_put_back: bool) -> Any:
         self.suspected.append(is_suspect)
         if self.faults:
             raise self.faults.pop(0)

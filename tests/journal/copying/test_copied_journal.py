@@ -1,6 +1,7 @@
 """A follower's journal: octet for octet its leader's, whatever comes, and whenever the power goes."""
 
 import errno
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -384,6 +385,19 @@ def test_the_power_goes_while_a_plain_journal_becomes_a_nodes() -> None:
     copied.upgrade()
     again = CopiedJournal.open(PATH, files=files.power_cut())
     assert again.terms.node_id == copied.terms.node_id
+
+
+def test_a_directory_that_was_put_back_becomes_another_nodes() -> None:
+    """For good, and with all that it has."""
+    files, driver = leader()
+    copy = SimulatedFiles()
+    copied = new_copy(copy, ID)
+    follow(copied, files, written(driver.journal), Random(1))
+    copied.close()
+    other = CopiedJournal.open(PATH, files=copy, is_put_back=True)
+    assert other.terms == replace(copied.terms, node_id=other.terms.node_id) != copied.terms
+    assert (other.journal_id, other.end) == (copied.journal_id, driver.journal.next_lsn)
+    assert CopiedJournal.open(PATH, files=copy.power_cut()).terms == other.terms
 
 
 def test_opening_changes_nothing() -> None:
