@@ -4,13 +4,17 @@ from collections.abc import Iterator
 
 from ..messages.message import Message
 from ..queues.queue import Queue
+from ..stores.last_value_store import LastValueReady, LastValueStore
 from ..stores.levels import LeveledReady
-from ..stores.paged_message import body_size
+from ..stores.paged_message import PagedMessage, body_size
 from ..stores.tail import Tail
 
 
 def store_of(queue: Queue) -> Iterator[str]:
-    """Faults of a store with a tail. Other stores have only the counts that `queue_of` checks."""
+    """Faults of a store with a tail or of last values. Others have only the counts that `queue_of` checks."""
+    if isinstance(queue.store, LastValueStore):
+        yield from _leveled(queue.store.ready)
+        yield from _values(queue.store.ready)
     store = queue.pageable
     if store is None:
         return
@@ -20,12 +24,7 @@ def store_of(queue: Queue) -> Iterator[str]:
     if store.has_tail != (tail is not None):
         yield f"has_tail is {store.has_tail}, the tail {'is not' if tail is None else 'is'} there"
     if isinstance(ready, LeveledReady):
-        messages = list(ready)
-        if len(ready) != len(messages):
-            yield f"counts {len(ready)} at hand, {len(messages)} are"
-        octets = sum(map(body_size, messages))
-        if ready.octets != octets:
-            yield f"counts {ready.octets} octets at hand, they are {octets}"
+        yield from _leveled(ready)
     if store.levels.is_sorted:
         for level, here in enumerate(store.levels.by_level):
             ids = [message.id for message in here] if not queue.kind.captures else []
@@ -35,6 +34,26 @@ def store_of(queue: Queue) -> Iterator[str]:
         yield "messages expire, and nobody expects it"
     if tail is not None:
         yield from _tail(tail)
+
+
+def _leveled(ready: LeveledReady) -> Iterator[str]:
+    messages = list(ready)
+    if len(ready) != len(messages):
+        yield f"counts {len(ready)} at hand, {len(messages)} are"
+    octets = sum(map(body_size, messages))
+    if ready.octets != octets:
+        yield f"counts {ready.octets} octets at hand, they are {octets}"
+
+
+def _values(ready: LastValueReady) -> Iterator[str]:
+    """Of a last-value queue: contents in memory and on disk only."""
+    paged = [message for message in ready if isinstance(message, PagedMessage)]
+    left = sum(message.is_left for message in paged)
+    if ready.left_count != left:
+        yield f"counts {ready.left_count} values on disk only, {left} are"
+    octets = sum(message.octets for message in paged if not message.is_left)
+    if ready.memory_octets != octets:
+        yield f"counts {ready.memory_octets} octets of values in memory, they are {octets}"
 
 
 def _tail(tail: Tail) -> Iterator[str]:

@@ -117,15 +117,14 @@ async def test_a_turn_may_cancel_its_own_task(has_more: bool) -> None:
 @in_trio
 async def test_an_error_of_a_turn_that_cancelled_its_own_task_is_raised() -> None:
     """It would be seen nowhere else."""
-    with pair() as (ours, theirs), trio.CancelScope() as scope:
+    with pair() as (ours, theirs), pytest.raises(RuntimeError, match="broken"), trio.CancelScope() as scope:
 
         def turn() -> None:
             scope.cancel()
             raise RuntimeError("broken")
 
         theirs.send(b"a")
-        with pytest.raises(RuntimeError, match="broken"):
-            await attached().until(ours.fileno(), turn)
+        await attached().until(ours.fileno(), turn)
 
 
 @in_trio

@@ -3,9 +3,10 @@
 import pytest
 
 from leveret.engine import MS, Choice, Moving, to_queue
+from leveret.engine.errors import ExclusiveConsumerRefused, UnknownDeliveryTag
 from leveret.engine.messages.field_table import Field
 from leveret.engine.queues import scheduled
-from leveret.settings import Policies, SettingsRepository, entry, make_policy
+from leveret.settings import Divert, Policies, SettingsRepository, entry, make_policy
 from leveret.testing.harness import Harness
 
 
@@ -242,3 +243,78 @@ def test_a_dead_letter_key_that_is_too_long_is_cut_between_characters() -> None:
     world.publish("m")
     got = world.get("dead")
     assert got is not None and got[1].envelope.routing_key == "k" * 254
+
+
+def test_acknowledgements_before_a_wrong_one_count() -> None:
+    """They came in the same read; what they acknowledge does not come back with the rest."""
+    world = Harness()
+    queue = world.queue()
+    world.publish(*"abc")
+    tags = [got[0] for _ in range(3) if (got := world.get(no_ack=False)) is not None]
+    with pytest.raises(UnknownDeliveryTag):
+        world.session.ack_each([tags[0], 99, tags[1]])
+    assert sorted(message.body for message in queue.unacked_messages()) == [b"b", b"c"]
+    assert queue.events.unacked == 2
+    world.session.close(failed=True)
+    world.session = world.connect()
+    assert world.all() == "bc"
+
+
+def test_a_diverted_copy_is_no_duplicate() -> None:
+    """An id is looked at where its publisher sent it; the place that the copy goes to remembers another publisher's."""
+    world = Harness()
+    for name in ("q", "copy"):
+        world.queue(name)
+    world.broker.reloading.replace_diverts([Divert("d", "q", ("copy",))])
+    world.publish("a", key="copy", headers={"_AMQ_DUPL_ID": "1"})
+    world.publish("b", headers={"_AMQ_DUPL_ID": "1"})
+    world.publish("c", headers={"_AMQ_DUPL_ID": "1"})
+    assert (world.all(), world.all("copy")) == ("b", "ab")
+
+
+def test_a_slow_connection_gets_no_more_than_its_room_beside_a_quick_one() -> None:
+    """Runs are dealt to both; it has room for a part of its share."""
+    world = Harness(unsent_max=3000)
+    world.queue()
+    slow, quick = world.connect("slow"), world.connect("quick")
+    world.stalled.add(slow.client)
+    world.consume(tag="s", by=slow, no_ack=True)
+    while slow.client.room() > 500:
+        world.publish("x" * 100)
+    world.consume(tag="q", by=quick, no_ack=True)
+    world.publish(*["x" * 100] * 20)
+    assert slow.client.unsent <= slow.client.unsent_max + 300
+    world.stalled.clear()
+    world.read(slow.client)
+    world.end_turn()
+    assert world.named().ready_count == 0
+
+
+def test_a_consumer_is_not_exclusive_beside_another() -> None:
+    """Nor does another one come beside it."""
+    world = Harness()
+    world.queue()
+    world.consume(tag="a")
+    with pytest.raises(ExclusiveConsumerRefused):
+        world.consume(tag="b", exclusive=True)
+    world.session.cancel("a")
+    world.consume(tag="b", exclusive=True)
+    with pytest.raises(ExclusiveConsumerRefused):
+        world.consume(tag="a")
+
+
+def test_values_that_are_read_back_are_counted() -> None:
+    """Most contents of a last-value queue are on disk only; the invariants look at the counts after each turn."""
+    world = Harness(memory=12_000)
+    world.checks = True
+    world.queue(x_last_value=True, x_last_value_key="k")
+    for number in range(30):
+        world.publish("x" * 1000, headers={"k": str(number)}, delivery_mode=2)
+    for _ in range(3):
+        for number in (*range(0, 30, 4), 17):
+            world.publish("y" * 500, headers={"k": str(number)}, delivery_mode=2)
+        got = [world.get(no_ack=False) for _ in range(7)]
+        assert all(got)
+        world.session.reject(0, multiple=True, requeue=True)
+        world.end_turn()
+    assert len(world.all()) in range(15_000, 30_000)
