@@ -55,7 +55,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
             continue
         if _look(leases, selection, [group for some in own.values() for group in some], until):
             continue
-        if search.is_waiting:
+        if search.is_waiting or turn.effort >= until:  # they may not have looked at all that is their own
             break
         foreign, waits = _foreign(leases, groups, owners, free)
         if _transfer(leases, owners, foreign):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from simulator.faults import FAULTS
+from simulator.faults.sites import SITE_FAULTS
 from simulator.plan import WEIGHTS, ClientPlan, FaultPlan, Plan, QueuePlan
 from simulator.world import World
 
@@ -19,4 +20,5 @@ def test_a_world_with_this_fault(kind: str) -> None:
 
 
 def test_every_fault_can_come() -> None:
-    assert WEIGHTS.keys() == FAULTS.keys()
+    """Those of sites where there are sites."""
+    assert WEIGHTS.keys() | SITE_FAULTS.keys() == FAULTS.keys()

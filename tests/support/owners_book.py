@@ -25,6 +25,7 @@ from leveret.engine import (
     QueueEvent,
     TransferredEvent,
 )
+from leveret.engine.leases.state import leases_of
 
 MS = 1_000_000
 #: How long a message waits for its own site, and a lost site for being given up.
@@ -40,7 +41,9 @@ class SitedQueue:
     """A queue as a world declares it. `called`: its name at its sites; `hosts`: these sites, empty: all; `initial`: the
     owner of all its messages, empty: the site of the publisher; `backlog`: of each site, None: no limit.
 
-    `is_of_one_site`: it is a LocalQueue. `in_order`: messages are delivered by id.
+    `is_of_one_site`: it is a LocalQueue. `is_at_most_once`: what is out is gone from it. `rank_of`: of a message, the
+    highest first; `is_barrier`: of a message; None: there are none. `depth`: of messages that may be leased where they
+    are, None: no limit.
     """
 
     called: str
@@ -48,11 +51,18 @@ class SitedQueue:
     initial: str = ""
     backlog: int | None = None
     is_of_one_site: bool = False
-    in_order: bool = True
+    is_at_most_once: bool = False
+    rank_of: Callable[[int], int] | None = None
+    is_barrier: Callable[[int], bool] | None = None
+    depth: int | None = None
 
     def has(self, site: str) -> bool:
         """Whether a site hosts it."""
         return not self.hosts or site in self.hosts
+
+    def place_of(self, id_: int) -> tuple[int, int]:
+        """In the order in which messages are delivered."""
+        return (0 if self.rank_of is None else -self.rank_of(id_)), id_
 
 
 @dataclass(slots=True)
@@ -92,6 +102,29 @@ class _Book:
     handed_out: list[tuple[int, int, str, Any]] = field(default_factory=list)  # event, id, owner before, consumer
     starving: dict[int, int] = field(default_factory=dict)  # id -> since when it could be taken (ns)
     looked_ns: int = 0
+    barriers: set[int] = field(default_factory=set)  # that are ready
+
+    def gate(self) -> int | None:
+        """The first barrier: what is behind it waits."""
+        return min(self.barriers, default=None)
+
+    def is_open(self, id_: int) -> bool:
+        """Whether no barrier stands before a message, nor is it one."""
+        gate = self.gate()
+        return gate is None or id_ < gate
+
+    def is_active(self, id_: int) -> bool:
+        """Whether a message may be leased where it is: it is among the first ones of the queue."""
+        depth = self.rules.depth
+        if depth is None:
+            return True
+        return sum(one < id_ for one in self.ready) + sum(one < id_ for one in self.leased) < depth
+
+    def is_ready(self, id_: int, now_ns: int, number: int) -> None:
+        """A message is ready since then, by this event."""
+        self.ready[id_], self.order[id_] = now_ns, number
+        if self.rules.is_barrier is not None and self.rules.is_barrier(id_):
+            self.barriers.add(id_)
 
 
 class OwnersBook:
@@ -162,7 +195,7 @@ class OwnersBook:
         rules = self._rules[queue.name]
         book = self._books[queue.name] = _Book(rules, queue)
         for id_ in sorted(ids):
-            book.ready[id_], book.order[id_] = -GIVEN_UP_NS, 0
+            book.is_ready(id_, -GIVEN_UP_NS, 0)
             if rules.is_of_one_site:
                 continue
             owner = book.owners[id_] = _engine_owner(queue, id_)
@@ -231,8 +264,8 @@ class OwnersBook:
         now_ns = self._now_ns()
         for id_ in event.messages:
             assert id_ not in book.ready and id_ not in book.leased, f"{id_} comes to {event.subject} twice"
-            book.ready[id_] = book.came[id_] = now_ns
-            book.order[id_] = self._number
+            book.is_ready(id_, now_ns, self._number)
+            book.came[id_] = now_ns
             if book.rules.is_of_one_site:
                 continue
             owner = book.rules.initial or self._published.get(id_)
@@ -271,6 +304,9 @@ class OwnersBook:
         what, session, rules = event.subject, event.session, book.rules
         site = session.client.site or self._sites.own
         assert rules.has(site), f"{event.messages} of {what} go to {site}, which does not host it"
+        if not book.barriers.isdisjoint(event.messages):
+            self._check_barrier(book, event.messages)
+            return
         consumer = None
         for one in book.queue.consumer_list.consumers:
             if one.session is session and one.tag == event.consumer:
@@ -281,6 +317,7 @@ class OwnersBook:
             assert id_ in book.ready, f"{id_} of {what} is delivered, and is not there"
             owner = book.owners.get(id_, site)
             assert owner == site, f"{id_} of {what} belongs to {owner}, and goes to {site}"
+            assert book.is_open(id_), f"{id_} of {what} is leased, behind the barrier {book.gate()}"
             del book.ready[id_]
             book.handed_out.append((self._number, id_, book.moved.get(id_, owner), consumer))
             counts = consumer is None or not consumer.no_ack
@@ -288,7 +325,7 @@ class OwnersBook:
             book.used[site] += counts
         if consumer is not None and not book.moved.keys().isdisjoint(event.messages):
             own = [id_ for id_ in book.ready if book.owners.get(id_) == site and id_ not in book.moved]
-            own = [id_ for id_ in own if self._takes(consumer, id_)]
+            own = [id_ for id_ in own if self._takes(consumer, id_) and book.is_open(id_) and book.is_active(id_)]
             assert not own, f"{consumer.tag} at {site} gets {event.messages} of others, and {own[:5]} wait at home"
         for id_ in event.messages:
             book.moved.pop(id_, None)
@@ -297,7 +334,15 @@ class OwnersBook:
         assert backlog is None or book.used[site] <= backlog, (
             f"{what}: {book.used[site]} leases at {site}, of {backlog}"
         )
+        assert rules.depth is None or len(book.leased) <= rules.depth, f"{what}: {len(book.leased)} leases"
         self._changed[what] = book
+
+    def _check_barrier(self, book: _Book, ids: Iterable[int]) -> None:
+        """One is delivered: all that was before it is settled, at all sites. It stays until it is acknowledged."""
+        (id_,) = ids
+        before = [one for one in (*book.ready, *book.leased) if one < id_]
+        assert not before, f"the barrier {id_} of {book.queue.name} comes before {before[:5]} is settled"
+        self.counted["barriers"] += 1
 
     def _over(self, book: _Book, id_: int) -> Lease | None:
         lease = book.leased.pop(id_, None)
@@ -317,7 +362,7 @@ class OwnersBook:
                     f"the lease of {id_} ended for {lease.site}, which is there"
                 )
                 self.counted["leases of lost sites"] += 1
-            book.ready[id_], book.order[id_] = book.came.get(id_, -GIVEN_UP_NS), self._number
+            book.is_ready(id_, book.came.get(id_, -GIVEN_UP_NS), self._number)
 
     def _on_left(self, event: Any) -> None:
         book = self._of(event)
@@ -326,6 +371,7 @@ class OwnersBook:
         for id_ in event.messages:
             if self._over(book, id_) is None:
                 book.ready.pop(id_, None)
+                book.barriers.discard(id_)
             book.owners.pop(id_, None)
             book.came.pop(id_, None)
 
@@ -341,12 +387,17 @@ class OwnersBook:
         return consumer.client.site or self._sites.own
 
     def _has_room(self, book: _Book, site: str) -> bool:
-        backlog = book.rules.backlog
-        return site in self._sites.groups and book.rules.has(site) and (backlog is None or book.used[site] < backlog)
+        rules = book.rules
+        if site not in self._sites.groups or not rules.has(site):
+            return False
+        if rules.is_at_most_once:  # that a client acknowledged what is gone is no event
+            return leases_of(book.queue).room(None if rules.is_of_one_site else site) > 0
+        has_depth = rules.depth is None or len(book.leased) < rules.depth
+        return has_depth and (rules.backlog is None or book.used[site] < rules.backlog)
 
     def _able(self, book: _Book, site: str, id_: int) -> list[Any]:
         """The consumers at a site that could take a message now."""
-        if not self._has_room(book, site):
+        if not (book.is_open(id_) and book.is_active(id_) and self._has_room(book, site)):
             return []
         consumers = book.queue.consumer_list.consumers
         return [one for one in consumers if self._at(one) == site and one.credit() > 0 and self._takes(one, id_)]
@@ -381,10 +432,11 @@ class OwnersBook:
 
     def _check_order(self, book: _Book) -> None:
         """Of the messages of one owner the oldest that the consumer takes goes first."""
-        for number, id_, owner, consumer in book.handed_out if book.rules.in_order else ():
+        place_of = book.rules.place_of
+        for number, id_, owner, consumer in book.handed_out:
             for older in book.ready:
                 if (
-                    older < id_
+                    place_of(older) < place_of(id_)
                     and book.order[older] < number
                     and book.owners.get(older, owner) == owner
                     and (consumer is None or self._takes(consumer, older))
@@ -426,7 +478,8 @@ class OwnersBook:
                     or self._is_lost(owner)
                     or now_ns - since_ns >= TRANSFER_AFTER_NS + LATE_NS
                 )
-                if is_for_all and self._takes(one, id_):
+                is_there = book.is_open(id_) and (owner != site or book.is_active(id_))
+                if is_for_all and is_there and self._takes(one, id_):
                     found.append(id_)
                     break
         return found
@@ -443,8 +496,6 @@ class OwnersBook:
 
 
 def _engine_owner(queue: Any, id_: int) -> str:
-    from leveret.engine.leases.state import leases_of
-
     owners = leases_of(queue).owners
     assert owners is not None
     return str(owners.site_of(id_))

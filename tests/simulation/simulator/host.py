@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Any, cast
+from unittest.mock import patch
 
 import trio
 
@@ -19,6 +21,7 @@ from leveret.configured.options import frontend_options
 from leveret.engine import Broker, Unreadable
 from leveret.journal import DirectoryLost, WriterState
 from leveret.journal.disk.writer import LATER_SECONDS, Writer
+from leveret.serving import composition
 from leveret.serving.composition import BuiltBroker, Data, build_broker
 from leveret.serving.runtime import Runtime
 from leveret.settings import Configuration
@@ -60,11 +63,13 @@ class SimulatedServer(Server):
         """Until cancelled."""
         async for sock in self._receive:
             peer = ("127.0.0.1", 40000 + sock.fileno() % 20000)
-            await self._accepted(Arrival(cast(socket.socket, sock), peer))
+            await self._accepted(Arrival(cast(socket.socket, sock), peer, site=sock.site))
 
 
 class Host:
-    """One life of the broker, from its start on the disk to its end. `ended_by`: how it ended."""
+    """One life of the broker, from its start on the disk to its end. `ended_by`: how it ended. `site`: where it is, of
+    all sites (`groups`); empty: it has none.
+    """
 
     def __init__(
         self,
@@ -75,6 +80,8 @@ class Host:
         configuration: Configuration,
         *,
         happened: Counter[str],
+        site: str = "",
+        groups: Mapping[str, str] = MappingProxyType({}),
         reload: Callable[[], Report] | None = None,
         on_turn: Callable[[Host], object] = lambda host: None,
     ) -> None:
@@ -88,13 +95,15 @@ class Host:
         self._ended = trio.Event()
         self._work = trio.Event()
         self.scope = trio.CancelScope()
-        self.built: BuiltBroker = build_broker(
-            configuration,
-            clock,
-            chance.random,
-            Data(DATA, files=disk.files),
-            reload=reload,
-        )
+        self.site, sited = site, {"site": site, "groups": groups} if site else {}
+        with patch.object(composition, "Broker", lambda *of, **named: Broker(*of, **{**named, **sited})):
+            self.built: BuiltBroker = build_broker(
+                configuration,
+                clock,
+                chance.random,
+                Data(DATA, files=disk.files),
+                reload=reload,
+            )
         supervisor = self.built.supervisor
         assert supervisor is not None
         self.supervisor = supervisor

@@ -61,6 +61,7 @@ class Lives:
         self._world = world
         self._chance = world.chance("host")
         self.invariants = Invariants(world.plan.checked, world.chance("invariants"))
+        self._sites = world.chance("sites of brokers")
         self.goes_on = True
         self.rots_next: Random | None = None
         self._written_lsn = 0  # by the last one
@@ -91,6 +92,8 @@ class Lives:
         disk = world.disk
         disk.begin()
         disk.strike = lambda: None
+        world.network.gone.clear()
+        groups = world.plan.sites
         try:
             host = Host(
                 disk,
@@ -99,6 +102,8 @@ class Lives:
                 self._chance,
                 world.configuration,
                 happened=world.knowledge.happened,
+                site=self._sites.choice(list(groups)) if groups else "",
+                groups=groups,
                 reload=self._reload,
                 on_turn=self._turn_ended,
             )

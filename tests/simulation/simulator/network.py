@@ -72,6 +72,7 @@ class SimulatedSocket:
         self._reader: trio.lowlevel.Task | None = None
         self._writer: trio.lowlevel.Task | None = None
         self.resets = False
+        self.site: str | None = None  # of the client; None: it comes without one
 
     # -- what the frontend calls --------------------------------------------------------------------------------------
 
@@ -386,14 +387,16 @@ class Network:
         self.accept: Callable[[SimulatedSocket], object] | None = None  # None: connections are refused
         self.refused_until_ns = 0
         self.links: list[Link] = []
+        self.gone: set[str] = set()  # sites without clients
 
-    def connect(self, peer: Peer) -> Link | None:
-        """A connection, None: refused."""
-        if self.accept is None or now_ns() < self.refused_until_ns:
+    def connect(self, peer: Peer, site: str | None = None) -> Link | None:
+        """A connection, None: refused. `site`: the peer's."""
+        if self.accept is None or now_ns() < self.refused_until_ns or site in self.gone:
             return None
         link = Link(self._schedule, self._chance, self.weather, peer, next(self._descriptors), self._watch)
         self.links = [other for other in self.links if other.is_open]
         self.links.append(link)
+        link.socket.site = site
         self.accept(link.socket)
         return link
 

@@ -71,6 +71,7 @@ class Plan:
     pauses: list[float] = field(default_factory=list)  # when everything rests, is looked at, and goes on
     limits: dict[str, int] = field(default_factory=dict)  # constants of the broker that are others in it (`swarm`)
     read_every: float = 0  # seconds, on average, between two reads of somebody who reads the journal; 0: nobody does
+    sites: dict[str, str] = field(default_factory=dict)  # of clients, with the group of each; none in most worlds
     checked: float = 1.0  # the part of its turns after which the engine's invariants are looked at
 
     def queue(self, name: str) -> QueuePlan:

@@ -12,6 +12,7 @@ from .inhabitants import DEAD, inhabit
 from .lease_kinds import SHARE as LEASED_SHARE
 from .lease_kinds import add_leased
 from .parts import ClientPlan, ExchangePlan, FaultPlan, Plan, QueuePlan
+from .sites import add_sites
 
 __all__ = ["ClientPlan", "ExchangePlan", "FaultPlan", "Plan", "QueuePlan", "make_plan"]
 
@@ -90,6 +91,7 @@ def make_plan(seed: int, seconds: float = 60) -> Plan:
     while (at_s := at_s + chance.expovariate(1 / CALM_S)) < seconds:
         kind = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         plan.faults.append(FaultPlan(at_s, kind, chance.getrandbits(32)))
+    add_sites(plan)
     plan.pauses = sorted(chance.uniform(0, seconds) for _ in range(int(seconds / PAUSE_EVERY_S)))
     return plan
 

@@ -22,13 +22,15 @@ from leveret.engine.clients.confirms import Confirms
 from leveret.engine.clients.session import Session
 from leveret.engine.dead_letters import DeadLetters
 from leveret.engine.flow.control import FlowControl
-from leveret.engine.leases import ending, granting
+from leveret.engine.leases import by_site, ending, granting
 from leveret.engine.leases import kind as leased_queue
 from leveret.engine.leases.book import LeaseTable
+from leveret.engine.leases.owners import Owners
 from leveret.engine.leases.state import Leases
 from leveret.engine.queues import classic
 from leveret.engine.queues.bounds import RingBound
 from leveret.engine.queues.queue import Queue
+from leveret.engine.scopes import Scopes
 from leveret.journal.format.record import USER
 from leveret.journal.recovery.recovered import RecoveredQueue
 from leveret.journal.recovery.replay import Replay, decode_declared
@@ -178,6 +180,41 @@ def _forget_a_tombstone(original: Callable[..., Any], chance: Random) -> Callabl
     return broken
 
 
+def _forget_the_owner(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    """What was transferred belongs to the site from which it came."""
+    return lambda owners, ids, number: owners.taken(list(ids))
+
+
+def _is_gone(leases: Leases, owners: Owners, number: int) -> bool:
+    return owners.name_of(number) not in leases.queue.context.broker.sites.groups
+
+
+def _keep_what_is_lost(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    """Messages of a site that is gone wait for it."""
+
+    def foreign(leases: Leases, groups: Any, owners: Owners, free: Any) -> Any:
+        found, waits = original(leases, groups, owners, free)
+        kept = {
+            site: {one: who for one, who in here.items() if not _is_gone(leases, owners, one.expression.number)}
+            for site, here in found.items()
+        }
+        return {site: here for site, here in kept.items() if here}, waits
+
+    return foreign
+
+
+def _keep_what_is_at_the_head(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    def transfers(leases: Leases, owners: Owners, free: Any, by_number: Any) -> Any:
+        there = any(_is_gone(leases, owners, number) for number in by_number)
+        return [] if there else original(leases, owners, free, by_number)
+
+    return transfers
+
+
+def _count_all_sites(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    return lambda leases, site: len(leases.book)
+
+
 #: Name -> what is replaced: its owner, its name, and by what.
 PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     "forgotten fsync": [(SimulatedFiles, "sync", _forget_to_sync)],
@@ -199,6 +236,13 @@ PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     "lease never ends": [(LeaseTable, "_note", _leak_a_lease)],
     "lease granted twice": [(granting, "begin", _lend_twice)],
     "tombstone refused": [(ending, "broken", _forget_a_tombstone)],
+    "owner forgotten at transfer": [(Owners, "move", _forget_the_owner)],
+    "stranded for ever": [
+        (by_site, "_foreign", _keep_what_is_lost),
+        (by_site, "_transfers", _keep_what_is_at_the_head),
+    ],
+    "backlog counted over all sites": [(Leases, "_leased_at", _count_all_sites)],
+    "scope ignored in capture": [(Scopes, "has", _rarely(0.5, lambda *_: True))],
     "dropped held publish": [(Parking, "take", _drop_held)],
     "nobody woken when there is room": [(FlowControl, "_note_drained", _rarely(0.2))],
     "ack is gone after a crash": [

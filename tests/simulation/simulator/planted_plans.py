@@ -9,6 +9,7 @@ from itertools import count
 from random import Random
 
 from .plan import FaultPlan, Plan, make_plan
+from .swarm import make_swarm
 
 #: Virtual seconds of each world, and between two pauses and two of the faults that come often, on average.
 WORLD_S = 10.0
@@ -33,6 +34,13 @@ NEEDS = {
     "dropped held publish": ("flow",),
     "nobody woken when there is room": ("flow",),
 }
+#: Those of short worlds, all of which have sites.
+OF_SITES = (
+    "owner forgotten at transfer",
+    "stranded for ever",
+    "backlog counted over all sites",
+    "scope ignored in capture",
+)
 #: Worlds that lack them are passed over; the next one to look at is so far away that nobody else comes there.
 STEP = 10**9
 #: Those for which few clients are enough.
@@ -41,6 +49,10 @@ OF_OPERATORS = ("deleted user is back",)
 
 def plan_for(name: str | None, seed: int) -> Plan:
     """A world with this fault; None: with none."""
+    if name in OF_SITES:
+        plan = next(plan for at in count(seed, STEP) if (plan := make_swarm(at)).sites)
+        plan.planted = name
+        return plan
     plan = next(plan for at in count(seed, STEP) if _has(plan := make_plan(at, WORLD_S), NEEDS.get(name or "", ())))
     plan.planted = name
     chance = Random(f"planted {seed}")

@@ -22,6 +22,7 @@ from .parts import ClientPlan, FaultPlan, Plan, QueuePlan
 from .plan import make_plan
 from .queue_kinds import QUEUE_KINDS, Kind, Settings, make_queue
 from .selectors import TAKES
+from .sites import add_sites
 
 #: Modules below `leveret`, their constants, and what these may be instead.
 SMALL: dict[str, dict[str, tuple[int, ...]]] = {
@@ -138,6 +139,7 @@ def make_swarm(seed: int) -> Plan:
     plan.read_every = chance.choice((0, 0, 0.1, 0.4))
     _inhabit(plan, chance, has_flow=has_flow, has_system=has_system)
     _add_faults(plan, chance)
+    add_sites(plan)
     is_calm = not has_flow and not any(fault.kind in TROUBLING for fault in plan.faults)
     if is_calm and 'scope = "durable"' in plan.configuration and chance.random() < 0.4:
         plan.clients.append(ClientPlan("clumsy", len(plan.clients) + 1, chance.getrandbits(32), {"queue": DEAD}))

@@ -18,6 +18,7 @@ from .flow import Flow
 from .leases import Leases
 from .limits import Limits
 from .memories import Memories
+from .owners import Owners
 from .priorities import Priorities
 from .redelivery import Redelivery
 from .routes import Routes
@@ -47,9 +48,10 @@ class Books:
         self.redelivery = Redelivery(where, clock)
         self.leases = Leases(where, clock)
         self._memories = Memories(where, clock)
+        self.owners = Owners(plan, where, self.leases, clock, happened)
         books: Iterable[Any] = (
             *(self.routing, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where), self.flow),
-            *(routes, self._memories, Priorities(where), Expiries(where, clock), self.leases),
+            *(routes, self._memories, Priorities(where), Expiries(where, clock), self.leases, self.owners),
             where,  # it comes last: the others see what was before
         )
         self._books = list(books)
@@ -73,6 +75,7 @@ class Books:
     def recorded(self, lsn: int, durable_lsn: int, *, takes_nothing: bool) -> None:
         """What happened since the last call is safe when all below `lsn` is, unless the journal takes nothing."""
         self._memories.recorded(lsn, durable_lsn, takes_nothing=takes_nothing)
+        self.owners.recorded(lsn, durable_lsn, takes_nothing=takes_nothing)
 
     def survived(self, written_lsn: int) -> None:
         """The next life finds all that was written below."""

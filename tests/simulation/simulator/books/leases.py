@@ -317,14 +317,15 @@ class Leases(Book):
 
     def _check_turn(self, shelf: Shelf) -> None:
         name, rules = shelf.place.name, shelf.rules
-        total = rules.get("backlog_total")
+        is_sited = "sited" in shelf.place.features  # then the book of owners knows backlogs and order
+        total = None if is_sited else rules.get("backlog_total")
         if total is not None and (out := sum(shelf.used.values())) > total:
             raise Broken(f"{name} has {out} leases of {total}")
         for holder in {lease.holder for lease in shelf.leases.values()} if shelf.handed_out else ():
             subscription = self._subscriptions.get(holder)
             if holder[2] is not None and subscription is not None and shelf.used[holder] > subscription.limit:
                 raise Broken(f"{name}: {holder} has {shelf.used[holder]} leases of {subscription.limit}")
-        for number, filter_, entry in shelf.handed_out:
+        for number, filter_, entry in () if is_sited else shelf.handed_out:
             for older in shelf.ready[filter_]:
                 if older >= entry:
                     break
@@ -353,8 +354,10 @@ class Leases(Book):
         for name, shelf in self._shelves.items():
             self._check_times(shelf, self._clock.monotonic_ns())
             total = shelf.rules.get("backlog_total")
-            if shelf.rules.get("semantics") == "at-most-once" or (
-                total is not None and sum(shelf.used.values()) >= total
+            if (
+                "sited" in shelf.place.features
+                or shelf.rules.get("semantics") == "at-most-once"
+                or (total is not None and sum(shelf.used.values()) >= total)
             ):
                 continue
             for holder in self._present(shelf):
@@ -362,6 +365,20 @@ class Leases(Book):
                 has_room = subscription.no_ack or shelf.used[holder] < subscription.limit
                 if has_room and (waiting := shelf.ready[subscription.filter]):
                     raise Broken(f"{name}: {holder} would take {waiting[0][1]}, and does not get it")
+
+    def filter_of(self, consumer: Any) -> str:
+        """What a consumer of the broker takes."""
+        session = consumer.session
+        holder = session.client.properties["product"].text, session.number, consumer.tag
+        return self._subscriptions[holder].filter
+
+    def takes(self, consumer: Any, id_: int) -> bool:
+        """Whether a consumer of the broker takes a message."""
+        return self._takes(self.filter_of(consumer), id_)
+
+    def rank_of(self, id_: int) -> int:
+        """The priority of a message."""
+        return self._ranks.get(id_, 0)
 
     def _present(self, shelf: Shelf) -> Iterable[Holder]:
         """Who is subscribed, by the broker."""

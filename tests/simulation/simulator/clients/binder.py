@@ -25,7 +25,8 @@ class Binder(Channel):
 
     def opened(self) -> None:
         plan = self.world.plan
-        for queue in plan.queues:
+        self._queues = [queue for queue in plan.queues if "sited" not in queue.features]  # its site may not see those
+        for queue in self._queues:
             self.declare(queue, _nothing)
         for exchange in plan.exchanges:
             self.declare_exchange(exchange, _nothing)
@@ -65,7 +66,7 @@ class Binder(Channel):
         if source.startswith("headers"):
             arguments = {"x-match": ("S", "all"), "of": ("S", chance.choice("abc"))}
         if chance.random() < 0.6:
-            queue = chance.choice(plan.queues).name
+            queue = chance.choice(self._queues).name
             entry = {"queue": queue, "exchange": source, "routing_key": key, "arguments": arguments}
         else:
             entry = {"destination": destination, "source": source, "routing_key": key, "arguments": arguments}

@@ -40,7 +40,7 @@ class Borrower(Worker):
         leases.subscribed(holder, filter_, min(limit, self._prefetch or limit), no_ack=self.no_ack)
         self.ask(
             "basic.consume", "basic.consume-ok", self._consuming,
-            queue=self.queue.name, consumer_tag=tag, no_ack=self.no_ack,
+            queue=self._called, consumer_tag=tag, no_ack=self.no_ack,
             arguments=arguments_of(filter_),
         )  # fmt: skip
         self._expects = tag
@@ -79,7 +79,7 @@ class Borrower(Worker):
         chance, books = self.chance, self.world.books
         name = self.client.vhost, self.queue.name
         options = "expire" if chance.random() < 0.3 else ""
-        headers = {"queue": self.queue.name, "options": options}
+        headers = {"queue": self._called, "options": options}
         if self._held and chance.random() < 0.7:
             ids = [id_ for _, id_ in chance.sample(list(self._held.values()), min(len(self._held), 3))]
             headers["bookmark"] = ",".join(f"{ORIGIN}|{id_}|" for id_ in ids)

@@ -10,6 +10,7 @@ from leveret.interop.wire.raw_codec import Method
 
 from ..ledger import Broken, QueueName
 from ..plan import ExchangePlan, QueuePlan
+from ..sites import called
 from .client import Answered, Client, Question
 
 
@@ -105,7 +106,7 @@ class Channel:
         """Declare a queue as the plan has it."""
         self.ask(
             "queue.declare", "queue.declare-ok", then,
-            queue=queue.name, durable=queue.durable, arguments=tagged(queue.arguments),
+            queue=called(queue), durable=queue.durable, arguments=tagged(queue.arguments),
         )  # fmt: skip
 
     def declare_exchange(self, exchange: ExchangePlan, then: Answered) -> None:

@@ -105,6 +105,7 @@ class Client:
         self.state = OFFLINE
         self.user = plan.options.get("user", "guest")
         self.vhost = plan.options.get("vhost", "/")
+        self.site: str | None = plan.options.get("site")  # where it is connected; None: wherever the broker is
         self.announces: bool = plan.options.get("announces", True)  # that it wants to hear when it is blocked
         self.link: Link | None = None
         self.waiting: deque[Question] = deque()
@@ -131,7 +132,7 @@ class Client:
         if self.comes_and_goes and self.mood is not BUSY:
             self._connect_later()
             return
-        self.link = world.network.connect(self)
+        self.link = world.network.connect(self, self.site)
         if self.link is None:
             self._connect_later()
             return

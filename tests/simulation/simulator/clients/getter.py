@@ -36,7 +36,7 @@ class Getter(Worker):
             self._act_on_held()
             return
         for _ in range(self.chance.randint(1, 4)):
-            self.ask("basic.get", "basic.get-ok|basic.get-empty", self._got, queue=self.queue.name, no_ack=self.no_ack)
+            self.ask("basic.get", "basic.get-ok|basic.get-empty", self._got, queue=self._called, no_ack=self.no_ack)
 
     def _got(self, method: Method) -> None:
         self.world.knowledge.happened[method.name] += 1

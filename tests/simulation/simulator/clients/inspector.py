@@ -15,7 +15,7 @@ class Inspector(Channel):
         if self.client.waiting:
             return
         queue = self.chance.choice(self.world.plan.queues)
-        if queue.durable:  # others are gone after a restart
+        if queue.durable and "sited" not in queue.features:  # others are gone after a restart, or not of its site
             self.declare(queue, lambda _: self._inspect(queue.name))
 
     def _inspect(self, name: str) -> None:

@@ -10,6 +10,7 @@ from leveret.interop.wire.raw_codec import Method
 from ..ledger import KEY_SIZE, Broken
 from ..parts import behind
 from ..selectors import TEXTS
+from ..sites import called
 from .channel import Channel
 from .client import FRAME_MAX, Client, Question
 from .knowledge import body_of, key_of, publisher_of
@@ -48,7 +49,12 @@ class Publisher(Channel):
         self.mode: str = options.get("mode", "confirms")
         self.targets: list[list[str]] = options.get("targets") or [["", options["queue"]]]
         insists = bool(options.get("insists"))
-        self._methods = [publish_method(number, exchange, key, mandatory=insists) for exchange, key in self.targets]
+        self._methods = [
+            publish_method(
+                number, exchange, key if exchange else called(client.world.plan.queue(key)), mandatory=insists
+            )
+            for exchange, key in self.targets
+        ]
         self._lost_method = publish_method(number, "", NOWHERE, mandatory=True)
         self._heads = make_heads(self.chance, options)
         self._publisher = 0

@@ -9,6 +9,7 @@ from leveret.interop.wire.raw_codec import Method
 
 from ..ledger import KEY_SIZE, Broken, QueueName
 from ..selectors import TAKES, arguments_of, of_in
+from ..sites import called
 from .channel import Channel
 from .client import ENDING, Client
 from .wire import settle
@@ -26,6 +27,7 @@ class Worker(Channel):
         super().__init__(client, number, options, seed)
         self.queue = client.world.plan.queue(options["queue"])
         self.consumed = self.queue.name
+        self._called = called(self.queue)
         self.drains = () if self.queue.features.get("keeps") else (self.queue.name,)
         self.no_ack = bool(options.get("no_ack")) and not self.queue.features.get("stream")  # which has no such thing
         self._has_transactions = bool(options.get("transactions"))
@@ -76,7 +78,7 @@ class Worker(Channel):
             arguments["x-stream-offset"] = self.chance.choice(("first", "last", "next", ("l", 5)))
         self.ask(
             "basic.consume", "basic.consume-ok", self._consuming,
-            queue=self.queue.name, consumer_tag=tag, no_ack=self.no_ack, arguments=arguments,
+            queue=self._called, consumer_tag=tag, no_ack=self.no_ack, arguments=arguments,
         )  # fmt: skip
         self._expects = tag
 
