@@ -24,7 +24,7 @@ pytest.importorskip("duckdb", reason="DuckDB is not installed (make spark)")
 
 #: Queues by their arguments, and those of them of which it counts what was one turn within a millisecond, which is not
 #: recorded.
-QUEUES: dict[str, dict[str, int | str]] = {
+QUEUES: dict[str, dict[str, int | str | bool]] = {
     "plain": {},
     "short": {"x-message-ttl": 40},
     "retries": {"x-redelivery-delay": 30, "x-redelivery-delay-multiplier": 2, "x-max-delivery-attempts": 3},
@@ -35,16 +35,28 @@ QUEUES: dict[str, dict[str, int | str]] = {
     "newest": {"x-max-length": 7},
     "refusing": {"x-max-length": 5, "x-overflow": "reject-publish"},
     "crowded": {"x-max-length": 6, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "plain"},
-}
-BOUNDED = {"ranked", "newest", "refusing", "crowded"}
-STORIES = int(os.environ.get("WHATIF_STORIES", "4"))
+    "octets": {"x-max-length-bytes": 7},
+    "ring": {"x-ring-size": 4},
+    "last": {"x-last-value-key": "k"},
+    "kept": {"x-non-destructive": True},
+    "alone": {"x-single-active-consumer": True},
+    "leased": {"x-queue-type": "amps", "x-lease-period": 30},
+    "tried": {
+        "x-queue-type": "amps", "x-lease-period": 40, "x-max-deliveries": 3, "x-max-backlog-per-consumer": 5,
+    },
+    "strict": {"x-queue-type": "amps", "x-lease-period": 20, "x-leasing": "strict"},
+}  # fmt: skip
+BOUNDED = {"ranked", "newest", "refusing", "crowded", "octets", "ring", "last"}
+KEEPING = {"log", "kept"}
+STORIES = int(os.environ.get("WHATIF_STORIES", "3"))
 STEPS = 400
 
 
-def table(arguments: dict[str, int | str]) -> FieldTable:
+def table(arguments: dict[str, int | str | bool]) -> FieldTable:
     """As a client would send them."""
+    letters = {bool: "t", int: "I", str: "S"}
     return {
-        name: Field("S", value.encode()) if isinstance(value, str) else Field("I", value)
+        name: Field(letters[type(value)], value.encode() if isinstance(value, str) else value)
         for name, value in arguments.items()
     }
 
@@ -61,12 +73,24 @@ class Story:
     def step(self) -> None:
         """Time goes on, and one thing happens."""
         one, chance = self.one, self.chance
-        one.clock.advance_ns(chance.choice((0, 0, 1_000_000, 2_000_000, 25_000_000)))
-        one.broker.advance()
+        self._pass_time(chance.choice((0, 0, 1_000_000, 2_000_000, 25_000_000)))
         chance.choice(
             (self._publish, self._publish, self._consume, self._settle, self._settle, self._settle, self._end)
         )()
         one.settle()
+
+    def _pass_time(self, duration_ns: int) -> None:
+        """As a broker does, which acts when something is due."""
+        one = self.one
+        now_ns = one.clock.monotonic_ns()
+        end_ns = now_ns + duration_ns
+        while (due_ns := one.broker.next_deadline_ns()) is not None and now_ns < due_ns <= end_ns:
+            one.clock.advance_ns(due_ns - now_ns)
+            now_ns = due_ns
+            one.broker.advance()
+            one.settle()
+        one.clock.advance_ns(end_ns - now_ns)
+        one.broker.advance()
 
     def _publish(self) -> None:
         name = self.chance.choice(list(QUEUES))
@@ -88,7 +112,7 @@ class Story:
             if session.unacked:
                 tag = self.chance.choice(list(session.unacked))
                 act = self.chance.random()
-                if act < 0.5 or self.consumers[session] == "log":
+                if act < 0.5 or self.consumers[session] in KEEPING:
                     session.ack(tag, multiple=act < 0.1)
                 else:
                     session.reject(tag, requeue=act < 0.85)
@@ -116,7 +140,7 @@ def test_what_happened_happens_again(seed: int, tmp_path: Path) -> None:
         found = list(engine.stream(whatif(open_tables(lake, engine), "")))
     finally:
         engine.close()
-    assert {row["queue"] for row in found} == {*QUEUES} - {"log"}
+    assert {row["queue"] for row in found} == QUEUES.keys() - KEEPING
     assert sum(row["was"] for row in found) > STEPS
     assert [row for row in found if abs(row["was"] - row["would_be"]) > row["untold"]] == []
     untold = {row["queue"] for row in found if row["untold"]}
