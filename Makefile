@@ -70,13 +70,12 @@ cluster-node: $(VENV)/.serve
 JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 # What is left out needs minutes and finds few faults in them: `make spark test-rabbitmq test-toolchains` are the rest.
 CHOSEN := not peer and not toolchain and not cluster and (not spark or sample)
-PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
-# Types are checked beside the tests. Modules of tests are compiled once before, with what pytest puts into assertions:
-# each of its processes would do it again. So would each broker that a test starts where bytecode must not be written.
+PYTEST = $(BIN)/pytest --processes $(JOBS)
+# Types are checked beside the tests. Each broker that a test starts would compile its modules where bytecode must not be
+# written.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.test lint
 	@$(MAKE) --no-print-directory types >$(VENV)/types.log 2>&1 & types=$$!; \
-	$(BIN)/pytest --collect-only -qq -n 0 -p no:cacheprovider >/dev/null 2>&1; \
 	$(PYTEST) -m "$(CHOSEN)" $(ARGS); tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types.log; exit $$((tests | types))
 
@@ -94,7 +93,7 @@ test-toolchains: $(VENV)/.dev
 # The state machines and properties on new random examples, ten times as many; EFFORT=100 for a night.
 EFFORT ?= 10
 machines: $(VENV)/.dev
-	@LEVERET_EFFORT=$(EFFORT) $(BIN)/pytest -n $(JOBS) --dist loadfile --timeout=0 --hypothesis-profile=random \
+	@LEVERET_EFFORT=$(EFFORT) $(PYTEST) --timeout=0 --hypothesis-profile=random \
 		tests/engine tests/journal tests/amqp_frontend tests/settings tests/expressions $(ARGS)
 
 # The console's page in the distribution's Chromium: all that can be done on it.
