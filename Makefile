@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: test-clients-cluster bench-clients-cluster cluster-agreement cluster cluster-node cluster-rounds test-cluster test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
+.PHONY: test-clients-cluster bench-clients-cluster cluster-agreement cluster cluster-node cluster-rounds test-cluster test-long test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -68,8 +68,8 @@ cluster-node: $(VENV)/.serve
 # Files are shared out among two processes more than there are cores: some wait for brokers that they started. `make test
 # JOBS=0` runs one after another.
 JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
-# What is left out needs minutes and finds few faults in them: `make spark test-rabbitmq test-toolchains` are the rest.
-CHOSEN := not peer and not toolchain and not cluster and (not spark or sample)
+# What is left out needs minutes and finds few faults in them: `make spark test-long test-rabbitmq test-toolchains` are the rest.
+CHOSEN := not peer and not toolchain and not cluster and not long and (not spark or sample)
 PYTEST = $(BIN)/pytest --processes $(JOBS)
 # Types are checked beside the tests. Each broker that a test starts would compile its modules where bytecode must not be
 # written.
@@ -86,6 +86,10 @@ test-rabbitmq: $(VENV)/.dev
 # Rare failures of a cluster's nodes: disks that hang, are full or rot, clocks, older releases, partitions (needs etcd).
 test-cluster: $(VENV)/.dev
 	@$(PYTEST) -m cluster tests/cluster $(ARGS)
+
+# What takes long and finds little in its time: `make test` has smaller cases of the same.
+test-long: $(VENV)/.test
+	@$(PYTEST) -m long $(ARGS)
 
 test-toolchains: $(VENV)/.dev
 	@$(PYTEST) -m toolchain $(ARGS)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: the load generator cannot be built")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def long(*values: object, marks: Collection[pytest.MarkDecorator] = ()) -> object:
+    """A program that `make test-long` runs."""
+    return pytest.param(*values, marks=[pytest.mark.long, *marks])
 
 
 @pytest.mark.parametrize(
@@ -20,16 +26,16 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("waiting.py", ["--count", "20000"]),
         ("returning.py", ["--count", "1500", "--memory", "64KiB", "--kinds", "leased,priority", "--ways", "close"]),
         ("rpc.py", ["--quick"]),
-        ("routes.py", ["--sizes", "1000", "--seconds", "0.2", "--rounds", "1"]),
-        ("probe.py", ["--quick", "--journal", "commit", "definitions", "filtered_replays", "proxied_connections"]),
+        long("routes.py", ["--sizes", "1000", "--seconds", "0.2", "--rounds", "1"]),
+        long("probe.py", ["--quick", "--journal", "commit", "definitions", "filtered_replays", "proxied_connections"]),
         ("probe.py", ["--quick", "--memory", "purge", "reload"]),
         ("wake_ups.py", ["--count", "200", "--rounds", "1"]),
-        pytest.param("deep.py", ["--count", "60000", "--memory", "16MiB"], marks=NEEDS_COMPILER),
-        pytest.param("leased.py", ["--quick"], marks=NEEDS_COMPILER),
-        pytest.param("owners.py", ["--quick"]),
+        long("deep.py", ["--count", "60000", "--memory", "16MiB"], marks=[NEEDS_COMPILER]),
+        long("leased.py", ["--quick"], marks=[NEEDS_COMPILER]),
+        ("owners.py", ["--quick"]),
         pytest.param("ring.py", ["--count", "20000", "--rounds", "1"], marks=NEEDS_COMPILER),
-        pytest.param("curves.py", ["--quick"], marks=NEEDS_COMPILER),
-        pytest.param(
+        long("curves.py", ["--quick"], marks=[NEEDS_COMPILER]),
+        long(
             "cluster.py",
             ["--subjects", "single,cluster", "--only", "rate,handover,killed"],
             marks=[NEEDS_COMPILER, pytest.mark.skipif(shutil.which("etcd") is None, reason="no etcd (make peers)")],

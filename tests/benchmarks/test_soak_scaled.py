@@ -12,6 +12,7 @@ SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 TIMEOUT_SECONDS = 500
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc on this machine: the soak reads the broker's")
 def test_a_dozen_rounds_leave_nothing_behind() -> None:
     """Short connections, every exchange type, confirms, returns, tx, requeues, cut sockets, half frames, deaf clients:

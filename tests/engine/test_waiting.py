@@ -1,4 +1,4 @@
-"""A delayed message holds up nobody: 100,000 with mixed delays, each due to the nanosecond."""
+"""A delayed message holds up nobody: 25,000 with mixed delays, each due to the nanosecond."""
 
 import random
 
@@ -7,10 +7,10 @@ from leveret.engine.messages.content import PLAIN, encode_header, scan_propertie
 from leveret.engine.messages.field_table import Field
 from leveret.testing.harness import Harness
 
-COUNT, RUN, MS = 100_000, 500, 1_000_000
+COUNT, RUN, MS = 25_000, 500, 1_000_000
 
 
-def test_100_000_mixed_delays_are_exact() -> None:
+def test_mixed_delays_are_exact() -> None:
     """Published in runs while time passes; every delivery comes at the instant that it is due."""
     harness, chance = Harness(), random.Random(7)
     clock = harness.clock

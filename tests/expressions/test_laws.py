@@ -20,7 +20,7 @@ from leveret.expressions.subject import COST_MAX
 from leveret.expressions.syntax import Logic, Node, Not
 
 #: Trees are large to draw.
-FEW = settings(max_examples=examples(30))
+FEW = settings(max_examples=examples(15))
 
 
 def message(document: Any, headers: dict[str, Any]) -> Given:

@@ -69,7 +69,7 @@ def expire(kept: Kept) -> None:
 
 @pytest.mark.parametrize("die", [reject, expire])
 def test_more_die_than_are_buried_in_a_turn(die: Callable[[Kept], None]) -> None:
-    """After a turn (each of the first, then one in five) a kill finds every message once, dead or alive."""
+    """After a turn (each of the first, then one in ten) a kill finds every message once, dead or alive."""
     kept = Kept()
     kept.furnish()
     die(kept)
@@ -78,7 +78,7 @@ def test_more_die_than_are_buried_in_a_turn(die: Callable[[Kept], None]) -> None
         kept.turn()
         was_burying = was_burying or kept.broker.dead_letters.count
         turns += 1
-        if turns <= 20 or not turns % 5:
+        if turns <= 10 or not turns % 10:
             found = kept.killed().held()
             assert len(found) == found.total() == MANY
     assert was_burying

@@ -112,12 +112,12 @@ def test_room_is_made_in_slices(desk: Desk) -> None:
     first, second = desk.queues
     desk.fill(first, 30_000, 0)
     in_memory, gave = first.store.in_memory, 0
-    for _ in range(400):
+    for at in range(400):
         desk.fill(second, 50, 0)
         assert in_memory - first.store.in_memory <= LEAVING_MAX
         gave += in_memory > first.store.in_memory
         in_memory = first.store.in_memory
-        assert desk.held <= 8 * MEMORY + 2 * SMALL
+        assert at % 20 or desk.held <= 8 * MEMORY + 2 * SMALL  # a sum over 30,000 messages
     assert gave > 1 and in_memory < 2 * second.store.in_memory
 
 

@@ -8,6 +8,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -44,6 +45,12 @@ class BadRow(Exception):
     """A row that names no place, several, or makes no program of it."""
 
 
+@lru_cache(maxsize=8)
+def _parsed(source: str) -> ast.Module:
+    """Rows of one file follow each other."""
+    return ast.parse(source)
+
+
 def function_at(source: str, line: int) -> str:
     """The qualified name of the innermost function that has this line, counted from 1; `MODULE` outside of all."""
     found = MODULE
@@ -61,7 +68,7 @@ def function_at(source: str, line: int) -> str:
             else:
                 look(child, prefix)
 
-    look(ast.parse(source), "")
+    look(_parsed(source), "")
     return found
 
 

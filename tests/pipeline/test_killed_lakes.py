@@ -1,7 +1,7 @@
 """An ingest, a migration, a compaction, a retention killed at their operations on files, one after another: no row
 lost, none twice.
 
-At one of 37 operations, others in each of the tests; LEVERET_EFFORT=10: at one of three; 37: at each.
+At one of 74 operations, others in each of the tests; LEVERET_EFFORT=10: at one of seven; 74: at each.
 """
 
 import os
@@ -24,7 +24,7 @@ from leveret.journal.disk.segment import segments_in
 from leveret.pipeline.lake.tables import PROPERTIES
 
 HERE = Path(__file__).parent / "killing"
-STRIDE = max(1, 37 // int(os.environ.get("LEVERET_EFFORT", "1")))
+STRIDE = max(1, 74 // int(os.environ.get("LEVERET_EFFORT", "1")))
 
 
 @pytest.fixture(scope="module")

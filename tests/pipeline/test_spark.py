@@ -24,7 +24,7 @@ from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.reading.tables import TableReader
 from leveret.pipeline.schemas import BY_DATE, TABLES, ddl, stored
 
-pytestmark = [pytest.mark.spark, pytest.mark.sample]
+pytestmark = pytest.mark.spark
 
 
 def filled(path: Path, messages: int = 40) -> RecordedBroker:
@@ -60,6 +60,7 @@ def _text(row: dict[str, Any]) -> str:
     return json.dumps(row, default=lambda value: value.isoformat() if hasattr(value, "isoformat") else str(value))
 
 
+@pytest.mark.sample
 def test_batches(spark: Any, tmp_path: Path) -> None:
     """All rows; filters pushed down or not; chosen columns; an empty result. (The other tables: `test_ingest`.)"""
     one = filled(tmp_path)
@@ -90,6 +91,7 @@ def test_batches(spark: Any, tmp_path: Path) -> None:
         spark.read.format("leveret_journal").schema("kind int").load(str(tmp_path)).collect()
 
 
+@pytest.mark.sample
 def test_without_push_down(spark: Any, tmp_path: Path) -> None:
     """A session that has not enabled it works with the plain reader, as with any other source."""
     filled(tmp_path, 6)
@@ -104,6 +106,7 @@ def test_without_push_down(spark: Any, tmp_path: Path) -> None:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
+@pytest.mark.sample
 def test_damage_fails_the_query(spark: Any, tmp_path: Path) -> None:
     """With segment and offset."""
     filled(tmp_path)
@@ -198,6 +201,7 @@ def one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filling, "ALWAYS", ("events",))
 
 
+@pytest.mark.sample
 @pytest.mark.usefixtures("one_table")
 def test_what_was_deleted_before_the_first_ingest_is_said(spark: Any, tmp_path: Path) -> None:
     """A journal that keeps nothing for anybody may have lost its beginning: figures will be those of the rest."""

@@ -36,7 +36,7 @@ def take_all(broker: BrokerProcess) -> list[Client | socket.socket]:
 
 def test_one_client_takes_all_descriptors(tmp_path: Path) -> None:
     """Others' confirms come over dozens of new segments, a deep queue is drained in order; the log has one line."""
-    count = 3000
+    count = 1000
     with leveret_serve(tmp_path, data=tmp_path / "data", config=SMALL, descriptors=80) as broker:
         channel = pika.BlockingConnection(pika.URLParameters(broker.url)).channel()
         channel.confirm_delivery()
@@ -44,7 +44,7 @@ def test_one_client_takes_all_descriptors(tmp_path: Path) -> None:
         held = take_all(broker)
         assert 20 < len(held) < 100
         for number in range(count):
-            channel.basic_publish("", "q", b"%06d" % number + bytes(1000), PERSISTENT)
+            channel.basic_publish("", "q", b"%06d" % number + bytes(3000), PERSISTENT)
         assert channel.queue_declare("q", passive=True).method.message_count == count
         assert len(os.listdir(f"/proc/{broker.pid}/fd")) <= 80
         for number, (method, _, body) in enumerate(channel.consume("q"), 1):

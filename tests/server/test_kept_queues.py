@@ -6,7 +6,7 @@ import pika
 from broker_process import leveret_serve
 from pika.adapters.blocking_connection import BlockingChannel
 
-COUNT, KEYS = 2000, 500
+COUNT, KEYS, SIZE = 800, 200, 2500
 CONFIG = '[limits]\nmemory = "340KiB"\n[journal]\nsegment-size = "1MiB"\n'
 
 
@@ -15,7 +15,7 @@ def read(channel: BlockingChannel, queue: str, count: int) -> list[int]:
     channel.basic_qos(prefetch_count=100)
     numbers: list[int] = []
     for method, _, body in channel.consume(queue):
-        assert method is not None and len(body) == 1006
+        assert method is not None and len(body) == 6 + SIZE
         numbers.append(int(body[:6]))
         channel.basic_ack(method.delivery_tag)
         if len(numbers) == count:
@@ -44,7 +44,7 @@ def test_every_consumer_reads_all_of_a_deep_queue(tmp_path: Path) -> None:
                 channel.queue_bind("newest", "e")
                 for number in range(COUNT):
                     properties = pika.BasicProperties(delivery_mode=2, headers={"k": number * 7 % KEYS})
-                    channel.basic_publish("e", "", b"%06d" % number + bytes(1000), properties)
+                    channel.basic_publish("e", "", b"%06d" % number + bytes(SIZE), properties)
             for _ in range(2):
                 assert read(connection.channel(), "all", COUNT) == list(range(COUNT))
             method, _, body = channel.basic_get("all", auto_ack=True)

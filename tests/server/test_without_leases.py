@@ -66,7 +66,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python in the copy, on the copy's modules."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environ |= {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environ |= {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": ""}  # each process would compile all
     return subprocess.run([sys.executable, *arguments], cwd=copy, env=environ, capture_output=True, text=True)
 
 

@@ -13,7 +13,6 @@ QUICK = (
     "deleted user is back",
     "forgotten wake-up of a client",
     "forgotten wake-up of a queue",
-    "lost at requeue",
     "forgotten redelivered flag",
     "lease granted twice",
     "tombstone refused",

@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).with_name("simulate.py")
 #: What the program writes when a world broke: not when it fails by itself.
 BROKEN = "BROKEN in the world of seed"
 #: Real seconds.
-SECONDS = 10
+SECONDS = 5
 
 
 def test_worlds_of_a_fresh_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,14 +90,12 @@ def run(python: Path, folder: Path, *arguments: str) -> str:
 
 
 def test_the_tutorials(python: Path, tmp_path: Path) -> None:
-    """Six with pika, six with aio-pika: alone, and with two workers, trio's and coverage's plugins beside."""
+    """Six with pika, six with aio-pika: with two workers, trio's and coverage's plugins beside."""
     for page in Path(__file__).parent.glob("test_tutorials_*.py"):
         (tmp_path / page.name).write_text(page.read_text())
-    output = run(python, tmp_path, "-m", "pytest")
+    output = run(python, tmp_path, "-m", "pytest", "-n", "2", "--cov=.")
     for plugin in ("asyncio", "cov", "leveret", "trio", "xdist"):
         assert re.search(rf"plugins: .*\b{plugin}-", output), output
-    assert "16 passed" in output
-    output = run(python, tmp_path, "-m", "pytest", "-n", "2", "--cov=.")
     assert "16 passed" in output and re.search(r"TOTAL .* 100%", output), output
 
 
@@ -214,6 +212,7 @@ with start_broker() as broker:
 """
 
 
+@pytest.mark.long
 def test_beside_pamqp_3(older: Path, tmp_path: Path) -> None:
     """aiormq 6.8.1 pins it; pip has nothing against it, clients work, and what hangs its decoder does not hang us."""
     assert "No broken requirements found" in pip_check(older)

@@ -199,14 +199,14 @@ def test_the_same_tests_on_rabbitmq(tmp_path: Path) -> None:
 
 
 def test_xdist_workers_do_not_clash(tmp_path: Path) -> None:
-    """Four workers, twice in a row: a broker in each."""
+    """Two workers, twice in a row: a broker in each."""
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "test_other.py").write_text(
         PUBLISH + "def test_leaks(amqp_url):\n    publish(amqp_url, 'from a worker', 'x')\n"
     )
     for _ in range(2):
         code, output = run(
-            tmp_path, "-n", "4", "-v", "-o", "amqp_leaked_queues=true"
+            tmp_path, "-n", "2", "-v", "-o", "amqp_leaked_queues=true"
         )  # -v: all leaks are listed, whatever their order
         assert code == 0, output
         assert "21 passed" in output
