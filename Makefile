@@ -19,16 +19,17 @@ $(VENV)/.serve: pyproject.toml | check-python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-# What the tests need on top.
+# What the tests need on top. Nothing is compiled ahead: most modules of these packages are never imported, and all would
+# take 20 s.
 $(VENV)/.dev: pyproject.toml | check-python
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
 	@touch $(VENV)/.serve $@
 
 # What the data pipeline needs on top: half a gigabyte of Spark, worth it where there is a Java to run it.
 $(VENV)/.spark: pyproject.toml | $(VENV)/.dev
 	@if [ -n "$$JAVA_HOME" ] || command -v java >/dev/null 2>&1; then \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e '.[dev,spark]' \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --use-pep517 -e '.[dev,spark]' \
 		|| echo "Spark could not be installed; the tests that need it will skip." >&2; \
 	else echo "No Java: the tests that need Spark will skip (Debian: apt install openjdk-17-jre-headless)." >&2; fi
 	@touch $(VENV)/.dev $@
@@ -36,7 +37,7 @@ $(VENV)/.spark: pyproject.toml | $(VENV)/.dev
 # What drives a browser, where there is one.
 $(VENV)/.browser: pyproject.toml | $(VENV)/.dev
 	@if command -v chromium >/dev/null 2>&1; then \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,dev-browser]'; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev,dev-browser]'; \
 	else echo "No Chromium: the tests of the page will skip (Debian: apt install chromium)." >&2; fi
 	@touch $@
 
@@ -46,7 +47,7 @@ $(VENV)/.test: pyproject.toml | check-python
 	@java=; if [ -n "$$JAVA_HOME" ] || command -v java >/dev/null 2>&1; then java=,spark; fi; \
 	browser=; if command -v chromium >/dev/null 2>&1; then browser=,dev-browser; fi; \
 	if [ "$$java$$browser" = ,spark,dev-browser ] && $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--use-pep517 -e '.[dev,spark,dev-browser]'; \
+		--no-compile --use-pep517 -e '.[dev,spark,dev-browser]'; \
 	then touch $(VENV)/.serve $(VENV)/.dev $(VENV)/.spark $(VENV)/.browser; \
 	else $(MAKE) --no-print-directory $(VENV)/.spark $(VENV)/.browser; fi
 	@touch $@

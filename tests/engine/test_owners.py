@@ -578,7 +578,7 @@ def test_the_owners_of_messages_that_are_gone_are_forgotten(tmp_path: Path) -> N
     for site in ("n1", "n2"):
         sites.reader(site, prefetch=50, x_filter="a = 1")
     sites.publish("stays", by=sites.at["n3"], headers={"a": 2}, delivery_mode=2)
-    for number in range(300):
+    for number in range(1200):
         sites.publish("x", by=sites.at[("n1", "n2")[number % 2]], headers={"a": 1}, delivery_mode=2)
         for delivery in sites.deliveries:
             delivery.consumer.session.ack(delivery.tag)

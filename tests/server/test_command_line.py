@@ -13,15 +13,10 @@ from pathlib import Path
 import pika
 import pytest
 from broker_process import leveret_serve
+from node_forge import leveret
 
 from leveret.__main__ import main
 from leveret.serving.addresses import Address, AddressTaken, bind
-
-
-def leveret(*arguments: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    """Run one command to its end."""
-    command = [sys.executable, "-m", "leveret", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=cwd)
 
 
 @pytest.fixture

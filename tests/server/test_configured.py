@@ -5,7 +5,6 @@ The ids are rows of address-settings page 8.2.
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pika
 import pytest
 from broker_process import BrokerProcess, leveret_serve
+from node_forge import leveret
 from pika.adapters.blocking_connection import BlockingChannel
 
 #: The examples of seeds 000 and 004; comments are ours.
@@ -61,8 +61,7 @@ def rewrite(file: Path, text: str) -> None:
 
 def ctl(broker: BrokerProcess, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """One control command."""
-    command = [sys.executable, "-m", "leveret", "ctl", "--url", broker.url, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180)
+    return leveret("ctl", "--url", broker.url, *arguments)
 
 
 def channel_to(broker: BrokerProcess) -> BlockingChannel:
@@ -182,9 +181,7 @@ def test_what_no_broker_could_declare_is_exit_2(tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
     file.write_text('[[address]]\nname = "q"\n[[address.queue]]\nname = "q"\narguments = { x-expires = 0 }\n')
     for command in (("serve", "--memory", "--config"), ("check",)):
-        done = subprocess.run(
-            [sys.executable, "-m", "leveret", *command, str(file)], capture_output=True, text=True, timeout=180
-        )
+        done = leveret(*command, str(file))
         assert done.returncode == 2
         assert (done.stdout + done.stderr).startswith(f"{file}:5: x-expires: invalid arg 'x-expires' for queue 'q'")
 

@@ -1,14 +1,13 @@
 """Users and limits of the configuration in a broker, over reloads; and in a real process with its log and commands."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pika
 import pytest
 from broker_process import BrokerProcess, leveret_serve
 from configured_broker import load
+from node_forge import leveret
 
 from leveret.configured.configured import ConfiguredObjects, Report, faults_of
 from leveret.engine import Broker, ManualClock, User, Users
@@ -103,12 +102,6 @@ def test_a_hash_that_is_none_is_a_fault_with_its_line() -> None:
 
 
 # -- a real process --------------------------------------------------------------------------------------------------
-
-
-def leveret(*arguments: str, typed: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run one command to its end."""
-    command = [sys.executable, "-m", "leveret", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, input=typed)
 
 
 def ctl(broker: BrokerProcess, *words: str, typed: str = "") -> str:

@@ -1,13 +1,12 @@
 """`leveret ctl` and a server that is no broker, or a bad one: it ends, with one sentence and exit code 1."""
 
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from node_forge import leveret
 from pamqp import commands, frame, header, heartbeat
 from pamqp.body import ContentBody
 
@@ -66,8 +65,7 @@ def server(first: bytes, for_ever: bytes = b"") -> Iterator[str]:
 
 def said_to(url: str, *words: str) -> str:
     """What `ctl` says on stderr: it must fail, in one line."""
-    command = [sys.executable, "-m", "leveret", "ctl", "--url", url, *words]
-    done = subprocess.run(command, capture_output=True, timeout=180, text=True, check=False)
+    done = leveret("ctl", "--url", url, *words)
     assert (done.returncode, done.stdout) == (1, ""), done
     assert done.stderr.startswith("leveret ctl: ") and done.stderr.count("\n") == 1, done.stderr
     return done.stderr
@@ -112,14 +110,12 @@ def test_an_answer_that_is_none(answer: bytes) -> None:
 def test_an_answer_of_another_shape(words: tuple[str, ...], result: bytes) -> None:
     """It is shown, or there is one sentence; never a traceback."""
     with server(BEFORE + reply(b'{"ok": true, "result": ' + result + b"}")) as url:
-        command = [sys.executable, "-m", "leveret", "ctl", "--url", url, *words]
-        done = subprocess.run(command, capture_output=True, timeout=180, text=True, check=False)
+        done = leveret("ctl", "--url", url, *words)
         assert "Traceback" not in done.stderr and done.stderr.count("\n") == done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x", "inf", "nan"])
 def test_a_timeout_that_is_none(seconds: str) -> None:
     """Refused before anything is asked."""
-    command = [sys.executable, "-m", "leveret", "ctl", "--timeout", seconds, "status"]
-    done = subprocess.run(command, capture_output=True, timeout=180, text=True, check=False)
+    done = leveret("ctl", "--timeout", seconds, "status")
     assert done.returncode and "--timeout" in done.stderr and "Traceback" not in done.stderr

@@ -6,12 +6,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pika
 import pytest
 from broker_process import BrokerProcess, leveret_serve
+from node_forge import leveret
 from pika.exceptions import AMQPConnectionError, AMQPError, NackError
 from rawclient import Client, Eof
 
@@ -64,8 +64,7 @@ def test_one_client_takes_all_descriptors(tmp_path: Path) -> None:
             except (OSError, AssertionError, Eof):
                 pass
         broker.wait_for_log("connections are accepted again")
-        command = [sys.executable, "-m", "leveret", "ctl", "--url", broker.url, "--json", "status"]
-        status = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        status = json.loads(leveret("ctl", "--url", broker.url, "--json", "status").stdout)
         assert status["descriptors"] == {"limit": 80, "for-connections": 60}
         assert broker.stop() == 0
         assert "Traceback" not in broker.log()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pika
 import pytest
 from broker_process import leveret_serve
+from node_forge import leveret
 from peer import publish
 from rawclient import Client, Eof
 
@@ -27,13 +26,7 @@ COUNT, SIZE = 300, 10_000
 
 def held(url: str) -> int:
     """How many connections wait for room, by the broker's own word."""
-    done = subprocess.run(
-        [sys.executable, "-m", "leveret", "ctl", "--url", url, "--json", "status"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return len(json.loads(done.stdout)["blocked"])
+    return len(json.loads(leveret("ctl", "--url", url, "--json", "status").stdout)["blocked"])
 
 
 def test_nothing_confirmed_is_lost_and_nothing_held_was_confirmed(tmp_path: Path) -> None:

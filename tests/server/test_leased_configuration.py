@@ -4,11 +4,10 @@ Source: queues page A.2, A.3; address-settings page 3.8.
 """
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import node_forge
 import pytest
 from configured_broker import make, queue_of, reload
 from desk import Refused, VirtualDesk
@@ -454,15 +453,7 @@ def test_definitions_carry_every_setting_and_policies_of_leases() -> None:
 
 def leveret(*arguments: str | Path, **environment: str) -> tuple[int, str]:
     """Run it: exit code and what it prints."""
-    import os
-
-    done = subprocess.run(
-        [sys.executable, "-m", "leveret", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
+    done = node_forge.leveret(*map(str, arguments), environment=environment)
     return done.returncode, done.stdout + done.stderr
 
 

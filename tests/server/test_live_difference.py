@@ -2,11 +2,11 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from broker_process import leveret_serve
+from node_forge import leveret
 from rawclient import Client
 
 OLD = """
@@ -40,8 +40,7 @@ name = "jobs.a"
 
 
 def diff(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "leveret", "diff", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return leveret("diff", *arguments)
 
 
 def test_what_would_change_for_the_queues_that_are_there(tmp_path: Path) -> None:

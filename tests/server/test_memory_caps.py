@@ -6,14 +6,13 @@ Queues page G.E, rows E15 and E29; without sockets: tests/journal/test_memory_ca
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
 from broker_process import BrokerProcess, leveret_serve
+from node_forge import leveret
 from pika.adapters.blocking_connection import BlockingChannel
 
 LIMIT = 200 * 1024
@@ -40,8 +39,7 @@ memory = 0
 
 def status(broker: BrokerProcess) -> dict[str, Any]:
     """By the broker's own word."""
-    command = [sys.executable, "-m", "leveret", "ctl", "--url", broker.url, "--json", "status"]
-    found: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    found: dict[str, Any] = json.loads(leveret("ctl", "--url", broker.url, "--json", "status").stdout)
     return found
 
 

@@ -1,11 +1,10 @@
 """`leveret check`, `explain` and `diff` as a person or a script meets them. Source: interfaces page."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from node_forge import leveret
 
 OLD = """\
 [[address-setting]]
@@ -23,12 +22,6 @@ name = "jobs.mail"
   name = "jobs.mail"
   max-consumers = 2
 """
-
-
-def leveret(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run one command to its end."""
-    command = [sys.executable, "-m", "leveret", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
 
 @pytest.fixture

@@ -1,19 +1,20 @@
-"""A real `leveret serve` in a process of its own, for tests of what only a process has."""
+"""A real `leveret serve` in a process of its own, for tests of what only a process has. It is a fork of the forge."""
 
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from node_forge import ForgedProcess, forge
+
 
 class BrokerProcess:
     """A running broker: `lines` it printed when ready, `port` of the first TCP listener."""
 
-    def __init__(self, process: "subprocess.Popen[str]", lines: list[str], log: Path) -> None:
+    def __init__(self, process: ForgedProcess, lines: list[str], log: Path) -> None:
         self.process = process
         self.lines = lines
         self._log = log
@@ -83,7 +84,7 @@ def leveret_serve(
     `descriptors`: how many it may have open, if not as many as this process.
     """
     where = ["--memory"] if data is None else ["--data", str(data)]
-    command = [sys.executable, "-m", "leveret", "serve", "--debug", *where, *arguments]
+    command = ["serve", "--debug", *where, *arguments]
     if management is not None:
         command += ["--management", management]
     for address in listen:
@@ -92,28 +93,13 @@ def leveret_serve(
         (directory / "leveret.toml").write_text(config)
         command += ["--config", str(directory / "leveret.toml")]
     log = directory / "log"
+    log.write_text("")
     more = 2 if management is None else int(management != "off")  # lines of the console
-
-    def limit() -> None:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-
-    with (
-        log.open("w") as stderr,
-        subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            cwd=directory,
-            preexec_fn=None if descriptors is None else limit,
-        ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            lines = [process.stdout.readline().strip() for _ in range(len(listen) + more)]
-            assert all(line.startswith("leveret ready ") for line in lines), (lines, log.read_text())
-            yield BrokerProcess(process, lines, log)
-        finally:
-            process.kill()
+    process = forge().start(command, log, directory, descriptors)
+    try:
+        lines = [process.stdout.readline().strip() for _ in range(len(listen) + more)]
+        assert all(line.startswith("leveret ready ") for line in lines), (lines, log.read_text())
+        yield BrokerProcess(process, lines, log)
+    finally:
+        process.kill()
+        process.wait()

@@ -1,6 +1,5 @@
 """Nodes of a cluster as real processes on loopback, with a real etcd; and publishers that keep books."""
 
-import atexit
 import os
 import re
 import signal
@@ -11,13 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 import pika
 from etcd_servers import EtcdServers, etcd_servers
-from node_forge import Forge, ForgedProcess
+from node_forge import ForgedProcess, forge
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 from wires import Wire
@@ -48,14 +46,6 @@ def until(look: Callable[[], Result | None], what: str, patience_s: float = PATI
         assert time.monotonic() < end, f"{what}: not within {patience_s:g} s"
         pause.wait(LOOK_S)
     return found
-
-
-@cache
-def forge() -> Forge:
-    """The forge of this process; it ends with it."""
-    made = Forge()
-    atexit.register(made.close)
-    return made
 
 
 class ClusterNodes:
