@@ -92,8 +92,15 @@ class LeveretCluster:
         return {}
 
     def _leader(self) -> str:
-        _await(lambda: bool(self.status().get("leader")), "a node leads")
-        return str(self.status()["leader"])
+        found = ""
+
+        def look() -> bool:
+            nonlocal found
+            found = str(self.status().get("leader") or "")  # it may not answer the next time
+            return found != ""
+
+        _await(look, "a node leads")
+        return found
 
     def urls(self) -> list[str]:
         leader = self._leader()
