@@ -169,15 +169,10 @@ def _grant_dealt(
 
 def free_by_site(leases: Leases) -> dict[str, FreeAtSite]:
     """The consumers that may have a message, of the sites that are there and have room in their backlog."""
-    present, hosts = leases.queue.context.broker.sites.groups, leases.hosts
     free: dict[str, FreeAtSite] = {}
     for consumer in leases.consumer_list.free():
         free.setdefault(leases.site_at(consumer), {}).setdefault(key_of(consumer), []).append(consumer)
-    return {
-        site: here
-        for site, here in free.items()
-        if site in present and leases.room(site) > 0 and (hosts is None or hosts.has(site))
-    }
+    return {site: here for site, here in free.items() if leases.is_served(site) and leases.room(site) > 0}
 
 
 def _own(groups: OwnerGroups, owners: Owners, site: str, here: FreeAtSite) -> Free:
@@ -226,11 +221,21 @@ def _foreign(
                 group = groups.group(number, key)
                 if not group.found:
                     continue
-                if is_at_once or leases.id_at(group.found[0].position) <= owners.waits.matured_id:
+                if is_at_once or _first_matured(leases, group) is not None:
                     foreign.setdefault(site, {})[group] = consumers
                 else:
                     waits = True
     return foreign, waits
+
+
+def _first_matured(leases: Leases, group: FilterGroup) -> int | None:
+    """Which of a group's found messages is the first that has waited long enough; None: none has. With ranks, messages
+    that came later may stand before it.
+    """
+    owners = leases.owners
+    assert owners is not None
+    found = group.found[: RUN_MAX if leases.rules.is_ranked else 1]
+    return next((at for at, one in enumerate(found) if leases.id_at(one.position) <= owners.waits.matured_id), None)
 
 
 def _transfer(leases: Leases, owners: Owners, foreign: dict[str, Free]) -> bool:
@@ -254,23 +259,36 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     queue, owners, gate = leases.queue, leases.owners, leases.gate_position()
     assert owners is not None
     queue.context.broker.turn.effort += len(free)
-    position = min((group.found[0].position for group in free if group.found), default=None)
+    firsts = {group: _first(leases, group, extends) for group in free if group.found}
+    position = min((group.found[at].position for group, at in firsts.items()), default=None)
     if position is None or (gate is not None and position >= gate) or not _activate(leases, position, extends):
         return False
-    takers = [group for group in free if group.found and group.found[0].position == position]
+    takers = [group for group, at in firsts.items() if group.found[at].position == position]
     consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)
-    others = [group.found[0].position for group in free if group.found and group not in takers]
-    count = 1 if len(takers) > 1 else _run_length(leases, takers[0], min(others, default=None), gate, extends)
+    others = [group.found[at].position for group, at in firsts.items() if group not in takers]
+    is_one = len(takers) > 1 or firsts[takers[0]] > 0
+    count = 1 if is_one else _run_length(leases, takers[0], min(others, default=None), gate, extends)
     dealt = leases.consumer_list.deal_at(site, consumers, min(count, leases.room(site)))
-    _fit(dealt, [match.octets for match in takers[0].found[: len(dealt)]])
-    positions = [match.position for match in takers[0].found[: len(dealt)]]
+    at = firsts[takers[0]]
+    _fit(dealt, [match.octets for match in takers[0].found[at : at + len(dealt)]])
+    positions = [match.position for match in takers[0].found[at : at + len(dealt)]]
     for group in takers:
-        del group.found[: len(dealt)]
+        at = firsts[group]
+        del group.found[at : at + len(dealt)]
     removed = queue.takeable.take_at(positions)
     queue.events.octets_changed(removed.recounted)
     messages = _still_theirs(leases, owners, removed.messages, takers)
     _grant_dealt(leases, owners, site, dealt, messages)
     return bool(dealt)
+
+
+def _first(leases: Leases, group: FilterGroup, extends: bool) -> int:
+    """Which of a group's found messages may go first; in a transfer (`extends`) those before it may have to wait."""
+    owned = group.expression
+    assert leases.owners is not None and isinstance(owned, OwnedFilter)
+    if not (extends and leases.rules.is_ranked) or _is_at_once(leases, leases.owners, owned.number):
+        return 0
+    return _first_matured(leases, group) or 0
 
 
 def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: int | None, extends: bool) -> int:
@@ -351,7 +369,7 @@ def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messag
 
 def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
     """The message for a basic.get at a site: the first of its own, or else of those that may be transferred."""
-    if leases.room(site) <= 0:
+    if leases.room(site) <= 0 or not leases.is_served(site):
         return None
     owners.waits.mature(leases.queue.context.broker.clock.monotonic_ns())
     number = owners.number_of_site(site)

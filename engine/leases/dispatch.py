@@ -221,9 +221,9 @@ def _release_barrier(leases: Leases) -> bool:
 
 
 def _subscribers(leases: Leases) -> list[Consumer]:
-    """The consumers that get barriers: all that neither browse nor replay."""
-    consumers = leases.consumer_list.consumers
-    return [one for one in consumers if one not in leases.browsing and one not in leases.replaying]
+    """The consumers that get barriers: they neither browse nor replay, and their site is there and hosts the queue."""
+    subscribed = (one for one in leases.consumer_list.consumers if leases.is_served(leases.site_at(one)))
+    return [one for one in subscribed if one not in leases.browsing and one not in leases.replaying]
 
 
 # -- browsing ---------------------------------------------------------------------------------------------------------

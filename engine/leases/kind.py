@@ -552,7 +552,7 @@ class LeasedSettlement(Policy):
 
     def sites_changed(self) -> None:
         """Messages may go to other sites now, or stay at their own."""
-        if self.leases.owners is not None:
+        if self.leases.hosts is not None:
             self.leases.queue.mark()
 
     def ending(self, queue: Queue) -> None:

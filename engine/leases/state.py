@@ -163,6 +163,11 @@ class Leases:
         """The site of a consumer."""
         return consumer.client.site or self.queue.context.broker.sites.own
 
+    def is_served(self, site: str) -> bool:
+        """Whether a site is there and hosts the queue; without sites, always."""
+        hosts = self.hosts
+        return hosts is None or (site in self.queue.context.broker.sites.groups and hosts.has(site))
+
     def _leased_at(self, site: str) -> int:
         """Leases and slots that clients of a site have. O(consumers); with leases of gets O(leases)."""
         consumers = self.consumer_list.consumers

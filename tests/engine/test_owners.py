@@ -397,6 +397,48 @@ def test_a_barrier_waits_for_all_sites() -> None:
     assert (sites.taken("n3"), sites.taken("n1")) == ("S", "Sb")
 
 
+def test_a_barrier_does_not_go_to_a_site_that_is_gone() -> None:
+    """Though its consumer is still subscribed; it has it when the site is back."""
+    sites = queue_of(x_barrier_expr="sync = 1")
+    sites.reader("n3", prefetch=10)
+    sites.broker.sites.went("n3")
+    sites.publish("S", by=sites.at["n1"], headers={"sync": 1})
+    sites.publish("b", by=sites.at["n1"])
+    sites.advance(100)
+    assert (sites.taken(), sites.named().ready_count) == ("", 2)
+    sites.broker.sites.came("n3")
+    sites.end_turn()
+    assert sites.taken() == "Sb"
+
+
+def test_a_younger_message_of_a_higher_rank_does_not_hold_an_older_one_back() -> None:
+    """The consumer at n2 has room: at 50 ms the first one goes there, though another one has to wait."""
+    sites = queue_of(x_priority_expr="rank")
+    sites.reader("n1")
+    sites.reader("n2")
+    sites.publish("x", "low", by=sites.at["n1"], headers={"rank": 1})
+    sites.advance(40)
+    sites.publish("high", by=sites.at["n1"], headers={"rank": 5})
+    sites.advance(10)
+    assert (sites.taken("n1"), sites.taken("n2")) == ("x", "low")
+    sites.client_of("n2").ack(1)
+    sites.end_turn()
+    sites.advance(39)
+    assert sites.taken("n2") == ""
+    sites.advance(1)
+    assert sites.taken("n2") == "high"
+
+
+def test_a_get_at_a_site_that_is_gone(sites: Sites) -> None:
+    """Has nothing: its lease would not end with the site."""
+    sites.publish("a", by=sites.at["n3"])
+    sites.broker.sites.went("n3")
+    assert sites.get(by=sites.at["n3"]) is None
+    sites.broker.sites.came("n3")
+    got = sites.get(by=sites.at["n3"])
+    assert got is not None and got[1].body == b"a"
+
+
 def test_gets_at_sites(sites: Sites) -> None:
     """The own first, then what may be transferred; before its time it is not there."""
     sites.reader("n1")
