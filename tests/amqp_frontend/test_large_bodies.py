@@ -319,3 +319,20 @@ def test_small_frames_and_large_ones_stay_in_order() -> None:
     (event,) = connection.events()
     assert isinstance(event, PublishReceived)
     assert connection.channels[1].framing.split(event.contents[0])[1] == b"".join(payloads)
+
+
+@pytest.mark.parametrize("cut", [1_000, 15_000, 1 << 20])
+def test_large_bodies_of_two_channels_that_come_by_turns_stay_apart(cut: int) -> None:
+    """Frame by frame, in reads that end anywhere."""
+    connection = reader()
+    bodies = {1: b"a" * 50_000, 2: b"b" * 50_000}
+    ways = [frames_of(channel, body, 10_000) for channel, body in bodies.items()]
+    stream = b"".join(frame for pair in zip(*ways) for frame in pair)
+    found: dict[int, bytes] = {}
+    for start in range(0, len(stream), cut):
+        give(connection, stream[start : start + cut], directly=True)
+        for event in connection.events():
+            assert isinstance(event, PublishReceived)
+            (content,) = event.contents
+            found[event.channel.number] = connection.channels[event.channel.number].framing.split(content)[1]
+    assert found == bodies

@@ -623,6 +623,13 @@ async def test_a_complaint_about_whole_files_is_the_follower_s_trouble(
     def look(*how: object) -> None:
         looks.append(how)
 
+    verify, heeded = FollowerLinks._verify, list[int]()
+
+    async def heed(links: FollowerLinks, base_lsn: int) -> None:
+        await verify(links, base_lsn)
+        heeded.append(base_lsn)
+
+    monkeypatch.setattr(FollowerLinks, "_verify", heed)
     monkeypatch.setattr("leveret.cluster.link.follower_links.damage_in", look)
     world = World(tmp_path)
     world.lead()
@@ -635,6 +642,7 @@ async def test_a_complaint_about_whole_files_is_the_follower_s_trouble(
                     await follower.send(No("no block begins at 7"))
                     await follower.until_closed()
         await until(lambda: sum(isinstance(one, LinkClosed) for one in world.told) == 3)
+        await until(lambda: len(heeded) == 3 * complains)
     assert len(looks) == complains and not any(isinstance(one, JournalDamaged) for one in world.told)
 
 

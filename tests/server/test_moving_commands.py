@@ -4,8 +4,12 @@ from collections.abc import Iterator
 
 import pika
 import pytest
+from desk import GETS, VirtualDesk
+from pamqp import commands as C
 
 from leveret.cli.control_client import ControlFailed, request
+from leveret.engine import User
+from leveret.operator.command_error import CommandError
 from leveret.testing import RunningBroker, start_broker
 
 
@@ -61,3 +65,31 @@ def test_replay_takes_the_words_of_move(broker: RunningBroker) -> None:
     ):
         with pytest.raises(ControlFailed, match=said):
             request(broker.url, "replay", {"queue": "a", **words})
+
+
+def test_a_connection_keeps_the_messages_of_its_own_queue() -> None:
+    """An operator moves and discards nothing of an exclusive one."""
+    desk = VirtualDesk()
+    desk.declare()
+    desk.peer.call(GETS, C.Queue.Declare, queue="own", exclusive=True)
+    desk.publish("m", key="own")
+    for name, words in (("move", {"to-queue": "q"}), ("discard", {})):
+        with pytest.raises(CommandError, match="'own' is exclusive"):
+            desk.command(name, **{"queue": "own", **words})
+    assert desk.all("own") == "m"
+
+
+def test_a_job_is_ended_by_its_user_or_an_administrator() -> None:
+    """As users of the console ask; another user is refused."""
+    desk = VirtualDesk()
+    desk.declare()
+    desk.declare("to")
+    desk.publish(*"abc")
+    for name, tags in (("owner", ("management",)), ("other", ("management",)), ("admin", ("administrator",))):
+        desk.pair.broker.users.add(User(name, tags=tags))
+    for by in ("owner", "admin"):
+        job = desk.command("move", **{"queue": "q", "to-queue": "to", "rate": 1, "as-user": "owner"})["id"]
+        with pytest.raises(CommandError, match=f"job {job} is another user's"):
+            desk.command("jobs", **{"action": "cancel", "id": job, "as-user": "other"})
+        assert desk.command("jobs", action="show", id=job)["state"] == "running"
+        assert desk.command("jobs", **{"action": "cancel", "id": job, "as-user": by})["state"] == "cancelled"

@@ -518,3 +518,24 @@ def test_whoever_has_another_policy_now_hears_of_the_change(seed: int) -> None:
             held, now = before.of_queue(name, kind, "/"), after.of_queue(name, kind, "/")
             if (held.policy, held.operator) != (now.policy, now.operator):
                 assert after.may_concern(name, kind, held, changed), (name, kind, held, now)
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("alternate-exchange", "x"),
+        ("dead-letter-exchange", "x"),
+        ("dead-letter-routing-key", "k"),
+        ("dead-letter-strategy", "at-most-once"),
+        ("max-age", "1h"),
+        ("queue-mode", "lazy"),
+        ("ring-size", 3),
+        ("max-delivery-attempts", 3),
+    ],
+)
+def test_operators_set_limits_and_nothing_else(key: str, value: object) -> None:
+    """Where messages go is decided by those who own the queues; a limit beside it does not make it valid."""
+    make_policy("p", "/", "", {key: value})
+    for definition in ({key: value}, {"max-length": 3, key: value}):
+        with pytest.raises(ValueError, match=f"{key}.*are not recognised policy settings"):
+            make_policy("p", "/", "", definition, is_operator=True)
