@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 CONTEXT = multiprocessing.get_context("fork")
+#: What a process sends last.
+END = "end"
 
 
 class Worker:
@@ -61,6 +63,8 @@ def _receive(config: pytest.Config, workers: dict[Connection, Worker], connectio
     try:
         hook, values = connection.recv()
     except EOFError:
+        hook, values = END, {}
+    if hook == END:
         del workers[connection]
         worker.process.join()
         if worker.process.exitcode:
@@ -118,6 +122,8 @@ def _work(session: pytest.Session, number: int, tests: Iterable[pytest.Item], co
     finally:
         session._setupstate.teardown_exact(None)
         atexit._run_exitfuncs()
+    connection.send((END, {}))  # a process that a test left behind may have the connection, too
+    os._exit(0)  # without waiting for threads of tests
 
 
 def _be_quiet(config: pytest.Config) -> None:
