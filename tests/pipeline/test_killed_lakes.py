@@ -1,7 +1,8 @@
 """An ingest, a migration, a compaction, a retention killed at their operations on files, one after another: no row
 lost, none twice.
 
-At one of 74 operations, others in each of the tests; LEVERET_EFFORT=10: at one of seven; 74: at each.
+At one of 74 operations, others in each of the tests; LEVERET_EFFORT=10: at one of seven; 74: at each. What takes long
+has the mark of Spark's tests: `make spark` runs it.
 """
 
 import os
@@ -76,7 +77,10 @@ def make_stages(directory: Path) -> None:
     shutil.rmtree(directory / "stages" / "2" / "other")
 
 
-@pytest.mark.parametrize("before", ["nothing", "some", "sparks", "small files", "old days", "a hole", "days"])
+@pytest.mark.parametrize(
+    "before",
+    ["nothing", "some", "sparks", "small files", "old days", "a hole", pytest.param("days", marks=pytest.mark.spark)],
+)
 def test_killed_at_an_operation(before: str, faults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a first ingest, of a second one (whose commits sum up the log), of one that migrates, of a compaction, of a
     retention, of an ingest that fills a hole from the copy of another node, of following brokers for days."""
