@@ -368,15 +368,21 @@ def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messag
 
 
 def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
-    """The message for a basic.get at a site: the first of its own, or else of those that may be transferred."""
+    """The message for a basic.get at a site: the first of its own, or else of those that may be transferred; none that
+    is behind a barrier.
+    """
     if leases.room(site) <= 0 or not leases.is_served(site):
         return None
     owners.waits.mature(leases.queue.context.broker.clock.monotonic_ns())
     number = owners.number_of_site(site)
-    position = _first_own(leases, owners, number)
-    if position is None:
-        for here, message in _scanned(leases, 0).found:
-            if message.id <= owners.waits.matured_id or _is_at_once(leases, owners, owners.owner_of(message.id)):
+    position, gate = _first_own(leases, owners, number), leases.gate_position()
+    if position is None or (gate is not None and position >= gate):
+        position = None
+        for at, (here, message) in enumerate(_scanned(leases, 0).found):
+            if gate is not None and here >= gate and (at or here > gate):  # a barrier only if it is the first of all
+                break
+            owner = owners.owner_of(message.id)
+            if owner == number or message.id <= owners.waits.matured_id or _is_at_once(leases, owners, owner):
                 position = here
                 break
     return None if position is None else _popped(leases, owners, position, number)

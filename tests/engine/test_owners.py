@@ -411,6 +411,24 @@ def test_a_barrier_does_not_go_to_a_site_that_is_gone() -> None:
     assert sites.taken() == "Sb"
 
 
+def test_a_get_does_not_pass_a_barrier() -> None:
+    """Nor has it the barrier, as long as a message of another site is before it."""
+    sites = queue_of(x_barrier_expr="sync = 1")
+    sites.reader("n1")
+    sites.publish("x", "a", by=sites.at["n1"])
+    sites.publish("S", by=sites.at["n2"], headers={"sync": 1})
+    sites.publish("b", by=sites.at["n2"])
+    assert sites.get(by=sites.at["n2"]) is None
+    sites.advance(50)
+    got = sites.get(by=sites.at["n2"], no_ack=False)
+    assert got is not None and got[1].body == b"a"
+    assert sites.get(by=sites.at["n2"]) is None
+    sites.at["n2"].ack(got[0])
+    sites.client_of("n1").ack(1)
+    sites.end_turn()
+    assert sites.taken("n1") == "xSb"
+
+
 def test_a_younger_message_of_a_higher_rank_does_not_hold_an_older_one_back() -> None:
     """The consumer at n2 has room: at 50 ms the first one goes there, though another one has to wait."""
     sites = queue_of(x_priority_expr="rank")

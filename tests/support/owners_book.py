@@ -28,10 +28,11 @@ from leveret.engine import (
 from leveret.engine.leases.state import leases_of
 
 MS = 1_000_000
-#: How long a message waits for its own site, and a lost site for being given up.
-TRANSFER_AFTER_NS, GIVEN_UP_NS = 50 * MS, 3000 * MS
+#: How long a lost site is waited for.
+GIVEN_UP_NS = 3000 * MS
 #: Of many messages those that come within 1 ms go with the last of them.
 LATE_NS = MS
+NEVER_NS = 1 << 62
 #: What is to happen in a turn has happened when a later turn ends.
 PATIENCE_NS = 30 * MS
 
@@ -179,6 +180,7 @@ class OwnersBook:
     def attach(self, broker: Broker, ids_of: Callable[[Any], Iterable[int]]) -> None:
         """A broker begins with what its journal has."""
         self._sites = broker.sites
+        self._after_ns = broker.sites.transfer_after_ns
         broker.context.listeners.append(self)
         broker.sites.watchers[self] = None  # type: ignore[index]
         for queue in broker.virtual_hosts["/"].queues.values():
@@ -195,7 +197,7 @@ class OwnersBook:
         rules = self._rules[queue.name]
         book = self._books[queue.name] = _Book(rules, queue)
         for id_ in sorted(ids):
-            book.is_ready(id_, -GIVEN_UP_NS, 0)
+            book.is_ready(id_, -NEVER_NS, 0)
             if rules.is_of_one_site:
                 continue
             owner = book.owners[id_] = _engine_owner(queue, id_)
@@ -216,9 +218,19 @@ class OwnersBook:
         self.counted["sites went"] += 1
 
     def sites_changed(self) -> None:
+        if self._after_ns != self._sites.transfer_after_ns:
+            self._wait_otherwise()
         for site in self._sites.groups:
             if self._gone_ns.pop(site, None) is not None:
                 self.counted["sites returned"] += 1
+
+    def _wait_otherwise(self) -> None:
+        """`transfer-after` is another one. What has waited long enough by the old one need not wait again."""
+        since_ns = self._now_ns() - self._after_ns
+        for book in self._books.values():
+            for times in (book.ready, book.came):
+                times.update({id_: -NEVER_NS for id_, came_ns in times.items() if came_ns <= since_ns})
+        self._after_ns = self._sites.transfer_after_ns
 
     def _is_lost(self, site: str) -> bool:
         """Whether a site is given up, by the time for which it is gone."""
@@ -289,7 +301,7 @@ class OwnersBook:
             assert book.rules.has(target), f"{id_} of {what} is transferred to {target}, which does not host it"
             able = self._able(book, source, id_)
             assert not able, f"{id_} of {what} leaves {source}, where {able[0].tag} could take it"
-            waited = now_ns - book.ready[id_] >= TRANSFER_AFTER_NS
+            waited = now_ns - book.ready[id_] >= self._after_ns
             assert waited or source not in served or self._is_lost(source), f"{id_} of {what} leaves {source} too early"
             if self._is_lost(source):
                 self.counted["stranded, and served"] += 1
@@ -306,7 +318,9 @@ class OwnersBook:
         assert rules.has(site), f"{event.messages} of {what} go to {site}, which does not host it"
         if not book.barriers.isdisjoint(event.messages):
             self._check_barrier(book, event.messages)
-            return
+            if event.consumer is not None:
+                return
+            book.barriers.difference_update(event.messages)  # a client that asked for it has it as any other
         consumer = None
         for one in book.queue.consumer_list.consumers:
             if one.session is session and one.tag == event.consumer:
@@ -338,7 +352,7 @@ class OwnersBook:
         self._changed[what] = book
 
     def _check_barrier(self, book: _Book, ids: Iterable[int]) -> None:
-        """One is delivered: all that was before it is settled, at all sites. It stays until it is acknowledged."""
+        """One is delivered: all that was before it is settled, at all sites. It stays until all have it."""
         (id_,) = ids
         before = [one for one in (*book.ready, *book.leased) if one < id_]
         assert not before, f"the barrier {id_} of {book.queue.name} comes before {before[:5]} is settled"
@@ -362,7 +376,7 @@ class OwnersBook:
                     f"the lease of {id_} ended for {lease.site}, which is there"
                 )
                 self.counted["leases of lost sites"] += 1
-            book.is_ready(id_, book.came.get(id_, -GIVEN_UP_NS), self._number)
+            book.is_ready(id_, book.came.get(id_, -NEVER_NS), self._number)
 
     def _on_left(self, event: Any) -> None:
         book = self._of(event)
@@ -476,7 +490,7 @@ class OwnersBook:
                     owner == site
                     or owner not in served
                     or self._is_lost(owner)
-                    or now_ns - since_ns >= TRANSFER_AFTER_NS + LATE_NS
+                    or now_ns - since_ns >= self._after_ns + LATE_NS
                 )
                 is_there = book.is_open(id_) and (owner != site or book.is_active(id_))
                 if is_for_all and is_there and self._takes(one, id_):
