@@ -114,6 +114,13 @@ class SimulatedFiles:
         after._unsynced = {directory: dict(names) for directory, names in self._unsynced.items()}
         return after
 
+    def rot(self, path: str, offset: int) -> None:
+        """An octet of a file, which was fsynced, has changed on the disk."""
+        file = self.names_now[path]
+        octet = bytes([file.now.read(offset, 1)[0] ^ 0x20])
+        file.now.put(offset, octet)
+        file.durable.put(offset, octet)
+
     def content(self, path: str) -> bytes:
         """What is in a file now."""
         file = self.names_now[path]

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leveret.engine import Delivered
+from leveret.engine import Delivered, Unreadable
 from leveret.engine.errors import QueueNotFound
 from leveret.engine.leases import discarding
 from leveret.engine.leases.headers import ORIGIN
@@ -98,6 +98,8 @@ class Client:
             self.session = broker.connect(type(self).__name__, flush=lambda: self.flushed(broker), site=site)
             try:
                 self.connected(broker)
+            except Unreadable:
+                assert broker.is_closed
             except QueueNotFound:  # its node has not joined yet
                 assert self.site is not None
                 self.session.client.close(failed=False)
@@ -230,6 +232,13 @@ def called(queue: str) -> str:
     return queue.partition("@")[0]
 
 
+def whole(octets: bytes) -> str:
+    """What a message is called, of a body as `send` makes it."""
+    name, _, rest = bytes(octets).partition(b",")
+    assert not rest.strip(b"x"), f"{name!r} is not as it was published"
+    return name.decode()
+
+
 def send(broker: NodeBroker, by: Client, queue: str, body: str, *, has_id: bool = False, key: str = "") -> int:
     """Publish a persistent message. Returns the LSN behind it."""
     world = by.world
@@ -290,7 +299,7 @@ class Consumer(Client):
             if isinstance(effect, Delivered):
                 for first_tag, envelope, contents in effect.runs():
                     for tag, content in enumerate(contents, first_tag):
-                        body = envelope.framing.split(content)[1].split(b",")[0].decode()
+                        body = whole(envelope.framing.split(content)[1])
                         if (message := self.session.unacked.get(tag)) is not None and self.queue != "stream":
                             self.books.met(message.id, body)
                         if self._is_sited:  # another client may acknowledge it before this one reads it
@@ -369,6 +378,55 @@ class Controller(Client):
             pass
         if books.queue_of.get(key_of(books.meanings[id_])) == self._queue:
             books.acknowledged(books.meanings[id_])
+        broker.end_turn()
+
+
+class Replayer(Client):
+    """It reads what a leased queue captured, from a bookmark on, and takes nothing; now and then it begins anew.
+
+    `count`: of messages.
+    """
+
+    def __init__(self, world: World, queue: str = "leased") -> None:
+        super().__init__(world)
+        self.queue = queue
+        self.count = 0
+        self._last_id = 0
+        self._inbox: deque[Received] = deque()
+        self._hold_lsn = 0
+
+    def connected(self, broker: NodeBroker) -> None:
+        self._inbox.clear()
+        self._hold_lsn = 0
+        self.session.client.on_send_after = self._hold
+        bookmark = f"{ORIGIN}|{self._last_id}|" if self._last_id else "0"
+        broker.consume(self.queue, by=self.session, prefetch=8, x_bookmark=bookmark)
+
+    def _hold(self, lsn: int, number: int) -> None:
+        self._hold_lsn = max(self._hold_lsn, lsn)
+
+    def flushed(self, broker: NodeBroker) -> None:
+        client = self.session.client
+        for effect in client.take_outbox():
+            if isinstance(effect, Delivered):
+                for first_tag, envelope, contents in effect.runs():
+                    for tag, content in enumerate(contents, first_tag):
+                        body = whole(envelope.framing.split(content)[1])
+                        id_ = int(envelope.headers(content)["x-bookmark"].value.split(b"|")[1])
+                        self.books.met(id_, body)
+                        self._inbox.append(Received(self._hold_lsn, tag, body, False, id_))
+        client.drained()
+
+    def act(self, broker: NodeBroker) -> None:
+        while self._inbox and self._inbox[0].lsn <= broker.recorder.safe_lsn:
+            one = self._inbox.popleft()
+            assert one.offset > self._last_id, f"a replay of {self.queue} goes on at {one.offset} after {self._last_id}"
+            self.count, self._last_id = self.count + 1, one.offset
+            self.books.seen(self.queue, one.body, self.world.agreed_lsn)
+            self.session.ack(one.tag)
+        if self.world.chance.random() < 0.02:
+            self.session.client.close(failed=False)
+            self.broker, self._last_id = None, 0
         broker.end_turn()
 
 

@@ -17,7 +17,16 @@ from leveret.cluster.agreement.timers import Timers
 from leveret.cluster.agreement.view import Node as Identity
 from leveret.cluster.agreement.view import NodeKey
 from leveret.cluster.copying.joining import CutTo, FullCopy, Held, Refuse, join
-from leveret.journal import ClusterJournal, Journal, JournalFailed, JournalFull, JournalOptions, NotInJournal, TermTable
+from leveret.journal import (
+    BadOctets,
+    ClusterJournal,
+    Journal,
+    JournalFailed,
+    JournalFull,
+    JournalOptions,
+    NotInJournal,
+    TermTable,
+)
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.copying.octet_reader import OctetReader, position_of
 from leveret.journal.disk.segment import path_of, segments_in
@@ -561,7 +570,16 @@ class Node:
             except (JournalFull, JournalFailed) as error:
                 self.lack_room(link, error)
                 return
+            except BadOctets as error:
+                self.world.note(f"{self.name}: {error}")
+                self.copied.sync()
+                link.close()
+                link.leader.soon(MS, lambda: link.leader.verify(link))
+                return
             self.sync_soon()
+
+    def verify(self, link: Link) -> None:
+        """A follower cannot take what this leader sends."""
 
     def sync_soon(self) -> None:
         """Fsync what came, when the disk has time."""
@@ -716,6 +734,7 @@ class Node:
                         break
             except NotInJournal:
                 link.close()
+                self.verify(link)
 
     def link_closed(self, link: Link) -> None:
         """The leader's end of a link."""
@@ -837,6 +856,8 @@ class Node:
         for one in segments_in(self.files, DATA):
             if one > base or (one == base and not offset):
                 break
+            if self.world.is_rotten(self, one):
+                continue
             octets = self.files.content(path_of(DATA, one))[: offset if one == base else None]
             before = self.world.agreed_octets.get(one, b"")
             assert octets.startswith(before) or before.startswith(octets), f"{self.name}: agreed octets of {one} differ"
@@ -853,7 +874,7 @@ class Node:
             return
         assert mine == (base, offset), f"{follower.name} goes on at {lsn}, behind other blocks than {self.name} has"
         for one in segments_in(self.files, DATA):
-            if one < base or (one == base and offset):
+            if (one < base or (one == base and offset)) and not self.world.is_rotten(base=one):
                 path, end = path_of(DATA, one), offset if one == base else None
                 theirs = follower.files.content(path)[:end] if path in follower.files.names_now else None
                 same = theirs is None or self.files.content(path)[:end].startswith(theirs.rstrip(b"\0"))
@@ -862,6 +883,8 @@ class Node:
     def compare(self, agreed: dict[int, bytes]) -> None:
         """This node has what is agreed."""
         for base in segments_in(self.files, DATA):
+            if self.world.is_rotten(self, base):
+                continue
             assert self.files.content(path_of(DATA, base)).startswith(agreed.get(base, b"")), f"{self.name}: {base}"
 
 

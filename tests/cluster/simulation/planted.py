@@ -19,7 +19,9 @@ from leveret.engine.leases.state import Leases
 from leveret.engine.scopes import Scopes
 from leveret.journal.appending.journal import Journal
 from leveret.journal.copying.copied_journal import CopiedJournal
+from leveret.journal.disk import segment
 from leveret.journal.disk.segment_file import SegmentFile
+from leveret.journal.format.block import HEADER, HEADER_SIZE, MAGIC, Block, Header
 from leveret.journal.format.terms import TermTable
 from leveret.journal.recording.agreed_deliveries import AgreedDeliveries
 from leveret.journal.recovery.replay import Replay
@@ -39,6 +41,7 @@ FOUND_BY = {
     "ids_of_lost_leaders_are_used_again": r"ids mean two messages|the id \d+ means",
     "deletes_before_the_checkpoint_is_agreed": r"frees segments, and \d+ is agreed",
     "nothing_is_written_when_it_leads": r"goes on at \d+|ids mean two messages",
+    "rotten_octets_are_served": r"is not as it was published|can't decode",
     "deliveries_do_not_wait": r"is seen before it is agreed",
     "a_takeover_counts_as_a_start": r"comes again without a flag",
     "an_owner_is_forgotten_at_transfer": r"and goes to|it is \w+'s|is still there|wait at home",
@@ -129,6 +132,21 @@ def acknowledges_before_the_fsync(patch: pytest.MonkeyPatch) -> None:
         return sync(self)
 
     patch.setattr(CopiedJournal, "sync", sometimes)
+
+
+@planted
+def rotten_octets_are_served(patch: pytest.MonkeyPatch) -> None:
+    """Blocks that are read again are taken as they are."""
+
+    def take(data: memoryview, position: int, offset: int) -> Block | None:
+        if position + HEADER_SIZE > len(data):
+            return None
+        header = Header._make(HEADER.unpack_from(data, position))
+        end = position + header.size
+        is_whole = header.magic == MAGIC and header.size >= HEADER_SIZE and end <= len(data)
+        return Block(offset, header, data[position:end]) if is_whole else None
+
+    patch.setattr(segment, "read_block", take)
 
 
 @planted

@@ -24,11 +24,13 @@ from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.introduction import Address, Reach
 from leveret.cluster.link.leader_link import Ending
 from leveret.cluster.options import NodeOptions
+from leveret.engine import Unreadable
 from leveret.journal import ClusterJournal, Journal, JournalFailed
+from leveret.journal.copying.octet_reader import damage_in
 from leveret.testing.harness import DATA
 
 from .etcd import SECOND
-from .node import Node, NodeBroker
+from .node import Link, Node, NodeBroker
 from .process import Process, pass_time, processes
 from .queues import KINDS, kind_of
 
@@ -169,8 +171,14 @@ class Leadership:
         assert owner.real.leading.terms is not None
         owner.term, owner.terms = term, owner.real.leading.terms
         owner.journal_id = cluster.directory.journal_id
-        owner.broker = self._broker = NodeBroker(owner, cluster)
+        try:
+            owner.broker = self._broker = NodeBroker(owner, cluster)
+        except BaseException:
+            owner.files.locked.clear()
+            raise
         self._ended = trio.Event()
+        self._lost: Unreadable | None = None
+        self._broker.broker.context.storage.on_unreadable = self._lose
         sites = owner.world.sites
         self._sites = None if sites is None else sites.began(self._broker)
         owner.world.leads(owner)
@@ -192,6 +200,15 @@ class Leadership:
             broker.end_turn()
         await self._ended.wait()
         await self.close_unserved()
+        if self._lost is not None:
+            raise ExceptionGroup("a broker that cannot read", [self._lost])
+
+    def _lose(self, error: Unreadable) -> None:
+        """A message cannot be read: the broker ends, as the product's does."""
+        if not self._broker.is_closed:
+            self._owner.world.note(f"{self._owner.name}: {error}")
+            self._broker.is_closed, self._lost = True, error
+            self._owner.soon(0, self._ended.set)
 
     def hold(self, reason: str) -> None:
         self._broker.is_held, self._broker.is_suspended = True, False
@@ -426,7 +443,10 @@ class RealNode(Node):
                 self.world.at(self.paused_until_ns - self.world.now_ns, act)
                 return
             before = self.state
-            self.process.call(action)
+            try:
+                self.process.call(action)
+            except Unreadable:
+                assert self.broker is not None and self.broker.is_closed
             if self.state is not before:
                 self.world.note(f"{self.name}: {before.name} -> {self.state.name}")
                 if self.state is State.CAMPAIGNING:
@@ -451,6 +471,16 @@ class RealNode(Node):
         self.real = None
         if process is not None:
             process.kill()
+
+    def verify(self, link: Link) -> None:
+        """As the product does for a follower that complains."""
+        leading = None if self.real is None else self.real.leading
+        if self.broker is None or self.broker.is_closed or leading is None:
+            return
+        damage = damage_in(DATA, link.start[0], self.broker.journal.written_position, self.files)
+        if damage is not None:
+            self.world.note(f"{self.name}: {damage}")
+            self.soon(0, lambda: leading._tell(ev.JournalDamaged(damage)))
 
     def put_back(self) -> None:
         super().put_back()

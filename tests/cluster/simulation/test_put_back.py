@@ -1,6 +1,6 @@
 """A disk that was put back: with a part of what its node had acknowledged, it leads at no time, however it ends."""
 
-from itertools import count
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,10 +8,9 @@ import pytest
 from leveret.cluster.agreement import candidate
 from leveret.cluster.agreement.follower import Follower
 
+from .node import Link
 from .real_node import RealNode, real_nodes
 from .world import World
-
-MS = 1_000_000
 
 
 def keep_its_place(patch: pytest.MonkeyPatch) -> None:
@@ -30,6 +29,15 @@ def keep_its_place(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(candidate, "obstacle", obstacle_of_the_key)
 
 
+def until(world: World, is_so: Callable[[], bool], seconds: float = 30, step: float = 0.05) -> None:
+    """Let time pass until something is so."""
+    for _ in range(round(seconds / step)):
+        if is_so():
+            return
+        world.run(step)
+    raise TimeoutError("it did not come about")
+
+
 def restart_while_it_copies(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The third node is down. The power is cut once more when it has what etcd knows, and not all that is agreed."""
     with real_nodes(seed):
@@ -39,26 +47,33 @@ def restart_while_it_copies(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         one, other = (node for node in world.nodes.values() if node is not leader)
         other.kill(power=False)
         world.run(4)
-        while (told := world.etcd.view().agreed) is None or one.backup is None or told.lsn < one.backup[1] + 50:
-            one.back_up()
-            world.run(1.5)
+        one.back_up()
         old = one.backup
-        while world.agreed_lsn < told.lsn + 300:
-            world.run(0.05)
+        assert old is not None
+
+        def told() -> int:
+            agreed = world.etcd.view().agreed
+            return 0 if agreed is None else agreed.lsn
+
+        until(world, lambda: old[1] + 50 < told() < world.agreed_lsn - 300)
         for node in (leader, one):
             node.kill(power=True)
         one.backup = old
         one.put_back()
-        late = count(5 * MS, 5 * MS)
-        monkeypatch.setattr(world, "latency_ns", lambda: next(late))  # each piece comes alone
+        take = one.take
+
+        def take_a_part(link: Link, *piece: Any) -> None:
+            if one.copied is None or one.copied.written_lsn < told():
+                take(link, *piece)
+
+        monkeypatch.setattr(one, "take", take_a_part)
         leader.start()
         one.start()
-        while not told.lsn <= one.durable_lsn < world.agreed_lsn:
-            assert one.durable_lsn <= told.lsn, "it has copied all"
-            world.run(0.001)
-        monkeypatch.delattr(world, "latency_ns")
+        until(world, lambda: one.durable_lsn >= told(), step=0.001)
+        assert one.durable_lsn < world.agreed_lsn
         for node in (leader, one):
             node.kill(power=True)
+        monkeypatch.delattr(one, "take")
         one.start()
         world.run(20)
         world.calm()

@@ -15,9 +15,11 @@ from leveret.cluster.agreement.states import State
 from leveret.cluster.agreement.transactions import recover
 from leveret.cluster.agreement.view import InSync, Leader
 from leveret.engine import ManualClock
+from leveret.journal.disk.segment import path_of, segments_in
+from leveret.testing.harness import DATA
 
 from .books import Books
-from .clients import Client, Committer, Consumer, Controller, Publisher, Stranger
+from .clients import Client, Committer, Consumer, Controller, Publisher, Replayer, Stranger
 from .etcd import SECOND, Etcd
 from .node import Node, NodeBroker
 from .queues import KINDS, TARGETS
@@ -26,6 +28,8 @@ from .sites import FILTERS, NAMES, PUBLISHERS, WorldSites
 MS = 1_000_000
 #: How many worlds have leased queues with owners.
 WITH_SITES = 0.5
+#: And in how many segments rot. In these no disk is put back, and etcd keeps its data: one fault of a disk at a time.
+WITH_ROT = 0.3
 
 
 class World:
@@ -43,7 +47,7 @@ class World:
         self.is_calm = False
         is_sited = Random(f"has sites {seed}").random() < WITH_SITES if has_sites is None else has_sites
         self.sites = WorldSites(self, seed) if is_sited and node_type.tells_sites else None
-        self.takeovers = 0
+        self.takeovers = self.rots = 0
         self.agreed_lsn = 0
         self.led: list[tuple[int, NodeBroker]] = []  # the first id that each leader gave, and its broker
         self.served_term = self.served_ns = 0  # the latest leader that let clients in, and when
@@ -54,6 +58,8 @@ class World:
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._count = 0
         self.etcd = Etcd(lambda: self.now_ns, self._etcd_changed, self._check_campaign)
+        self.can_rot = node_type.looks_for_room and Random(f"rots {seed}").random() < WITH_ROT
+        self.rotten: tuple[Node, str] | None = None  # a node, and the file of a segment
         self.agreed_octets: dict[int, bytes] = {}  # of each segment, what was ever agreed
         self.confirmed_term = 0
         self.nodes = {name: node_type(self, name) for name in NAMES}
@@ -108,6 +114,8 @@ class World:
         """Some kinds of queues, and their clients."""
         chance = self.chance
         targets = sorted(chance.sample(TARGETS, 4 if self.sites is None else 1))
+        if self.can_rot and self.sites is None:  # whose log is read from its beginning, again and again
+            targets = sorted({*targets[1:], "leased"})
         self.queues = [name for name in KINDS if name in targets or (name == "dead" and "work" in targets)]
         self.publishers: list[Publisher | Committer] = []
         for name in targets:
@@ -118,7 +126,7 @@ class World:
                 repeats = draw < 0.5 and not KINDS[name].kept
                 self.publishers.append(Publisher(self, f"p{name}", name, repeats=repeats))
         self.consumers = [Consumer(self, name) for name in self.queues if not KINDS[name].kept]
-        others: list[Client] = [Controller(self)] if "leased" in self.queues else []
+        others: list[Client] = [Controller(self), Replayer(self)] if "leased" in self.queues else []
         if self.sites is not None:
             others += self._populate_sites(self.sites)
         self.clients: list[Client] = [*self.publishers, *self.consumers, *others]
@@ -266,6 +274,8 @@ class World:
             self._power_after_an_acknowledgement, self._put_back, self._hang_disk, self._fill_disk, self._lose_etcd,
             self._break_disk, self._cut_link,
         ]  # fmt: skip
+        if self.can_rot:
+            troubles = [self._rot if one in (self._put_back, self._lose_etcd) else one for one in troubles]
         self.is_stormy = True
         while self.now_ns < end_ns:
             self.run(self.chance.expovariate(1 / 2))
@@ -328,6 +338,31 @@ class World:
                 raise OSError(5, "Input/output error")
 
         files.fault = forget
+
+    def _rot(self) -> None:
+        """An octet of a segment behind which others were begun changes on one node (CL20), while all are in sync."""
+        node, insync = self._any(), self.etcd.view().insync
+        if self.is_rotten() or insync is None or insync.nodes != {one.node_id for one in self.nodes.values()}:
+            return
+        for base in segments_in(node.files, DATA)[:-1]:
+            path = path_of(DATA, base)
+            file = node.files.names_now[path]
+            if not file.unsynced and self.chance.random() < 0.5:
+                offset = self.chance.randrange(file.size)
+                node.files.rot(path, offset)
+                self.rotten, self.rots = (node, path), self.rots + 1
+                self.note(f"{path} of {node.name} rots at {offset} of {file.size}")
+                return
+
+    def is_rotten(self, node: Node | None = None, base: int | None = None) -> bool:
+        """Whether there is such a segment, of this node, or this one."""
+        if self.rotten is None:
+            return False
+        one, path = self.rotten
+        if path not in one.files.names_now:  # a full copy has none, and old ones are deleted
+            self.rotten = None
+            return False
+        return node in (None, one) and (base is None or path == path_of(DATA, base))
 
     def _make_room(self, node: Node) -> None:
         node.files.capacity = None
@@ -429,7 +464,11 @@ class World:
             node.files.capacity, node.hangs_until_ns = None, 0
             if not node.is_alive:
                 self.at(0, node.start)
-        self.run(40)
+        self.run(20)
+        for node in self.nodes.values():
+            if self.is_rotten(node):  # nobody has read it
+                node.wipe(node.generation)
+        self.run(20)
         if not all(node.is_alive for node in self.nodes.values()):  # one had to begin anew with an empty directory
             self.run(20)
         for _ in range(100):  # a record of the leader's own, such as a checkpoint's, may be under way
