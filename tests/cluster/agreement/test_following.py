@@ -176,7 +176,7 @@ def test_a_disk_that_was_put_back_is_that_of_another_node(state: State, leads: L
     text = "its journal ends at 10, and 11 was agreed: its disk was put back, so it joins as another node"
     followed = [] if state is State.STARTING else [d.Follow(None)]
     assert decided == [d.Acknowledge(False), *followed, d.Note(text), d.BecomeAnother()]
-    stage.tell(e.Durable(14))
+    assert stage.tell(e.Durable(14)) == []
     assert stage.read(leader=None) == [] and stage.advance(60) == []
 
 

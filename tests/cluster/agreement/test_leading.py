@@ -119,6 +119,21 @@ def test_a_follower_that_is_close_behind_is_waited_for_so_that_it_can_enter_unde
     assert stage.sent is not None and stage.sent.put(INSYNC).nodes == {A, B, C}
 
 
+def test_a_node_that_is_to_enter_and_hangs_is_not_waited_for() -> None:
+    """It had all that was agreed, so it would be taken for one that is close behind again and again."""
+    stage = Stage().lead(B)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    stage.answer()
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12))
+    beat(stage, 6, B)
+    assert stage.sent.purpose is Purpose.PROGRESS  # etcd takes its time
+    stage.join(C, 12)
+    stage.tell(e.Durable(14), stage.acknowledged(B, 14))
+    assert stage.agreement.agreed == 12
+    beat(stage, 3, B)
+    assert stage.agreement.agreed == 14
+
+
 def test_a_new_leader_takes_nobody_in_that_has_less_than_itself() -> None:
     """Rule R4: what earlier leaders had agreed it does not know, but that it is below the end of its journal."""
     stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead()
@@ -176,6 +191,15 @@ def test_a_change_in_doubt_waits_for_the_nodes_of_both_sets(is_done: bool) -> No
         assert stage.of(d.Agree) == [], "it may still be done"
         assert stage.answer() == [d.Agree(12)]
     assert stage.agreement.agreed == 12 and stage.etcd.insync.nodes == {A, B}
+
+
+def test_publishers_are_held_while_neither_a_member_nor_etcd_answers() -> None:
+    """What they send could not be confirmed: it would only pile up."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    stage.doubt()
+    assert stage.state is State.HELD
+    assert stage.of(d.Hold) == [d.Hold("replication: a node in sync does not answer, and neither does etcd")]
 
 
 def test_a_node_whose_entry_is_in_doubt_is_waited_for_even_when_it_is_gone() -> None:
@@ -341,6 +365,30 @@ def test_a_leader_that_cannot_reach_a_member_which_reaches_another_resigns() -> 
     assert stage.state is State.RESIGNING
     assert stage.of(d.Resign) == [d.Resign("b does not answer this node, and reaches c")]
     assert stage.agreement.leadership.resign_wait_ns == 4 * SECOND
+
+
+def test_the_wait_of_a_leader_that_resigned_for_others_is_kept() -> None:
+    """When it leads again, and they still do."""
+    stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead(B)
+    stage.tell(e.LinkClosed(B))
+    reaches = (*registered(0, 2), *registered(1, reaches=frozenset({"c"})))
+    stage.read(nodes=reaches)
+    beat(stage, 3)
+    assert stage.state is State.RESIGNING
+    stage.tell(e.Reopened(stage.terms, 10))
+    stage.read(leader=None)
+    beat(stage, 7)
+    stage.answer()
+    assert stage.agreement.leadership.resign_wait_ns == 4 * SECOND
+
+
+def test_a_leader_does_not_resign_for_a_node_that_is_drained() -> None:
+    """That one does not lead."""
+    stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead(B)
+    stage.tell(e.LinkClosed(B))
+    stage.read(nodes=(*registered(0, 2), *registered(1, reaches=frozenset({"c"}), is_drained=True)))
+    beat(stage, 30)
+    assert stage.state is State.HELD
 
 
 def test_a_leader_whose_members_are_killed_at_once_holds_publishers_and_goes_on() -> None:
@@ -769,7 +817,43 @@ def test_a_leader_whose_etcd_was_put_back_waits_for_all_that_it_took_in_and_writ
     assert stage.sent is None
 
 
+def test_a_leader_goes_on_though_etcd_was_put_back_to_a_time_without_a_leader() -> None:
+    """Nobody else can lead: the nodes see that its revision fell."""
+    stage = Stage().lead(B, C)
+    stage.now_ns += SECOND
+    stage.tell(e.Read(replace(stage.etcd, revision=2, leader=None), stage.now_ns))
+    assert stage.state is State.LEADING
+
+
 # -- transactions that arrive late -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["not done", "in doubt"])
+def test_what_becomes_of_a_question_of_a_leadership_that_is_over_says_nothing_of_a_campaign(ending: str) -> None:
+    """Rule R6: a candidate that took its campaign for lost would acknowledge again, and might win."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    change = stage.sent
+    stage.tell(e.DiskFailed())
+    stage.tell(e.Reopened(stage.terms, 10))
+    stage.read(leader=None)
+    beat(stage, 7)
+    campaign = stage.sent
+    assert stage.state is State.CAMPAIGNING and campaign not in (None, change)
+    assert stage.tell(e.Answered(change, False) if ending == "not done" else e.InDoubt(change)) == []
+    assert stage.state is State.CAMPAIGNING and stage.sent is campaign
+
+
+def test_what_is_agreed_is_not_told_while_a_change_of_the_set_is_under_way() -> None:
+    """Its answer would be taken for that of another question, and the set stay in doubt."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    change = stage.sent
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12), stage.acknowledged(C, 12))
+    for _ in range(12):
+        stage.advance(0.5)
+        stage.tell(e.FollowerHeard(B))
+    assert stage.sent is change
 
 
 def test_a_change_of_a_leader_whose_lease_is_over_is_not_done() -> None:
