@@ -236,3 +236,19 @@ def test_leaving_is_counted_by_how_many_are_there() -> None:
     before = few.broker.context.turn.effort
     session.cancel("only")
     assert few.broker.context.turn.effort == before
+
+
+@pytest.mark.parametrize("gone, following", [("a", "c"), ("b", "c"), ("c", "d"), ("d", "c")])
+def test_the_turn_stays_with_the_next_one_when_another_leaves(gone: str, following: str) -> None:
+    """Two of four have had theirs; if the next one leaves, it is that of the one behind it."""
+    bench = Bench()
+    session = bench.connect()
+    for tag in "abcd":
+        bench.join(session, tag)
+    bench.fill(0, 2)
+    bench.end_turn()
+    assert bench.handed == [("a", 0), ("b", 1)]
+    session.cancel(gone)
+    bench.fill(2, 1)
+    bench.end_turn()
+    assert bench.handed[-1] == (following, 2)
