@@ -138,7 +138,7 @@ class Restorer:
             if queue.store.expiring:
                 queue.expire_due()
             for bound in queue.bounds:
-                bound.returned(queue, queue.store.in_memory)
+                bound.returned(queue, len(queue.store))
             queue.intake.restored(queue)
 
     # -- called by intakes; `notes`: of the queue that is restored -------------------------------------------

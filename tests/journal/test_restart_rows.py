@@ -1,6 +1,7 @@
 """The rows of address-settings page 8 that restart the broker. `cut`: kill -9 and a power cut at once."""
 
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 from durable_desk import DurableDesk
@@ -10,10 +11,10 @@ from toml_text import settings
 from leveret.engine import Field, Grant, Permissions, User
 
 
-def cut(desk: DurableDesk, text: str = "", *, persists: bool = False) -> DurableDesk:
+def cut(desk: DurableDesk, text: str = "", **options: Any) -> DurableDesk:
     """A broker on what was safe."""
     desk.settle()
-    return DurableDesk(desk.files.power_cut(), text, persists=persists)
+    return DurableDesk(desk.files.power_cut(), text, **options)
 
 
 def test_r21_a_ring_is_a_ring_after_a_restart() -> None:
@@ -24,14 +25,16 @@ def test_r21_a_ring_is_a_ring_after_a_restart() -> None:
     assert cut(desk).all() == "BC"
 
 
-def test_r22_what_was_out_counts_again() -> None:
-    """A B C D unacknowledged, killed: the two newest are ready, not redelivered."""
-    desk = DurableDesk(SimulatedFiles())
+@pytest.mark.parametrize("memory", [None, 0, 4000])
+def test_r22_what_was_out_counts_again(memory: int | None) -> None:
+    """A B C D unacknowledged, killed: the two newest are ready, not redelivered; in memory or paged out."""
+    desk = DurableDesk(SimulatedFiles(), memory=memory)
     desk.declare(x_ring_size=2)
     desk.consume(prefetch=10)
     desk.publish(*"ABCD", delivery_mode=2)
     assert len(desk.taken()) == 4
-    again = cut(desk)
+    again = cut(desk, memory=memory)
+    assert again.counts()[0] == 2
     got = [again.must_get(), again.must_get()]
     assert [(one.body, one.redelivered) for one in got] == [("C", False), ("D", False)]
     assert again.counts() == (0, 2, 0)
