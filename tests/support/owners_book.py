@@ -100,7 +100,8 @@ class _Book:
     leased: dict[int, Lease] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)  # leases by site
     moved: dict[int, str] = field(default_factory=dict)  # transferred, and not handed out yet -> from where
-    handed_out: list[tuple[int, int, str, Any]] = field(default_factory=list)  # event, id, owner before, consumer
+    #: Event, id, owner before, consumer, and up to when others that were to go first had come (ns).
+    handed_out: list[tuple[int, int, str, Any, int]] = field(default_factory=list)
     starving: dict[int, int] = field(default_factory=dict)  # id -> since when it could be taken (ns)
     looked_ns: int = 0
     barriers: set[int] = field(default_factory=set)  # that are ready
@@ -333,7 +334,9 @@ class OwnersBook:
             assert owner == site, f"{id_} of {what} belongs to {owner}, and goes to {site}"
             assert book.is_open(id_), f"{id_} of {what} is leased, behind the barrier {book.gate()}"
             del book.ready[id_]
-            book.handed_out.append((self._number, id_, book.moved.get(id_, owner), consumer))
+            waits = id_ in book.moved and rules.rank_of is not None  # those of higher ranks may have to
+            came_until_ns = self._now_ns() - self._after_ns - LATE_NS if waits else NEVER_NS
+            book.handed_out.append((self._number, id_, book.moved.get(id_, owner), consumer, came_until_ns))
             counts = consumer is None or not consumer.no_ack
             book.leased[id_] = Lease(site, session, counts, self._number)
             book.used[site] += counts
@@ -447,11 +450,12 @@ class OwnersBook:
     def _check_order(self, book: _Book) -> None:
         """Of the messages of one owner the oldest that the consumer takes goes first."""
         place_of = book.rules.place_of
-        for number, id_, owner, consumer in book.handed_out:
+        for number, id_, owner, consumer, came_until_ns in book.handed_out:
             for older in book.ready:
                 if (
                     place_of(older) < place_of(id_)
                     and book.order[older] < number
+                    and book.ready[older] <= came_until_ns
                     and book.owners.get(older, owner) == owner
                     and (consumer is None or self._takes(consumer, older))
                 ):
