@@ -15,8 +15,10 @@ from ...settings import Policy, make_policy
 from ..format.errors import BadRecord
 from ..format.record import OPERATOR_POLICY
 
-#: User and password of a URI; a password may have any sign that should have been escaped.
-_PASSWORD = re.compile(r"(\w://[^:@/\s]*:)\S*@")
+#: A password in the query of a URI, as that of a TLS key.
+_PASSWORD_IN_QUERY = re.compile(r"([?&;]password=)[^&;#]*", re.IGNORECASE)
+#: What may stand before the last "@" of a URI without a password: host, port and the beginning of a path.
+_HOST_AND_PATH = re.compile(r"[^:@/?#]*:[0-9]{0,5}[/?#][^:@]*")
 
 
 def user_octets(user: User) -> bytes:
@@ -169,7 +171,21 @@ def _without_password(value: object) -> object:
     """Of a federation upstream or a shovel: one URI, or a list."""
     if isinstance(value, list):
         return [_without_password(one) for one in value]
-    return _PASSWORD.sub(r"\1***@", value) if isinstance(value, str) else value
+    return _hidden(value) if isinstance(value, str) and "://" in value else value
+
+
+def _hidden(uri: str) -> str:
+    """Without all that may be part of a password, which may have any character that should have been escaped.
+
+    In linear time: who writes the URI chooses its length.
+    """
+    scheme, separator, rest = uri.partition("://")
+    rest = _PASSWORD_IN_QUERY.sub(lambda found: found[1] + ("***@" if "@" in found[0] else "***"), rest)
+    before, at, host = rest.rpartition("@")
+    user, colon, _ = before.partition(":")
+    if colon and not _HOST_AND_PATH.fullmatch(before):
+        rest = f"{user}:***{at}{host}"
+    return f"{scheme}{separator}{rest}"
 
 
 def _octets(value: dict[str, Any]) -> bytes:
