@@ -8,14 +8,29 @@ from .faults import nearest
 
 
 class NearestParser(argparse.ArgumentParser):
-    """An argparse parser that reports a misspelt option before missing arguments."""
+    """An argparse parser that reports a misspelt option before missing arguments, and takes options between words."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         if args is not None and not any(isinstance(one, argparse._SubParsersAction) for one in self._actions):
             self._refuse_unknown(args)
-        return super().parse_known_args(args, namespace)
+        options, left = super().parse_known_args(args, namespace)
+        return options, self._take_words(options, left) if left else left
+
+    def _take_words(self, options: argparse.Namespace, left: list[str]) -> list[str]:
+        """Add the words behind an option to a list of words that began before it; returns what is not taken.
+
+        argparse ends such a list at the first option.
+        """
+        ends = left.index("--") if "--" in left else len(left)
+        words = left[:ends] + left[ends + 1 :]
+        if not any(one.startswith("-") and one != "-" for one in left[:ends]):
+            for action in self._actions:
+                if not action.option_strings and action.nargs in ("*", "+") and not action.type and not action.default:
+                    setattr(options, action.dest, [*(getattr(options, action.dest) or ()), *words])
+                    return []
+        return left
 
     def _refuse_unknown(self, args: Sequence[str]) -> None:
         options = [name for name in self._option_string_actions if name.startswith("--")]

@@ -193,6 +193,10 @@ def test_help_shows_every_command_with_its_arguments(capsys: pytest.CaptureFixtu
         (["status", "--vhost", "/"], "status: unknown argument 'vhost'\nusage: status"),
         (["queues", "vhost="], "queues: expected vhost=NAME"),
         (["="], "unknown command '='"),
+        (["add_user", "ann", "opensesame"], "users add: the password is read from standard input"),
+        (["change_password", "ann", "opensesame"], "users passwd: the password is read from standard input"),
+        (["ring", "-p", "v", "q", "--json", "3", "4"], "ring: '4' is one too many\nusage: ring QUEUE SIZE"),
+        (["ring", "-p", "v", "q", "--", "-3", "4"], "ring: '4' is one too many\nusage: ring QUEUE SIZE"),
         (["definitions", "import", "/none"], "/none: No such file or directory"),
         (["definitions", "import"], "definitions import: expected definitions=FILE\nusage: definitions import FILE"),
         (["action=fly", "x"], "unknown command 'action=fly'"),
@@ -207,6 +211,30 @@ def test_misuse_is_said_before_a_broker_is_asked(
     assert main(["ctl", "--url", "amqp://127.0.0.1:1/", *words]) == 1
     error = capsys.readouterr().err
     assert error.startswith(f"leveret ctl: {said}"), error
+    assert "opensesame" not in error
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-p", "v", "set_permissions", "ann", ".*", ".*", "-"],
+        ["set_permissions", "-p", "v", "ann", ".*", ".*", "-"],
+        ["set_permissions", "--json", "ann", "-p", "v", ".*", "--", ".*", "-"],
+        ["set_permissions", "ann", ".*", ".*", "-", "-p", "v"],
+    ],
+)
+def test_options_may_stand_between_words(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As rabbitmqctl takes them."""
+    asked: list[tuple[str, object]] = []
+
+    def request(url: str, name: str, arguments: object, **_: object) -> dict[str, object]:
+        asked.append((name, arguments))
+        return {}
+
+    monkeypatch.setattr("leveret.cli.control_client.request", request)
+    assert main(["ctl", *words]) == 0
+    given = {"action": "set", "vhost": "v", "user": "ann", "configure": ".*", "write": ".*", "read": "-"}
+    assert asked == [("permissions", given)]
 
 
 def test_a_queue_that_is_not_there_has_a_nearest_one(broker: BrokerProcess) -> None:

@@ -59,6 +59,8 @@ RABBITMQCTL = {
     "trace_on": ("trace-on",),
     "trace_off": ("trace-off",),
 }
+#: Commands that read a password.
+WITH_PASSWORD = frozenset({"users add", "users passwd"})
 #: NAME in NAME=VALUE.
 ARGUMENT_NAME = re.compile(r"[a-z][a-z-]*")
 
@@ -224,6 +226,8 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
         key, equals, value = item.partition("=")
         if not equals or ARGUMENT_NAME.fullmatch(key) is None:
             if not first:
+                if command.words in WITH_PASSWORD:  # the word may be one
+                    raise command.error("the password is read from standard input, not a word here", with_usage=True)
                 raise command.error(f"{item!r} is one too many", with_usage=True)
             key, value = first.pop(0), item
         elif key in first:
@@ -238,7 +242,7 @@ def _read_from_elsewhere(command: Command, arguments: dict[str, Any]) -> None:
     """Read a password from the terminal or standard input, because command lines are visible to all users."""
     from getpass import getpass
 
-    if command.words in ("users add", "users passwd") and not {"password", "password-hash"} & arguments.keys():
+    if command.words in WITH_PASSWORD and not {"password", "password-hash"} & arguments.keys():
         line = getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline()
         arguments["password"] = line.rstrip("\r\n")
 
