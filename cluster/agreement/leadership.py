@@ -197,6 +197,7 @@ class Leadership:
         self.agree()
         if self.handover is not None:
             self.handover.review(self)
+        if self.handover is not None or self.context.state is State.RESIGNING:
             return
         self._choose_state()
         if self.context.state in BROKER_RUNS:

@@ -613,6 +613,17 @@ def test_a_handover_that_takes_too_long_is_given_up() -> None:
     assert stage.sent is None or stage.sent.purpose is Purpose.SHRINK
 
 
+def test_a_leader_whose_handover_fails_serves_nobody_if_another_may_lead() -> None:
+    """Its members and etcd have been silent meanwhile: it is suspended at once, not at the next event."""
+    stage = Stage().lead(B, C)
+    stage.now_ns += SECOND
+    stage.tell(e.HandOver(B), e.Quiesced(12))
+    stage.now_ns += 2 * SECOND
+    stage.tell(e.Tick())
+    assert [type(one) for one in stage.decided if isinstance(one, (d.GoOn, d.Suspend))] == [d.GoOn, d.Suspend]
+    assert stage.state is State.SUSPENDED
+
+
 def test_a_node_that_leaves_hands_over_or_resigns() -> None:
     """SIGTERM does not wait for others."""
     stage = handed_over(is_leaving=True)
