@@ -156,6 +156,7 @@ class OwnersBook:
         self._past = past
         self._is_strict = is_strict
         self._published: dict[int, str | None] = {}
+        self._routed: dict[int, set[str]] = {}  # the queues that a message was published to; others have it of the log
         self._books: dict[str, _Book] = {}
         self._changed: dict[str, _Book] = {}
         self._gone_ns: dict[str, int] = {}
@@ -261,6 +262,7 @@ class OwnersBook:
             self._published.update(dict.fromkeys(event.messages))
             return
         mine = [self._books[queue.name] for queue in event.queues if queue.name in self._books]
+        self._routed.update(dict.fromkeys(event.messages, {book.queue.name for book in mine}))
         for id_, content in zip(event.messages, event.contents):
             site = self._published[id_] = self._site_of(id_, event.of.framing.split(content)[1])
             for book in mine if site is not None else ():
@@ -281,7 +283,8 @@ class OwnersBook:
             book.came[id_] = now_ns
             if book.rules.is_of_one_site:
                 continue
-            owner = book.rules.initial or self._published.get(id_)
+            is_of_log = event.subject not in self._routed.get(id_, (event.subject,))
+            owner = None if is_of_log else book.rules.initial or self._published.get(id_)
             owner = book.owners[id_] = owner or _engine_owner(book.queue, id_)
             self._past[event.subject, id_] = said = [Owned(owner)]
             self._said += said
