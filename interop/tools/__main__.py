@@ -19,10 +19,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 from ..brokers.processes import PeerFailed
+from ..running.at_once import at_once
 from ..running.foreign import chosen, parser
 from ..running.toolchains import NotHere
 from .page import Entry, entry_of, render
@@ -31,6 +31,9 @@ from .places import follower_place, place
 from .results import Run, compare, read_known
 from .scene import scene
 from .tool import Tool
+
+#: Why a tool is left out.
+LEFT_OUT = (NotHere, PeerFailed, FileNotFoundError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,10 +86,8 @@ def _entry(tool: Tool, brokers: Sequence[str], work: Path, known: Mapping[str, s
     try:
         version = tool.version(work)
         run = partial(run_on, name=tool.name, work=work, is_follower=is_follower)
-        # At once, because suites sleep most of their time; in processes, which SIGTERM ends with what they started.
-        with get_context("fork").Pool(len(brokers)) as pool:
-            runs = dict(zip(brokers, pool.map(run, brokers)))
-    except (NotHere, PeerFailed, FileNotFoundError) as error:
+        runs = at_once(run, brokers, LEFT_OUT)  # because suites sleep most of their time
+    except LEFT_OUT as error:
         return Entry(tool, "", {}, [], str(error).splitlines()[0])
     both = len(runs) > 1
     return Entry(tool, version, runs, compare(runs["leveret"], runs["rabbitmq"], known) if both else [])

@@ -1,0 +1,66 @@
+"""The same work for several brokers at once, each in a process that SIGTERM ends with what it started."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class WorkFailed(Exception):
+    """The work for one broker raised an exception that was not expected, or its process ended."""
+
+
+def at_once(work: Callable[[str], T], brokers: Sequence[str], expected: tuple[type[Exception], ...]) -> dict[str, T]:
+    """What the work returned for each broker.
+
+    `expected`: exceptions that are raised here as they are; they can be pickled. Raises: WorkFailed with the traceback
+    of any other.
+    """
+    context, connections = get_context("fork"), {}
+    with ExitStack() as stack:
+        for broker in brokers:
+            receiver, sender = context.Pipe(duplex=False)
+            connections[broker] = stack.enter_context(receiver)
+            with sender:  # closed here before the next fork: its end is the end of the worker
+                worker = context.Process(target=_send_result, args=(sender, work, broker, expected))
+                worker.start()
+            stack.callback(_end, worker)
+        return {broker: _received(connection, broker) for broker, connection in connections.items()}
+
+
+def _send_result(
+    sender: Connection, work: Callable[[str], object], broker: str, expected: tuple[type[Exception], ...]
+) -> None:
+    result: object = None
+    failure: Exception | str | None = None
+    try:
+        result = work(broker)
+    except expected as error:
+        failure = error
+    except Exception:
+        failure = traceback.format_exc()  # as text: not every exception can be pickled, and its cause never is
+    sender.send((result, failure))
+
+
+def _received(connection: Connection, broker: str) -> Any:
+    try:
+        result, failure = connection.recv()
+    except EOFError:
+        raise WorkFailed(f"the process for {broker} ended before its work") from None
+    if isinstance(failure, Exception):
+        raise failure
+    if failure is not None:
+        raise WorkFailed(f"the work for {broker} failed:\n{failure}")
+    return result
+
+
+def _end(worker: BaseProcess) -> None:
+    worker.terminate()  # nothing for one that has ended
+    worker.join()
