@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 from ..addresses.repository import NO_SETTINGS, SettingsRepository
 from ..faults import Origin
@@ -32,11 +32,16 @@ class _Table:
 class _TableOf(Generic[T]):
     """An attribute of a configuration: the values of one table, with the types of the class of its keys."""
 
-    def __init__(self, name: str, keys: type[T]) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
 
-    def __get__(self, configuration: "Configuration", owner: type) -> T:
-        return cast(T, _Table(configuration, self._name))
+    @overload
+    def __get__(self, configuration: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, configuration: "Configuration", owner: type) -> T: ...
+
+    def __get__(self, configuration: "Configuration | None", owner: type) -> T | Self:
+        return self if configuration is None else cast(T, _Table(configuration, self._name))
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,14 +64,14 @@ class Configuration:
     included: tuple[str, ...] = ()  # files that the given ones include
     is_clustered: bool = False  # whether a file has [cluster]
 
-    broker = _TableOf("broker", BrokerKeys)
-    journal = _TableOf("journal", JournalKeys)
-    broker_limits = _TableOf("limits", LimitKeys)  # `limits` are those of virtual hosts
-    management = _TableOf("management", ManagementKeys)
-    tls = _TableOf("tls", TlsKeys)
-    cluster = _TableOf("cluster", ClusterKeys)
-    cluster_tls = _TableOf("cluster.tls", ClusterTlsKeys)
-    etcd_tls = _TableOf("cluster.etcd-tls", EtcdTlsKeys)
+    broker = _TableOf[BrokerKeys]("broker")
+    journal = _TableOf[JournalKeys]("journal")
+    broker_limits = _TableOf[LimitKeys]("limits")  # `limits` are those of virtual hosts
+    management = _TableOf[ManagementKeys]("management")
+    tls = _TableOf[TlsKeys]("tls")
+    cluster = _TableOf[ClusterKeys]("cluster")
+    cluster_tls = _TableOf[ClusterTlsKeys]("cluster.tls")
+    etcd_tls = _TableOf[EtcdTlsKeys]("cluster.etcd-tls")
 
     def value(self, table: str, key: str) -> Any:
         """The value of `[table] key`, or its default, which may depend on the profile."""

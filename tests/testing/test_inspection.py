@@ -8,7 +8,7 @@ import pika
 import pytest
 from consumers import channel_of, consuming, keep
 
-from leveret.testing import NotSettled, RunningBroker, start_broker
+from leveret.testing import MessageSnapshot, NotSettled, RunningBroker, start_broker
 
 
 def test_a_queue_is_shown_with_decoded_properties(broker: RunningBroker) -> None:
@@ -36,6 +36,11 @@ def test_a_queue_is_shown_with_decoded_properties(broker: RunningBroker) -> None
         message.headers["new"] = 1  # type: ignore[index]
     with pytest.raises(AttributeError):
         queue.name = "other"  # type: ignore[misc]
+
+
+def test_properties_are_also_attributes_of_the_class() -> None:
+    """What documents or mocks a class looks at each of them."""
+    assert {name for name in dir(MessageSnapshot) if not hasattr(MessageSnapshot, name)} == set()
 
 
 def test_the_three_states_of_a_message(virtual_broker: RunningBroker) -> None:

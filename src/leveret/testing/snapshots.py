@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 from ..engine import (
     Consumer,
@@ -62,8 +62,13 @@ class _OfProperties(Generic[T]):
     def __set_name__(self, owner: Any, name: str) -> None:
         self._name = name
 
-    def __get__(self, message: "Content", owner: Any) -> T:
-        return cast(T, getattr(message.properties, self._name))
+    @overload
+    def __get__(self, message: None, owner: Any) -> Self: ...
+    @overload
+    def __get__(self, message: "Content", owner: Any) -> T: ...
+
+    def __get__(self, message: "Content | None", owner: Any) -> T | Self:
+        return self if message is None else cast(T, getattr(message.properties, self._name))
 
 
 class Content:
