@@ -382,6 +382,8 @@ def leased_settings(name: str, arguments: Mapping[str, object]) -> LeasedSetting
 def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSettings, list[LeasedFault]]:
     """As `leased_settings`, but with all faults at once; an invalid value is replaced by its default."""
     faults: list[LeasedFault] = []
+    if not 0 < len(name.encode("utf-8", "replace")) <= 255:
+        faults.append(LeasedFault("E-NAME", "name"))
     given: dict[str, object] = {}
     for argument, value in arguments.items():
         found = BY_ARGUMENT.get(argument)
@@ -392,8 +394,6 @@ def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSetti
         except BadValue as error:
             code = "E-MTYPE" if argument == "x-message-type" else error.code
             faults.append(LeasedFault(code, argument, str(error)))
-    if not 0 < len(name.encode("utf-8", "replace")) <= 255:
-        faults.append(LeasedFault("E-NAME", "name"))
     scope = arguments.get(SCOPE)
     if scope is not None:
         called = name.removesuffix(f"@{scope}")

@@ -158,9 +158,10 @@ def test_names() -> None:
 
 
 def test_all_faults_at_once() -> None:
-    """A loader reports all of them; each names its argument."""
-    _, faults = read_leased("Q", {"x-fairness": "x", "x-max-backlog-total": "y", "x-queue-filter": "("})
+    """A loader reports all of them, that of the name first; each names its argument."""
+    _, faults = read_leased("Q" * 300, {"x-fairness": "x", "x-max-backlog-total": "y", "x-queue-filter": "("})
     assert [(fault.code, fault.argument) for fault in faults] == [
+        ("E-NAME", "name"),
         ("E-ENUM", "x-fairness"),
         ("E-INT", "x-max-backlog-total"),
         ("E-EXPR", "x-queue-filter"),
