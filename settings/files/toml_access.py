@@ -13,7 +13,7 @@ from ..declared.declarations import (
 )
 from ..declared.tables import PERMISSION, POLICY, TOPIC_PERMISSION, USER, VHOST
 from ..policies.policies import PolicyFault, make_policy
-from ..policies.policy_keys import POLICY_KEYS
+from ..policies.policy_keys import POLICY_KEYS, fault_of_mirroring
 from .toml_source import Path, TomlSource, table_name
 
 
@@ -88,6 +88,7 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
             priority=values["priority"],
             is_operator=is_operator,
             origin=source.at(*path),
+            is_stored=True,
         )
     except PolicyFault as fault:
         key = "pattern" if str(fault).startswith("pattern") else "definition"
@@ -95,4 +96,6 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
             return  # it is empty, which is no second fault
         builder.fault(source.at(*path, key), key, str(fault))
     else:
+        if mirroring := fault_of_mirroring(policy.definition):  # no fault: files that an earlier release loaded load
+            builder.warn(source.at(*path, "definition"), "definition", f"{mirroring}; it has no effect")
         builder.add_policy(policy, source.at(*path))

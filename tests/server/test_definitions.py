@@ -27,6 +27,7 @@ from leveret.operator.control import EXCHANGE, PARTS, ControlTable
 from leveret.operator.definitions import Definitions
 from leveret.operator.definitions_reader import OBJECTS_A_STEP, DefinitionsFault, DefinitionsReader
 from leveret.operator.steps import finished
+from leveret.settings.policies.policies import Policies, make_policy
 
 #: As RabbitMQ 3.10.8 exports it, shortened.
 RABBIT: dict[str, Any] = {
@@ -167,6 +168,20 @@ def test_twice_is_once_and_from_one_broker_to_the_next() -> None:
     table.definitions.take_in(first)
     assert table.definitions.export() == first
     assert imported(first).definitions.export() == first
+
+
+def test_a_policy_that_an_earlier_release_accepted_is_taken_in_again() -> None:
+    """Where it stands already; a new one of the kind is refused."""
+    odd = {"ha-mode": "all", "ha-params": 2}
+    broker = Broker(ManualClock(), Users([DEFAULT_GUEST]))
+    broker.reloading.replace_policies(Policies([make_policy("p", "/", "^q", odd, is_stored=True)]))
+    table = table_for(broker)
+    exported = table.definitions.export()
+    table.definitions.take_in(exported, is_whole=True)
+    for other in ({"name": "other"}, {"definition": {**odd, "ha-params": 3}}):
+        document = {**exported, "policies": [{**exported["policies"][0], **other}]}
+        with pytest.raises(DefinitionsFault, match="does not take parameters"):
+            table.definitions.take_in(document, is_whole=True)
 
 
 def test_passwords_in_clear_are_hashed_once() -> None:

@@ -335,6 +335,10 @@ def findings(configuration: Configuration) -> list[str]:
             '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nmax-delivery-attempts=3',
             "0.toml:3: queue 'q': limit without dead-letter address",
         ),
+        (  # earlier releases loaded it
+            "[[policy]]\nname = 'x'\npattern = 'q'\n[policy.definition]\nha-mode = 'all'\nha-params = 2",
+            '0.toml:4: definition: ha-mode="all" does not take parameters; it has no effect',
+        ),
     ],
 )
 def test_warnings(text: str, warning: str) -> None:

@@ -263,15 +263,18 @@ class DefinitionsReader:
 
     def _policy(self, entry: dict[str, Any], *, is_operator: bool = False) -> None:
         self._charge_patterns(entry.get("pattern"))
+        name, vhost, definition = _text(entry, "name"), self._known_vhost(entry), _object(entry, "definition")
+        now = self.broker.context.policies.find(vhost, name, is_operator=is_operator)
         self.found.policies.append(
             make_policy(
-                _text(entry, "name"),
-                self._known_vhost(entry),
+                name,
+                vhost,
                 entry.get("pattern"),
-                _object(entry, "definition"),
+                definition,
                 apply_to=entry.get("apply-to") or "all",
                 priority=entry.get("priority") or 0,
                 is_operator=is_operator,
+                is_stored=now is not None and now.definition == definition,
             )
         )
 
