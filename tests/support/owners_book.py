@@ -68,7 +68,9 @@ class SitedQueue:
 
 @dataclass(slots=True)
 class Owned:
-    """An owner of a message. `is_agreed`: the record that says so is lost no more."""
+    """An owner of a message; an empty one is whichever site the broker is at. `is_agreed`: the record that says so is
+    lost no more.
+    """
 
     site: str
     is_agreed: bool = False
@@ -206,7 +208,7 @@ class OwnersBook:
             known = self._past.get((queue.name, id_))
             assert known is not None, f"{id_} of {queue.name} is there, and never came"
             first = max((at for at, one in enumerate(known) if one.is_agreed), default=0)
-            may_be = {one.site for one in known[first:]}
+            may_be = {one.site or self._sites.own for one in known[first:]}
             if owner not in may_be:
                 self._odd = f"{id_} of {queue.name} belongs to {owner} after a takeover, not {sorted(may_be)}"
 
@@ -286,7 +288,7 @@ class OwnersBook:
             is_of_log = event.subject not in self._routed.get(id_, (event.subject,))
             owner = None if is_of_log else book.rules.initial or self._published.get(id_)
             owner = book.owners[id_] = owner or _engine_owner(book.queue, id_)
-            self._past[event.subject, id_] = said = [Owned(owner)]
+            self._past[event.subject, id_] = said = [Owned("" if is_of_log else owner)]
             self._said += said
 
     def _on_transferred(self, event: TransferredEvent) -> None:
