@@ -166,6 +166,7 @@ class FilterGroups:
         return any(group.expression is not None for group in self)
 
     def of(self, consumer: Consumer) -> FilterGroup:
+        """`consumer`: one that has joined."""
         return self._of[consumer]
 
     def join(self, consumer: Consumer) -> FilterGroup:

@@ -13,6 +13,7 @@ class Chooser:
     """Where choices come from."""
 
     def below(self, end: int) -> int:
+        """A number from 0 to end - 1."""
         raise NotImplementedError
 
     def one(self, *items: Any) -> Any:

@@ -151,6 +151,7 @@ class ConfigurationBuilder:
             self.no_effect(origin, in_file or key, row.reason)
 
     def set_wildcard(self, origin: Origin, key: str, value: object) -> None:
+        """`key`: one of WILDCARD_KEYS."""
         expected = "two characters" if key == "literal-match-markers" else "a single character"
         length = 2 if key == "literal-match-markers" else 1
         if not isinstance(value, str) or len(value) not in ({0, 2} if length == 2 else {1}):

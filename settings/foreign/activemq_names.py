@@ -27,6 +27,7 @@ def size(content: str) -> int:
 
 
 def flag(content: str) -> bool:
+    """true or false, ignoring case. Raises: ValueError."""
     try:
         return _FLAGS[content.strip().lower()]
     except KeyError:

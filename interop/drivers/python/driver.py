@@ -69,6 +69,7 @@ class Driver:
         }
 
     def serve(self) -> None:
+        """Until stdin ends."""
         print(json.dumps(self.hello()), flush=True)
         for line in sys.stdin:
             request = json.loads(line)

@@ -146,12 +146,14 @@ class ConfiguredObjects:
     # -- there to be ------------------------------------------------------------------------------------------------
 
     def _vhost(self, name: str) -> bool:
+        """Returns whether it is new."""
         is_new = name not in self.broker.virtual_hosts
         self.broker.virtual_hosts.create(name)
         self._vhosts.add(name)
         return is_new
 
     def _exchange(self, declared: ExchangeDeclaration) -> bool:
+        """Returns whether it is new."""
         vhost = self.broker.virtual_hosts.create(declared.vhost)
         is_new = declared.name not in vhost.exchanges
         try:
@@ -164,6 +166,7 @@ class ConfiguredObjects:
         return is_new
 
     def _queue(self, declared: QueueDeclaration) -> bool:
+        """Returns whether it is new."""
         vhost = self.broker.virtual_hosts.create(declared.vhost)
         called, declared = declared.name, at_own_site(self.broker, declared)
         self._remark_older(vhost, called, declared)

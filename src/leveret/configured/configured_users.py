@@ -87,6 +87,7 @@ class ConfiguredUsers:
 
 
 def user_of(declared: UserDeclaration) -> User:
+    """`faults_of_users` must have found no fault."""
     if declared.password:
         password = new_hash(declared.password)
     else:

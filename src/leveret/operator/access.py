@@ -137,6 +137,7 @@ def _replace(at: Operator, user: User) -> dict[str, Any]:
 
 
 def _limit(given: int | None, now: int | None) -> int | None:
+    """`given`: None leaves it as it is `now`, a negative one removes it. None: no limit."""
     return now if given is None else None if given < 0 else given
 
 
@@ -362,6 +363,7 @@ def tags_of(value: object) -> tuple[str, ...]:
 
 
 def _check_pattern(command: str, key: str, text: str) -> None:
+    """Raises: CommandError."""
     try:
         Permissions(Grant(configure=text), user="", vhost="").check()
     except PatternFault as fault:

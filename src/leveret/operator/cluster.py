@@ -116,6 +116,7 @@ def forget(at: Operator, node: NodeName) -> dict[str, Any]:
 
 
 def _desk(at: Operator) -> ClusterDesk:
+    """Raises: CommandError."""
     if at.cluster is None:
         raise CommandError("this broker is no node of a cluster: its configuration has no [cluster]")
     return at.cluster

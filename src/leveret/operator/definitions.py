@@ -262,6 +262,7 @@ def _with_each(broker: Broker, objects: Iterable[T], do: Callable[[T], object]) 
 
 
 def _limit(broker: Broker, plan: Plan, name: str) -> None:
+    """Set the limits that the plan has for this virtual host; others stay."""
     vhost = broker.virtual_hosts.get(name)
     if vhost is None:
         return  # it was deleted meanwhile

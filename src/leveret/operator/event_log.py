@@ -67,6 +67,7 @@ class EventLog:
         self._idle = broker.context.deadlines.set(broker.context.clock.monotonic_ns() + IDLE_MS * MS, self.end)
 
     def end(self) -> None:
+        """Stop listening, and drop the events."""
         if self.since_ms is not None:
             self._broker.context.listeners.remove(self._listener)
         self._broker.context.deadlines.cancel(self._idle)

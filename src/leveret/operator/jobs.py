@@ -170,6 +170,7 @@ class Jobs:
         self._jobs.clear()
 
     def find(self, id_: int) -> Job:
+        """Raises: CommandError."""
         job = self._jobs.get(id_)
         if job is None:
             raise CommandError(f"no job {id_}")

@@ -197,6 +197,7 @@ def _properties_of(command: str, given: object) -> dict[str, PropertyValue]:
 
 
 def check_encoding(encoding: str) -> None:
+    """Raises: CommandError."""
     if encoding not in ("auto", "base64"):
         raise CommandError("Unsupported encoding. Please use auto or base64.")
 

@@ -98,6 +98,7 @@ class Operator:
     # -- what a command names: each raises CommandError where it is not there ----------------------------------------
 
     def vhost(self, name: str = "/") -> VirtualHost:
+        """Raises: CommandError."""
         found = self.broker.virtual_hosts.get(name)
         if found is None:
             raise CommandError(f"no virtual host {name!r}")
@@ -115,6 +116,7 @@ class Operator:
         return host.queues[name]
 
     def user(self, name: str) -> User:
+        """Raises: CommandError."""
         found = self.broker.users.find(name)
         if found is None:
             raise CommandError(f"no user {name!r}")

@@ -58,6 +58,7 @@ def global_parameters(broker: Broker) -> list[dict[str, Any]]:
 
 
 def describe(broker: Broker, vhost: str, description: str, tags: list[str]) -> None:
+    """Raises: CommandError."""
     set_parameter(broker, (vhost, "", ABOUT), {"description": description, "tags": tags})
 
 

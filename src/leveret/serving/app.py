@@ -73,6 +73,7 @@ def _refused(error: Exception) -> int:
 
 
 def leaf_errors(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The errors in a group, at any depth."""
     return [
         leaf
         for one in group.exceptions

@@ -108,6 +108,7 @@ class _Files:
             self.warnings.append(f"{where}: nodes: what clients send passes between nodes in clear: {why}")
 
     def origin(self, table: str, key: str) -> str:
+        """FILE:LINE of a key."""
         return str(self._configuration.origins.get((table, key), "leveret"))
 
     def path(self, table: str, key: str) -> str | None:

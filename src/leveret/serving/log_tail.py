@@ -25,4 +25,5 @@ class LogTail(logging.Handler):
         self._lines.append({"at_ms": at_ms, "level": record.levelname.lower(), "logger": record.name, "text": text})
 
     def lines(self) -> list[dict[str, Any]]:
+        """Oldest first."""
         return list(self._lines)

@@ -100,6 +100,7 @@ class NodeReport:
 
     @staticmethod
     def now_ms() -> int:
+        """Wall time."""
         return time_ns() // 1_000_000
 
     # -- what is told -------------------------------------------------------------------------------------------------

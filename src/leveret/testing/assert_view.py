@@ -266,6 +266,7 @@ def _has_too_few(queue: QueueSnapshot, expected: Mapping[str, Contents]) -> bool
 
 
 def find_queue(vhost: VirtualHost | None, name: str) -> Queue:
+    """Raises: LookupError."""
     if vhost is None:
         raise LookupError("the virtual host is gone")
     queue = vhost.queues.get(name)

@@ -189,6 +189,8 @@ class Autojump:
         self.stop()
 
     def stop(self) -> None:
+        """Stop jumping. Raises: BrokerStopped; WouldBlockTheLoop in the thread of the broker."""
+
         async def end() -> None:
             self.end()
 

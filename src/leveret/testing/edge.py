@@ -105,6 +105,7 @@ class Edge(Runtime):
         return None if self._data is None else self._data.commit
 
     def apply_configuration(self) -> None:
+        """Declare the objects of the configuration that do not exist."""
         _log(self._built.objects.apply(self.configuration))
 
     @property
@@ -198,6 +199,7 @@ class Edge(Runtime):
         self.listener = _reserve(self.options.host, self.port)
 
     def open_listener(self) -> None:
+        """Accept connections again, on the same port."""
         self.listener.listen(BACKLOG)
         self.server.listen(self.listener)
 

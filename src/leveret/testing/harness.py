@@ -289,6 +289,7 @@ class Harness:
             self.end_turn()
 
     def advance(self, ms: float) -> None:
+        """Let time pass; due work runs, deadline by deadline."""
         until_ns = self.clock.monotonic_ns() + int(ms * 1e6)
         while (due_ns := self.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
             self.clock.advance_ns(max(0, due_ns - self.clock.monotonic_ns()))
