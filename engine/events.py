@@ -91,7 +91,7 @@ class Counters:
     requeued: int = 0
     routed: int = 0
     unroutable: int = 0
-    # Further ones:
+    # Further ones, those of `_NOT_OF_EVENTS`:
     no_ack: int = 0  # deliveries without acknowledgement
     got: int = 0  # deliveries to basic.get
     got_no_ack: int = 0  # deliveries to basic.get without acknowledgement
@@ -121,7 +121,8 @@ class Counters:
 
 
 _COUNTS = [one.name for one in fields(Counters) if one.name != "deaths"]
-_EVENTS = _COUNTS[: _COUNTS.index("no_ack")]
+_NOT_OF_EVENTS = ("no_ack", "got", "got_no_ack", "redelivered", "get_empty", "delayed", "own")
+_EVENTS = [name for name in _COUNTS if name not in _NOT_OF_EVENTS]
 _ALL_OF = attrgetter(*_COUNTS)
 
 
@@ -145,9 +146,8 @@ class Activity:
     returned: int = 0  # unroutable publishes, as the next one
     dropped: int = 0
     own: int = 0  # messages that the broker itself published, such as dead letters; also in `Counters.published`
-    gone: dict[str, Counters] = field(
-        default_factory=dict
-    )  # deleted queues by type; classic ones: only in the broker's
+    # Of deleted queues by type; those of classic ones are only in the broker's counters.
+    gone: dict[str, Counters] = field(default_factory=dict)
 
     def queue_deleted(self, queue_type: str, counters: Counters) -> None:
         """Add the counters of a deleted queue."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Reason of a delivery returned by basic.nack; `REJECTED` is that of basic.reject.
 NACKED = "nacked"
+#: Deliveries requeued in one slice (1 to 5 ms).
+REQUEUE_SLICE = 500
 
 
 def settle(messages: list[Message]) -> None:
@@ -67,10 +69,6 @@ def requeue_run(messages: list[Message], *, why: str, counted: bool, with_redeli
         by_queue.setdefault(queue, []).extend(run)
     for queue, returned in by_queue.items():
         queue.requeue(returned, why=why, counted=counted, with_redelivery_delay=with_redelivery_delay)
-
-
-#: Deliveries requeued in one slice (1 to 5 ms).
-REQUEUE_SLICE = 500
 
 
 def requeue_in_slices(session: "Session", *, why: str, counted: bool, with_redelivery_delay: bool) -> Iterator[None]:

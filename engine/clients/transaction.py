@@ -24,6 +24,9 @@ _OVERHEAD = 256
 #: Cost of publishing a run beside its messages, in messages times queues.
 RUN_COST = 8
 
+#: A mandatory run that no queue took.
+Returned = tuple[Envelope, Sequence[bytes]]
+
 
 class Publication(NamedTuple):
     """A run of publishes. `names`: its queues, chosen at the publish and not at the commit, as in RabbitMQ."""
@@ -63,15 +66,12 @@ class Transaction:
         self.publishes.append(publication)
 
 
-#: A mandatory run that no queue took.
-Returned = tuple[Envelope, Sequence[bytes]]
-
-
 class Commit:
     """The application of a transaction: publishes first, then acknowledgements; a large one in slices.
 
     Other clients see its messages as they reach their queues, as in RabbitMQ. The journal records it as one unit
     (`Broker.is_unfinished`), and the answer follows at its end.
+
     Made by `Session.commit`. When `is_done`, `outcome` has the result; the answer waits until `sync_lsn` is safe.
 
     A commit that has begun continues to its end even if its session, client or virtual host ends before.

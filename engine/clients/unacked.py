@@ -8,6 +8,9 @@ from ..errors import UnknownDeliveryTag
 from ..messages.message import Message
 from ..queues.queue import Queue
 
+#: Settled tags tolerated, beyond twice the unacknowledged deliveries, before the index is built again.
+SETTLED_MAX = 1000
+
 
 class Unacked(dict[int, Message]):
     """Tag -> message, in order of delivery: tags rise."""
@@ -45,10 +48,6 @@ class Unacked(dict[int, Message]):
         tags = sorted([*self.items(), *uncommitted.items()])
         self.clear()
         self.update(tags)
-
-
-#: Settled tags tolerated, beyond twice the unacknowledged deliveries, before the index is built again.
-SETTLED_MAX = 1000
 
 
 class Outstanding:

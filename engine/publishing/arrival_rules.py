@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from ...settings import Divert, ResolvedSettings
 from ..rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy, has_expiry
 
+#: Maximum number of diverts that one message passes, because a configuration may contain a cycle.
+HOPS_MAX = 16
+
 
 @dataclass(slots=True, frozen=True)
 class ArrivalRules:
@@ -44,10 +47,6 @@ def arrival_rules(address: str, settings: ResolvedSettings, diverts: tuple[Diver
         settings.retroactive_message_count,
         diverts,
     )
-
-
-#: Maximum number of diverts that one message passes, because a configuration may contain a cycle.
-HOPS_MAX = 16
 
 
 class Diverts:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from ..clients.client import Client
     from ..scopes import View
 
+#: Units of effort for each exchange on the way, and destinations or keys looked up per further unit.
+EXCHANGE_COST, FOUND_A_STEP = 2, 8
+
 
 class Router:
     """Finds the queues of an exchange and a routing key.
@@ -355,10 +358,6 @@ class Router:
         routes.forget(queue.name)
         if queue.address != queue.name:
             routes.forget(queue.address)  # as in `bindings_changed`
-
-
-#: Units of effort for each exchange on the way, and destinations or keys looked up per further unit.
-EXCHANGE_COST, FOUND_A_STEP = 2, 8
 
 
 def reach(start: Exchange, message: Routed, context: HostContext) -> list[Queue]:

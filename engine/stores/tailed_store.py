@@ -55,10 +55,10 @@ class TailedStore:
         "expiring",
         "has_tail",
         "levels",
-        "tail_io",
         "ready",
         "share",
         "tail",
+        "tail_io",
     )
 
     ready: Level | LeveledReady

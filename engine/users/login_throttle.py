@@ -21,6 +21,8 @@ FORGOTTEN_NS = 15 * 60_000 * MS
 #: count), and of characters of a name.
 REMEMBERED_MAX, NAMES_MAX, NAME_MAX = 10_000, 100, 64
 _OTHERS = "\0others"
+#: The origin of peers over loopback or a Unix socket.
+THIS_MACHINE = "this machine"
 
 _Key = tuple[str, str]
 
@@ -82,10 +84,6 @@ class LoginThrottle:
             if not self._names[origin]:
                 del self._names[origin]
         return found
-
-
-#: The origin of peers over loopback or a Unix socket.
-THIS_MACHINE = "this machine"
 
 
 def address_origin(host: str, *, is_loopback: bool) -> str:

@@ -31,26 +31,37 @@ class Signature(NamedTuple):
 
 _NONE, _ONE, _TWO, _THREE, _MANY = Signature(0, 0), Signature(1, 1), Signature(2, 2), Signature(3, 3), Signature(1, ANY)
 
-_OF_CLIENT_AND_BROKER = "CLIENT_NAME USER REMOTE_ADDRESS AMPS_INSTANCE_NAME AMPS_GROUP_NAME"
+_OF_CLIENT_AND_BROKER = ("CLIENT_NAME", "USER", "REMOTE_ADDRESS", "AMPS_INSTANCE_NAME", "AMPS_GROUP_NAME")
 
 #: Signature -> its functions.
-_FUNCTIONS = {
-    _NONE: "TRUE_VALUE FALSE_VALUE NAN_VALUE TOPIC_NAME ROUTING_KEY EXCHANGE CORRELATION_ID MESSAGE_SIZE "
-    f"BOOKMARK LEASE_COUNT LAST_LEASED {_OF_CLIENT_AND_BROKER}",
-    _ONE: "UPPER LOWER LENGTH REVERSE CHAR_VALUE CRC32 MD5 ABS SIGN FLOOR CEILING SQRT EXP LN LOG2 LOG10 "
-    "ARRAY_COUNT ARRAY_MAX ARRAY_MIN ARRAY_SUM",
-    _TWO: "INSTR INSTR_I STREQUAL_I LEFT RIGHT POWER STRFTIME STRPTIME",
-    _THREE: "IF REPLACE",
-    _MANY: "COALESCE CONCAT GREATEST LEAST",
-    Signature(1, 2): "TRIM LTRIM RTRIM ROUND",
-    Signature(2, 3): "SUBSTR ARRAY_TO_STRING",
-    Signature(1, 1, literal=0): "PROPERTY HEADER",
-    Signature(3, 3, literal=1): "REGEXP_REPLACE",
-}
-SIGNATURES = {name: signature for signature, names in _FUNCTIONS.items() for name in names.split()}
+_FUNCTIONS: dict[Signature, tuple[str, ...]] = {
+    _NONE: (
+        "TRUE_VALUE", "FALSE_VALUE", "NAN_VALUE",
+        # Of the message:
+        "TOPIC_NAME", "ROUTING_KEY", "EXCHANGE", "CORRELATION_ID", "MESSAGE_SIZE", "BOOKMARK", "LEASE_COUNT",
+        "LAST_LEASED",
+        *_OF_CLIENT_AND_BROKER,
+    ),
+    _ONE: (
+        # Of texts:
+        "UPPER", "LOWER", "LENGTH", "REVERSE", "CHAR_VALUE", "CRC32", "MD5",
+        # Of numbers:
+        "ABS", "SIGN", "FLOOR", "CEILING", "SQRT", "EXP", "LN", "LOG2", "LOG10",
+        # Of arrays:
+        "ARRAY_COUNT", "ARRAY_MAX", "ARRAY_MIN", "ARRAY_SUM",
+    ),
+    _TWO: ("INSTR", "INSTR_I", "STREQUAL_I", "LEFT", "RIGHT", "POWER", "STRFTIME", "STRPTIME"),
+    _THREE: ("IF", "REPLACE"),
+    _MANY: ("COALESCE", "CONCAT", "GREATEST", "LEAST"),
+    Signature(1, 2): ("TRIM", "LTRIM", "RTRIM", "ROUND"),
+    Signature(2, 3): ("SUBSTR", "ARRAY_TO_STRING"),
+    Signature(1, 1, literal=0): ("PROPERTY", "HEADER"),
+    Signature(3, 3, literal=1): ("REGEXP_REPLACE",),
+}  # fmt: skip
+SIGNATURES = {name: signature for signature, names in _FUNCTIONS.items() for name in names}
 
 #: Functions known when the expression is compiled: about its client, and the broker.
-OF_CLIENT_AND_BROKER = frozenset(_OF_CLIENT_AND_BROKER.split())
+OF_CLIENT_AND_BROKER = frozenset(_OF_CLIENT_AND_BROKER)
 #: Functions whose value changes: refused, because a message is tested once, and the answer is kept.
 VOLATILE = frozenset({"UNIX_TIMESTAMP"})
 #: Further functions of AMPS.

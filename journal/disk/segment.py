@@ -74,7 +74,7 @@ def segments_in(files: ReadableFiles, directory: str) -> list[int]:
     return sorted(int(match[1]) for name in files.names(directory) if (match := NAME.fullmatch(name)))
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Segment:
     """Summary of a segment: the fields of its footer, and a sparse index."""
 
