@@ -11,10 +11,10 @@ from typing import Any, TextIO
 WIDTH = 24
 #: How often the bar of a terminal is drawn anew.
 TICK_SECONDS = 0.2
-#: Steps of every ingest, whatever is in it.
-ROUTINE = ("begin", "part", "batch")
+#: Steps of every ingest, whatever is in it, and what `follow` tells once in its own words.
+ROUTINE = ("begin", "part", "batch", "copy")
 #: Steps that stay on a terminal, for they are sentences.
-SENTENCES = ("missing", "holes", "retry")
+SENTENCES = ("missing", "holes", "copy", "retry")
 Measure = Callable[[], tuple[int, int]]
 
 

@@ -3,6 +3,9 @@
 The row of a hole becomes one for each piece of it that some copy has whole, and for each that none has. Then the
 pieces are added to all tables, then their rows go: until then jobs see the hole. Each table notes the pieces in the
 commit that adds them, so that a fill that was killed goes on with the tables that lack them.
+
+A table that reads a part of the journal after the others (`payloads`, asked for later) may meet other damage than they
+did, because they read another copy or were filled since. `catch_up` makes that even.
 """
 
 from collections import defaultdict
@@ -11,13 +14,16 @@ from typing import Any, NamedTuple
 
 from pyarrow import parquet
 
+from ...journal.format.errors import JournalError
 from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Slice
 from ..schemas import TABLES
 from .parts import part_of
-from .tables import Part, extend, files_in, has_filled, kept_of, mark_of, open_table, replace
+from .tables import Part, extend, files_in, has_filled, kept_of, mark_of, open_table, position_of, replace
 
 Write = Callable[[JournalPlan, Sequence[Slice], tuple[str, ...]], Iterable[Sequence[Part]]]
+#: Tells of a copy that cannot be read.
+Lose = Callable[[JournalPlan, Exception], None]
 Row = dict[str, Any]
 
 
@@ -26,11 +32,89 @@ class _Piece(NamedTuple):
     part: Slice
 
 
-def fill_holes(lake: str, plans: Sequence[JournalPlan], reached_lsn: int, write: Write) -> dict[str, int]:
+class CaughtUp(NamedTuple):
+    """`parts`: what copies have of what a table met as damage. `has`: first records of the known holes that the table
+    has read. `rows`: of new holes, for which no copy has the records."""
+
+    parts: list[Part]
+    has: list[int]
+    rows: list[Row]
+
+
+def catch_up(
+    lake: str,
+    plans: Sequence[JournalPlan],
+    span: tuple[int, int],
+    tables: tuple[str, ...],
+    met: Sequence[Part],
+    write: Write,
+    lose: Lose,
+) -> CaughtUp:
+    """What tables that read a span of the journal after `holes` did have to add; new holes are committed.
+
+    Args:   plans, write, lose: as for `fill_holes`. span: first record, and behind the last. tables: that have read it
+            now. met: parts of `holes` with the damage that they met, which are not committed.
+    Raises: JournalError, ValueError, OSError.
+    """
+    journal = plans[0].journal_id
+    holes = open_table(lake, "holes")
+    kept = kept_of(open_table(lake, "events"), journal)
+    known = _rows_of(lake, [one for one in files_in(holes) if one["mark"] == mark_of(journal)])
+    damage = _rows_of(lake, [{"path": one.path} for one in met])
+    has = [
+        row["first_lsn"]
+        for row in known
+        if span[0] <= row["first_lsn"] and row["last_lsn"] < span[1] and not any(_overlap(row, one) for one in damage)
+    ]
+    pieces: list[_Piece] = []
+    rows: list[Row] = []
+    for row in damage:
+        for first, end in _besides((row["first_lsn"], row["last_lsn"] + 1), known):
+            if kept is None or first >= kept.lsn:
+                found, lacking = _found(plans, first, end, lose)
+                pieces += found
+                rows += [_cut(row, *one) for one in lacking]
+    parts = [
+        part
+        for plan in {one.plan for one in pieces}
+        for made in write(plan, [one.part for one in pieces if one.plan is plan], tables)
+        for part in made
+    ]
+    if rows:
+        _note(lake, journal, rows, tables)
+        extend(holes, lake, "holes", [part_of(lake, "holes", rows, mark_of(journal))])
+    return CaughtUp(parts, has, rows)
+
+
+def _note(lake: str, journal: str, rows: Sequence[Row], tables: Sequence[str]) -> None:
+    """Of holes that only these tables have: the others are not to be filled."""
+    for table in TABLES:
+        delta = None if table == "holes" or table in tables else open_table(lake, table)
+        place = None if delta is None else position_of(delta, journal)
+        lsns = [row["first_lsn"] for row in rows if place is not None and row["last_lsn"] < place.lsn]
+        if lsns := [lsn for lsn in lsns if not has_filled(delta, journal, lsn)]:
+            extend(delta, lake, table, [], journal, lsns)
+
+
+def _overlap(row: Row, other: Row) -> bool:
+    return bool(row["first_lsn"] <= other["last_lsn"] and other["first_lsn"] <= row["last_lsn"])
+
+
+def _besides(span: tuple[int, int], rows: Sequence[Row]) -> list[tuple[int, int]]:
+    """What of a span is in none of these holes."""
+    rest = [span]
+    for row in rows:
+        first, end = row["first_lsn"], row["last_lsn"] + 1
+        cut = [part for at, behind in rest for part in ((at, min(behind, first)), (max(at, end), behind))]
+        rest = [(at, behind) for at, behind in cut if at < behind]
+    return rest
+
+
+def fill_holes(lake: str, plans: Sequence[JournalPlan], reached_lsn: int, write: Write, lose: Lose) -> dict[str, int]:
     """Add what any copy of a journal has of what the lake lacks of it.
 
     Args:   plans: of the copies, not strict. reached_lsn: up to which all tables have read the journal. write: makes
-            the parts of slices of a copy.
+            the parts of slices of a copy. lose: a copy that cannot be read, without which it goes on.
     Returns: rows by table; none if there was nothing to fill. Raises: JournalError, ValueError, OSError.
     """
     journal = plans[0].journal_id
@@ -41,7 +125,9 @@ def fill_holes(lake: str, plans: Sequence[JournalPlan], reached_lsn: int, write:
     rows: list[Row] = []
     for row in _rows_of(lake, old):
         first, end = row["first_lsn"], row["last_lsn"] + 1
-        found, lacking = ([], []) if end > reached_lsn or (kept and first < kept.lsn) else _found(plans, first, end)
+        found, lacking = (
+            ([], []) if end > reached_lsn or (kept and first < kept.lsn) else _found(plans, first, end, lose)
+        )
         is_whole = len(found) == 1 and not lacking
         if not found or (has_filled(events, journal, first) and not is_whole):
             rows.append(row)  # of the latter other tables lack more than this, and wait for it
@@ -52,7 +138,7 @@ def fill_holes(lake: str, plans: Sequence[JournalPlan], reached_lsn: int, write:
     if not pieces:
         return {}
     holes, old = _rewritten(lake, holes, old, rows, journal)
-    counts = _add(lake, journal, pieces, write)
+    counts = _add(lake, journal, pieces, write, lose)
     _rewritten(lake, holes, old, [row for row in rows if row["first_lsn"] not in pieces], journal)
     return counts
 
@@ -63,14 +149,21 @@ def _rows_of(lake: str, files: Sequence[Any]) -> list[Row]:
     return [row for one in read for row in one.to_pylist()]
 
 
-def _found(plans: Sequence[JournalPlan], first: int, end: int) -> tuple[list[_Piece], list[tuple[int, int]]]:
+def _found(
+    plans: Sequence[JournalPlan], first: int, end: int, lose: Lose
+) -> tuple[list[_Piece], list[tuple[int, int]]]:
     """The pieces of a hole, each from the first copy that has it; first record and behind the last of what none has."""
     found: list[_Piece] = []
     lacking = [(first, end)]
     for plan in plans:
         rest: list[tuple[int, int]] = []
-        for at, behind in lacking:
-            for part in plan.whole(at, behind):
+        try:
+            there = [(at, behind, plan.whole(at, behind)) for at, behind in lacking]
+        except (JournalError, OSError) as error:
+            lose(plan, error)
+            continue
+        for at, behind, parts in there:
+            for part in parts:
                 found.append(_Piece(plan, part))
                 rest += [(at, part.start_lsn)] if part.start_lsn > at else []
                 at = part.end_lsn
@@ -91,8 +184,9 @@ def _rewritten(lake: str, holes: Any, old: Sequence[Any], rows: Sequence[Row], j
     return holes, [one for one in files_in(holes) if one["mark"] == mark_of(journal)]
 
 
-def _add(lake: str, journal: str, pieces: dict[int, _Piece], write: Write) -> dict[str, int]:
-    """Each table gets the pieces that it lacks, in one commit. Returns rows by table."""
+def _add(lake: str, journal: str, pieces: dict[int, _Piece], write: Write, lose: Lose) -> dict[str, int]:
+    """Each table gets the pieces that it lacks, in one commit; those of a copy that cannot be read are removed from
+    `pieces`. Returns rows by table."""
     deltas = {table: open_table(lake, table) for table in TABLES if table != "holes"}
     lacking = {
         table: [lsn for lsn in pieces if not has_filled(delta, journal, lsn)]
@@ -103,9 +197,20 @@ def _add(lake: str, journal: str, pieces: dict[int, _Piece], write: Write) -> di
     for lsn, one in pieces.items():
         tables = tuple(table for table, lsns in lacking.items() if lsn in lsns)
         work[one.plan, tables].append(one.part)
-    parts = [part for (plan, tables), slices in work.items() for made in write(plan, slices, tables) for part in made]
+    parts: list[Part] = []
+    for plan in {plan for plan, _ in work}:
+        try:
+            asked = [(slices, tables) for (of, tables), slices in work.items() if of is plan]
+            parts += [part for one in asked for made in write(plan, *one) for part in made]
+        except (JournalError, OSError) as error:
+            if str(getattr(error, "filename", None) or "").startswith(lake):
+                raise  # no fault of the copy's
+            lose(plan, error)
+            for lsn in [lsn for lsn, one in pieces.items() if one.plan is plan]:
+                del pieces[lsn]
     counts: dict[str, int] = {}
-    for table, lsns in lacking.items():
+    for table in lacking:
+        lsns = [lsn for lsn in lacking[table] if lsn in pieces]
         added = [one for one in parts if one.table == table]
         if lsns:
             extend(deltas[table], lake, table, added, journal, lsns)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...journal.format.errors import JournalError
+from ..last_words import words_of
 from ..patience import patiently
 from ..progress import Progress
 from ..reading.arrow_files import locate
@@ -181,7 +182,13 @@ class _Ingest:
         self._options = options
         self._progress = progress
         self._spark = spark
-        self._copies = [JournalPlan(place, strict=False) for place in options.copies]
+        self._lost: dict[str, str] = {}  # copies that cannot be read: why
+        self._copies: list[JournalPlan] = []
+        for place in options.copies:
+            try:
+                self._copies.append(JournalPlan(place, strict=False))
+            except (JournalError, OSError) as error:
+                self._lose_copy(place, error)
         self._max_bytes = options.max_bytes or (MAX_BYTES if spark is None else MAX_BYTES_OF_SPARK)
         self._deltas: dict[str, Any] = {}
         self._places: dict[str, Position] = {}  # of the tables: to ask delta-rs for them takes longer
@@ -222,6 +229,8 @@ class _Ingest:
         self._fill_holes()
         self._compact()
         result = {"lake": lake, "lsn": target.lsn, "rows": self._rows, "seconds": self._progress.seconds}
+        if self._lost:
+            result["copies"] = self._lost
         return {**result, "missing": lost} if lost else result
 
     def _first(self, found: Mapping[str, Any]) -> str:
@@ -231,8 +240,22 @@ class _Ingest:
 
     def _register(self, table: str, lsn: int) -> None:
         """The journal, and its copies, keep what is still to be read."""
-        for plan in (self._plan, *self._copies):
-            plan.files.register(plan.directory, reader_name(self._lake, table), lsn)
+        self._plan.files.register(self._plan.directory, reader_name(self._lake, table), lsn)
+        for plan in list(self._copies):
+            try:
+                plan.files.register(plan.directory, reader_name(self._lake, table), lsn)
+            except (JournalError, OSError) as error:
+                self._lose(plan, error)
+
+    def _lose(self, plan: JournalPlan, error: Exception) -> None:
+        """Go on without a copy that cannot be read."""
+        self._copies = [one for one in self._copies if one is not plan]
+        self._lose_copy(plan.where, error)
+
+    def _lose_copy(self, place: str, error: Exception) -> None:
+        if place not in self._lost:
+            self._lost[place] = words_of(error)
+            self._progress.say("copy", what=f"{place} fills no holes: {words_of(error)}")
 
     def _batches(self, target: Position) -> Iterator[tuple[Position, Position, tuple[str, ...]]]:
         """(start, end, tables that are at the start) until all are at the target: first those that were left behind."""
@@ -249,16 +272,29 @@ class _Ingest:
         """One micro-batch."""
         slices = self._plan.slices(start, end)
         octets, done = sum(part.end - part.start for part in slices), 0
-        parts = []
-        for part, made in self._written(self._plan, slices, tables):
+        parts: list[Part] = []
+        is_late = "holes" not in tables
+        for part, made in self._written(self._plan, slices, (*tables, "holes") if is_late else tables):
             parts += made
             done += part.end - part.start
             if len(slices) > 1:
                 self._progress.say("part", octets=done, of=octets)
-        self._tell_holes(parts)
+        has: list[int] = []
+        if is_late:
+            from .filling import catch_up  # as dear as pyarrow, and seldom needed
+
+            met = [one for one in parts if one.table == "holes"]
+            span = start.lsn, end.lsn
+            late = catch_up(self._lake, self._all_copies(), span, tables, met, self._parts, self._lose)
+            parts, has = [*parts, *late.parts], late.has
+            if late.rows:
+                self._deltas = {table: open_table(self._lake, table) for table in self._deltas}
+                self._progress.say("holes", what=lost_in(late.rows))
+        else:
+            self._tell_holes(parts)
         for table in tables:
             added = [one for one in parts if one.table == table]
-            self._deltas[table] = commit(self._deltas[table], self._lake, table, added, end)
+            self._deltas[table] = commit(self._deltas[table], self._lake, table, added, end, has)
             self._places[table] = end
             rows = sum(one.rows for one in added)
             self._rows[table] += rows
@@ -283,13 +319,17 @@ class _Ingest:
         from .filling import fill_holes
 
         reached_ = reached(self._lake, self._plan.journal_id)
-        plans = [JournalPlan(self._options.journal, strict=False), *self._copies]
-        filled = fill_holes(self._lake, plans, 0 if reached_ is None else reached_.lsn, self._parts)
+        reached_lsn = 0 if reached_ is None else reached_.lsn
+        filled = fill_holes(self._lake, self._all_copies(), reached_lsn, self._parts, self._lose)
         for table, rows in filled.items():
             self._rows[table] = self._rows.get(table, 0) + rows
         if filled:
             self._deltas = {table: open_table(self._lake, table) for table in self._deltas}
             self._progress.say("filled", **filled)
+
+    def _all_copies(self) -> list[JournalPlan]:
+        """Also that which is read; what is damaged in them is passed over."""
+        return [JournalPlan(self._options.journal, strict=False), *self._copies]
 
     def _parts(self, plan: JournalPlan, slices: Sequence[Slice], tables: tuple[str, ...]) -> Iterator[Sequence[Part]]:
         for _, made in self._written(plan, slices, tables, strict=False):

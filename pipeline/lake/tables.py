@@ -230,10 +230,12 @@ def create(lake: str, table: str, position: "Position | None", parts: Sequence[P
     return open_table(lake, table)
 
 
-def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Position") -> Any:
+def commit(
+    delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Position", filled: Sequence[int] = ()
+) -> Any:
     """Add parts and move the position, or neither. Durable when it returns, if the lake is on this machine.
 
-    Args:   delta: as `open_table` gave it. Returns: the same, of now.
+    Args:   delta: as `open_table` gave it. filled: as for `extend`. Returns: the same, of now.
     Raises: ValueError (somebody else has moved the position since then), OSError.
     """
     from deltalake import Schema
@@ -245,7 +247,7 @@ def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Posit
             "append",
             Schema.from_arrow(schema_of(table)),
             _partition(table),
-            commit_properties=_moved(end, first_journal(delta)),
+            commit_properties=_moved(end, first_journal(delta), filled),
         )
     make_durable(path)
     now = open_table(lake, table)
@@ -359,8 +361,9 @@ def _adds(parts: Sequence[Part], *, is_new: bool = True) -> list[Any]:
     ]
 
 
-def _moved(position: "Position", first: str) -> Any:
+def _moved(position: "Position", first: str, filled: Sequence[int] = ()) -> Any:
     numbers = {_SEGMENT: position.segment, _OFFSET: position.offset, _LSN: position.lsn}
+    numbers |= {f"{_FILLED}{lsn}": 1 for lsn in filled}
     return _properties(first, position.journal, numbers)
 
 

@@ -144,3 +144,41 @@ def test_a_broker_alone_is_filled_by_nothing(tmp_path: Path) -> None:
         result: dict[str, Any] = fill(damaged, lake)
     assert len(holes_in(lake)) == 1 and result["rows"] == dict.fromkeys(ALWAYS, 0)
     assert in_lake(lake) < in_journal(whole)
+
+
+@pytest.mark.parametrize(
+    ("is_filled", "order"), [(True, ("damaged", "whole")), (True, ("damaged",)), (False, ("whole", "damaged"))]
+)
+def test_contents_that_are_asked_for_later(is_filled: bool, order: tuple[str, ...], tmp_path: Path) -> None:
+    """A table that is made after a hole was met, or filled, has each row once, or there is a hole until it has."""
+    whole, damaged = copies(tmp_path)
+    lake = tmp_path / "lake"
+    lose(damaged, "blocks")
+    ingest(lake, damaged, payloads=False)
+    if is_filled:
+        ingest(lake, damaged, whole, payloads=False)
+        assert holes_in(lake) == []
+    ingest(lake, *({"whole": whole, "damaged": damaged}[name] for name in order))
+    assert len(holes_in(lake)) == (order == ("damaged",))
+    ingest(lake, damaged, whole)
+    assert holes_in(lake) == []
+    for table in WITHOUT_HOLES:
+        assert in_lake(lake, table) == in_journal(whole, table), table
+
+
+@pytest.mark.parametrize("what", ["read", "register"])
+def test_a_copy_that_cannot_be_read(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Is told of once; the others fill."""
+    damaged, bad, whole = copies(tmp_path, 3)
+    lose(damaged, "blocks")
+    if what == "read":
+        _, file = second_segment(bad)
+        file.unlink()
+        file.mkdir()
+    else:
+        shutil.rmtree(bad / "journal" / "readers", ignore_errors=True)
+        (bad / "journal" / "readers").write_text("")
+    ingest(tmp_path / "lake", damaged, bad, whole)
+    assert capsys.readouterr().err.count(f'"what": "{bad} fills no holes: ') == 1
+    assert holes_in(tmp_path / "lake") == []
+    assert in_lake(tmp_path / "lake", "payloads") == in_journal(whole, "payloads")
