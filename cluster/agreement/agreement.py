@@ -132,6 +132,8 @@ class Agreement:
             return
         if self.leadership is not None:
             self.leadership.read(view, asked_ns)
+        else:
+            self.follower.read(view, asked_ns)
         if context.is_in_doubt and asked_ns is not None:
             self._resolve(view)
 
@@ -272,6 +274,7 @@ class Agreement:
     def _leader_heard(self, event: e.LeaderHeard) -> None:
         self.follower.refusals_ns = ()
         self.context.clock_difference_ns = event.clock_difference_ns
+        self.follower.hear(event.term, event.agreed)
 
     def _link_opened(self, event: e.LinkOpened) -> None:
         if self.leadership is not None:

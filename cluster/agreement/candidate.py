@@ -42,6 +42,8 @@ class Candidate:
         context, view = self.context, self.context.view
         if context.state is not State.IN_SYNC or view is None or context.sent is not None:
             return
+        if self.follower.lack is not None:
+            return  # etcd is asked first whether this disk was put back
         is_gone = self.follower.leader_is_gone and not self._is_clock_wrong and not context.is_different
         if view.leader is not None and not is_gone:
             return

@@ -84,7 +84,7 @@ class LeaderRefused:
 
 @dataclass(frozen=True, slots=True)
 class LeaderHeard:
-    """A beacon of the leader that this node follows."""
+    """A beacon of the leader that this node follows. Behind a `Durable` of all that this node had acknowledged."""
 
     term: int
     agreed: int

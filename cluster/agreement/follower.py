@@ -1,5 +1,7 @@
 """A node that does not lead: it registers, follows whoever leads, and says when it cannot."""
 
+from dataclasses import dataclass
+
 from ...journal.format.terms import FIRST_LSN
 from .bootstrap import begin
 from .context import NodeContext
@@ -10,15 +12,35 @@ from .view import Leader, View
 _COPIES = {State.FOLLOWING, State.IN_SYNC, State.DRAINED}
 
 
+@dataclass(slots=True, frozen=True)
+class Lack:
+    """This node's journal ended at `end` when its leader said what is agreed, and it was in the set of `revision`."""
+
+    end: int
+    agreed: int
+    revision: int
+    since_ns: int
+
+
 class Follower:
     """Whom this node follows. It keeps to a leader that etcd does not name any more until there is another one."""
 
-    __slots__ = ("becomes_another", "context", "followed", "is_registered", "noted", "refusals_ns", "taken_since_ns")
+    __slots__ = (
+        "becomes_another",
+        "context",
+        "followed",
+        "is_registered",
+        "lack",
+        "noted",
+        "refusals_ns",
+        "taken_since_ns",
+    )
 
     def __init__(self, context: NodeContext) -> None:
         self.context = context
         self.followed: Leader | None = None
         self.becomes_another = False
+        self.lack: Lack | None = None  # until etcd confirms the set: then its disk was put back
         self.is_registered = False
         self.taken_since_ns: int | None = None  # another node has this one's name
         self.refusals_ns: tuple[int, ...] = ()  # when the link of the leader refused a connection
@@ -31,8 +53,10 @@ class Follower:
             context.read_keys()
             return
         if context.is_member and context.end < context.known_agreed and context.state is not State.CAMPAIGNING:
-            self._become_another()
+            self._become_another(context.end, context.known_agreed)
             return
+        if self.lack is not None:
+            context.read_keys()
         if context.state is State.STARTING and not (self._has_name(view) and self._fits(view)):
             return
         if context.state is State.STARTING:
@@ -49,16 +73,36 @@ class Follower:
         if context.state in _COPIES:
             self._follow(view)
 
-    def _become_another(self) -> None:
+    def hear(self, term: int, agreed: int) -> None:
+        """What the leader says is agreed. A member has that; but the leader may have taken this node out of the set."""
+        context, leader, view = self.context, self.followed, self.context.view
+        if leader is None or leader.term != term or context.state not in _COPIES:
+            return
+        if view is None or view.insync is None or not context.is_member or context.end >= agreed:
+            self.lack = None
+        elif self.lack is None:
+            self.lack = Lack(context.end, agreed, view.insync.revision, context.now_ns)
+
+    def read(self, view: View, asked_ns: int | None) -> None:
+        """etcd says whether this node was in the set when it lacked what was agreed."""
+        lack = self.lack
+        if lack is None or self.context.state not in _COPIES:
+            return
+        if view.insync is None or view.insync.revision != lack.revision or self.context.end >= lack.agreed:
+            self.lack = None  # if it lacks anything yet, the next beacon tells it
+        elif asked_ns is not None and asked_ns >= lack.since_ns:
+            self._become_another(lack.end, lack.agreed)
+
+    def _become_another(self, end: int, agreed: int) -> None:
         """Its disk was put back: what it lacks it had acknowledged (rule R10).
 
         With a part of that it could lead, as the key `agreed` is late. So it gives its place in the set away, for good,
         before it copies anything.
         """
         context = self.context
-        self.becomes_another = True
+        self.becomes_another, self.lack = True, None
         self.leave_leader()
-        lacks = f"its journal ends at {context.end}, and {context.known_agreed} was agreed"
+        lacks = f"its journal ends at {end}, and {agreed} was agreed"
         self.note(f"{lacks}: its disk was put back, so it joins as another node")
         context.decide(BecomeAnother())
 
@@ -136,4 +180,5 @@ class Follower:
 
     def times_ns(self) -> tuple[int, ...]:
         """When this part wants to be asked again."""
-        return (self._refuse_ns(),) if self.taken_since_ns is not None else ()
+        times = (self._refuse_ns(),) if self.taken_since_ns is not None else ()
+        return times if self.lack is None else (*times, (self.context.asked_ns or 0) + self.context.timers.beacon_ns)

@@ -505,6 +505,7 @@ class _Following:
         if isinstance(message, Beacon):
             outer.leader_status = message.status
             difference_ms = message.wall_ms - outer._wall_ms()
+            self._tell_durable()  # what is agreed, this node has acknowledged, if it is in the set
             outer._report(LeaderHeard(message.term, message.agreed, difference_ms * 1_000_000))
         elif isinstance(message, Order):
             outer._obey(message.verb)

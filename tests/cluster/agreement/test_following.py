@@ -180,6 +180,55 @@ def test_a_disk_that_was_put_back_is_that_of_another_node(state: State, leads: L
     assert stage.read(leader=None) == [] and stage.advance(60) == []
 
 
+def put_back(**view: object) -> Stage:
+    """It has joined B, whose journal is agreed below 14. This node's ends at 10, of which etcd knows 9."""
+    stage = Stage(leader=B_LEADS, agreed=AgreedKey(1, 9), **view)
+    stage.read()
+    stage.tell(e.Joined(TermTable(A, ((1, 1),)), 10))
+    return stage
+
+
+@pytest.mark.parametrize("end", [10, 13])
+def test_a_disk_that_was_put_back_is_found_by_what_the_leader_says_is_agreed(end: int) -> None:
+    """Rule R10: the key `agreed` is late. Also when a part of what it lacks has come by then; as soon as etcd says
+    that it was in the set.
+    """
+    stage = put_back()
+    stage.tell(e.Durable(end))
+    assert stage.tell(e.LeaderHeard(1, 14)) == [d.ReadKeys()]
+    decided = stage.read(leader=None)
+    text = f"its journal ends at {end}, and 14 was agreed: its disk was put back, so it joins as another node"
+    assert decided == [d.Acknowledge(False), d.Follow(None), d.Note(text), d.BecomeAnother()]
+    assert stage.tell(e.Durable(14), e.LeaderHeard(1, 15)) == []
+    assert stage.read(leader=None) == [] and stage.advance(60) == []
+
+
+def test_a_node_keeps_its_place_that_has_what_is_agreed_or_is_not_waited_for() -> None:
+    """Or that the leader has taken out of the set, which it hears later; and in again."""
+    stage = put_back()
+    stage.tell(e.Durable(14))
+    assert stage.tell(e.LeaderHeard(1, 14), e.LeaderHeard(2, 15)) == []
+    assert put_back(insync=WITHOUT_A).tell(e.LeaderHeard(1, 14)) == []
+    for nodes in ({B, C}, {A, B}):
+        stage = put_back()
+        stage.tell(e.LeaderHeard(1, 14), e.Read(stage.etcd))
+        stage.read(insync=InSync(1, frozenset(nodes), 0, revision=stage.etcd.revision + 1))
+        assert not stage.agreement.follower.becomes_another
+
+
+def test_a_node_that_may_lack_what_is_agreed_does_not_campaign_before_etcd_has_told() -> None:
+    """It asks until it is answered: a watch may be late."""
+    stage = put_back()
+    stage.tell(e.LeaderHeard(1, 14))
+    stage.etcd = replace(stage.etcd, leader=None, revision=stage.etcd.revision + 1)
+    stage.tell(e.Read(stage.etcd))
+    assert stage.state is State.IN_SYNC and stage.sent is None
+    assert d.ReadKeys() in stage.advance(1)
+    stage.tell(e.Durable(14))
+    stage.read()
+    assert stage.state is State.CAMPAIGNING, "it lacks nothing any more"
+
+
 def test_an_operator_may_begin_the_cluster_again_with_a_disk_that_was_put_back() -> None:
     """`leveret cluster recover`: what was agreed is forgotten."""
     stage = Stage(insync=WITHOUT_A, agreed=AgreedKey(1, 11))

@@ -762,6 +762,8 @@ class Node:
         """A beacon of the leader."""
         if link is self.link:
             self.agreed = max(self.agreed, agreed)
+            if self.copied is not None:
+                self.handle(ev.Durable(self.copied.end))
             self.handle(ev.LeaderHeard(term, agreed, (wall_ms - self.clock.wall_ms()) * MS))
 
     def _agree(self, decision: do.Agree) -> None:
