@@ -214,14 +214,15 @@ class Node:
     def _open(self) -> Held:
         """Open the directory for copying; in a thread. Raises: DirectoryRefused."""
         path, files = self.options.path, self.options.files
+        is_put_back = self._is_put_back  # the agreement may find that out meanwhile
         try:
             full_copy.finish(path, files)
             if self._rot is not None:
                 raise self._rot
             self._copied = copied = CopiedJournal.open(
-                path, files=files, is_suspect=self._is_suspect, is_put_back=self._is_put_back
+                path, files=files, is_suspect=self._is_suspect, is_put_back=is_put_back
             )
-            self._is_suspect = self._is_put_back = False
+            self._is_suspect = False
         except (Damaged, Unreadable) as error:
             logger.error("%s; this node needs a full copy", error)
             self._copied = None
@@ -234,7 +235,7 @@ class Node:
             logger.warning(text, copied.unknown)
         return Held(copied.journal_id, copied.terms, copied.end)
 
-    def _agree_anew(self, held: Held) -> None:
+    def _agree_anew(self, held: Held, *, is_drained: bool = False) -> None:
         """Begin with this directory: at the start, and when a full copy has another node's id."""
         options = self.options
         identity = Identity(
@@ -247,8 +248,16 @@ class Node:
             os.urandom(16),
             "" if self._copied is None else self._copied.unknown,
         )
-        self.agreement = Agreement(identity, options.timers, held.terms, held.end, held.journal_id, self._now_ns())
-        self._held, self._link = held, None
+        self.agreement = Agreement(
+            identity,
+            options.timers,
+            held.terms,
+            held.end,
+            held.journal_id,
+            self._now_ns(),
+            is_drained=is_drained,
+        )
+        self._held, self._link, self._is_put_back = held, None, False
         self._make_link(held)
 
     def _make_link(self, held: Held) -> None:
@@ -645,7 +654,7 @@ class Node:
         """Go on with a directory that has another node's id."""
         await self._registration.end()
         self._leader = do.Follow(None)
-        self._agree_anew(held)
+        self._agree_anew(held, is_drained=self.agreement.context.is_drained)
         self.handle(Tick())
         if self.view is not None:
             self.handle(Read(self.view))

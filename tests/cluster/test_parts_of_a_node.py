@@ -17,6 +17,7 @@ from leveret.cluster.agreement.events import (
     DiskFull,
     DiskRecovered,
     DiskStalled,
+    Drain,
     Durable,
     Event,
     FollowerRefused,
@@ -356,6 +357,36 @@ def test_a_follower_whose_fsync_failed_writes_again_what_may_be_lost(
     reopening.node._copied = SimpleNamespace(end=7, has_failed=has_failed, close=lambda: None)
     in_virtual_time(partial(Node._reopen, reopening.node, is_copy=False))
     assert reopening.suspected == [has_failed] and not reopening.node._is_suspect
+
+
+def test_a_disk_that_is_found_to_be_put_back_while_it_is_opened_is_opened_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A link that failed opens it in a thread: that one knew nothing of it."""
+    reopening = Reopening(monkeypatch)
+    opened = reopening._open
+
+    def found_meanwhile(*place: str, **options: Any) -> Any:
+        reopening.node._is_put_back = True
+        return opened(*place, **options)
+
+    monkeypatch.setattr("leveret.cluster.node.CopiedJournal", SimpleNamespace(open=found_meanwhile))
+    Node._open(reopening.node)
+    assert reopening.node._is_put_back
+
+
+def test_a_drained_node_that_becomes_another_stays_drained() -> None:
+    """An operator has drained the machine."""
+    options = NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)})
+    node: Any = Node(options, *[SimpleNamespace(site=None)] * 3)  # type: ignore[arg-type]
+    node._copied = SimpleNamespace(end=9, unknown="")
+    node._agree_anew(Held(b"J" * 16, TermTable(b"a" * 16), 9))
+    node.agreement.handle(Drain(), 0)
+    node._registration = SimpleNamespace(end=trio.lowlevel.checkpoint)
+    node.handle = node._read_keys = lambda what: None
+    node._is_put_back = True
+    in_virtual_time(partial(node._begin_anew, Held(b"J" * 16, TermTable(b"b" * 16), 9)))
+    assert node.agreement.context.is_drained and node.node_id == b"b" * 16 and not node._is_put_back
 
 
 @pytest.mark.parametrize("is_on", [True, False])
