@@ -2,7 +2,7 @@
 
 A round is an ingest of each journal that has grown; so each row comes once, whatever is killed. Small files are
 compacted on the way, days that are too old dropped once a day. A journal that cannot be read keeps none back, and is
-tried again in the next round; brokers may come, in a directory or a list of them, and go.
+tried again in the next round, later after more failures; brokers may come, in a directory or a list of them, and go.
 """
 
 import argparse
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from ..journal import JournalError
 from ..journal.disk.directory import find_journal
 from ..journal.disk.segment import path_of, segments_in
-from .ingesting import choose_members, ingest_one, progress_of
+from .ingesting import choose_members, ingest_one, is_here, progress_of
 from .lake import retention
 from .lake.lake import LakeBusy, is_lake
-from .last_words import words_of
+from .last_words import words_of, words_of_cluster
 from .progress import say
 from .reading.arrow_files import locate
 from .starting import Engines
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: What may be otherwise in the next round.
 PASSING = (JournalError, LakeBusy, OSError, ValueError)
 Mark = tuple[str, int, int]
+#: The longest time until a journal is tried again that cannot be read: each failure doubles it.
+PUT_OFF_MAX_S = 300
 
 
 class Follower:
@@ -38,6 +40,8 @@ class Follower:
         self._engines, self._options = engines, options
         self._wait = wait or (lambda: time.sleep(options.every))
         self._read: dict[str, list[Mark | None]] = {}  # by journal: how it was before it was read
+        self._failures: Counter[str] = Counter()  # by journal: in a row
+        self._due: dict[str, int] = {}  # by journal: the round from which it is tried again
         self._said: dict[str, str] = {}  # what is wrong with what
         self._retained: object = None  # the day on which it was
         self._rounds = 0
@@ -53,7 +57,7 @@ class Follower:
             return {"lake": self._options.lake, "rounds": self._rounds, "rows": dict(self._rows)}
 
     def round(self) -> None:
-        """Bring the lake up to date. Raises: what Spark does."""
+        """Bring the lake up to date. Raises: what Spark does, also if its cluster is lost."""
         self._rounds += 1
         try:
             choose_members(self._options)
@@ -62,16 +66,29 @@ class Follower:
             return
         self._tell("journals", "; ".join(self._options.gone))
         for member in self._options.members:
+            if self._rounds < self._due.get(member.journal_id, 0):
+                continue
             try:
                 self._bring(member)
             except PASSING as error:
                 self._fail(member.journal_id, error, f"node {member.name}: " if member.name else "")
+                if not isinstance(error, LakeBusy):
+                    self._put_off(member.journal_id)
             else:
                 self._tell(member.journal_id, "")
+                del self._failures[member.journal_id]
         try:
             self._retain()
         except PASSING as error:
             self._fail("retention", error)
+        else:
+            self._tell("retention", "")
+
+    def _put_off(self, journal: str) -> None:
+        """A disk that is full, for instance, is not filled with what comes of many attempts."""
+        self._failures[journal] += 1
+        longest = max(1, int(PUT_OFF_MAX_S / self._options.every))
+        self._due[journal] = self._rounds + min(2 ** (self._failures[journal] - 1), longest)
 
     def _bring(self, member: "Member") -> None:
         """Ingest a journal, if it has grown. Raises: as `ingest`."""
@@ -79,6 +96,8 @@ class Follower:
         if None not in marks and marks == self._read.get(member.journal_id):
             return
         result = ingest_one(self._engines, self._options, self._options.payloads, member)
+        lost = result.get("copies", {})
+        self._tell(f"{member.journal_id}, copies", "; ".join(f"{at} fills no holes: {why}" for at, why in lost.items()))
         self._read[member.journal_id] = marks
         self._rows.update(result["rows"])
         rows = {table: count for table, count in result["rows"].items() if count}
@@ -97,6 +116,9 @@ class Follower:
         self._retained = today
 
     def _fail(self, what: str, error: Exception, where: str = "") -> None:
+        """Tell of it. Raises: the same, if the session of Spark is lost: no other round would have another."""
+        if not is_here(self._options) and words_of_cluster(error, self._options.master):
+            raise error
         self._tell(what, f"{where}{words_of(error)}")
 
     def _tell(self, what: str, text: str) -> None:
@@ -110,11 +132,14 @@ def _mark(place: str) -> Mark | None:
     """What is otherwise when a journal has grown: its newest segment, with its octets and time. None: not known."""
     if "://" in place:
         return None
-    files, path = locate(place)
-    directory = find_journal(path, files)
-    bases = segments_in(files, directory)
-    if not bases:
-        return None
-    newest = path_of(directory, bases[-1])
-    about = os.stat(newest)
+    try:
+        files, path = locate(place)
+        directory = find_journal(path, files)
+        bases = segments_in(files, directory)
+        if not bases:
+            return None
+        newest = path_of(directory, bases[-1])
+        about = os.stat(newest)
+    except (JournalError, OSError):
+        return None  # of one of several copies, for instance: the ingest says what is wrong
     return newest, about.st_size, about.st_mtime_ns

@@ -20,15 +20,18 @@ if TYPE_CHECKING:
 
 def choose_members(options: argparse.Namespace) -> None:
     """Set `members`, the brokers and clusters that --journal names, `gone`, a sentence for each that cannot be read,
-    and `lake`. Raises: ValueError, JournalError, OSError."""
+    and `lake`. `follow` leaves out journals that clash. Raises: ValueError, JournalError, OSError."""
     from .lake.lake import absolute
     from .lake.members import members_of, named
 
-    members, options.gone = members_of(options.journal)
+    leaves_out = options.job == "follow"
+    members, options.gone = members_of(options.journal, leaves_out=leaves_out)
     if len(members) > 1 and not options.lake:
         raise ValueError(f"{options.journal[0]} has several journals: --lake is needed beside them")
     options.lake = options.lake or lake_beside(members[0].copies[0])
-    options.members = named(members, absolute(options.lake), are_several=len(members) + len(options.gone) > 1)
+    are_several = len(members) + len(options.gone) > 1
+    gone = options.gone if leaves_out else None
+    options.members = named(members, absolute(options.lake), are_several=are_several, gone=gone)
 
 
 def lake_beside(journal: str) -> str:

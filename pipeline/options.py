@@ -45,6 +45,8 @@ WINDOW_S = 60
 #: What the column `window_s` can have.
 WINDOW_MAX_S = 2**31 - 1
 DAY_MS = 86_400_000
+#: The longest pause between two rounds of `follow`.
+PAUSE_MAX_DAYS = 7
 #: Who answers; see jobs/opening.py.
 ENGINES = ("auto", "local", "spark")
 #: Jobs that are started alone.
@@ -146,8 +148,8 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
         if names[0] == "ingest":
             _add_lineage_option(one)
         else:
-            text = "between two rounds, such as 1m (10s)"
-            one.add_argument("--every", type=_seconds, default=10.0, metavar="TIME", help=text)
+            text = f"between two rounds, such as 1m (10s); from 1s to {PAUSE_MAX_DAYS}d"
+            one.add_argument("--every", type=_pause, default=10.0, metavar="TIME", help=text)
         add_spark_options(one)
     elif names[0] in ("compact", "retain", "migrate"):
         one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
@@ -320,12 +322,15 @@ def _days(text: str) -> int:
     return days
 
 
-def _seconds(text: str) -> float:
-    """Of a span of time such as 10s."""
+def _pause(text: str) -> float:
+    """The seconds of a span of time such as 10s."""
     try:
-        return duration_ms(text) / 1000
+        milliseconds = duration_ms(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no span of time; such as 10s") from None
+    if not 1000 <= milliseconds <= PAUSE_MAX_DAYS * DAY_MS:
+        raise argparse.ArgumentTypeError(f"must be from 1s to {PAUSE_MAX_DAYS}d")
+    return milliseconds / 1000
 
 
 def _positive(text: str) -> int:

@@ -56,10 +56,16 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
 
             failures = conditions(options.fail_if, tables)
     if options.journal:
+        from ..journal import JournalError
         from .lake.ingest import check_journal, reached
         from .reading.positions import JournalPlan
 
-        choose_members(options)
+        try:
+            choose_members(options)
+        except (JournalError, OSError):
+            if options.job != "follow":
+                raise
+            options.members = []  # its rounds tell of it, and wait for it
         for one in options.members if len(options.members) == 1 else ():  # of several each is refused for itself
             if "://" not in options.lake:
                 lake = absolute(options.lake)

@@ -79,16 +79,27 @@ class Member:
         return Choice(best.place, [one.place for one in found if one is not best], is_furthest)
 
 
-def members_of(given: Sequence[str]) -> tuple[list[Member], list[str]]:
+def members_of(given: Sequence[str], *, leaves_out: bool = False) -> tuple[list[Member], list[str]]:
     """What these words name, and a sentence for each journal that cannot be read, if there are others.
 
+    Args:   leaves_out: those that clash get a sentence, too, instead of an error.
     Raises: JournalError, OSError (of the only journal, or of all), ValueError (the same twice; two journals with one
-    id, or of one name).
+            id, or of one name).
     """
     found: dict[str, Member] = {}
     places: dict[str, str] = {}
     gone: list[str] = []
+    clashing: set[str] = set()
     failure: Exception | None = None
+
+    def refuse(text: str, *journal_ids: str) -> None:
+        nonlocal failure
+        failure = ValueError(text)
+        if not leaves_out:
+            raise failure
+        gone.append(text)
+        clashing.update(journal_ids)
+
     for name, where in places_of(given):
         try:
             files, path = locate(where)
@@ -100,42 +111,55 @@ def members_of(given: Sequence[str]) -> tuple[list[Member], list[str]]:
             continue
         real = directory if "://" in where else os.path.realpath(directory)
         if real in places:
-            raise ValueError(f"{where} and {places[real]} are the same journal: name it once")
+            refuse(f"{where} and {places[real]} are the same journal: name it once")
+            continue
         places[real] = where
         journal_id = format_.journal_id.hex()
         member = found.setdefault(journal_id, Member(name, journal_id, directory))
         if member.copies and not (format_.is_cluster and member.is_cluster):
-            raise ValueError(
+            refuse(
                 f"{where} and {member.copies[0]} have one id, {journal_id}: one is a copy of the other; name the one"
-                " that the broker writes"
+                " that the broker writes",
+                journal_id,
             )
         member.is_cluster = format_.is_cluster
         if name and member.name and name != member.name:
-            raise ValueError(f"{where} and {member.copies[0]} are nodes of one cluster, {name!r} and {member.name!r}")
+            refuse(f"{where} and {member.copies[0]} are nodes of one cluster, {name!r} and {member.name!r}", journal_id)
         member.name = member.name or name
         member.copies.append(where)
-    if failure is not None and not found:
+    members = [one for one in found.values() if one.journal_id not in clashing]
+    if failure is not None and not members:
         raise failure
-    return list(found.values()), gone
+    return members, gone
 
 
-def named(members: Sequence[Member], lake: str, *, are_several: bool) -> Sequence[Member]:
+def named(
+    members: Sequence[Member], lake: str, *, are_several: bool, gone: list[str] | None = None
+) -> Sequence[Member]:
     """Each of several gets a name: that which the lake knows it by, else that of its directory. Raises: ValueError (two
-    have the same), OSError."""
+    have the same), OSError.
+
+    Args: gone: those that have the same are left out, with a sentence here, instead of an error.
+    """
     known = {node.journal: node.name for node in nodes_of(lake)}
     if are_several:
         for one in members:
             one.name = one.name or known.get(one.journal_id) or name_of(one.directory)
     by_name: dict[str, Member] = {}
+    clashing: set[str] = set()
     for one in members:
         if one.name and by_name.setdefault(one.name, one) is not one:
             other = by_name[one.name]
             what = "a journal of another cluster" if one.is_cluster or other.is_cluster else "another journal"
-            raise ValueError(
+            text = (
                 f"{one.copies[0]} is {what} than {other.copies[0]}, but both would be node {one.name!r}:"
                 " --journal NAME=DIR names them"
             )
-    return members
+            if gone is None:
+                raise ValueError(text)
+            gone.append(text)
+            clashing.add(one.name)
+    return [one for one in members if one.name not in clashing]
 
 
 def places_of(given: Iterable[str], depth: int = 0) -> list[tuple[str, str]]:

@@ -18,12 +18,13 @@ pytest.importorskip("deltalake", reason="the pipeline's libraries are not instal
 from lakes import in_journal, in_lake
 from recorded_broker import RecordedBroker
 
+from leveret.pipeline import following
 from leveret.pipeline.following import Follower
 from leveret.pipeline.lake import compact, retention
 from leveret.pipeline.lake.lake import ALWAYS, committed_files, kept_in
 from leveret.pipeline.lake.tables import open_table
-from leveret.pipeline.options import parse
-from leveret.pipeline.running import run_in
+from leveret.pipeline.options import Refused, parse
+from leveret.pipeline.running import check, run, run_in
 from leveret.pipeline.starting import Engines
 
 DAY_NS = 86_400 * 10**9
@@ -150,3 +151,107 @@ def test_an_interrupt_in_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Follower, "round", interrupted)
     options.members = []
     assert run_in(Engines(options), options, {}) == 0
+
+
+def test_copies_of_one_broker_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until one is gone; the others are read, and they are told of once."""
+    brokers = tmp_path / "brokers"
+    for name in "ab":
+        go_on(broker(brokers / name))
+    shutil.copytree(brokers / "b", brokers / "b.bak")
+    followed = follower(tmp_path)
+    for _ in range(2):
+        followed.round()
+    lines, sentences = said(capsys)
+    assert [one["node"] for one in lines] == ["a"]
+    assert len(sentences) == 1 and "b.bak" in sentences[0] and "have one id" in sentences[0]
+    shutil.rmtree(brokers / "b.bak")
+    followed.round()
+    assert [one["node"] for one in said(capsys)[0]] == ["b"]
+
+
+def test_failures_put_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A journal that fails again and again: after 1, 2, 4, ... rounds, and no more than five minutes. One that has
+    been read begins anew."""
+    go_on(broker(tmp_path / "brokers" / "a"))
+    tried: list[int] = []
+    followed = follower(tmp_path, "--every", "30s")
+
+    def ingest(*_: object) -> dict[str, Any]:
+        tried.append(followed._rounds)
+        if followed._rounds == 26:
+            return {"rows": {}, "lsn": 1, "seconds": 0}
+        raise OSError(28, "No space left on device", "lake")
+
+    monkeypatch.setattr(following, "ingest_one", ingest)
+    monkeypatch.setattr(following, "_mark", lambda _: None)
+    for _ in range(31):
+        followed.round()
+    assert tried == [1, 2, 4, 8, 16, 26, 27, 28, 30]
+    assert said(capsys)[1] == ["leveret pipeline follow: lake: No space left on device"] * 2
+
+
+def test_a_lost_cluster_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its session serves no further round."""
+    go_on(broker(tmp_path / "brokers" / "a"))
+
+    def ingest(*_: object) -> dict[str, Any]:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(following, "ingest_one", ingest)
+    words = ["--journal", str(tmp_path / "brokers"), "--lake", str(tmp_path / "lake"), "--master", "yarn"]
+    assert run(parse(["follow", *words])) == 1
+    assert "the cluster yarn is lost" in said(capsys)[1][0]
+
+
+def test_a_failure_of_retention_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a success."""
+    go_on(broker(tmp_path / "brokers" / "a"))
+    followed = follower(tmp_path)
+    results = iter([OSError(5, "bad", "lake"), OSError(5, "bad", "lake"), None, OSError(5, "bad", "lake")])
+
+    def retain() -> None:
+        if error := next(results):
+            raise error
+
+    monkeypatch.setattr(followed, "_bring", lambda _: None)
+    monkeypatch.setattr(followed, "_retain", retain)
+    for _ in range(4):
+        followed.round()
+    assert said(capsys)[1] == ["leveret pipeline follow: lake: bad"] * 2
+
+
+def test_a_copy_without_its_newest_segment_is_no_failure(tmp_path: Path) -> None:
+    """It is not known whether it has grown."""
+    path = tmp_path / "a"
+    broker(path)
+    assert following._mark(str(path)) is not None
+    for one in (path / "journal").glob("*.log"):
+        one.unlink()
+        one.symlink_to(tmp_path / "none")
+    assert following._mark(str(path)) is None and following._mark(str(tmp_path / "none")) is None
+
+
+def test_a_journal_that_is_not_there_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the start, either."""
+    options = parse(["follow", "--journal", str(tmp_path / "brokers" / "a"), "--lake", str(tmp_path / "lake")])
+    check(options)
+    followed = Follower(Engines(options), options)
+    for _ in range(2):
+        followed.round()
+    assert len(said(capsys)[1]) == 1
+    go_on(broker(tmp_path / "brokers" / "a"))
+    followed.round()
+    assert [one["step"] for one in said(capsys)[0]] == ["read"]
+
+
+@pytest.mark.parametrize("text", ["0s", "999ms", "8d", "200000d"])
+def test_pauses_that_cannot_be(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a second to a week."""
+    with pytest.raises(Refused):
+        parse(["follow", "--journal", "a", "--lake", "b", "--every", text])
+    assert "from 1s to 7d" in capsys.readouterr().err
