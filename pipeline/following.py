@@ -40,6 +40,7 @@ class Follower:
         self._engines, self._options = engines, options
         self._wait = wait or (lambda: time.sleep(options.every))
         self._read: dict[str, list[Mark | None]] = {}  # by journal: how it was before it was read
+        self._searched: dict[Any, Any] = {}  # for holes that no copy fills: where
         self._failures: Counter[str] = Counter()  # by journal: in a row
         self._due: dict[str, int] = {}  # by journal: the round from which it is tried again
         self._said: dict[str, str] = {}  # what is wrong with what
@@ -95,7 +96,8 @@ class Follower:
         marks = [_mark(place) for place in member.copies]
         if None not in marks and marks == self._read.get(member.journal_id):
             return
-        result = ingest_one(self._engines, self._options, self._options.payloads, member)
+        options = self._options
+        result = ingest_one(self._engines, options, options.payloads, member, self._searched)
         lost = result.get("copies", {})
         self._tell(f"{member.journal_id}, copies", "; ".join(f"{at} fills no holes: {why}" for at, why in lost.items()))
         self._read[member.journal_id] = marks

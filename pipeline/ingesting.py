@@ -83,9 +83,15 @@ def _each(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict
     return {**result, "failed": failed} if failed else result
 
 
-def ingest_one(engines: Engines, options: argparse.Namespace, payloads: bool, member: "Member") -> dict[str, Any]:
-    """One journal: of several copies another one, too, if only that has the newest records, and not the oldest. Raises:
-    as `ingest`."""
+def ingest_one(
+    engines: Engines,
+    options: argparse.Namespace,
+    payloads: bool,
+    member: "Member",
+    searched: dict[Any, Any] | None = None,
+) -> dict[str, Any]:
+    """One journal: of several copies another one, too, if only that has the newest records, and not the oldest.
+    `searched`: as for `fill_holes`. Raises: as `ingest`."""
     from .lake.ingest import reached
     from .lake.lake import absolute
 
@@ -93,14 +99,21 @@ def ingest_one(engines: Engines, options: argparse.Namespace, payloads: bool, me
     for _ in member.copies:
         at = reached(absolute(options.lake), member.journal_id) if len(member.copies) > 1 else None
         copy = member.chosen(at)
-        result = _copy(engines, options, payloads, member.name, copy)
+        result = _copy(engines, options, payloads, member.name, copy, searched)
         rows.update(result["rows"])
         if copy.is_furthest:
             break
     return {**result, "rows": dict(rows)}
 
 
-def _copy(engines: Engines, options: argparse.Namespace, payloads: bool, name: str, copy: "Choice") -> dict[str, Any]:
+def _copy(
+    engines: Engines,
+    options: argparse.Namespace,
+    payloads: bool,
+    name: str,
+    copy: "Choice",
+    searched: dict[Any, Any] | None,
+) -> dict[str, Any]:
     from .lake.ingest import IngestOptions, ingest
 
     named = re.fullmatch(r"local\[(\d+)\b.*", options.master)
@@ -117,6 +130,7 @@ def _copy(engines: Engines, options: argparse.Namespace, payloads: bool, name: s
             options.past_deleted,
             name,
             tuple(copy.others),
+            searched,
         )
         return ingest(spark, asked, progress)
 

@@ -8,12 +8,14 @@ A table that reads a part of the journal after the others (`payloads`, asked for
 did, because they read another copy or were filled since. `catch_up` makes that even.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pyarrow import parquet
 
+from ...journal.disk.segment import path_of, segments_in
 from ...journal.format.errors import JournalError
 from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Slice
@@ -110,11 +112,20 @@ def _besides(span: tuple[int, int], rows: Sequence[Row]) -> list[tuple[int, int]
     return rest
 
 
-def fill_holes(lake: str, plans: Sequence[JournalPlan], reached_lsn: int, write: Write, lose: Lose) -> dict[str, int]:
+def fill_holes(
+    lake: str,
+    plans: Sequence[JournalPlan],
+    reached_lsn: int,
+    write: Write,
+    lose: Lose,
+    searched: dict[Any, Any] | None = None,
+) -> dict[str, int]:
     """Add what any copy of a journal has of what the lake lacks of it.
 
     Args:   plans: of the copies, not strict. reached_lsn: up to which all tables have read the journal. write: makes
             the parts of slices of a copy. lose: a copy that cannot be read, without which it goes on.
+            searched: for whoever asks again and again; gets the segments in which nothing was found for a hole, and
+            there is no search as long as they stay as they are.
     Returns: rows by table; none if there was nothing to fill. Raises: JournalError, ValueError, OSError.
     """
     journal = plans[0].journal_id
@@ -125,9 +136,12 @@ def fill_holes(lake: str, plans: Sequence[JournalPlan], reached_lsn: int, write:
     rows: list[Row] = []
     for row in _rows_of(lake, old):
         first, end = row["first_lsn"], row["last_lsn"] + 1
-        found, lacking = (
-            ([], []) if end > reached_lsn or (kept and first < kept.lsn) else _found(plans, first, end, lose)
-        )
+        where = None if searched is None else _segments(plans, first, end)
+        is_known = searched is not None and where is not None and searched.get((journal, first, end)) == where
+        is_due = end <= reached_lsn and not (kept and first < kept.lsn) and not is_known
+        found, lacking = _found(plans, first, end, lose) if is_due else ([], [])
+        if searched is not None and is_due and not found:
+            searched[journal, first, end] = where
         is_whole = len(found) == 1 and not lacking
         if not found or (has_filled(events, journal, first) and not is_whole):
             rows.append(row)  # of the latter other tables lack more than this, and wait for it
@@ -147,6 +161,23 @@ def _rows_of(lake: str, files: Sequence[Any]) -> list[Row]:
     source, root = locate(lake)
     read = [parquet.read_table(f"{root}/holes/{one['path']}", filesystem=source.system) for one in files]
     return [row for one in read for row in one.to_pylist()]
+
+
+def _segments(plans: Sequence[JournalPlan], first: int, end: int) -> list[tuple[Any, ...]] | None:
+    """Where the records of a hole may be in the copies, and up to which record those are agreed; None: not known."""
+    found: list[tuple[Any, ...]] = []
+    try:
+        for plan in plans:
+            bases = segments_in(plan.files, plan.directory)
+            found.append((plan.where, min(end, plan.end().lsn)))
+            for base, following in zip(bases, [*bases[1:], end]):
+                if base < end and following > first:
+                    path = path_of(plan.directory, base)
+                    about = os.stat(path)
+                    found.append((path, about.st_size, about.st_mtime_ns))
+    except (JournalError, OSError):  # of a URI, too
+        return None
+    return found
 
 
 def _found(

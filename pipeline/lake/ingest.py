@@ -45,7 +45,8 @@ class IngestOptions:
     `processes`: of this machine, if there is much to do. `strict`: damage is an
     error. `past_deleted`: records that the journal has deleted unread are none. `node`: its name in the
     lake, which a lake of others gets as one more; "": the one that it has there, or that of its directory. `copies`: of
-    the journal, paths or URIs of other nodes of a cluster: nothing is deleted there either, and they fill holes."""
+    the journal, paths or URIs of other nodes of a cluster: nothing is deleted there either, and they fill holes.
+    `searched`: as for `fill_holes`."""
 
     journal: str
     lake: str
@@ -56,6 +57,7 @@ class IngestOptions:
     past_deleted: bool = False
     node: str = ""
     copies: tuple[str, ...] = ()
+    searched: dict[Any, Any] | None = None
 
     def plan(self) -> JournalPlan:
         """What can be read of the journal. Raises: JournalError, OSError."""
@@ -269,10 +271,19 @@ class _Ingest:
             yield start, end, tuple(table for table in at if at[table] == start)
 
     def _fill(self, start: Position, end: Position, tables: tuple[str, ...]) -> None:
-        """One micro-batch."""
+        """One micro-batch. If it fails, a full disk for instance has the room again that it took."""
+        parts: list[Part] = []
+        try:
+            self._fill_with(parts, start, end, tables)
+        except Exception:
+            from .parts import discard
+
+            discard(self._lake, parts)
+            raise
+
+    def _fill_with(self, parts: list[Part], start: Position, end: Position, tables: tuple[str, ...]) -> None:
         slices = self._plan.slices(start, end)
         octets, done = sum(part.end - part.start for part in slices), 0
-        parts: list[Part] = []
         is_late = "holes" not in tables
         for part, made in self._written(self._plan, slices, (*tables, "holes") if is_late else tables):
             parts += made
@@ -282,11 +293,14 @@ class _Ingest:
         has: list[int] = []
         if is_late:
             from .filling import catch_up  # as dear as pyarrow, and seldom needed
+            from .parts import discard
 
             met = [one for one in parts if one.table == "holes"]
             span = start.lsn, end.lsn
             late = catch_up(self._lake, self._all_copies(), span, tables, met, self._parts, self._lose)
-            parts, has = [*parts, *late.parts], late.has
+            has = late.has
+            parts += late.parts
+            discard(self._lake, met)
             if late.rows:
                 self._deltas = {table: open_table(self._lake, table) for table in self._deltas}
                 self._progress.say("holes", what=lost_in(late.rows))
@@ -320,7 +334,8 @@ class _Ingest:
 
         reached_ = reached(self._lake, self._plan.journal_id)
         reached_lsn = 0 if reached_ is None else reached_.lsn
-        filled = fill_holes(self._lake, self._all_copies(), reached_lsn, self._parts, self._lose)
+        copies, searched = self._all_copies(), self._options.searched
+        filled = fill_holes(self._lake, copies, reached_lsn, self._parts, self._lose, searched)
         for table, rows in filled.items():
             self._rows[table] = self._rows.get(table, 0) + rows
         if filled:

@@ -8,7 +8,7 @@ A part is nobody's until a commit names it, so that it may be written by any pro
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -27,7 +27,7 @@ from ..reading.other_tables import TableDecoder
 from ..reading.positions import Slice
 from ..reading.predicate import Predicate
 from ..schemas import BY_DATE, STATISTICS, TABLES, arrow, stored
-from .tables import GROUP_ROWS, Part, mark_of
+from .tables import GROUP_ROWS, Part, files_in, mark_of, open_table
 
 #: Octets in memory of a row group, which is held until it is written, and has no more rows than GROUP_ROWS.
 GROUP_OCTETS = 64 * 1024 * 1024
@@ -57,7 +57,7 @@ def write_parts(
 
     Args:   journal: path or URI, of whose file system `directory` is the journal's own. node: its name, and the id of
             its journal; those of the first node may be left out.
-    Raises: JournalError, OSError. What was written until then stays, uncommitted.
+    Raises: JournalError, OSError. What was written until then is deleted.
     """
     source, _ = locate(journal)
     target, root = locate(lake)
@@ -67,8 +67,12 @@ def write_parts(
             for one in writers:
                 one.add(chunk)
         return [made for one in writers for made in one.close()]
-    except Damaged as error:
-        raise JournalError(str(error)) from error  # as it is it does not get from one process into another
+    except Exception as error:
+        for one in writers:
+            one.delete()
+        if isinstance(error, Damaged):
+            raise JournalError(str(error)) from error  # as it is it does not get from one process into another
+        raise
     finally:
         for one in writers:
             one.abandon()
@@ -120,6 +124,12 @@ class _TableWriter:
         for one in self._open.values():
             one.abandon()
 
+    def delete(self) -> None:
+        """After an error: all its files, for nobody knows of them; what cannot be deleted is left to `swept`."""
+        for path in [*(one.path for one in self._made), *(one.path for one in self._open.values())]:
+            with suppress(OSError):
+                self._files.system.delete_file(f"{self._root}/{path}")
+
 
 class _PartWriter:
     """One file. Memory: one row group."""
@@ -127,7 +137,7 @@ class _PartWriter:
     def __init__(self, files: ArrowFiles, root: str, table: str, path: str, day: str | None, schema: Any) -> None:
         self._files = files
         self._where = f"{root}/{path}"
-        self._table, self._path, self._day = table, path, day
+        self._table, self.path, self._day = table, path, day
         self._waiting: list[Any] = []
         self._rows = self._octets = 0
         self._about: list[Any] = []
@@ -164,11 +174,22 @@ class _PartWriter:
             self._writer.close()
             octets = self._files.make_durable(self._where)
         (about,) = self._about
-        return Part(self._table, self._path, self._day, about.num_rows, octets, statistics(about))
+        return Part(self._table, self.path, self._day, about.num_rows, octets, statistics(about))
 
     def abandon(self) -> None:
         """pyarrow would write its end when it is forgotten, and print that it cannot."""
         self._writer.is_open = False
+
+
+def discard(lake: str, parts: Sequence[Part]) -> None:
+    """Delete parts that no commit names, of a lake on this machine. Where that is not known they stay, for `swept`."""
+    for table in {one.table for one in parts} if "://" not in lake else ():
+        with suppress(OSError, ValueError):
+            delta = open_table(lake, table)
+            named = {one["path"] for one in files_in(delta)} if delta is not None else set()
+            for one in parts:
+                if one.table == table and one.path not in named:
+                    os.unlink(f"{lake}/{table}/{one.path}")
 
 
 @contextmanager

@@ -17,7 +17,12 @@ from recorded_broker import RecordedBroker
 from leveret.journal.disk.files import REAL
 from leveret.journal.disk.segment import segments_in
 from leveret.pipeline.__main__ import main
+from leveret.pipeline.lake import tables
+from leveret.pipeline.lake.ingest import IngestOptions
+from leveret.pipeline.lake.ingest import ingest as ingest_
 from leveret.pipeline.lake.lake import ALWAYS
+from leveret.pipeline.progress import Progress
+from leveret.pipeline.reading.arrow_files import ArrowFiles
 from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.schemas import TABLES
 
@@ -182,3 +187,58 @@ def test_a_copy_that_cannot_be_read(what: str, tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().err.count(f'"what": "{bad} fills no holes: ') == 1
     assert holes_in(tmp_path / "lake") == []
     assert in_lake(tmp_path / "lake", "payloads") == in_journal(whole, "payloads")
+
+
+def test_what_no_copy_has_is_not_searched_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In `follow`: not before a copy's segments are others."""
+    first, second = copies(tmp_path)
+    whole = tmp_path / "whole"
+    shutil.copytree(first, whole)
+    for data in (first, second):
+        lose(data, "blocks")
+    searched: list[str] = []
+    found = JournalPlan.whole
+
+    def whole_of(plan: JournalPlan, first_lsn: int, end_lsn: int) -> Any:
+        searched.append(plan.where)
+        return found(plan, first_lsn, end_lsn)
+
+    monkeypatch.setattr(JournalPlan, "whole", whole_of)
+    lake = str(tmp_path / "lake")
+    known: dict[Any, Any] = {}
+    asked = IngestOptions(str(first), lake, node="shop", copies=(str(second),), searched=known)
+    counts = []
+    for _ in range(3):
+        ingest_(None, asked, Progress("ingest"))
+        counts.append(len(searched))
+    assert counts == [2, 2, 2] and len(holes_in(tmp_path / "lake")) == 1
+    shutil.copy(second_segment(whole)[1], second_segment(second)[1])
+    ingest_(None, asked, Progress("ingest"))
+    assert holes_in(tmp_path / "lake") == []
+
+
+@pytest.mark.parametrize("where", ["commit", "part"])
+def test_a_batch_that_fails_leaves_no_parts(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk does not get fuller by each attempt; what is committed stays."""
+    (data,) = copies(tmp_path, 1)
+    lake = tmp_path / "lake"
+
+    def full(*_: object, **__: object) -> Any:
+        raise OSError(28, "No space left on device", str(lake))
+
+    with monkeypatch.context() as patched:
+        if where == "part":
+            patched.setattr(ArrowFiles, "make_durable", full)
+        else:
+
+            def commit(delta: Any, lake: str, table: str, *more: Any) -> Any:
+                return full() if table == "snapshots" else tables.commit(delta, lake, table, *more)
+
+            patched.setattr("leveret.pipeline.lake.ingest.commit", commit)
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space left"):
+                ingest_(None, IngestOptions(str(data), str(lake)), Progress("ingest"))
+    there = {path.parts[len(lake.parts)] for path in lake.rglob("*.parquet")}
+    assert there == ({"events", "nodes"} if where == "commit" else {"nodes"})
+    fill(data, lake)
+    assert in_lake(lake) == in_journal(data) and in_lake(lake, "snapshots") == in_journal(data, "snapshots")
