@@ -188,6 +188,12 @@ class ClientPasser:
         self._name = name
         self._options = options or LinkOptions()
         self._tls = tls or LinkTls()
+        self._passed: set[trio.CancelScope] = set()
+
+    def end_all(self) -> None:
+        """Close all clients that are passed on: by another connection the leader proves itself anew."""
+        for scope in self._passed:
+            scope.cancel()
 
     async def pass_on(
         self,
@@ -201,13 +207,13 @@ class ClientPasser:
 
         first: octets that were read of it. header: of `client_header`. service: the frontend that it wants.
         """
-        options, circle = self._options, self._circle
+        options, circle, tls = self._options, self._circle, self._tls.client
         try:
-            link = await connect(leader, circle, self._tls.client, options)
+            link = await connect(leader, circle, tls, options)
         except (LinkFault, FrameFault, ChallengeFault):
             return Passed.REFUSED
         stream = client if isinstance(client, trio.abc.Stream) else _stream_of(client)
-        is_ours = False
+        is_ours, scope = False, trio.CancelScope()
         try:
             said = Client(VERSION, circle.cluster, circle.group, self._name, service, header)
             try:
@@ -215,10 +221,15 @@ class ClientPasser:
                 await link.receive(Accept, timeout_s=options.introduction_s)
             except (LinkFault, FrameFault):
                 return Passed.REFUSED
-            is_ours = True
-            await relay(stream, link.stream, first=first, early=link.take_rest())
+            is_ours = self._tls.client is tls  # else the files were read again meanwhile
+            if not is_ours:
+                return Passed.REFUSED
+            self._passed.add(scope)
+            with scope:
+                await relay(stream, link.stream, first=first, early=link.take_rest())
             return Passed.SERVED
         finally:
+            self._passed.discard(scope)
             with trio.CancelScope(shield=True):
                 await link.close()
                 if is_ours:

@@ -45,18 +45,24 @@ class LinkOptions:
 
 class LinkTls:
     """The contexts of links; None: links have no TLS. A context trusts all authorities that it ever read, so a reload
-    puts others in the place of both. `has_dropped`: such a reload took an authority away.
+    puts others in the place of both. `trusted`: what they trust; authorities, or certificates of nodes themselves.
+    `has_dropped`: such a reload took one of these away.
     """
 
-    def __init__(self, server: ssl.SSLContext | None = None, client: ssl.SSLContext | None = None) -> None:
-        self.server, self.client = server, client
+    def __init__(
+        self,
+        server: ssl.SSLContext | None = None,
+        client: ssl.SSLContext | None = None,
+        trusted: frozenset[str] = frozenset(),
+    ) -> None:
+        self.server, self.client, self.trusted = server, client, trusted
         self.has_dropped = False
 
     def replace(self, fresh: "LinkTls") -> None:
         """Take the contexts of `fresh`, for links that are opened from now on. For links that have TLS."""
         if self.server is not None and fresh.server is not None:
-            before, now = (set(one.get_ca_certs(binary_form=True)) for one in (self.server, fresh.server))
-            self.has_dropped = not before <= now
+            self.has_dropped |= not self.trusted <= fresh.trusted
+            self.trusted = fresh.trusted
             self.server, self.client = fresh.server, fresh.client
 
 

@@ -244,6 +244,36 @@ async def test_octets_pass_in_both_directions(leader_contexts: Any) -> None:
 
 
 @in_trio
+async def test_clients_of_links_that_are_trusted_no_more_are_closed(leader_contexts: Any) -> None:
+    """A reload took the leader's authority away. A link that was just being opened is tried again."""
+    async with Leader(leader_contexts).listening() as leader, passing(leader) as one:
+        await one.client.send_all(b"a")
+        assert await received(one.client, 1) == b"A"
+        one.passer.end_all()
+        assert await received(one.client, 1) == b""
+        await one.done.wait()
+        assert one.result is Passed.SERVED and not one.passer._passed
+
+
+@in_trio
+async def test_a_client_is_not_passed_on_over_a_link_with_older_certificates() -> None:
+    """They were read again while the leader was asked."""
+    async with Leader(contexts()).listening() as leader:
+        one, leader.is_echoing = Passing(leader), False
+
+        def renewed() -> bool:
+            one.passer._tls.client = ssl.create_default_context()
+            return True
+
+        leader.listener._takes_clients = renewed
+        with trio.fail_after(60):
+            await one.run()
+        assert one.result is Passed.REFUSED
+        one.follower_end.close()
+        await trio.aclose_forcefully(one.client)
+
+
+@in_trio
 async def test_half_a_close_is_passed_on() -> None:
     """A client that sends its end still gets all answers, then the leader's end."""
     async with Leader().listening() as leader, passing(leader) as one:

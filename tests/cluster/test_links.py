@@ -232,7 +232,7 @@ async def test_octets_and_acknowledgements_pass_tls(tmp_path: Path) -> None:
 @in_trio
 async def test_an_authority_that_a_reload_dropped_is_trusted_no_more(tmp_path: Path) -> None:
     """Links that were opened with it end; a node with a certificate of another authority is there again at once."""
-    tls, other = (LinkTls(*contexts(trustme.CA())) for _ in range(2))
+    tls, other = (LinkTls(*contexts(trustme.CA()), frozenset({name})) for name in ("one", "other"))
     assert tls.client is not None
     world = World(tmp_path, tls=tls)
     links = world.lead()
@@ -244,6 +244,8 @@ async def test_an_authority_that_a_reload_dropped_is_trusted_no_more(tmp_path: P
         assert not tls.has_dropped
         tls.replace(other)
         assert tls.has_dropped and tls.client is not before
+        tls.replace(other)
+        assert tls.has_dropped, "until the links have ended"
         world.listener.end_all()
         await until(lambda: "TLS" in follower.link.why and not links.is_linked(follower.node_id))
         theirs.replace(other)

@@ -100,6 +100,17 @@ def test_an_authority_that_was_removed_is_trusted_no_more(node: Node) -> None:
     assert [one.cert_store_stats()["x509_ca"] for one in (node.files.tls.server, node.files.tls.client)] == [1, 1]
 
 
+def test_a_certificate_of_a_node_that_was_removed_is_trusted_no_more(node: Node) -> None:
+    """It stands there itself, and is no authority; told until the links have ended, whatever the next reload reads."""
+    file = Path(node.authority.file)
+    first, pinned = file.read_text(), (node.directory / "node.pem").read_text()
+    file.write_text(first + pinned)
+    assert node.reload() == () and not node.files.tls.has_dropped
+    file.write_text("A word of explanation.\n" + first)
+    for _ in range(2):
+        assert node.reload() == () and node.files.tls.has_dropped
+
+
 @pytest.mark.parametrize("name", ["node.pem", "node.key"])
 def test_files_that_cannot_be_used_change_nothing(node: Node, name: str) -> None:
     """The reload names the file and the line."""

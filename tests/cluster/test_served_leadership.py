@@ -245,6 +245,7 @@ def test_a_node_whose_site_a_reload_changed_tells_it_the_leader() -> None:
         _current=SimpleNamespace(configuration=Configuration(), tls=None),
         _node_options=SimpleNamespace(tls=LinkTls()),
         _listener=SimpleNamespace(end_all=lambda: links.append("all")),
+        _passer=SimpleNamespace(end_all=lambda: links.append("clients")),
         node=SimpleNamespace(configured=lambda _: None, connect_again=lambda: links.append("again")),
     )
     node._site = site_of(node._current.configuration)
@@ -255,7 +256,7 @@ def test_a_node_whose_site_a_reload_changed_tells_it_the_leader() -> None:
     node._node_options.tls.has_dropped = True  # an authority, by a reload
     for _ in range(2):
         ServedNode._reloaded(node)
-    assert links == ["again", "all", "again"]
+    assert links == ["again", "all", "clients", "again"]
 
 
 def test_definitions_are_imported_once_in_a_cluster(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ configuration that has [cluster].
 
 import logging
 import os
+import re
 import ssl
 import stat
 from collections.abc import Callable
@@ -24,7 +25,8 @@ logger = logging.getLogger("leveret.cluster")
 #: Octets of a secret at least: `openssl rand -hex 16` makes 32.
 SECRET_SIZE_MIN = 16
 _FILE_SIZE_MAX = 64 * 1024
-
+#: A certificate in a PEM file, in each of the forms that OpenSSL takes.
+_CERTIFICATE = re.compile(r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----([^-]*)-----END ")
 
 #: Tables with certificates, and their keys.
 _TLS_TABLES, _TLS_KEYS = ("cluster.tls", "cluster.etcd-tls"), ("ca", "certificate", "key")
@@ -93,7 +95,7 @@ class _Files:
         etcd = EtcdAccess(keys.etcd, user, password, self._etcd_context())
         server, client = self._context(ssl.PROTOCOL_TLS_SERVER), self._context(ssl.PROTOCOL_TLS_CLIENT)
         self._warn(secret, has_tls=server is not None)
-        return ClusterFiles(etcd, secret, LinkTls(server, client))
+        return ClusterFiles(etcd, secret, LinkTls(server, client, self._trusted()))
 
     def _warn(self, secret: bytes, *, has_tls: bool) -> None:
         """Of what clients with TLS do not expect of a cluster."""
@@ -146,6 +148,15 @@ class _Files:
         context.verify_mode = ssl.CERT_REQUIRED
         self._load_context(context, "cluster.tls")
         return context
+
+    def _trusted(self) -> frozenset[str]:
+        """The certificates in the file of authorities: a context lists only those that may sign others."""
+        ca = self.path("cluster.tls", "ca")
+        if ca is None:
+            return frozenset()
+        octets: list[bytes] = []
+        self._try("cluster.tls", "ca", ca, lambda: octets.append(Path(ca).read_bytes()))
+        return frozenset("".join(one.split()) for one in _CERTIFICATE.findall(octets[0].decode(errors="replace")))
 
     def _load_context(self, context: ssl.SSLContext, table: str) -> None:
         """The authority and the certificate that a table names. Raises: _Fault."""

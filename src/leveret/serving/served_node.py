@@ -320,9 +320,12 @@ class ServedNode:
             self._site = site
             self.node.connect_again()
         if self._node_options.tls.has_dropped:
-            logger.warning("[cluster.tls] ca: an authority is trusted no more: all links of this node are opened anew")
+            logger.warning(
+                "[cluster.tls] ca: a certificate is trusted no more: links end, with the clients that they pass on"
+            )
             self._node_options.tls.has_dropped = False
             self._listener.end_all()
+            self._passer.end_all()
             self.node.connect_again()
 
     def refuse_clients(self) -> None:
