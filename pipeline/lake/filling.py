@@ -61,7 +61,8 @@ def catch_up(
     journal = plans[0].journal_id
     holes = open_table(lake, "holes")
     kept = kept_of(open_table(lake, "events"), journal)
-    known = _rows_of(lake, [one for one in files_in(holes) if one["mark"] == mark_of(journal)])
+    marked = [one for one in files_in(holes) if one["mark"] == mark_of(journal)] if holes is not None else []
+    known = _rows_of(lake, marked)
     damage = _rows_of(lake, [{"path": one.path} for one in met])
     has = [
         row["first_lsn"]
