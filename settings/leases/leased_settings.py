@@ -382,7 +382,9 @@ def leased_settings(name: str, arguments: Mapping[str, object]) -> LeasedSetting
 def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSettings, list[LeasedFault]]:
     """As `leased_settings`, but with all faults at once; an invalid value is replaced by its default."""
     faults: list[LeasedFault] = []
-    if not 0 < len(name.encode("utf-8", "replace")) <= 255:
+    scope = arguments.get(SCOPE)
+    called = name if scope is None else name.removesuffix(f"@{scope}")
+    if not _is_name(called or name):
         faults.append(LeasedFault("E-NAME", "name"))
     given: dict[str, object] = {}
     for argument, value in arguments.items():
@@ -394,9 +396,9 @@ def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSetti
         except BadValue as error:
             code = "E-MTYPE" if argument == "x-message-type" else error.code
             faults.append(LeasedFault(code, argument, str(error)))
-    scope = arguments.get(SCOPE)
+    if not faults and not _is_name(name):  # too long with its scope, which is no fault of the scope itself
+        faults.append(LeasedFault("E-NAME", "name"))
     if scope is not None:
-        called = name.removesuffix(f"@{scope}")
         if given.get("replication") not in (LOCAL, GROUP) or not scope or called in ("", name):
             faults.append(LeasedFault("E-SCOPE", SCOPE, shown(scope)))
         name = called or name
@@ -408,6 +410,10 @@ def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSetti
     if given.get("semantics") == AT_MOST_ONCE:
         given.setdefault("fairness", ROUND_ROBIN)
     return LeasedSettings(name, **given), faults  # type: ignore[arg-type]
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name.encode("utf-8", "replace")) <= 255
 
 
 def _check_topics(name: str, given: dict[str, object], faults: list[LeasedFault]) -> None:
