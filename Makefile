@@ -71,12 +71,13 @@ cluster-node: $(VENV)/.serve
 JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 # What is left out needs minutes and finds few faults in them: `make spark test-long test-rabbitmq test-toolchains` are the rest.
 CHOSEN := not peer and not toolchain and not cluster and not long and (not spark or sample)
-PYTEST = $(BIN)/pytest --processes $(JOBS)
-# Types are checked beside the tests. Each broker that a test starts would compile its modules where bytecode must not be
-# written.
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# Types are checked beside the tests. Modules of tests are compiled once before, with what pytest puts into assertions:
+# each of its processes would do it again. So would each broker that a test starts where bytecode must not be written.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.test lint
 	@$(MAKE) --no-print-directory types >$(VENV)/types.log 2>&1 & types=$$!; \
+	$(BIN)/pytest --collect-only -qq -n 0 -p no:cacheprovider >/dev/null 2>&1; \
 	$(PYTEST) -m "$(CHOSEN)" $(ARGS); tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types.log; exit $$((tests | types))
 

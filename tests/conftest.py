@@ -3,8 +3,8 @@ leaves brokers behind that do not contradict themselves."""
 
 import gc
 from collections.abc import Generator, Iterator
+from typing import Any
 
-import forked
 import pytest
 from default_ports import take_default_ports
 from effort import PHASES
@@ -62,16 +62,11 @@ def _invariants(request: pytest.FixtureRequest) -> Iterator[None]:
             yield
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """For `make test`."""
-    parser.addoption("--processes", type=int, default=0, metavar="N", help="share the files out among N processes")
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """With `--processes`: what is collected is there until the end, and Python's collector need not look through it
+    """In a process of many, what is collected is there until the end: Python's collector need not look through it
     again and again, which took a tenth of the time."""
-    if not session.config.option.processes:
+    if not hasattr(session.config, "workerinput"):
         return (yield)
     gc.disable()
     try:
@@ -90,14 +85,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """With `--processes`: files are shared out, and those of `SPARK` as one."""
-    config = session.config
-    if not config.option.processes or config.option.collectonly or session.testsfailed:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, but all of `SPARK` counts as one file. Any other `--dist`: as xdist has it."""
+    if config.getvalue("dist") != "loadfile":
         return None
-    groups: dict[str, list[pytest.Item]] = {}
-    for item in session.items:
-        file = item.nodeid.partition("::")[0]
-        groups.setdefault(SPARK if file.startswith(SPARK) else file, []).append(item)
-    forked.run(session, list(groups.values()), config.option.processes)
-    return True
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK if nodeid.startswith(SPARK) else str(super()._split_scope(nodeid))
+
+    return ByFile(config, log)
