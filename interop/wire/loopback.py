@@ -10,17 +10,8 @@ LOOPBACK = "127.0.0.1"
 #: Below those that a system gives to clients (Linux: from 32768 on): one of them could take the port of a server that
 #: is started again, and a client of a port where nobody listens could be given it, and be connected with itself.
 PORTS = range(10_000, 32_000)
-_places = counted()
-
-
-def _begin_apart() -> None:
-    """Processes that begin together, or are forked from one, do not try the same ports."""
-    global _places
-    _places = counted(os.getpid() * 997)
-
-
-_begin_apart()
-os.register_at_fork(after_in_child=_begin_apart)
+#: Processes that begin together begin apart.
+_places = counted(os.getpid() * 997)
 
 
 def listens(port: int) -> bool:
