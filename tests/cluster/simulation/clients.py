@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leveret.engine import Delivered, Unreadable
@@ -16,6 +16,9 @@ from .queues import LATE_MS, kind_of
 from .sites import NAMES, filter_of
 
 if TYPE_CHECKING:
+    from leveret.engine import Client as EngineClient
+    from leveret.engine import FieldTable
+
     from .node import Node, NodeBroker
     from .world import World
 
@@ -264,6 +267,17 @@ class Received(NamedTuple):
     offset: int
 
 
+def delivered_to(client: EngineClient) -> Iterator[tuple[int, str, bool, FieldTable]]:
+    """What was sent to a client since: tag, body, whether it is redelivered, and headers of each message."""
+    for effect in client.take_outbox():
+        if isinstance(effect, Delivered):
+            for first_tag, envelope, contents in effect.runs():
+                for tag, content in enumerate(contents, first_tag):
+                    body = whole(envelope.framing.split(content)[1])
+                    yield tag, body, effect.redelivered, envelope.headers(content)
+    client.drained()
+
+
 class Consumer(Client):
     """Of one queue: it acknowledges most of what it gets, at once or later, and gives some back, or rejects it.
 
@@ -294,20 +308,14 @@ class Consumer(Client):
         self._hold_lsn = max(self._hold_lsn, lsn)
 
     def flushed(self, broker: NodeBroker) -> None:
-        client = self.session.client
-        for effect in client.take_outbox():
-            if isinstance(effect, Delivered):
-                for first_tag, envelope, contents in effect.runs():
-                    for tag, content in enumerate(contents, first_tag):
-                        body = whole(envelope.framing.split(content)[1])
-                        if (message := self.session.unacked.get(tag)) is not None and self.queue != "stream":
-                            self.books.met(message.id, body)
-                        if self._is_sited:  # another client may acknowledge it before this one reads it
-                            self.books.handed_out(self.queue, body, is_redelivered=effect.redelivered)
-                        offset = envelope.headers(content).get("x-stream-offset")
-                        at = -1 if offset is None else offset.value
-                        self._inbox.append(Received(self._hold_lsn, tag, body, effect.redelivered, at))
-        client.drained()
+        for tag, body, is_redelivered, headers in delivered_to(self.session.client):
+            if (message := self.session.unacked.get(tag)) is not None and self.queue != "stream":
+                self.books.met(message.id, body)
+            if self._is_sited:  # another client may acknowledge it before this one reads it
+                self.books.handed_out(self.queue, body, is_redelivered=is_redelivered)
+            offset = headers.get("x-stream-offset")
+            at = -1 if offset is None else offset.value
+            self._inbox.append(Received(self._hold_lsn, tag, body, is_redelivered, at))
 
     def act(self, broker: NodeBroker) -> None:
         while self._inbox and self._inbox[0].lsn <= broker.recorder.safe_lsn:
@@ -406,16 +414,10 @@ class Replayer(Client):
         self._hold_lsn = max(self._hold_lsn, lsn)
 
     def flushed(self, broker: NodeBroker) -> None:
-        client = self.session.client
-        for effect in client.take_outbox():
-            if isinstance(effect, Delivered):
-                for first_tag, envelope, contents in effect.runs():
-                    for tag, content in enumerate(contents, first_tag):
-                        body = whole(envelope.framing.split(content)[1])
-                        id_ = int(envelope.headers(content)["x-bookmark"].value.split(b"|")[1])
-                        self.books.met(id_, body)
-                        self._inbox.append(Received(self._hold_lsn, tag, body, False, id_))
-        client.drained()
+        for tag, body, _, headers in delivered_to(self.session.client):
+            id_ = int(headers["x-bookmark"].value.split(b"|")[1])
+            self.books.met(id_, body)
+            self._inbox.append(Received(self._hold_lsn, tag, body, False, id_))
 
     def act(self, broker: NodeBroker) -> None:
         while self._inbox and self._inbox[0].lsn <= broker.recorder.safe_lsn:
