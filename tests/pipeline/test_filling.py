@@ -12,7 +12,7 @@ pytest.importorskip("deltalake", reason="the pipeline's libraries are not instal
 
 from damage import as_node_of_a_cluster, blocks_of, harm, holes_in
 from lakes import fill, in_journal, in_lake
-from recorded_broker import RecordedBroker
+from recorded_broker import recorded
 
 from leveret.journal.disk.files import REAL
 from leveret.journal.disk.segment import segments_in
@@ -31,18 +31,7 @@ WITHOUT_HOLES = [table for table in TABLES if table != "holes"]
 
 def copies(root: Path, count: int = 2) -> list[Path]:
     """Data directories of nodes of a cluster: several segments, with checkpoints."""
-    one = RecordedBroker(root / "a" / "journal", segment_size=6000)
-    for name in ("q", "r"):
-        one.declare(name)
-    for at in range(12):
-        for name in ("q", "r"):
-            one.publish(name, 3)
-            one.get(name, 2)
-        one.clock.advance_ns(1_000_000_000)
-        if at % 4 == 3:
-            one.checkpoint()
-    one.tick()
-    one.close()
+    recorded(root / "a" / "journal").close()
     as_node_of_a_cluster(root / "a")
     found = [root / name for name in "abc"[:count]]
     for path in found[1:]:

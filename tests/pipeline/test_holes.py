@@ -15,7 +15,7 @@ pytest.importorskip("deltalake", reason="the pipeline's libraries are not instal
 
 from damage import blocks_of, harm, holes_in
 from lakes import fill, in_journal, in_lake
-from recorded_broker import RecordedBroker
+from recorded_broker import QUEUES, recorded
 from told_events import told
 
 from leveret.journal import JournalError
@@ -31,24 +31,6 @@ from leveret.pipeline.lake.lake import committed_files
 from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.reading.tables import TableReader
 from leveret.pipeline.schemas import EVENTS, TABLES
-
-QUEUES = ("q", "r")
-
-
-def recorded(path: Path, rounds: int = 12) -> RecordedBroker:
-    """Messages of two queues, most of them taken, over several segments, with checkpoints."""
-    one = RecordedBroker(path, segment_size=6000)
-    for name in QUEUES:
-        one.declare(name)
-    for at in range(rounds):
-        for name in QUEUES:
-            one.publish(name, 3)
-            one.get(name, 2)
-        one.clock.advance_ns(1_000_000_000)
-        if at % 4 == 3:
-            one.checkpoint()
-    one.tick()
-    return one
 
 
 def lsns_in(lake: Path) -> set[int]:

@@ -11,6 +11,8 @@ from leveret.journal.recording.recorder import Recorder
 from leveret.testing.harness import Harness
 
 USER = User("u")
+#: Of a `recorded` broker.
+QUEUES = ("q", "r")
 
 
 class RecordedBroker(Harness):
@@ -65,3 +67,19 @@ class RecordedBroker(Harness):
     def kill(self) -> None:
         """As SIGKILL does: nothing is written any more, and the directory is free."""
         self.crash()
+
+
+def recorded(path: Path, rounds: int = 12) -> RecordedBroker:
+    """Messages of two queues, most of them taken, over several segments, with checkpoints."""
+    one = RecordedBroker(path, segment_size=6000)
+    for name in QUEUES:
+        one.declare(name)
+    for at in range(rounds):
+        for name in QUEUES:
+            one.publish(name, 3)
+            one.get(name, 2)
+        one.clock.advance_ns(1_000_000_000)
+        if at % 4 == 3:
+            one.checkpoint()
+    one.tick()
+    return one
