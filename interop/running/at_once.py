@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -30,14 +31,19 @@ def at_once(work: Callable[[str], T], brokers: Sequence[str], expected: tuple[ty
             connections[broker] = stack.enter_context(receiver)
             with sender:  # closed here before the next fork: its end is the end of the worker
                 worker = context.Process(target=_send_result, args=(sender, work, broker, expected))
-                worker.start()
-            stack.callback(_end, worker)
+                held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                try:  # between the two nobody would end the worker
+                    worker.start()
+                    stack.callback(_end, worker)
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, held)
         return {broker: _received(connection, broker) for broker, connection in connections.items()}
 
 
 def _send_result(
     sender: Connection, work: Callable[[str], object], broker: str, expected: tuple[type[Exception], ...]
 ) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     result: object = None
     failure: Exception | str | None = None
     try:

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 import sys
+from contextlib import suppress
 from multiprocessing import active_children
 
 import pytest
@@ -54,3 +56,36 @@ def test_an_expected_exception_is_raised_as_it_is() -> None:
     """Its text is the reason why a tool is left out."""
     with pytest.raises(FileNotFoundError, match="not installed"):
         at_once(work, ["missing", "endless"], (FileNotFoundError,))
+
+
+#: SIGTERM comes as the fork returns: the worker has begun, and goes on for ever if nobody ends it.
+STRUCK = """
+import os, signal, threading
+from multiprocessing import get_context
+from leveret.interop.brokers.processes import unwind_on_sigterm
+from leveret.interop.running.at_once import at_once
+unwind_on_sigterm()
+process_type = get_context("fork").Process
+start = process_type.start
+
+def start_and_signal(worker):
+    start(worker)
+    print(worker.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+process_type.start = start_and_signal
+at_once(lambda broker: threading.Event().wait(), ["a"], ())
+"""
+
+
+def test_sigterm_ends_a_worker_that_has_just_begun() -> None:
+    """In a process of its own: one with other threads may get the signal in one of these."""
+    with subprocess.Popen([sys.executable, "-c", STRUCK], stdout=subprocess.PIPE, text=True) as command:
+        assert command.stdout is not None
+        worker = int(command.stdout.readline())
+        try:
+            assert command.wait(60) == 128 + signal.SIGTERM
+            assert not os.path.exists(f"/proc/{worker}")
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
