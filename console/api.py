@@ -14,8 +14,8 @@ from ..engine import Broker, Queue, VirtualHost
 from .bodies import content_type
 from .dispatcher import Action, Dispatcher, Level, Route
 from .encoding import encoded_in_steps
-from .login import Logins, has_vhost, is_administrator, is_monitor, is_policymaker, may_see
-from .messages import JSON_TYPE, Answer, Refusal, Request, Work, not_authorised, not_found
+from .login import Logins, is_administrator, is_monitor, is_policymaker, may_see, needs_tag, needs_vhost
+from .messages import JSON_TYPE, Answer, Refusal, Request, Work, access_refused, not_authorised, not_found
 from .metrics.facts import MetricsFacts
 from .node_rates import NodeRates
 from .options import CommandRefused, ConsoleOptions, Steps
@@ -89,9 +89,9 @@ class Call:
 
 def refusal_of(refused: CommandRefused) -> Refusal:
     """The answer to a refused command (management page 1.5, 10)."""
-    if refused.code == 403:
-        return not_authorised("Access refused.")
     text = refused.reason.partition(" - ")[2] if refused.code else refused.reason
+    if refused.code == 403:
+        return access_refused(text)
     if refused.code == 404:
         return Refusal(404, "not_found", text)
     return Refusal(400, "bad_request", text)
@@ -194,15 +194,15 @@ class Api:
     def _check_level(self, request: Request, level: Level) -> None:
         user, vhost = request.user, request.names.get("V")
         if level is Level.ADMINISTRATOR and not is_administrator(user):
-            raise not_authorised("Not administrator user")
+            raise not_authorised("Not administrator user", needs_tag(user, "administrator"))
         if level is Level.MONITORING and not is_monitor(user):
-            raise not_authorised("Not monitor user")
-        if level is Level.POLICYMAKER and not (
-            is_policymaker(user) and (vhost is None or is_administrator(user) or has_vhost(user, vhost))
-        ):
-            raise not_authorised("User not authorised to access object")
+            raise not_authorised("Not monitor user", needs_tag(user, "monitoring"))
+        if level is Level.POLICYMAKER and not is_policymaker(user):
+            raise not_authorised("User not authorised to access object", needs_tag(user, "policymaker"))
+        if level is Level.POLICYMAKER and vhost is not None and not may_see(user, vhost):
+            raise not_authorised("User not authorised to access object", needs_vhost(user, vhost))
         if level is Level.VHOST and vhost is not None and not may_see(user, vhost):
-            raise not_authorised("User not authorised to access virtual host")
+            raise not_authorised("User not authorised to access virtual host", needs_vhost(user, vhost))
 
     def check_content_type(self, request: Request, action: Action) -> None:
         """Raises: Refusal."""

@@ -42,6 +42,22 @@ def may_see(user: User, vhost: str) -> bool:
     return is_administrator(user) or has_vhost(user, vhost)
 
 
+def needs_tag(user: User, tag: str) -> str:
+    """The detail of a refusal: the tag that the user lacks."""
+    wanted = tag if tag == "administrator" else f"{tag} or administrator"
+    return f"this needs the tag {wanted}; user '{user.name}' has {', '.join(user.tags) or 'no tag'}"
+
+
+def needs_vhost(user: User, vhost: str) -> str:
+    """The detail of a refusal: the user has no permission entry in the virtual host."""
+    return f"user '{user.name}' has no permissions in vhost '{vhost}'"
+
+
+def needs_access(user: User, action: str, kind: str, name: str, vhost: str) -> str:
+    """The detail of a refusal, in the engine's words: the permission that the user lacks."""
+    return f"{action} access to {kind} '{name}' in vhost '{vhost}' refused for user '{user.name}'"
+
+
 def credentials(header: str) -> tuple[str, str] | None:
     """Name and password of a Basic header; None: it is another header."""
     scheme, _, text = header.partition(" ")
@@ -99,5 +115,5 @@ class Logins:
         if user.loopback_only and not peer.is_loopback:
             raise not_authorised("User can only log in via localhost")
         if TAGS.isdisjoint(user.tags):
-            raise not_authorised("Not management user")
+            raise not_authorised("Not management user", needs_tag(user, "management, policymaker, monitoring"))
         return user

@@ -102,20 +102,31 @@ class Stream(Protocol):
 
 
 class Refusal(Exception):
-    """The request is answered with an error. `error` empty: without a body."""
+    """The request is answered with an error. `error` empty: without a body. `detail`: beside RabbitMQ's reason, what
+    is missing.
+    """
 
     def __init__(
-        self, status: int, error: str = "", reason: Any = "", headers: tuple[tuple[str, str], ...] = ()
+        self,
+        status: int,
+        error: str = "",
+        reason: Any = "",
+        headers: tuple[tuple[str, str], ...] = (),
+        *,
+        detail: str = "",
     ) -> None:
         super().__init__(f"{status} {error} {reason}")
         self.status = status
         self.error = error
         self.reason = reason
         self.headers = headers
+        self.detail = detail
 
     def answer(self) -> Answer:
         """The answer to send."""
         value = {"error": self.error, "reason": self.reason} if self.error else None
+        if value is not None and self.detail:
+            value["detail"] = self.detail
         return Answer(self.status, value, self.headers)
 
 
@@ -129,9 +140,14 @@ def not_found() -> Refusal:
     return Refusal(404, "Object Not Found", "Not Found")
 
 
-def not_authorised(reason: str) -> Refusal:
+def not_authorised(reason: str, detail: str = "") -> Refusal:
     """401 for a user who lacks the permission: RabbitMQ has no 403 here (management page 1.5)."""
-    return Refusal(401, "not_authorised", reason)
+    return Refusal(401, "not_authorised", reason, detail=detail)
+
+
+def access_refused(detail: str) -> Refusal:
+    """What RabbitMQ answers when AMQP would refuse the user; `detail` says what was wanted."""
+    return not_authorised("Access refused.", detail)
 
 
 def query_of(text: str) -> dict[str, str]:

@@ -23,6 +23,7 @@ from .resources import (
     policies,
     queues,
     quorum,
+    session,
     users,
     vhosts,
 )
@@ -44,6 +45,7 @@ ROUTES = [
     *nodes.ROUTES,
     *health.ROUTES,
     *login.ROUTES,
+    *session.ROUTES,
     *events.ROUTES,
     *ours.ROUTES,
     *(route for name in PACKAGES for route in import_module(f"{__package__}.resources.{name}").ROUTES),

@@ -6,7 +6,7 @@ from ...engine import Client, Session
 from ..api import Api
 from ..dispatcher import Action, Level, Route
 from ..listing import Columns, listed
-from ..login import is_administrator, is_monitor
+from ..login import is_administrator, is_monitor, needs_tag
 from ..messages import Answer, Request, bad_request, not_authorised, not_found
 from ..options import Steps
 from ..ranges import ranges_of
@@ -55,7 +55,7 @@ def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
         raise not_found()
     may = is_administrator(user) if to_close else is_monitor(user)
     if not may and found.user.name != user.name:
-        raise not_authorised(_NOT_YOURS)
+        raise not_authorised(_NOT_YOURS, needs_tag(user, "administrator" if to_close else "monitoring"))
     return found
 
 
@@ -117,7 +117,7 @@ def _show_channel(api: Api, request: Request) -> Steps:
     if found is None:
         raise not_found()
     if not is_monitor(user) and found.client.user.name != user.name:
-        raise not_authorised(_NOT_YOURS)
+        raise not_authorised(_NOT_YOURS, needs_tag(user, "monitoring"))
     rates = with_time(api.sampler.session(found, ranges_of(request)))
     view = {**channel_view(found, api.broker, node), **rates}
     return Columns(request).of({**view, **(yield from channel_details(found, node))})
@@ -139,7 +139,7 @@ def _of_user(api: Api, request: Request) -> Steps:
 def _close_of_user(api: Api, request: Request) -> Steps:
     name, user = request.names["U"], request.user
     if not is_administrator(user) and name != user.name:
-        raise not_authorised(_NOT_YOURS)
+        raise not_authorised(_NOT_YOURS, needs_tag(user, "administrator"))
     for client in [client for client in api.broker.connections if client.user.name == name]:
         yield from api.run("close-connection", name=client.name, reason=_reason(request))
     return Answer(204)

@@ -9,7 +9,7 @@ from ...engine.leases import is_leased
 from ..api import Api
 from ..bodies import json_object, text
 from ..dispatcher import Action, Level, Route
-from ..messages import Request, not_authorised
+from ..messages import Request
 from ..options import Steps
 from .ours import MESSAGES_MAX, QUEUES_MAX, page_of, paged, readable, visible_queues
 
@@ -33,10 +33,8 @@ def _leases(api: Api, request: Request) -> Steps:
 
 
 def _discard_leased(api: Api, request: Request) -> Steps:
-    queue = api.queue(request)
+    queue = readable(api, request)
     given = json_object(request)
-    if not request.user.may("read", "queue", queue.name, queue.vhost_name):
-        raise not_authorised("Access refused.")
     for name in ("bookmark", "filter", "option"):
         text(given.get(name, ""), name)
     return (

@@ -1,4 +1,4 @@
-"""Resources that only Leveret has: sessions of the page, explanations of settings, blocked clients, schedules.
+"""Resources that only Leveret has: explanations of settings, blocked clients, schedules, searches.
 
 Everything is a command, as `leveret ctl` has it. Source: management page 16, 20.
 """
@@ -8,13 +8,12 @@ from itertools import islice
 from typing import Any
 
 from ...engine import Queue, dead_letter_queues
-from ..api import Api, named_in
+from ..api import Api
 from ..bodies import boolean, integer, json_object, require, text
 from ..dispatcher import Action, Level, Route
-from ..login import is_administrator, is_monitor, may_see
-from ..messages import Request, bad_request, not_authorised
+from ..login import is_administrator, is_monitor, may_see, needs_access
+from ..messages import Request, access_refused, bad_request
 from ..options import Steps
-from ..packages import PACKAGES
 
 #: Maximum names of each kind in the result of a search.
 FOUND_MAX = 50
@@ -26,12 +25,6 @@ GROWTH_MIN, GROWING_MAX, QUEUES_A_STEP = 60, 20, 500
 #: Arguments of commands that select messages.
 _FILTERS = ("filter", "routing_key", "text", "cause", "origin")
 _ACTIONS = ("fire", "cancel", "reschedule")
-
-
-def _session(api: Api, request: Request) -> dict[str, Any]:
-    """The user of the session, and packages with a page; empty without one: the page asks before it shows a login."""
-    user = api.sessions.find(*named_in(request))
-    return {} if user is None else {"name": user.name, "tags": list(user.tags), "packages": list(PACKAGES)}
 
 
 def _blocked(api: Api, request: Request) -> Steps:
@@ -110,7 +103,7 @@ def _act_on_scheduled(api: Api, request: Request) -> Steps:
     if action not in _ACTIONS:
         raise bad_request(f"action: expected one of {', '.join(_ACTIONS)}")
     if not request.user.may("write", "queue", queue.name, queue.vhost_name):
-        raise not_authorised("Access refused.")
+        raise access_refused(needs_access(request.user, "write", "queue", queue.name, queue.vhost_name))
     delay = integer(require(given, "delay")[0]) if action == "reschedule" else None
     if delay is not None and delay < 0:
         raise bad_request("delay: expected milliseconds")
@@ -161,7 +154,7 @@ def readable(api: Api, request: Request) -> Queue:
     """The queue in the path, if the user may read from it. Raises: Refusal."""
     queue = api.queue(request)
     if not request.user.may("read", "queue", queue.name, queue.vhost_name):
-        raise not_authorised("Access refused.")
+        raise access_refused(needs_access(request.user, "read", "queue", queue.name, queue.vhost_name))
     return queue
 
 
@@ -225,7 +218,6 @@ def _of_vhosts(part: str, names: Any) -> list[dict[str, str]]:
 
 BEFORE = {"browse": _before_browsing, "route": _before_routing}
 ROUTES = [
-    Route("leveret/session", {"GET": Action(Level.OPEN, _session)}),
     Route("leveret/blocked", {"GET": Action(Level.MONITORING, _blocked)}),
     Route("leveret/growing", {"GET": Action(Level.MONITORING, _growing)}),
     Route("leveret/scheduled", {"GET": Action(Level.MONITORING, _scheduled)}),

@@ -12,7 +12,7 @@ from ..api import Api
 from ..bodies import json_object, require
 from ..dispatcher import Action, Level, Route
 from ..listing import Columns, listed
-from ..login import is_administrator, may_see
+from ..login import is_administrator, may_see, needs_tag
 from ..messages import Answer, Request, bad_request, not_authorised, not_found
 from ..options import Steps
 from ..views.access import vhost_limits
@@ -107,7 +107,7 @@ def _clear_parameter(api: Api, request: Request) -> Steps:
 def _for_administrators(request: Request) -> None:
     """Refuse users who may not set these by their own paths. Raises: Refusal."""
     if not is_administrator(request.user):
-        raise not_authorised("User not authorised to access object")
+        raise not_authorised("User not authorised to access object", needs_tag(request.user, "administrator"))
 
 
 def _as_word(value: Any) -> Any:

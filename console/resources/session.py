@@ -1,0 +1,53 @@
+"""The session of the page, and what its user may do: the page shows the reason beside what is refused.
+
+Source: management page 15, 20.
+"""
+
+from typing import Any
+
+from ...engine import User
+from ..api import Api, named_in
+from ..dispatcher import Action, Level, Route
+from ..login import may_see
+from ..messages import Request, bad_request
+from ..packages import PACKAGES
+
+ACTIONS = ("configure", "write", "read")
+
+
+def _session(api: Api, request: Request) -> dict[str, Any]:
+    """The user of the session, packages with a page, and the number of virtual hosts that the user does not see; empty
+    without a session: the page asks before it shows a login.
+    """
+    user = api.sessions.find(*named_in(request))
+    if user is None:
+        return {}
+    hidden = sum(not may_see(user, name) for name in api.broker.virtual_hosts)
+    return {"name": user.name, "tags": list(user.tags), "packages": list(PACKAGES), "hidden_vhosts": hidden}
+
+
+def _may(api: Api, request: Request) -> dict[str, Any]:
+    """What the user may do with the queue or exchange of the query, whether it is there or not, and by which patterns.
+
+    `patterns`: null if the user has no permissions in the virtual host.
+    """
+    user, vhost = request.user, api.vhost(request).name
+    kind = "exchange" if "exchange" in request.query else "queue"
+    name = request.query.get(kind)
+    if name is None:
+        raise bad_request("expected queue or exchange")
+    may = {action: user.may(action, kind, name, vhost) for action in ACTIONS}
+    return {**may, "patterns": _patterns(user, vhost)}
+
+
+def _patterns(user: User, vhost: str) -> dict[str, str] | None:
+    if user.permissions is None:
+        return dict.fromkeys(ACTIONS, ".*")
+    permissions = user.permissions.get(vhost)
+    return None if permissions is None else {action: getattr(permissions.grant, action) for action in ACTIONS}
+
+
+ROUTES = [
+    Route("leveret/session", {"GET": Action(Level.OPEN, _session)}),
+    Route("leveret/may/V", {"GET": Action(Level.VHOST, _may)}),
+]
