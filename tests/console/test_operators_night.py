@@ -53,6 +53,7 @@ class Clients:
     def connect(self, name: str) -> Any:
         parameters = pika.URLParameters(self._broker.url)
         parameters.client_properties = {"connection_name": name}
+        parameters.heartbeat = 0  # the night is longer than a heartbeat that nothing answers
         connection = pika.BlockingConnection(parameters)
         self._connections.append(connection)
         return connection.channel()

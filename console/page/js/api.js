@@ -33,7 +33,8 @@ function ofVhost(vhost) {
 
 function reasonOf(response, value) {
   if (value && value.reason !== undefined) {
-    return typeof value.reason === "string" ? value.reason.trim() : JSON.stringify(value.reason);
+    const reason = typeof value.reason === "string" ? value.reason.trim() : JSON.stringify(value.reason);
+    return value.detail ? `${reason.replace(/\.$/, "")}: ${value.detail}.` : reason;
   }
   const known = {
     401: "Not logged in.",

@@ -9,8 +9,8 @@ import { confirm, Danger, Table } from "./parts.js";
 const kindOf = (binding) => (binding.destination_type === "queue" ? "q" : "e");
 const place = (one) => path("bindings", one.vhost, "e", exchangeSegment(one.source), kindOf(one), one.destination, one.properties_key);
 
-/** `side`: "source" or "destination", whichever is not the page's own. */
-export function Bindings({ bindings, side, reload, empty }) {
+/** `side`: "source" or "destination", whichever is not the page's own. `why`: the reason why the user may not end one. */
+export function Bindings({ bindings, side, reload, empty, why = "" }) {
   if (!bindings.length) return html`<p class="empty">${empty}</p>`;
   const unbind = async (one) => {
     const text = `Messages of ${one.source || "the default exchange"} with the key "${one.routing_key}" will no longer reach ${one.destination}.`;
@@ -29,13 +29,14 @@ export function Bindings({ bindings, side, reload, empty }) {
     },
     { title: "Routing key", cell: (one) => html`<code>${one.routing_key}</code>` },
     { title: "Arguments", isWide: true, cell: (one) => html`<${Table} value=${one.arguments} empty="" />` },
-    { title: "", cell: (one) => one.source !== "" && html`<${Danger} label="Unbind" onClick=${() => unbind(one)} />` },
+    { title: "", cell: (one) => one.source !== "" && html`<${Danger} label="Unbind" onClick=${() => unbind(one)} why=${why} />` },
   ];
-  return html`<${Rows} rows=${bindings} columns=${columns} caption="Bindings" keyOf=${place} />`;
+  return html`<${Rows} rows=${bindings} columns=${columns} caption="Bindings" keyOf=${place} />
+    ${why && html`<p class="dim">Unbind: ${why}.</p>`}`;
 }
 
 /** Bind a queue, or an exchange, to an exchange. `fixed`: the end that is the page's own. */
-export function Bind({ vhost, queue, source, reload }) {
+export function Bind({ vhost, queue, source, reload, why = "" }) {
   const fields = [
     queue !== undefined
       ? { name: "source", label: "From exchange", required: true }
@@ -50,5 +51,5 @@ export function Bind({ vhost, queue, source, reload }) {
     if (done) reload();
     return Boolean(done);
   };
-  return html`<${Form} name="Bind" fields=${fields} verb="Bind" onSubmit=${bind} />`;
+  return html`<${Form} name="Bind" fields=${fields} verb="Bind" onSubmit=${bind} why=${why} />`;
 }

@@ -1,5 +1,6 @@
 // Forms: from a list of fields to an object. A field that is not right says so beside itself.
 import { html, useState } from "./lib.js";
+import { Why } from "./parts.js";
 
 /** The value of a field; throws what is wrong with it. */
 function read(field, text) {
@@ -28,8 +29,9 @@ function read(field, text) {
 }
 
 /** `fields`: {name, label, type, options, value, hint, required}. `onSubmit(values)` gives true to clear the form.
- * `also`: another verb; `onSubmit(values, true)` if that was chosen. `username`: whose password is in it, for what keeps passwords. */
-export function Form({ fields, verb, also, onSubmit, name, kind = "", username }) {
+ * `also`: another verb; `onSubmit(values, true)` if that was chosen. `username`: whose password is in it, for what keeps passwords.
+ * `why`: the reason why the user may not; all is grey then. */
+export function Form({ fields, verb, also, onSubmit, name, kind = "", username, why = "" }) {
   const initial = () => Object.fromEntries(fields.map((field) => [field.name, field.value]));
   const [given, setGiven] = useState(initial);
   const [faults, setFaults] = useState({});
@@ -64,19 +66,22 @@ export function Form({ fields, verb, also, onSubmit, name, kind = "", username }
       form=${name || verb}
       value=${given[field.name]}
       fault=${faults[field.name]}
+      isGrey=${Boolean(why)}
       onChange=${(value) => setGiven((old) => ({ ...old, [field.name]: value }))}
     />`)}
-    <div class="buttons"><button type="submit" class="main" disabled=${isBusy}>${verb}</button>
-      ${also && html`<button type="submit" value="also" disabled=${isBusy}>${also}</button>`}</div>
+    <div class="buttons"><button type="submit" class="main" disabled=${isBusy || Boolean(why)}>${verb}</button>
+      ${also && html`<button type="submit" value="also" disabled=${isBusy || Boolean(why)}>${also}</button>`}
+      ${why && html`<${Why} text=${why} />`}</div>
   </form>`;
 }
 
-function Field({ field, form, value, fault, onChange }) {
+function Field({ field, form, value, fault, isGrey, onChange }) {
   const id = `${form}-${field.name}`.replace(/[^A-Za-z0-9-]/g, "-");
   const about = fault || field.hint;
   const shared = {
     id,
     name: field.name,
+    disabled: isGrey,
     "aria-describedby": about ? `${id}-about` : undefined,
     "aria-invalid": fault ? "true" : undefined,
     "aria-required": field.required ? "true" : undefined,

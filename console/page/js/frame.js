@@ -1,14 +1,20 @@
 // What is around every page: where one can go, who one is, how often it is looked.
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { ask, exchangeSegment, usePoll } from "./api.js";
-import { brings, isAdministrator, isMonitor, set, useShared } from "./state.js";
+import { lacksTag } from "./may.js";
+import { brings, set, state, useShared } from "./state.js";
 import { to, useRoute } from "./route.js";
 
+const forMonitors = () => lacksTag("monitoring");
+const forAdministrators = () => lacksTag();
+
 const GROUPS = [
-  ["", [["", "Overview"], ["connections", "Connections"], ["channels", "Channels"], ["exchanges", "Exchanges"], ["queues", "Queues"], ["find", "Find a message"], ["events", "Events", isMonitor]]],
-  ["In trouble", [["blocked", "Blocked", isMonitor], ["scheduled", "Scheduled", isMonitor], ["leases", "Leases", () => isMonitor() && brings("leases")], ["unacknowledged", "Unacknowledged", isMonitor], ["dead-letters", "Dead letters", isMonitor], ["jobs", "Jobs"]]],
-  ["Administration", [["policies", "Policies"], ["changes", "Changes", isAdministrator], ["users", "Users", isAdministrator], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", isAdministrator], ["node", "Node", isMonitor], ["nodes", "Nodes", isMonitor]]],
+  ["", [["", "Overview"], ["connections", "Connections"], ["channels", "Channels"], ["exchanges", "Exchanges"], ["queues", "Queues"], ["find", "Find a message"], ["events", "Events", forMonitors]]],
+  ["In trouble", [["blocked", "Blocked", forMonitors], ["scheduled", "Scheduled", forMonitors], ["leases", "Leases", forMonitors], ["unacknowledged", "Unacknowledged", forMonitors], ["dead-letters", "Dead letters", forMonitors], ["jobs", "Jobs"]]],
+  ["Administration", [["policies", "Policies"], ["changes", "Changes", forAdministrators], ["users", "Users", forAdministrators], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", forAdministrators], ["node", "Node", forMonitors], ["nodes", "Nodes", forMonitors]]],
 ];
+/** Pages of packages that a broker may not have. */
+const OPTIONAL = ["leases"];
 const EVERY = [[1, "1 s"], [5, "5 s"], [30, "30 s"], [0, "off"]];
 const THEMES = [["auto", "System"], ["light", "Light"], ["dark", "Dark"]];
 
@@ -68,6 +74,17 @@ function Search() {
   </div>`;
 }
 
+/** A link to a page; grey, with the reason, if it shows the user nothing. */
+function Place({ place, label, why, isHere }) {
+  return html`<li><a class=${why ? "denied" : ""} title=${why || undefined} href=${to(place ? [place] : [])} aria-current=${isHere ? "page" : undefined}>${label}${why && html`<span class="hidden">: ${why}</span>`}</a></li>`;
+}
+
+/** The user's tags and virtual hosts may be others than when the page was opened. */
+async function lookWhoIsHere() {
+  const found = await ask("GET", "leveret/session").catch(() => ({}));
+  if (found.name !== undefined && JSON.stringify(found) !== JSON.stringify(state.user)) set({ user: found });
+}
+
 export function Frame({ children }) {
   const { user, vhost, every, theme, gone } = useShared();
   const { segments } = useRoute();
@@ -79,6 +96,7 @@ export function Frame({ children }) {
   useEffect(() => {
     setOpen(false);
     vhosts.reload(); // one may be new
+    lookWhoIsHere();
     const title = GROUPS.flatMap(([, links]) => links).find(([key]) => key === place);
     document.title = `${segments.length > 1 ? `${segments[segments.length - 1]} – ` : ""}${title ? title[1] : "Page"} – Leveret`;
   }, [segments.join("\n")]);
@@ -99,14 +117,10 @@ export function Frame({ children }) {
     </header>
     <div class="body">
       <nav id="places" class=${isOpen ? "open" : ""} aria-label="Pages">
-        ${GROUPS.map(([title, links]) => {
-          const may = links.filter(([, , isAllowed]) => !isAllowed || isAllowed());
-          return may.length > 0 && html`<div key=${title}>
-            ${title && html`<h2>${title}</h2>`}
-            <ul>${may.map(([key, label]) => html`<li key=${key}>
-              <a href=${to(key ? [key] : [])} aria-current=${place === key ? "page" : undefined}>${label}</a></li>`)}</ul>
-          </div>`;
-        })}
+        ${GROUPS.map(([title, links]) => html`<div key=${title}>
+          ${title && html`<h2>${title}</h2>`}
+          <ul>${links.filter(([key]) => !OPTIONAL.includes(key) || brings(key)).map(([key, label, whyNot]) => html`<${Place} key=${key} place=${key} label=${label} why=${whyNot ? whyNot() : ""} isHere=${place === key} />`)}</ul>
+        </div>`)}
         <div class="choices">
           <label>Virtual host
             <select value=${vhost} onChange=${(event) => set({ vhost: event.currentTarget.value })}>

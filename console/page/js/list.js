@@ -1,6 +1,7 @@
 // Lists: a page of rows at a time, sorted and filtered by the broker where it can, here where it cannot.
 import { html, useEffect, useMemo, useState } from "./lib.js";
 import { usePoll } from "./api.js";
+import { emptiness } from "./may.js";
 import { several } from "./format.js";
 import { Waiting } from "./parts.js";
 import { refine } from "./route.js";
@@ -73,7 +74,7 @@ export function List({ base, query, columns, caption, what, empty, keyOf, isPage
       <span>${several(picked.length, what)} chosen</span> ${actions(picked, () => { setChosen(new Set()); view.reload(); })}
     </div>`}
     <${Waiting} view=${view} what=${`${what}s`} />
-    ${page && !isRefused && rows.length === 0 && html`<p class="empty">${page.total_count ? `No ${what} matches this filter.` : empty}</p>`}
+    ${page && !isRefused && rows.length === 0 && html`<p class="empty">${page.total_count ? `No ${what} matches this filter.` : emptiness(empty)}</p>`}
     ${rows.length > 0 &&
     html`<${Rows} rows=${rows} columns=${columns} caption=${caption} keyOf=${keyOf} query=${query}
       chosen=${actions ? chosen : null} setChosen=${setChosen} isOld=${Boolean(view.error)} />`}

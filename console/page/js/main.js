@@ -39,6 +39,7 @@ function Page() {
   const place = segments.join("\n");
   useEffect(() => {
     let isOver = false;
+    scrollTo(0, 0);
     if (file) {
       import(`./pages/${file}.js`).then(
         (module) => isOver || setFound({ place, Component: module[component] }),

@@ -71,10 +71,17 @@ export function Waiting({ view, what }) {
   return isLoading ? html`<p class="empty" role="status">Loading ${what} …</p>` : null;
 }
 
-/** A button that does something that cannot be undone asks first: see `confirm`. */
-export function Danger({ label, onClick, disabled }) {
-  return html`<button type="button" class="danger" onClick=${onClick} disabled=${disabled}>${label}</button>`;
+/** A button. `why`: the reason why the user may not press it: it is grey then. */
+export function Button({ label, onClick, disabled = false, why = "", kind = "" }) {
+  if (!why) return html`<button type="button" class=${kind} onClick=${onClick} disabled=${disabled}>${label}</button>`;
+  return html`<span class="denied" title=${why}><button type="button" class=${kind} disabled>${label}</button> <${Why} text=${why} /></span>`;
 }
+
+/** Why something is grey. */
+export const Why = ({ text }) => html`<small class="why">${text}</small>`;
+
+/** A button that does something that cannot be undone asks first: see `confirm`. */
+export const Danger = (given) => html`<${Button} ...${given} kind="danger" />`;
 
 /**
  * The second step. `text`: what. `says`: what will happen, a sentence each; `rows`: by queue. `typed`: what has to be

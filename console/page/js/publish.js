@@ -4,13 +4,15 @@ import { act, exchangeSegment, path } from "./api.js";
 import { bytes, count, duration, moment } from "./format.js";
 import { Form } from "./form.js";
 import { ConnectionLink, QueueLink } from "./links.js";
+import { useMay } from "./may.js";
 import { to } from "./route.js";
 import { Rows } from "./list.js";
 import { Facts, Table } from "./parts.js";
 import { note } from "./state.js";
 
-/** `key`: fixed on a queue's page. */
+/** `routingKey`: fixed on a queue's page. */
 export function Publish({ vhost, exchange, routingKey }) {
+  const why = useMay(vhost, "exchange", exchange)("write");
   const fields = [
     ...(routingKey === undefined ? [{ name: "key", label: "Routing key" }] : []),
     { name: "payload", label: "Body", type: "textarea", rows: 4 },
@@ -35,7 +37,7 @@ export function Publish({ vhost, exchange, routingKey }) {
     if (done) note(done.value.routed ? "Published; a queue has it." : "Published, but no queue got it.", !done.value.routed);
     return false;
   };
-  return html`<${Form} name="Publish" fields=${fields} verb="Publish" also="Where would it go?" onSubmit=${publish} />
+  return html`<${Form} name="Publish" fields=${fields} verb="Publish" also="Where would it go?" onSubmit=${publish} why=${why} />
     <div aria-live="polite">${where && html`<${Where} found=${where} vhost=${vhost} />`}</div>`;
 }
 

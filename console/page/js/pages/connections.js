@@ -4,10 +4,11 @@ import { act, path, usePoll } from "../api.js";
 import { bytes, count, duration, rate, rateOf, several } from "../format.js";
 import { ClientOf, ConnectionLink, QueueLink, UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
-import { Ago, Badge, Danger, Facts, Panel, Table, Waiting } from "../parts.js";
+import { Ago, Badge, confirm, Danger, Facts, Panel, Table, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
 import { secondStep } from "../second_step.js";
-import { isMonitor } from "../state.js";
+import { lacksTag } from "../may.js";
+import { isMonitor, state } from "../state.js";
 
 const flow = (one, name) => {
   const speed = one[`${name}_details`] && one[`${name}_details`].rate;
@@ -35,7 +36,7 @@ export function Connections({ query }) {
   return html`
     <h1>Connections</h1>
     <${List} base="connections" query=${query} columns=${CONNECTIONS} caption="Connections" what="connection"
-      empty="Nobody is connected." keyOf=${(one) => one.name} />`;
+      empty=${lacksTag("monitoring") ? "You have no connection; those of others need the tag monitoring." : "No client is connected."} keyOf=${(one) => one.name} />`;
 }
 
 export function Connection({ names: [name] }) {
@@ -47,7 +48,8 @@ export function Connection({ names: [name] }) {
   const isHere = one && !(view.error && !view.error.isGone);
   const close = async () => {
     const text = `${name} of ${one.user}.`;
-    const reason = await secondStep({ target: path("leveret", "preview", "connections", name), title: "Close this connection", text, verb: "Close", asks: "Reason, which the client is told" });
+    const question = { title: "Close this connection", text, verb: "Close", asks: "Reason, which the client is told" };
+    const reason = await (isMonitor() ? secondStep({ target: path("leveret", "preview", "connections", name), ...question }) : confirm(question));
     if (!reason) return;
     // A header takes no other letters.
     const headers = typeof reason === "string" ? { "x-reason": reason.replace(/[^\x20-\x7e]/g, "?") } : {};
@@ -81,7 +83,8 @@ export function Connection({ names: [name] }) {
           : html`<p class="empty">It has no channel open.</p>`}
       <//>
       ${about.data && html`<${Held} about=${about.data} />`}
-      <${Panel} title="Close"><${Danger} label="Close the connection …" onClick=${close} /><//>
+      ${!isMonitor() && html`<${Panel} title="Consumers and unacknowledged messages"><p class="empty">Hidden: ${lacksTag("monitoring")}.</p><//>`}
+      <${Panel} title="Close"><${Danger} label="Close the connection …" onClick=${close} why=${one.user === state.user.name ? "" : lacksTag()} /><//>
     `}`;
 }
 
@@ -139,7 +142,7 @@ export function Channels({ query }) {
   return html`
     <h1>Channels</h1>
     <${List} base="channels" query=${query} columns=${CHANNELS} caption="Channels" what="channel"
-      empty="No channel is open." keyOf=${(one) => one.name} />`;
+      empty=${lacksTag("monitoring") ? "You have no channel open; those of others need the tag monitoring." : "No channel is open."} keyOf=${(one) => one.name} />`;
 }
 
 export function Channel({ names: [name] }) {

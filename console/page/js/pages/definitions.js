@@ -3,7 +3,8 @@ import { html, useState } from "../lib.js";
 import { act, ask } from "../api.js";
 import { several } from "../format.js";
 import { Rows } from "../list.js";
-import { Panel } from "../parts.js";
+import { lacksTag } from "../may.js";
+import { Button, Panel, Why } from "../parts.js";
 import { dropped, secondStep } from "../second_step.js";
 import { note } from "../state.js";
 
@@ -65,10 +66,11 @@ export function Definitions() {
     <h1>Definitions</h1>
     <${Panel} title="Export">
       <p>Virtual hosts, users, permissions, exchanges, queues, bindings, policies and parameters as RabbitMQ's JSON; no messages.</p>
-      <button type="button" class="main" onClick=${save}>Export</button>
+      <${Button} kind="main" label="Export" onClick=${save} why=${lacksTag()} />
     <//>
     <${Panel} title="Import">
-      <label class="file">A file of definitions, of this broker or of RabbitMQ <input type="file" accept=".json,application/json" onChange=${choose} /></label>
+      <label class="file">A file of definitions, of this broker or of RabbitMQ <input type="file" accept=".json,application/json" onChange=${choose} disabled=${Boolean(lacksTag())} /></label>
+      ${lacksTag() && html` <${Why} text=${lacksTag()} />`}
       <div aria-live="polite">${draft && html`
         <h3>${draft.name}</h3>
         ${draft.found.sections.length ? html`<${Difference} found=${draft.found} />

@@ -2,11 +2,12 @@
 import { html } from "../lib.js";
 import { act, exchangeSegment, path, usePoll } from "../api.js";
 import { Bind, Bindings } from "../bindings.js";
-import { rate, rateOf, several } from "../format.js";
+import { rate, rateOf } from "../format.js";
 import { Form } from "../form.js";
 import { ExchangeLink, VhostLink } from "../links.js";
 import { List } from "../list.js";
 import { Badge, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
+import { useMay } from "../may.js";
 import { Publish } from "../publish.js";
 import { go, to } from "../route.js";
 import { secondStep } from "../second_step.js";
@@ -63,6 +64,7 @@ export function Exchange({ names: [vhost, segment] }) {
   const view = usePoll(place);
   const from = usePoll(`${place}/bindings/source`);
   const into = usePoll(`${place}/bindings/destination`);
+  const may = useMay(vhost, "exchange", name);
   const exchange = view.data;
   const isHere = exchange && !(view.error && !view.error.isGone);
   const reload = () => {
@@ -91,11 +93,11 @@ export function Exchange({ names: [vhost, segment] }) {
       <${Panel} title="Goes to">
         ${name === ""
           ? html`<p class="empty">Every queue is bound to it by its name.</p>`
-          : html`<${Bindings} side="destination" bindings=${outgoing} reload=${reload} empty="Nothing: what is published here is dropped, or returned." />
-            <${Fold} title="Add a binding"><${Bind} vhost=${vhost} source=${name} reload=${reload} /><//>`}
+          : html`<${Bindings} side="destination" bindings=${outgoing} reload=${reload} why=${may("read")} empty="Nothing: what is published here is dropped, or returned." />
+            <${Fold} title="Add a binding"><${Bind} vhost=${vhost} source=${name} reload=${reload} why=${may("read")} /><//>`}
       <//>
-      ${incoming.length > 0 && html`<${Panel} title="Comes from"><${Bindings} side="source" bindings=${incoming} reload=${reload} empty="" /><//>`}
+      ${incoming.length > 0 && html`<${Panel} title="Comes from"><${Bindings} side="source" bindings=${incoming} reload=${reload} empty="" why=${may("write")} /><//>`}
       <${Fold} title="Publish to this exchange"><${Publish} vhost=${vhost} exchange=${name} /><//>
-      ${name !== "" && !name.startsWith("amq.") && html`<${Panel} title="Delete"><${Danger} label="Delete the exchange …" onClick=${remove} /><//>`}
+      ${name !== "" && !name.startsWith("amq.") && html`<${Panel} title="Delete"><${Danger} label="Delete the exchange …" onClick=${remove} why=${may("configure")} /><//>`}
     `}`;
 }

@@ -3,6 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { act, listen } from "../api.js";
 import { count, moment, several } from "../format.js";
 import { Form } from "../form.js";
+import { lacksTag } from "../may.js";
 import { QueueLink } from "../links.js";
 import { Rows } from "../list.js";
 import { Fold, Panel } from "../parts.js";
@@ -115,8 +116,13 @@ function useEvents(target, turn) {
   return { ...drawn, ended, isPaused, pause };
 }
 
-/** As they happen; the broker keeps them only while somebody looks. */
+/** As they happen; the broker keeps them only while a page shows them. */
 export function Events() {
+  const why = lacksTag("monitoring");
+  return why ? html`<h1>Events</h1><p class="empty" role="alert">Hidden: ${why}.</p>` : html`<${Happening} />`;
+}
+
+function Happening() {
   const [kind, setKind] = useState("");
   const [queue, setQueue] = useState("");
   const [turn, setTurn] = useState(0);

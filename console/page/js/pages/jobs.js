@@ -7,7 +7,8 @@ import { QueueLink } from "../links.js";
 import { Rows } from "../list.js";
 import { Ago, confirm, Danger, Facts, Panel, Waiting } from "../parts.js";
 import { Messages } from "../publish.js";
-import { note } from "../state.js";
+import { lacksTag, useMay } from "../may.js";
+import { note, state } from "../state.js";
 
 const TYPED_ABOVE = 1000;
 const ACTS = {
@@ -30,8 +31,8 @@ const CHOICE = [
 const isSet = (value) => value !== "" && value !== undefined && !(typeof value === "object" && !Object.keys(value).length);
 
 /** Choose messages of a queue, see what would become of them, then do it. `first`: what the form begins with;
- * `positions`: those that it is about, all by default. */
-export function Many({ vhost, queue, first = {}, positions }) {
+ * `positions`: those that it is about, all by default. `why`: the reason why the user may not. */
+export function Many({ vhost, queue, first = {}, positions, why = "" }) {
   const [found, setFound] = useState(null);
   const [job, setJob] = useState(null);
   const place = (verb) => path("leveret", "queues", vhost, queue, verb);
@@ -64,7 +65,7 @@ export function Many({ vhost, queue, first = {}, positions }) {
     }
   };
   return html`
-    <${Form} key=${JSON.stringify(first)} name="Choose messages" kind="many" fields=${fields} verb="Dry run" onSubmit=${look} />
+    <${Form} key=${JSON.stringify(first)} name="Choose messages" kind="many" fields=${fields} verb="Dry run" onSubmit=${look} why=${why} />
     <div aria-live="polite">${found && html`<${Found} found=${found} />
       ${found.matched > 0 && html`<${Danger} label=${`${ACTS[found.what][0]} ${several(found.matched, "message")} …`} onClick=${start} />`}`}
       ${job !== null && html`<${Progress} key=${job} id=${job} />`}</div>`;
@@ -119,13 +120,13 @@ export function Jobs() {
     { title: "Rate", isNumber: true, isWide: true, cell: (job) => rate(job.per_second) },
     { title: "By", isWide: true, cell: (job) => html`<span class="name">${job.by || "leveret ctl"}</span>` },
     { title: "Begun", cell: (job) => html`<${Ago} ms=${job.started} />` },
-    { title: "", cell: (job) => !job.ended && html`<${Danger} label="Cancel …" onClick=${() => cancel(job, view.reload)} />` },
+    { title: "", cell: (job) => !job.ended && html`<${Danger} label="Cancel …" onClick=${() => cancel(job, view.reload)} why=${job.by === state.user.name ? "" : lacksTag()} />` },
   ];
   return html`<h1>Jobs</h1>
     <p class="dim">Moves, replays and discards of many messages. A restart ends them; what they have moved stays moved.</p>
     <${Waiting} view=${view} what="jobs" />
     ${view.data && (jobs.length ? html`<${Rows} rows=${jobs} columns=${columns} caption="Jobs" keyOf=${(job) => job.id} />`
-      : html`<p class="empty">No job has run since the broker started.</p>`)}`;
+      : html`<p class="empty">${lacksTag("monitoring") ? "You have started no job since the broker started; those of others need the tag monitoring." : "No job has run since the broker started."}</p>`)}`;
 }
 
 /** All dead letters, counted once, when the first ones are not all. */
@@ -162,6 +163,7 @@ export function DeadLetters() {
 }
 
 function Letters({ queue }) {
+  const why = useMay(queue.vhost, "queue", queue.queue)("read");
   const [first, setFirst] = useState(null);
   const choose = ({ cause, origin }) => setFirst({ cause, origin });
   const columns = [
@@ -176,6 +178,6 @@ function Letters({ queue }) {
     ${queue.causes.length ? html`<${Rows} rows=${queue.causes} columns=${columns} caption=${`Dead letters in ${queue.queue}`} keyOf=${(one) => `${one.cause}\n${one.origin}\n${one.exchange}`} />`
       : html`<p class="empty">None.</p>`}
     ${queue.looked_at < queue.messages && html`<p class="dim">Of the first ${count(queue.looked_at)}.</p>`}
-    ${first && html`<${Many} vhost=${queue.vhost} queue=${queue.queue} first=${first} />`}
+    ${first && html`<${Many} vhost=${queue.vhost} queue=${queue.queue} first=${first} why=${why} />`}
   <//>`;
 }

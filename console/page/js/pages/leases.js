@@ -3,6 +3,7 @@ import { html } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { count, duration, moment, several } from "../format.js";
 import { QueueLink } from "../links.js";
+import { useMay } from "../may.js";
 import { Rows } from "../list.js";
 import { confirm, Danger, Panel, Waiting } from "../parts.js";
 
@@ -20,18 +21,23 @@ export function Leases() {
     <p class="dim">Leased queues: who has which message, and until when. What runs out comes back by itself.</p>
     <${Waiting} view=${view} what="leases" />
     ${view.data && !queues.length && html`<p class="empty">This broker has no leased queue.</p>`}
-    ${queues.map((queue) => {
-      const names = queue.leases.length ? Object.keys(queue.leases[0]) : [];
-      const columns = [
-        ...names.map((name) => ({ title: name.replace(/_ms$/, "").replaceAll("_", " "), isNumber: typeof queue.leases[0][name] === "number", cell: (one) => cell(name, one[name]) })),
-        ...(names.includes("bookmark") ? [{ title: "", cell: (one) => html`<${Danger} label="Break …" onClick=${() => breakLease(queue, one)} />` }] : []),
-      ];
-      return html`<${Panel} key=${`${queue.vhost}\n${queue.queue}`} id=${`leases-of-${queue.vhost}-${queue.queue}`}
-        title=${html`<${QueueLink} vhost=${queue.vhost} name=${queue.queue} />`} aside=${html`<span>${several(queue.leased, "lease")}, ${count(queue.ready)} ready</span>`}>
-        ${queue.leases.length ? html`<${Rows} rows=${queue.leases} columns=${columns} caption=${`Leases of ${queue.queue}`} keyOf=${(one) => JSON.stringify(one)} />`
-          : html`<p class="empty">Nobody holds a lease.</p>`}
-      <//>`;
-    })}`;
+    ${queues.map((queue) => html`<${Of} key=${`${queue.vhost}\n${queue.queue}`} queue=${queue} breakLease=${breakLease} />`)}`;
+}
+
+/** The leases of one queue. */
+function Of({ queue, breakLease }) {
+  const why = useMay(queue.vhost, "queue", queue.queue)("read");
+  const names = queue.leases.length ? Object.keys(queue.leases[0]) : [];
+  const columns = [
+    ...names.map((name) => ({ title: name.replace(/_ms$/, "").replaceAll("_", " "), isNumber: typeof queue.leases[0][name] === "number", cell: (one) => cell(name, one[name]) })),
+    ...(names.includes("bookmark") ? [{ title: "", cell: (one) => html`<${Danger} label="Break …" onClick=${() => breakLease(queue, one)} why=${why} />` }] : []),
+  ];
+  return html`<${Panel} id=${`leases-of-${queue.vhost}-${queue.queue}`}
+    title=${html`<${QueueLink} vhost=${queue.vhost} name=${queue.queue} />`} aside=${html`<span>${several(queue.leased, "lease")}, ${count(queue.ready)} ready</span>`}>
+    ${queue.leases.length ? html`<${Rows} rows=${queue.leases} columns=${columns} caption=${`Leases of ${queue.queue}`} keyOf=${(one) => JSON.stringify(one)} />`
+      : html`<p class="empty">No client holds a lease.</p>`}
+    ${why && queue.leases.length > 0 && html`<p class="dim">Break: ${why}.</p>`}
+  <//>`;
 }
 
 function cell(name, value) {

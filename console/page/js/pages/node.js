@@ -2,7 +2,8 @@
 import { html, useState } from "../lib.js";
 import { act, usePoll } from "../api.js";
 import { bytes, count, duration, moment } from "../format.js";
-import { Facts, Panel, Table, Tile, Waiting } from "../parts.js";
+import { lacksTag } from "../may.js";
+import { Button, Facts, Panel, Table, Tile, Waiting } from "../parts.js";
 import { dropped, secondStep } from "../second_step.js";
 import { isAdministrator } from "../state.js";
 
@@ -48,13 +49,13 @@ export function Node() {
         const bound = turns.data.bounds_ms[index];
         return [bound === undefined ? "more" : `up to ${bound} ms`, times ? `${count(times)} ×` : ""];
       })} /><//>`}
-      ${isAdministrator() && html`<${Panel} title="Log" aside=${html`<select aria-label="Level" value=${level} onChange=${(event) => setLevel(event.currentTarget.value)}>
+      ${lacksTag() ? html`<${Panel} title="Log"><p class="empty">Hidden: ${lacksTag()}.</p><//>` : html`<${Panel} title="Log" aside=${html`<select aria-label="Level" value=${level} onChange=${(event) => setLevel(event.currentTarget.value)}>
         ${["info", "warning", "error"].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select>`}>
         ${lines.length ? html`<pre tabindex="0" aria-label="The last lines of the log">${lines.map((one) => `${moment(one.at_ms)} ${one.level} ${one.text}`).join("\n")}</pre>`
           : html`<p class="empty">No such line.</p>`}<//>`}
-      ${isAdministrator() && node && (node.config_files || []).length > 0 && html`<${Panel} title="Configuration files">
+      ${node && (node.config_files || []).length > 0 && html`<${Panel} title="Configuration files">
         <p>${node.config_files.join(", ")}</p>
-        <button type="button" onClick=${reload}>Read them again …</button><//>`}
+        <${Button} label="Read them again …" onClick=${reload} why=${lacksTag()} /><//>`}
       <${Panel} title="Status"><${Facts} rows=${Object.entries(rest).map(([name, value]) => [words(name), shown(name, value)])} /><//>
       ${node && html`<${Panel} title="Process"><${Facts} rows=${[
         ["Process", node.os_pid],

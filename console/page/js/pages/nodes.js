@@ -4,7 +4,7 @@ import { act, usePoll } from "../api.js";
 import { bytes, count, duration, moment } from "../format.js";
 import { Rows } from "../list.js";
 import { Ago, Badge, confirm, Danger, Facts, Panel, Tile, Waiting } from "../parts.js";
-import { isAdministrator } from "../state.js";
+import { lacksTag } from "../may.js";
 
 const STATES = {
   leading: "serves clients; its journal is copied",
@@ -37,11 +37,11 @@ function Acts({ node, leader, reload }) {
   const handOver = () => change({ title: `Let ${name} lead`, text: `${leader} hands over to ${name}. ${close}`, verb: "Hand over" }, `${leader} was asked to hand over to ${name}.`, "handover", name, reload);
   const drain = () => change({ title: `Drain ${name}`, text: `It copies and does not lead until it is revived.${name === leader ? ` It leads now, and hands over first. ${close}` : ""}`, verb: "Drain" }, `${name} was asked to drain.`, "drain", name, reload);
   const revive = () => change({ title: `Revive ${name}`, text: "It may lead again.", verb: "Revive" }, `${name} was asked to revive.`, "revive", name, reload);
-  if (node["is-drained"]) return html`<${Danger} label="Revive …" onClick=${revive} />`;
-  if (name === leader) return html`<${Danger} label="Drain …" onClick=${drain} />`;
+  if (node["is-drained"]) return html`<${Danger} label="Revive …" onClick=${revive} why=${lacksTag()} />`;
+  if (name === leader) return html`<${Danger} label="Drain …" onClick=${drain} why=${lacksTag()} />`;
   return node["is-linked"] && html`<span class="buttons">
-    ${node["is-in-sync"] && html`<${Danger} label="Hand over …" onClick=${handOver} />`}
-    <${Danger} label="Drain …" onClick=${drain} /></span>`;
+    ${node["is-in-sync"] && html`<${Danger} label="Hand over …" onClick=${handOver} why=${lacksTag()} />`}
+    <${Danger} label="Drain …" onClick=${drain} why=${lacksTag()} /></span>`;
 }
 
 /** A change of the cluster, in words. */
@@ -84,7 +84,7 @@ export function Nodes() {
     { title: "Up for", isNumber: true, isWide: true, cell: (node) => (of(node).uptime === undefined ? "" : duration(of(node).uptime)) },
     { title: "Version", isWide: true, cell: (node) => node.version || "" },
     { title: "Reaches", isWide: true, cell: (node) => (node.reaches || []).join(", ") },
-    { title: "", cell: (node) => isAdministrator() && html`<${Acts} node=${node} leader=${cluster.leader} reload=${view.reload} />` },
+    { title: "", cell: (node) => html`<${Acts} node=${node} leader=${cluster.leader} reload=${view.reload} />` },
   ];
   return html`
     <h1>Nodes</h1>

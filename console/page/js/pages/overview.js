@@ -7,6 +7,7 @@ import { ConnectionLink, QueueLink } from "../links.js";
 import { Rows } from "../list.js";
 import { Facts, Panel, Tile, Waiting } from "../parts.js";
 import { to } from "../route.js";
+import { lacksTag } from "../may.js";
 import { isMonitor } from "../state.js";
 
 const RATES = [
@@ -29,7 +30,7 @@ export function Overview() {
     <h1>Overview</h1>
     <${Waiting} view=${view} what="the overview" />
     ${data && html`
-      ${isMonitor() && html`<${Trouble} />`}
+      ${isMonitor() ? html`<${Trouble} />` : html`<p class="dim">What needs attention, nodes and listeners are hidden: ${lacksTag("monitoring")}.</p>`}
       <${Tiles} data=${data} />
       <${Charts} view=${view} range=${range} setRange=${setRange} />
       ${isMonitor() && html`<${NodeNow} name=${data.node} />`}

@@ -4,9 +4,10 @@ import { act, path, usePoll } from "../api.js";
 import { Form } from "../form.js";
 import { plain, several } from "../format.js";
 import { List, Rows } from "../list.js";
-import { Danger, Fold, Panel, Table } from "../parts.js";
+import { Button, Danger, Fold, Panel, Table } from "../parts.js";
 import { to } from "../route.js";
 import { dropped, secondStep } from "../second_step.js";
+import { lacksTag } from "../may.js";
 import { isAdministrator, isPolicymaker, state } from "../state.js";
 
 const APPLY = ["queues", "exchanges", "all", "classic_queues", "quorum_queues", "streams"];
@@ -16,10 +17,10 @@ export function Policies({ query }) {
     <h1>Policies</h1>
     <p class="dim">Of those that match a name the one with the highest priority counts. What a queue got in the end, and why, is on its own page.
       ${isAdministrator() && html` <a href=${to(["changes"], { kind: "policy" })}>Earlier versions</a>`}</p>
-    <${Kind} title="Policies" base="policies" query=${query} may=${isPolicymaker()} example='{"max-length": 1000}' />
-    <${Kind} title="Operator policies" base="operator-policies" query=${query} may=${isAdministrator()} example='{"max-length": 100000}' />
+    <${Kind} title="Policies" base="policies" query=${query} why=${lacksTag("policymaker")} example='{"max-length": 1000}' />
+    <${Kind} title="Operator policies" base="operator-policies" query=${query} why=${lacksTag()} example='{"max-length": 100000}' />
     ${isPolicymaker() && html`<${Rules} vhost=${state.vhost || "/"} />`}
-    ${isAdministrator() && html`<${Fold} title="What would a draft change?"><${Draft} vhost=${state.vhost || "/"} /><//>`}
+    <${Fold} title="What would a draft change?"><${Draft} vhost=${state.vhost || "/"} /><//>
   `;
 }
 
@@ -56,13 +57,13 @@ function Draft({ vhost }) {
     { title: "Then", cell: (one) => html`<b>${plain(one.draft)}</b>` },
     { title: "Given by", isWide: true, cell: (one) => one.rule },
   ];
-  return html`<${Form} name="Draft" fields=${fields} verb="What would change?" onSubmit=${look} />
+  return html`<${Form} name="Draft" fields=${fields} verb="What would change?" onSubmit=${look} why=${lacksTag()} />
     <div aria-live="polite">${found && html`
       ${found.differs.length ? html`<${Rows} rows=${found.differs} columns=${columns} caption="What would be other" keyOf=${(one) => `${one.vhost}\n${one.name}`} />` : html`<p class="empty">Nothing, there.</p>`}
       <p class="dim">${several(found.queues.length + found.more, "queue")} would change in all. Nothing is in force yet.</p>`}</div>`;
 }
 
-function Kind({ title, base, query, may, example }) {
+function Kind({ title, base, query, why, example }) {
   const [turn, setTurn] = useState(0);
   const [edited, setEdited] = useState(null);
   const one = title.slice(0, -1).toLowerCase() === "policie" ? "policy" : "operator policy";
@@ -82,19 +83,20 @@ function Kind({ title, base, query, may, example }) {
     { title: "Definition", cell: (policy) => html`<${Table} value=${policy.definition} />` },
     {
       title: "",
-      cell: (policy) => may && html`<span class="buttons"><button type="button" onClick=${() => setEdited(policy)}>Edit</button>
-        <${Danger} label="Delete …" onClick=${() => remove(policy)} /></span>`,
+      cell: (policy) => html`<span class="buttons"><${Button} label="Edit" onClick=${() => setEdited(policy)} why=${why} />
+        <${Danger} label="Delete …" onClick=${() => remove(policy)} why=${why} /></span>`,
     },
   ];
   return html`<${Panel} title=${title}>
     <${List} key=${turn} base=${base} query=${{ ...query, sort: query.sort || "priority", reverse: query.sort ? query.reverse : "1" }} columns=${columns} caption=${title} what=${one} isPaged=${false}
       empty=${`There is no ${one}.`} keyOf=${(policy) => path(policy.vhost, policy.name)} />
-    ${may && html`<${Fold} key=${edited ? path(edited.vhost, edited.name) : ""} title=${edited ? `Edit ${edited.name}` : `Add or replace a ${one}`.replace("a o", "an o")} isOpen=${Boolean(edited)}>
-      <${Edit} base=${base} policy=${edited} example=${example} done=${() => { setEdited(null); reload(); }} /><//>`}
+    ${why && html`<p class="dim">Edit, delete: ${why}.</p>`}
+    <${Fold} key=${edited ? path(edited.vhost, edited.name) : ""} title=${edited ? `Edit ${edited.name}` : `Add or replace a ${one}`.replace("a o", "an o")} isOpen=${Boolean(edited)}>
+      <${Edit} base=${base} policy=${edited} example=${example} why=${why} done=${() => { setEdited(null); reload(); }} /><//>
   <//>`;
 }
 
-function Edit({ base, policy, example, done }) {
+function Edit({ base, policy, example, why, done }) {
   const fields = [
     { name: "name", label: "Name", required: true, value: policy && policy.name },
     { name: "vhost", label: "Virtual host", required: true, value: policy ? policy.vhost : state.vhost || "/" },
@@ -120,5 +122,5 @@ function Edit({ base, policy, example, done }) {
     if (saved) done();
     return Boolean(saved);
   };
-  return html`<${Form} name=${`Save ${base}`} fields=${fields} verb="Save" onSubmit=${save} />`;
+  return html`<${Form} name=${`Save ${base}`} fields=${fields} verb="Save" onSubmit=${save} why=${why} />`;
 }

@@ -3,15 +3,15 @@ import { html, useMemo, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { Bind, Bindings } from "../bindings.js";
 import { Chart, history, rangeQuery } from "../chart.js";
-import { bytes, count, duration, moment, plain, rate, rateOf, several } from "../format.js";
+import { bytes, count, moment, plain, rate, rateOf, several } from "../format.js";
 import { Form } from "../form.js";
 import { ClientOf, ConnectionLink, VhostLink } from "../links.js";
 import { Rows } from "../list.js";
-import { Ago, confirm, Danger, Facts, Fold, Panel, Table, Tile, Waiting } from "../parts.js";
+import { Ago, Button, confirm, Danger, Facts, Fold, Panel, Table, Tile, Waiting } from "../parts.js";
 import { Messages, Publish } from "../publish.js";
 import { go, to } from "../route.js";
 import { ofQueue, secondStep } from "../second_step.js";
-import { isAdministrator, isMonitor } from "../state.js";
+import { lacksTag, useMay } from "../may.js";
 import { Many } from "./jobs.js";
 import { Features } from "./queues.js";
 import { ScheduledRows } from "./trouble.js";
@@ -24,6 +24,7 @@ export function Queue({ names: [vhost, name] }) {
   const place = path("queues", vhost, name);
   const view = usePoll(`${place}?${rangeQuery(RANGE)}`);
   const bindings = usePoll(`${place}/bindings`);
+  const may = useMay(vhost, "queue", name);
   const queue = view.data;
   const isHere = queue && !(view.error && !view.error.isGone);
   return html`
@@ -33,18 +34,18 @@ export function Queue({ names: [vhost, name] }) {
     ${isHere && html`
       <${Numbers} queue=${queue} at=${view.at} />
       <${Panel} title="Consumers"><${Consumers} list=${queue.consumer_details || []} /><//>
-      ${isMonitor() && html`<${Publishers} vhost=${vhost} name=${name} />`}
+      <${Publishers} vhost=${vhost} name=${name} why=${lacksTag("monitoring")} />
       <${Panel} title="Bindings">
-        <${Bindings} side="source" bindings=${Array.isArray(bindings.data) ? bindings.data : []} reload=${bindings.reload} empty="No bindings." />
-        <${Fold} title="Add a binding"><${Bind} vhost=${vhost} queue=${name} reload=${bindings.reload} /><//>
+        <${Bindings} side="source" bindings=${Array.isArray(bindings.data) ? bindings.data : []} reload=${bindings.reload} empty="No bindings." why=${may("write")} />
+        <${Fold} title="Add a binding"><${Bind} vhost=${vhost} queue=${name} reload=${bindings.reload} why=${may("write")} /><//>
       <//>
       <${Explained} vhost=${vhost} name=${name} />
-      ${queue.leveret && queue.leveret.scheduled > 0 && html`<${Panel} title="Scheduled"><${ScheduledRows} vhost=${vhost} queue=${name} /><//>`}
-      ${queue.type !== "stream" && html`<${Browse} queue=${queue} />`}
-      <${Take} queue=${queue} reload=${view.reload} />
-      ${queue.type !== "stream" && html`<${Fold} title="Move, replay or discard messages"><${Many} vhost=${vhost} queue=${name} first=${{ what: "move" }} /><//>`}
+      ${queue.leveret && queue.leveret.scheduled > 0 && html`<${Panel} title="Scheduled"><${ScheduledRows} vhost=${vhost} queue=${name} why=${may("write")} /><//>`}
+      ${queue.type !== "stream" && html`<${Browse} queue=${queue} why=${may("read")} />`}
+      <${Take} queue=${queue} reload=${view.reload} why=${may("read")} />
+      ${queue.type !== "stream" && html`<${Fold} title="Move, replay or discard messages"><${Many} vhost=${vhost} queue=${name} first=${{ what: "move" }} why=${may("read")} /><//>`}
       <${Fold} title="Publish to this queue"><${Publish} vhost=${vhost} exchange="" routingKey=${name} /><//>
-      <${End} queue=${queue} reload=${view.reload} />
+      <${End} queue=${queue} reload=${view.reload} may=${may} />
     `}`;
 }
 
@@ -108,8 +109,8 @@ function Consumers({ list }) {
 }
 
 /** Whose last publishes came here. */
-function Publishers({ vhost, name }) {
-  const view = usePoll(path("leveret", "queues", vhost, name, "publishers"));
+function Publishers({ vhost, name, why }) {
+  const view = usePoll(why ? null : path("leveret", "queues", vhost, name, "publishers"));
   const rows = Array.isArray(view.data) ? view.data : [];
   const columns = [
     { title: "Client", cell: (one) => html`<${ConnectionLink} name=${one.connection} label=${one.connection_name} />` },
@@ -120,7 +121,7 @@ function Publishers({ vhost, name }) {
   ];
   return html`<${Panel} title="Who publishes here">
     ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Publishers" keyOf=${(one) => one.connection} />`
-      : html`<p class="empty">No client that is connected has published here lately.</p>`}
+      : html`<p class="empty">${why ? `Hidden: ${why}.` : "No client that is connected has published here lately."}</p>`}
   <//>`;
 }
 
@@ -154,7 +155,7 @@ function Explained({ vhost, name }) {
 }
 
 /** Messages as they lie there. */
-function Browse({ queue }) {
+function Browse({ queue, why }) {
   const [found, setFound] = useState(null);
   const place = path("leveret", "queues", queue.vhost, queue.name, "browse");
   const look = async (wanted, after) => {
@@ -171,7 +172,7 @@ function Browse({ queue }) {
   ];
   return html`<${Fold} title="Browse messages">
     <p class="dim">Nothing is taken, marked or moved.</p>
-    <${Form} name="Browse messages" kind="row" fields=${fields} verb="Browse" onSubmit=${(wanted) => look(wanted, 0)} />
+    <${Form} name="Browse messages" kind="row" fields=${fields} verb="Browse" onSubmit=${(wanted) => look(wanted, 0)} why=${why} />
     <div aria-live="polite">
       ${found && (found.items.length ? html`<${Messages} messages=${found.items} />` : html`<p class="empty">None${found.looked_at ? ` of the ${several(found.looked_at, "message")} looked at` : ""}.</p>`)}
       ${found && found.wanted.state === "ready" && found.items.length > 0 && html`<${Fold} key=${found.items[0].position} title=${`Move, replay or discard these ${count(found.items.length)}`}>
@@ -188,7 +189,7 @@ const MODES = [
   ["reject_requeue_false", "reject: they die, or go to the dead letters"],
 ];
 
-function Take({ queue, reload }) {
+function Take({ queue, reload, why }) {
   const [messages, setMessages] = useState(null);
   const fields = [
     { name: "count", label: "At most", type: "number", value: 10, required: true },
@@ -205,7 +206,7 @@ function Take({ queue, reload }) {
     return false;
   };
   return html`<${Fold} title="Get messages">
-    <${Form} name="Get messages" kind="row" fields=${fields} verb="Get" onSubmit=${take} />
+    <${Form} name="Get messages" kind="row" fields=${fields} verb="Get" onSubmit=${take} why=${why} />
     <div aria-live="polite">
       ${messages && (messages.length ? html`<${Messages} messages=${messages} />` : html`<p class="empty">Nothing is ready in this queue.</p>`)}
     </div>
@@ -213,7 +214,7 @@ function Take({ queue, reload }) {
 }
 
 /** Purge and delete, each in two steps. */
-function End({ queue, reload }) {
+function End({ queue, reload, may }) {
   const place = path("queues", queue.vhost, queue.name);
   const preview = path("leveret", "preview", "queues", queue.vhost, queue.name);
   const purge = async () => {
@@ -232,9 +233,9 @@ function End({ queue, reload }) {
   };
   return html`<${Panel} title="Purge or delete">
     <div class="buttons">
-      ${isAdministrator() && html`<button type="button" onClick=${pause}>${isPaused ? "Resume deliveries" : "Pause deliveries"}</button>`}
-      <${Danger} label=${`Purge ${several(queue.messages_ready, "message")} …`} onClick=${purge} disabled=${!queue.messages_ready} />
-      <${Danger} label="Delete the queue …" onClick=${remove} />
+      <${Button} label=${isPaused ? "Resume deliveries" : "Pause deliveries"} onClick=${pause} why=${lacksTag()} />
+      <${Danger} label=${`Purge ${several(queue.messages_ready, "message")} …`} onClick=${purge} disabled=${!queue.messages_ready} why=${may("read")} />
+      <${Danger} label="Delete the queue …" onClick=${remove} why=${may("configure")} />
     </div>
   <//>`;
 }

@@ -2,10 +2,9 @@
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { bytes, count, duration, moment, several } from "../format.js";
-import { Form } from "../form.js";
 import { ConnectionLink, ExchangeLink, QueueLink } from "../links.js";
 import { Rows } from "../list.js";
-import { confirm, Danger, Facts, Panel, Tile, Waiting } from "../parts.js";
+import { Button, confirm, Danger, Facts, Panel, Tile, Waiting } from "../parts.js";
 
 /** Limits of the number of messages end so; all others are of octets. */
 const shownAs = (limit) => (/messages|count|length/.test(limit) ? count : bytes);
@@ -43,7 +42,7 @@ export function Blocked() {
       </div>
       <${Panel} title="Who waits">
         ${blocked.length ? html`<${Rows} rows=${blocked} columns=${waiting} caption="Blocked connections" keyOf=${(one) => one.connection} />`
-          : html`<p class="empty">Nobody is blocked.</p>`}
+          : html`<p class="empty">No client is blocked.</p>`}
       <//>
       <${Panel} title="Limits">
         ${usage.length ? html`<${Rows} rows=${usage} columns=${limits} caption="Limits" keyOf=${(one) => `${one.destination}\n${one.limit}`} />`
@@ -63,8 +62,8 @@ export function Scheduled() {
   return html`<h1>Scheduled</h1><p class="dim">Messages that come later: redeliveries with a delay, delayed exchanges, delays of their publisher. Soonest first.</p><${ScheduledRows} />`;
 }
 
-/** Of one queue, or of all. */
-export function ScheduledRows({ vhost, queue }) {
+/** Of one queue, or of all. `why`: the reason why the user may not change these. */
+export function ScheduledRows({ vhost, queue, why = "" }) {
   const [after, setAfter] = useState(0);
   const isOne = queue !== undefined;
   const view = usePoll(isOne ? `${path("leveret", "scheduled", vhost, queue)}?after=${after}` : "leveret/scheduled");
@@ -94,16 +93,17 @@ export function ScheduledRows({ vhost, queue }) {
     {
       title: "",
       cell: (one) => html`<span class="buttons">
-        <button type="button" onClick=${() => fire(one)}>Fire now</button>
-        <button type="button" onClick=${() => later(one)}>Reschedule …</button>
-        <${Danger} label="Cancel …" onClick=${() => cancel(one)} /></span>`,
+        <${Button} label="Fire now" onClick=${() => fire(one)} why=${why} />
+        <${Button} label="Reschedule …" onClick=${() => later(one)} why=${why} />
+        <${Danger} label="Cancel …" onClick=${() => cancel(one)} why=${why} /></span>`,
     },
   ];
   return html`
     <${Waiting} view=${view} what="scheduled messages" />
     ${view.data && (found.length
       ? html`${!isOne && view.data.total > view.data.items.length && html`<p class="dim">The soonest ${several(view.data.items.length, "message")} of ${count(view.data.total)}.</p>`}
-          <${Rows} rows=${found} columns=${columns} caption="Scheduled messages" keyOf=${(one) => `${one.vhost}\n${one.queue}\n${one.id}`} />`
+          <${Rows} rows=${found} columns=${columns} caption="Scheduled messages" keyOf=${(one) => `${one.vhost}\n${one.queue}\n${one.id}`} />
+          ${why && html`<p class="dim">Fire, reschedule, cancel: ${why}.</p>`}`
       : html`<p class="empty">Nothing is scheduled.</p>`)}
     ${isOne && view.data && (after > 0 || view.data.next !== null) && html`<div class="buttons">
       <span class="dim">${count(after + 1)} to ${count(after + found.length)} of ${count(view.data.total)}</span>

@@ -8,6 +8,7 @@ import { List, Rows } from "../list.js";
 import { Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
 import { secondStep } from "../second_step.js";
+import { lacksTag } from "../may.js";
 import { isAdministrator, set, state } from "../state.js";
 
 const COLUMNS = [
@@ -33,15 +34,15 @@ export function VirtualHosts({ query }) {
   return html`
     <h1>Virtual hosts</h1>
     <${List} key=${turn} base="vhosts" query=${query} columns=${COLUMNS} caption="Virtual hosts" what="virtual host" empty="None." keyOf=${(one) => one.name} />
-    ${isAdministrator() && html`<${Fold} title="Add a virtual host"><${Form} name="Add a virtual host" fields=${fields} verb="Add" onSubmit=${add} /><//>`}`;
+    <${Fold} title="Add a virtual host"><${Form} name="Add a virtual host" fields=${fields} verb="Add" onSubmit=${add} why=${lacksTag()} /><//>`;
 }
 
 export function VirtualHost({ names: [name] }) {
   const place = path("vhosts", name);
-  const view = usePoll(place);
-  const permissions = usePoll(`${place}/permissions`);
+  const view = usePoll(isAdministrator() ? place : "vhosts");
+  const permissions = usePoll(isAdministrator() ? `${place}/permissions` : null);
   const limits = usePoll(path("vhost-limits", name));
-  const one = view.data;
+  const one = Array.isArray(view.data) ? view.data.find((other) => other.name === name) : view.data;
   const isHere = one && !(view.error && !view.error.isGone);
   const limited = Array.isArray(limits.data) && limits.data[0] ? limits.data[0].value : {};
   const remove = async () => {
@@ -74,6 +75,7 @@ export function VirtualHost({ names: [name] }) {
     <p class="crumbs"><a href=${to(["vhosts"])}>Virtual hosts</a></p>
     <h1><span class="name">${name}</span></h1>
     <${Waiting} view=${view} what=${`Virtual host ${name}`} />
+    ${view.data && !one && html`<p class="empty" role="alert">It is not here, or you have no permissions in it.</p>`}
     ${isHere && html`
       <${Panel} title="Details"><${Facts} rows=${[
         ["Description", one.description],
@@ -85,10 +87,10 @@ export function VirtualHost({ names: [name] }) {
         ["Limits", html`<${Table} value=${limited} />`],
       ]} /><//>
       <${Panel} title="Who may do what">
-        ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Permissions" keyOf=${(row) => row.user} />` : html`<p class="empty">Nobody has permissions here.</p>`}
+        ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Permissions" keyOf=${(row) => row.user} />` : html`<p class="empty">${lacksTag() ? `Hidden: ${lacksTag()}.` : "No user has permissions here."}</p>`}
       <//>
-      <${Fold} title="Set a limit"><${Form} name="Set a limit" kind="row" fields=${fields} verb="Set" onSubmit=${save} /><//>
+      <${Fold} title="Set a limit"><${Form} name="Set a limit" kind="row" fields=${fields} verb="Set" onSubmit=${save} why=${lacksTag()} /><//>
       ${isAdministrator() && html`<p><a href=${to(["changes"], { kind: "limits", vhost: name })}>Earlier limits</a></p>`}
-      ${isAdministrator() && html`<${Panel} title="Delete"><${Danger} label="Delete the virtual host …" onClick=${remove} /><//>`}
+      <${Panel} title="Delete"><${Danger} label="Delete the virtual host …" onClick=${remove} why=${lacksTag()} /><//>
     `}`;
 }
