@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Units of effort that the release of blocked publishers may spend in one turn.
 RELEASE_SPREAD = 2_000
 #: Units of effort of one publisher's quantum, in addition to those of its messages.
-TURN_COST = 16
+QUANTUM_COST = 16
 
 
 class BlockedClient(NamedTuple):
@@ -172,7 +172,7 @@ class FlowControl(UsageTree):
         if found is None:
             return
         node, client = found
-        since = next((turn.since_ns for one, turn in node.round_robin if one is client), 0)
+        since = next((waiting.since_ns for one, waiting in node.round_robin if one is client), 0)
         if node.round_robin.leave(client, waiter):
             self._emit(BlockedClient(client, node.destination, node.limit_name, since), False)
 
@@ -185,8 +185,8 @@ class FlowControl(UsageTree):
 
     def _look_again(self, node: Usage) -> None:
         """Check for each waiter, in order of arrival, whether it must still wait. Publishes nothing."""
-        waiting = [(client, waiter) for client, turn in node.round_robin for waiter in turn.waiters]
-        for client, waiter in waiting:
+        waiters = [(client, waiter) for client, waiting in node.round_robin for waiter in waiting.waiters]
+        for client, waiter in waiters:
             self._resuming = client
             try:
                 self.leave(waiter)
@@ -207,7 +207,7 @@ class FlowControl(UsageTree):
                 del self._drained[node]
                 continue
             self._serve(node)
-            turn.effort += TURN_COST
+            turn.effort += QUANTUM_COST
         self._settle()
         self.pending = bool(self._drained)
 
@@ -243,9 +243,9 @@ class FlowControl(UsageTree):
     def blocked(self) -> list[BlockedClient]:
         """The blocked clients, longest wait first."""
         found = [
-            BlockedClient(client, node.destination, node.limit_name, turn.since_ns)
+            BlockedClient(client, node.destination, node.limit_name, waiting.since_ns)
             for node in dict.fromkeys(node for node, _ in self._waits.values())
-            for client, turn in node.round_robin
+            for client, waiting in node.round_robin
         ]
         return sorted(found, key=lambda one: one.since_ns)
 

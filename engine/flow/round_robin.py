@@ -27,8 +27,8 @@ class Waiter(Protocol):
         """
 
 
-class Turn:
-    """The turn of one client. `deficit`: octets that it may publish; `messages`: the maximum number of messages.
+class WaitingClient:
+    """One client that waits. `deficit`: octets that it may publish; `messages`: the maximum number of messages.
 
     `is_cut`: the room was used up before the quantum. `since_ns`: when the client began to wait.
     """
@@ -45,62 +45,62 @@ class Turn:
 class RoundRobin:
     """The waiting clients, in the order of their turns. Truthy while there are any."""
 
-    __slots__ = ("_turns",)
+    __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._turns: dict[Client, Turn] = {}
+        self._waiting: dict[Client, WaitingClient] = {}
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self._waiting)
 
-    def __iter__(self) -> "Iterator[tuple[Client, Turn]]":
+    def __iter__(self) -> "Iterator[tuple[Client, WaitingClient]]":
         """Clients with their turns, the next one first."""
-        return iter(self._turns.items())
+        return iter(self._waiting.items())
 
     @property
     def next(self) -> "tuple[Client, Waiter]":
         """The client whose turn is next, with its first waiter."""
-        client, turn = next(iter(self._turns.items()))
-        return client, turn.waiters[0]
+        client, waiting = next(iter(self._waiting.items()))
+        return client, waiting.waiters[0]
 
     def join(self, client: "Client", waiter: Waiter, now_ns: int) -> bool:
         """Append a waiter to those of its client. Returns whether the client did not wait before."""
-        turn = self._turns.get(client)
-        is_new = turn is None
-        if turn is None:
-            turn = self._turns[client] = Turn(now_ns)
-        turn.waiters.append(waiter)
+        waiting = self._waiting.get(client)
+        is_new = waiting is None
+        if waiting is None:
+            waiting = self._waiting[client] = WaitingClient(now_ns)
+        waiting.waiters.append(waiter)
         return is_new
 
     def leave(self, client: "Client", waiter: Waiter) -> bool:
         """Remove a waiter. Returns whether its client has no waiter left."""
-        turn = self._turns.get(client)
-        if turn is None or waiter not in turn.waiters:
+        waiting = self._waiting.get(client)
+        if waiting is None or waiter not in waiting.waiters:
             return False
-        turn.waiters.remove(waiter)
-        if turn.waiters:
+        waiting.waiters.remove(waiter)
+        if waiting.waiters:
             return False
-        del self._turns[client]
+        del self._waiting[client]
         return True
 
     def serve_next(self, node: "Usage") -> "tuple[Client, int] | None":
         """Give the next client its turn. Returns the client and the start of its wait if it waits no longer."""
-        client, turn = next(iter(self._turns.items()))
-        if not turn.is_cut:
-            turn.deficit += QUANTUM_OCTETS
-            turn.messages = QUANTUM_MESSAGES
-        waiter = turn.waiters.popleft()
-        octets, messages = waiter.resume(turn.deficit, turn.messages)
-        turn.deficit -= octets
-        turn.messages -= messages
-        if self._turns.get(client) is not turn:
+        client, waiting = next(iter(self._waiting.items()))
+        if not waiting.is_cut:
+            waiting.deficit += QUANTUM_OCTETS
+            waiting.messages = QUANTUM_MESSAGES
+        waiter = waiting.waiters.popleft()
+        octets, messages = waiter.resume(waiting.deficit, waiting.messages)
+        waiting.deficit -= octets
+        waiting.messages -= messages
+        if self._waiting.get(client) is not waiting:
             return None  # it is gone
-        if turn.waiters:
-            turn.is_cut = node.is_full and turn.deficit > 0 and turn.messages > 0
-            if turn.is_cut:
+        if waiting.waiters:
+            waiting.is_cut = node.is_full and waiting.deficit > 0 and waiting.messages > 0
+            if waiting.is_cut:
                 return None
-        del self._turns[client]
-        if not turn.waiters:
-            return client, turn.since_ns
-        self._turns[client] = turn  # the last one now
+        del self._waiting[client]
+        if not waiting.waiters:
+            return client, waiting.since_ns
+        self._waiting[client] = waiting  # the last one now
         return None
