@@ -22,7 +22,7 @@ from ..wire.events import AcksReceived, ChannelMethod, MixedReceived, ProtocolEv
 from ..wire.peer_errors import ParkingExhausted
 from ..wire.states import PARKING_NEXT, ParkingState, ParkingStep
 from .notices import BlockedNotice, ChannelFlow
-from .steps import Quota, Turn
+from .steps import ConnectionTurn, Quota
 
 #: Work of a turn: events of the reader, and the rest of a large commit.
 Work = ProtocolEvent | CommitUnderWay
@@ -331,7 +331,7 @@ class Parking:
 
     # -- parked work ------------------------------------------------------------------------------------------------
 
-    def park_for(self, full: FullLimit, channel: Channel, event: Work, turn: Turn) -> None:
+    def park_for(self, full: FullLimit, channel: Channel, event: Work, turn: ConnectionTurn) -> None:
         """Park a publish or commit, and later events of its channel, until there is room or an alarm ends."""
         parked = self._put_first(channel, event, turn)
         client = self._login.client
@@ -351,7 +351,7 @@ class Parking:
         self._channel_flow.stop(channel)
         client.is_blocked = True
 
-    def put_back(self, channel: Channel, event: Work, turn: Turn) -> None:
+    def put_back(self, channel: Channel, event: Work, turn: ConnectionTurn) -> None:
         """Park a publish or commit again, because the turn's quota is used up and other connections have their turn."""
         quota = turn.quota
         assert quota is not None
@@ -363,7 +363,7 @@ class Parking:
         else:
             self.park_for(quota.full, channel, event, turn)
 
-    def put_rest(self, channel: Channel, event: Work, turn: Turn) -> None:
+    def put_rest(self, channel: Channel, event: Work, turn: ConnectionTurn) -> None:
         """Park the rest of the event that is being handled: first on its channel, or after work that it just parked."""
         parked, work = self._parked(channel), self._work(event, turn)
         if parked.is_waiting or turn.is_over:
@@ -372,7 +372,7 @@ class Parking:
             parked.put_first(work)
         self._added(work, turn)
 
-    def queues(self, event: ProtocolEvent, turn: Turn) -> bool:
+    def queues(self, event: ProtocolEvent, turn: ConnectionTurn) -> bool:
         """Park an event after the parked work of its channel, unless it may pass. Returns: whether it was parked."""
         channel: Channel | None = getattr(event, "channel", None)
         parked = None if channel is None else self.channels.get(channel)
@@ -383,7 +383,7 @@ class Parking:
         self._added(work, turn)
         return True
 
-    def take(self, parked: ParkedChannel, turn: Turn) -> Work:
+    def take(self, parked: ParkedChannel, turn: ConnectionTurn) -> Work:
         """Remove and return the first work of a channel. Call `taken` when it is handled."""
         work = parked.take()
         turn.since_ns = work.since_ns
@@ -391,7 +391,7 @@ class Parking:
         self._removed(work)
         return self.contents.with_contents(work)
 
-    def taken(self, parked: ParkedChannel, turn: Turn) -> None:
+    def taken(self, parked: ParkedChannel, turn: ConnectionTurn) -> None:
         """Note that the work of the last `take` is handled."""
         turn.since_ns = None
         if self.is_full and self._parked_octets < self._tried:
@@ -458,12 +458,12 @@ class Parking:
             parked = self.channels[channel] = ParkedChannel(channel, self._unpark)
         return parked
 
-    def _work(self, event: Work, turn: Turn) -> ParkedWork:
+    def _work(self, event: Work, turn: ConnectionTurn) -> ParkedWork:
         octets = sum(map(len, contents_of(event)))
         since_ns = self._broker.context.clock.monotonic_ns() if turn.since_ns is None else turn.since_ns
         return ParkedWork(event, octets, since_ns)
 
-    def _put_first(self, channel: Channel, event: Work, turn: Turn) -> ParkedChannel:
+    def _put_first(self, channel: Channel, event: Work, turn: ConnectionTurn) -> ParkedChannel:
         parked, work = self._parked(channel), self._work(event, turn)
         if turn.since_ns is None:  # work that was parked before was placed before
             work = self.contents.spooled_if_full(work, self._makes_room)
@@ -517,7 +517,7 @@ class Parking:
         nodes = {parked.full.node for parked in self.channels.values() if parked.full is not None}
         return any(client.makes_room_in(node) for node in nodes)
 
-    def _added(self, work: ParkedWork, turn: Turn) -> None:
+    def _added(self, work: ParkedWork, turn: ConnectionTurn) -> None:
         contents = self.contents
         contents.added(work)
         if self.state is S.OPEN:

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from enum import Enum, auto
 
-from ...engine import Broker, FullLimit, share_of
-from ...engine import Turn as EngineTurn
+from ...engine import Broker, FullLimit, Turn, share_of
 from ..peer.channel import EFFORT_MAX
 
 
@@ -45,7 +44,7 @@ class Quota:
         self.used += octets
 
 
-class Turn(EngineTurn):
+class ConnectionTurn(Turn):
     """A turn of a connection.
 
     `since_ns`: when the current event arrived (monotonic), if it was parked; None: it is new. `quota`: None: the turn

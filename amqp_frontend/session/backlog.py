@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ..flow.parking import Parking, Work
-from ..flow.steps import Step, Turn
+from ..flow.steps import ConnectionTurn, Step
 from ..peer.channel import CommitUnderWay
 
 
@@ -31,7 +31,7 @@ class Backlog:
         self.unfinished = None
         self.parking.end()
 
-    def leave(self, rest: Work, turn: Turn) -> Step:
+    def leave(self, rest: Work, turn: ConnectionTurn) -> Step:
         """Leave the rest of the current event to another turn."""
         self.unfinished = Unfinished(rest, turn.since_ns)
         return Step.UNFINISHED

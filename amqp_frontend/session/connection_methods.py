@@ -10,7 +10,7 @@ from typing import Any
 from pamqp import commands
 
 from ...engine import Field, FieldTable, Route, errors
-from ..flow.steps import Step, Turn
+from ..flow.steps import ConnectionTurn, Step
 from ..options import FrontendOptions
 from ..peer.channel import KnownRoute
 from ..peer.login import MECHANISMS, MalformedResponse
@@ -41,7 +41,7 @@ CAPABILITIES = (
 )
 
 
-def header_received(session: AmqpSession, event: HeaderReceived, turn: Turn) -> Step:
+def header_received(session: AmqpSession, event: HeaderReceived, turn: ConnectionTurn) -> Step:
     """Answer the protocol header with connection.start."""
     session.connection.step(ConnectionStep.HEADER)
     options, given = session.options, session.broker.parameters.get(CLUSTER_NAME)

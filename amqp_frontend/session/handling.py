@@ -11,7 +11,7 @@ from pamqp import commands
 
 from ...engine import errors
 from ..flow.parking import Work
-from ..flow.steps import Quota, Step, Turn
+from ..flow.steps import ConnectionTurn, Quota, Step
 from ..peer.channel import Channel, CommitUnderWay
 from ..peer.output import REPLIES_MAX
 from ..wire.codec import Method
@@ -51,7 +51,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
     Returns: DONE, or the reason why some input is not handled yet: call it again without octets after other
         connections' turns, if work can continue (`Backlog.has_more`); if STALLED, when the peer has taken its answers.
     """
-    turn = Turn(session.broker)
+    turn = ConnectionTurn(session.broker)
     session.broker.begin_turn(turn)
     session.heartbeat.has_received = True
     session.connection.receive_bytes(data)
@@ -78,7 +78,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
     return step
 
 
-def _handle_input(session: AmqpSession, turn: Turn) -> Step:
+def _handle_input(session: AmqpSession, turn: ConnectionTurn) -> Step:
     """Handle the rest of the last turn, then parked work that may go on, then a close that waited, then new input."""
     backlog = session.backlog
     parking, unfinished = backlog.parking, backlog.unfinished
@@ -102,7 +102,7 @@ def _handle_input(session: AmqpSession, turn: Turn) -> Step:
     return step
 
 
-def _run(session: AmqpSession, turn: Turn) -> Step:
+def _run(session: AmqpSession, turn: ConnectionTurn) -> Step:
     """Handle input until an event is parked or interrupted, answers pile up, or the turn is long.
 
     While work is parked, later events of its channel that may not pass are parked after it, up to a limit.
@@ -134,7 +134,7 @@ def _run(session: AmqpSession, turn: Turn) -> Step:
     return PARKED if parked else DONE
 
 
-def _run_parked(session: AmqpSession, turn: Turn, only: Channel | None = None) -> Step:
+def _run_parked(session: AmqpSession, turn: ConnectionTurn, only: Channel | None = None) -> Step:
     """Handle parked work that may continue, of all channels or of `only` one, until the turn is long."""
     parking = session.backlog.parking
     while not turn.is_over and (parked := parking.next_ready(only)) is not None:
@@ -145,7 +145,7 @@ def _run_parked(session: AmqpSession, turn: Turn, only: Channel | None = None) -
     return DONE
 
 
-def _handle_late(session: AmqpSession, event: Work, turn: Turn) -> Step:
+def _handle_late(session: AmqpSession, event: Work, turn: ConnectionTurn) -> Step:
     """Handle an event that had to wait, unless its channel or the connection has ended."""
     channel = getattr(event, "channel", None)
     step = DONE
@@ -162,7 +162,7 @@ def _resume_channel(session: AmqpSession, channel: Channel, quota: Quota | None)
     """At the end of another connection's turn: handle the parked work of one channel, as far as the quota allows."""
     if session.backlog.unfinished is None:
         try:
-            turn = Turn(session.broker, quota)
+            turn = ConnectionTurn(session.broker, quota)
             with session.broker.context.aside(turn):
                 _run_parked(session, turn, channel)
         except Exception:
@@ -188,7 +188,7 @@ _OTHER_PROTOCOLS = (
 )
 
 
-def _header_rejected(session: AmqpSession, event: HeaderRejected, turn: Turn) -> Step:
+def _header_rejected(session: AmqpSession, event: HeaderRejected, turn: ConnectionTurn) -> Step:
     note = next((what for start, what in _OTHER_PROTOCOLS if event.octets.startswith(start)), "")
     logger.warning("%s: refused: the protocol header is not that of AMQP 0-9-1%s", session.login.peer.name, note)
     session.output.send_raw(0, PROTOCOL_HEADER)
@@ -196,7 +196,7 @@ def _header_rejected(session: AmqpSession, event: HeaderRejected, turn: Turn) ->
     return CLOSING
 
 
-def _acked(session: AmqpSession, event: AcksReceived, turn: Turn) -> Step:
+def _acked(session: AmqpSession, event: AcksReceived, turn: ConnectionTurn) -> Step:
     session.journal.has_acted = True
     turn.effort += ACKS_COST
     assert isinstance(event.channel, Channel)
@@ -208,7 +208,7 @@ def _acked(session: AmqpSession, event: AcksReceived, turn: Turn) -> Step:
     return DONE
 
 
-def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Turn) -> Step:
+def _channel_method(session: AmqpSession, event: ChannelMethod, turn: ConnectionTurn) -> Step:
     turn.effort += TOPOLOGY_COST if type(event.method) in ANSWERED_WHEN_SAFE else METHOD_COST
     channel = event.channel
     if channel is None:
@@ -251,12 +251,12 @@ ANSWERED_WHEN_SAFE = frozenset(
 )
 
 
-def _commit_done(session: AmqpSession, event: CommitUnderWay, turn: Turn) -> Step:
+def _commit_done(session: AmqpSession, event: CommitUnderWay, turn: ConnectionTurn) -> Step:
     answer_commit(session, event)
     return DONE
 
 
-def _connection_method(session: AmqpSession, event: ConnectionMethod, turn: Turn) -> Step:
+def _connection_method(session: AmqpSession, event: ConnectionMethod, turn: ConnectionTurn) -> Step:
     return CONNECTION_HANDLERS[type(event.method)](session, event.method) or DONE
 
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from ...engine import Envelope, FullLimit, ServiceExchange, Session, check_expiration, errors
 from ..flow.parking import Work
-from ..flow.steps import Step, Turn
+from ..flow.steps import ConnectionTurn, Step
 from ..peer.channel import Channel, KnownRoute, part_max_of
 from ..peer.deliveries import render_returns
 from ..wire.events import ChannelMethod, MixedReceived, PublishReceived
@@ -23,7 +23,7 @@ RESOURCE_ERROR = 506
 
 
 def publish_run_with_room(
-    session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: Turn
+    session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: ConnectionTurn
 ) -> Step:
     """Publish as much of a run as there is room for; the rest is parked or refused.
 
@@ -68,7 +68,7 @@ def publish_run_with_room(
     return DONE
 
 
-def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Channel, turn: Turn) -> bool:
+def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Channel, turn: ConnectionTurn) -> bool:
     """Park a whole tx.commit if the journal refuses or there is no room (E.4 row 13). Returns: whether it was parked.
 
     Raises: DestinationFull.
@@ -92,7 +92,7 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
     return False
 
 
-def park_for_disk(session: AmqpSession, event: Work, channel: Channel, turn: Turn) -> Step:
+def park_for_disk(session: AmqpSession, event: Work, channel: Channel, turn: ConnectionTurn) -> Step:
     """Park work because the journal takes no records now (`[address-setting] disk-full-policy`)."""
     disk = session.broker.flow.disk
     disk.switch("low on disk")
@@ -100,7 +100,7 @@ def park_for_disk(session: AmqpSession, event: Work, channel: Channel, turn: Tur
     return PARKED
 
 
-def is_refused(session: AmqpSession, full: FullLimit, turn: Turn) -> bool:
+def is_refused(session: AmqpSession, full: FullLimit, turn: ConnectionTurn) -> bool:
     """Whether the current event is refused instead of parked: by the policy, or because it has waited long enough."""
     if full.fails or not full.fails_after_ms:
         return full.fails
@@ -146,7 +146,7 @@ _KNOWN, _QUEUE, _ENVELOPE = attrgetter("known"), attrgetter("queue"), attrgetter
 LOOK_UP_COST = 24
 
 
-def published(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
+def published(session: AmqpSession, event: PublishReceived, turn: ConnectionTurn) -> Step:
     """Handle a run of publishes. The hot path: the kind's route is cached, and the run is one call."""
     channel = event.channel
     assert isinstance(channel, Channel)
@@ -175,7 +175,7 @@ def published(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
     return DONE
 
 
-def published_mixed(session: AmqpSession, event: MixedReceived, turn: Turn) -> Step:
+def published_mixed(session: AmqpSession, event: MixedReceived, turn: ConnectionTurn) -> Step:
     """Handle a mixed run: one call if each message goes to one queue without limits, else one kind after another."""
     channel = event.channel
     assert isinstance(channel, Channel)
@@ -205,8 +205,8 @@ def _is_together(known: KnownRoute | None) -> bool:
 def _publish_stretches(
     session: AmqpSession,
     event: MixedReceived,
-    turn: Turn,
-    publish: Callable[[AmqpSession, PublishReceived, Turn], Step] = published,
+    turn: ConnectionTurn,
+    publish: Callable[[AmqpSession, PublishReceived, ConnectionTurn], Step] = published,
 ) -> Step:
     """Publish one kind after another. When one is parked, or the turn has become long, the later ones are parked."""
     channel = event.channel
@@ -223,7 +223,7 @@ def _publish_stretches(
     return step
 
 
-def published_late(session: AmqpSession, event: PublishReceived, turn: Turn) -> Step:
+def published_late(session: AmqpSession, event: PublishReceived, turn: ConnectionTurn) -> Step:
     """`published` for parked publishes, which may have expired (queues page E.4, row 15)."""
     if not _has_expired(session, event, turn):
         return published(session, event, turn)
@@ -236,14 +236,14 @@ def published_late(session: AmqpSession, event: PublishReceived, turn: Turn) -> 
     return DONE
 
 
-def published_mixed_late(session: AmqpSession, event: MixedReceived, turn: Turn) -> Step:
+def published_mixed_late(session: AmqpSession, event: MixedReceived, turn: ConnectionTurn) -> Step:
     """`published_mixed` for a parked run: kind by kind if any may have expired."""
     if any(kind.summary.expiration is not None for kind in set(event.kinds)):
         return _publish_stretches(session, event, turn, published_late)
     return published_mixed(session, event, turn)
 
 
-def _has_expired(session: AmqpSession, event: PublishReceived, turn: Turn) -> bool:
+def _has_expired(session: AmqpSession, event: PublishReceived, turn: ConnectionTurn) -> bool:
     since_ns, expiration = turn.since_ns, event.kind.summary.expiration
     if since_ns is None or expiration is None or not expiration.isdigit():
         return False  # publishing refuses values that are no number
@@ -253,7 +253,7 @@ def _has_expired(session: AmqpSession, event: PublishReceived, turn: Turn) -> bo
     return session.broker.context.clock.monotonic_ns() >= since_ns + int(expiration) * MS
 
 
-def _check_alarm(session: AmqpSession, event: PublishReceived, channel: Channel, turn: Turn) -> Step | None:
+def _check_alarm(session: AmqpSession, event: PublishReceived, channel: Channel, turn: ConnectionTurn) -> Step | None:
     """Park or refuse a publish while an alarm blocks all publishers. An invalid publish is refused after the alarm.
 
     Returns: None: there is no alarm for it.
@@ -291,7 +291,7 @@ def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
 
 
 def _publish_parts(
-    session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: Turn
+    session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: ConnectionTurn
 ) -> Step:
     """Publish a run in parts until the turn is long; the next turn does the rest.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...engine import Broker, Clock, Deadlines, Envelope
 from ..flow.parking import Parking, Work
-from ..flow.steps import Step, Turn
+from ..flow.steps import ConnectionTurn, Step
 from ..options import FrontendOptions
 from ..peer.agreed_output import AgreedOutput
 from ..peer.channel import Channel
@@ -210,6 +210,6 @@ def _nothing() -> None:
 
 
 #: Handler of an event: (session, event, turn) -> result.
-EventHandler = Callable[[AmqpSession, Any, Turn], Step]
+EventHandler = Callable[[AmqpSession, Any, ConnectionTurn], Step]
 #: Handler of a method: (session, channel, method) -> the rest for another turn, or None.
 Handler = Callable[[AmqpSession, Channel, Any], Work | None]

@@ -17,7 +17,7 @@ from crash.lane import RULES, Lane
 from crash.truth import Broken
 
 from leveret.amqp_frontend.flow.parking import Parking
-from leveret.amqp_frontend.flow.steps import Turn
+from leveret.amqp_frontend.flow.steps import ConnectionTurn
 from leveret.amqp_frontend.peer.channel import Channel
 from leveret.amqp_frontend.wire.events import MixedReceived, PublishReceived
 from leveret.engine import FullLimit
@@ -98,7 +98,7 @@ def test_a_broker_that_confirms_what_it_holds_is_noticed(tmp_path: Path, monkeyp
     """Publishes that wait for room are in no journal."""
     held = Parking.park_for
 
-    def park_for(area: Parking, full: FullLimit, channel: Channel, event: Any, turn: Turn) -> None:
+    def park_for(area: Parking, full: FullLimit, channel: Channel, event: Any, turn: ConnectionTurn) -> None:
         if channel.session.confirms is not None and isinstance(event, PublishReceived | MixedReceived):
             channel.session.confirms.add(len(event.contents), ())
         held(area, full, channel, event, turn)

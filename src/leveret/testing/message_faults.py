@@ -4,7 +4,7 @@ import random
 
 from pamqp import commands
 
-from ..amqp_frontend.flow.steps import Turn
+from ..amqp_frontend.flow.steps import ConnectionTurn
 from ..amqp_frontend.peer.channel import Channel
 from ..amqp_frontend.session.handling import EVENT_HANDLERS
 from ..amqp_frontend.wire.events import ChannelMethod, ProtocolEvent, PublishReceived
@@ -38,7 +38,7 @@ class NackConfirms(Fault):
             return event
         if self._keep:
             try:
-                EVENT_HANDLERS[PublishReceived](endpoint.session, event, Turn(endpoint.session.broker))
+                EVENT_HANDLERS[PublishReceived](endpoint.session, event, ConnectionTurn(endpoint.session.broker))
             except EngineError:
                 return event  # unhandled so far: the session reports the error
             confirms.refused.append(confirms.published)
@@ -126,7 +126,7 @@ class Block(Fault):
             if event.channel.state is not ChannelState.OPEN or session.closing.finished:
                 continue
             try:
-                EVENT_HANDLERS[PublishReceived](session, event, Turn(session.broker))
+                EVENT_HANDLERS[PublishReceived](session, event, ConnectionTurn(session.broker))
             except EngineError as error:
                 session.closing.refuse(error, channel_of(event), event.ids)
             session.confirming.send_due()
