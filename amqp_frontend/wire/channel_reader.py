@@ -4,7 +4,7 @@ Most contents arrive in one piece and are not assembled: see runs.py. Source: AM
 """
 
 from ...engine import PropertySummary
-from .large_body import LARGE_MIN, PIECE_MIN, LargeBody, stays
+from .large_body import LARGE_MIN, PIECE_MIN, LargeBody, frame_can_stay
 from .layout import BODY, CONTENT_HEAD, FRAME_OVERHEAD, HEADER, ContentFraming, content_frames, frame
 from .peer_errors import (
     ContentBodyExpected,
@@ -128,7 +128,7 @@ class ChannelReader:
         if assembly is None or assembly.header is None:
             return None
         size, payload_max = assembly.body_size, self.framing.frame_max - FRAME_OVERHEAD
-        if not stays(payload, assembly.remaining, payload_max):
+        if not frame_can_stay(payload, assembly.remaining, payload_max):
             return None
         if (
             assembly.large is None

@@ -90,7 +90,7 @@ class LargeBody:
             if (
                 kind != BODY
                 or number != self.number
-                or not stays(payload, remaining, self._payload_max)
+                or not frame_can_stay(payload, remaining, self._payload_max)
                 or at + _framed_size(remaining, payload) > len(view)
             ):
                 progress = OTHER
@@ -138,7 +138,7 @@ class LargeBody:
         return found
 
 
-def stays(payload: int, remaining: int, payload_max: int) -> bool:
+def frame_can_stay(payload: int, remaining: int, payload_max: int) -> bool:
     """Whether a body frame of `payload` octets can stay as it arrived, when `remaining` octets are missing."""
     return payload <= remaining and payload <= payload_max and (payload >= PIECE_MIN or payload == remaining)
 

@@ -8,7 +8,7 @@ from ..context import BrokerContext, HostContext
 from ..deadlines import Deadline
 from ..exchanges.routed import Routed
 from ..queues.queue import Queue
-from ..rules.queue_rules import Resources
+from ..rules.queue_rules import AutoCreatedQueue
 from ..users.permissions import QUEUE
 from .service import ServiceExchange
 
@@ -16,11 +16,11 @@ Target = tuple[str, str]  # exchange, routing key
 
 
 def targets_of(
-    host: HostContext, target: str, address: str, resources: Resources | None, *, makes_missing: bool
+    host: HostContext, target: str, address: str, resources: AutoCreatedQueue | None, *, makes_missing: bool
 ) -> list[Target]:
     """Exchanges and keys to publish copies to, for the dead-letter or expiry address `target` of `address`.
 
-    `resources`: the queue PREFIX + address + SUFFIX is created if it is missing, and gets the copies, too.
+    `resources`: a queue that is created if it is missing, and gets the copies, too.
     `makes_missing`: if nothing is bound to the target, a queue of its name is created and gets them without a binding,
     so that queues bound later by an application only get later copies.
     """

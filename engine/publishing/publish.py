@@ -15,7 +15,7 @@ from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
 from ..queues.queue import Queue
 from ..rules.expiry import NO_EXPIRY_POLICY
-from ..rules.queue_rules import Resources
+from ..rules.queue_rules import AutoCreatedQueue
 from ..rules.size_rules import DROP
 from .auto_created import targets_of
 from .publish_events import MixedPublishedEvent, PublishedEvent
@@ -129,7 +129,7 @@ def publish_unroutable(host: HostContext, envelope: Envelope, contents: Sequence
         return
     resources = None
     if settings.auto_create_dead_letter_resources:
-        resources = Resources(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
+        resources = AutoCreatedQueue(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
     target, makes_missing = settings.dead_letter_address, settings.auto_create_missing_queues
     with host.broker.sites.at(site or host.broker.sites.own):
         for name, key in targets_of(host, target, address, resources, makes_missing=makes_missing):

@@ -32,8 +32,11 @@ LAST_VALUE_KEY_DEFAULT = "_AMQ_LVQ_NAME"
 
 
 @dataclass(slots=True, frozen=True)
-class Resources:
-    """The name of an address's dead-letter or expiry queue: PREFIX + address + SUFFIX (address-settings page 5.5)."""
+class AutoCreatedQueue:
+    """A dead-letter or expiry queue that is created for an address: its name is PREFIX + address + SUFFIX.
+
+    Source: address-settings page 5.5.
+    """
 
     prefix: str
     suffix: str
@@ -69,10 +72,10 @@ class QueueRules:
     max_redelivery_delay_ms: int | None = None  # None: ten times the delay
     max_delivery_attempts: int | None = None  # total of deliveries; None: unlimited
     dead_letter_address: str | None = None
-    dead_letter_resources: Resources | None = None
+    dead_letter_resources: AutoCreatedQueue | None = None
     makes_missing_queues: bool = False  # if nothing is bound to the dead-letter or expiry address
     expiry_address: str | None = None
-    expiry_resources: Resources | None = None
+    expiry_resources: AutoCreatedQueue | None = None
     expiry: ExpiryPolicy = NO_EXPIRY_POLICY
     size: SizeRules = NO_SIZE_RULES
     flow: FlowRules | None = None
@@ -132,8 +135,8 @@ class QueueRules:
             return self.expiry_address
         return None if reason == MAXLEN else self.dead_letter_address
 
-    def resources_of(self, reason: str) -> Resources | None:
-        """How a queue for messages that die of `reason` is created where none is bound to the address; None: not."""
+    def resources_of(self, reason: str) -> AutoCreatedQueue | None:
+        """The queue that is created for messages that die of `reason`; None: no queue is created."""
         return self.expiry_resources if reason == EXPIRED else self.dead_letter_resources
 
 
@@ -279,7 +282,7 @@ def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
         max_delivery_attempts=_limit(settings.max_delivery_attempts) or rules.default_delivery_attempts,
         dead_letter_address=settings.dead_letter_address or None,
         dead_letter_resources=(
-            Resources(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
+            AutoCreatedQueue(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
             if settings.auto_create_dead_letter_resources and settings.dead_letter_address
             else None
         ),
@@ -287,7 +290,7 @@ def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
         and bool(settings.dead_letter_address or settings.expiry_address),
         expiry_address=settings.expiry_address or None,
         expiry_resources=(
-            Resources(settings.expiry_queue_prefix, settings.expiry_queue_suffix)
+            AutoCreatedQueue(settings.expiry_queue_prefix, settings.expiry_queue_suffix)
             if settings.auto_create_expiry_resources and settings.expiry_address
             else None
         ),
