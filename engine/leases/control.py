@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ...expressions.language import AMPS, Expression, ExpressionError, compiled
 from ...settings.leases.leased_settings import STRICT
@@ -30,6 +31,9 @@ from .ending import FORCED_EXPIRE, TAKEN_OVER, arm, break_leases, expire_for, ta
 from .headers import ORIGIN
 from .rebuilding import ids_here
 from .state import Leases, bookmark_of, leases_of, state_of
+
+if TYPE_CHECKING:
+    from ..clients.client import Client
 
 EXCHANGE = "amps.control"
 REQUEST = "sow_delete"
@@ -110,21 +114,21 @@ class LeaseControl:
         queue = self._context.queues.seen(name, sender.client)
         if queue is None or state_of(queue) is None:
             raise BadRequest(f"no leased queue {name[:255]!r}")
-        own = headers.get("x-client")
-        if own is not None and (sender.client is None or not sender.client.is_called(own)):
-            raise BadRequest(f"x-client: {own[:255]!r} is not the name of your connection")
-        holder = None if own is None else sender.client
+        named = headers.get("x-client")
+        if named is not None and (sender.client is None or not sender.client.is_called(named)):
+            raise BadRequest(f"x-client: {named[:255]!r} is not the name of your connection")
+        own = None if named is None else sender.client
         bookmark, filter_text, option = headers.get("bookmark"), headers.get("filter"), headers.get("options", "")
-        result = yield from discarding(queue, bookmark, filter_text, option, holder)
+        result = yield from discarding(queue, bookmark, filter_text, option, own)
         return result
 
 
 def discarding(
-    queue: Queue, bookmarks: str | None, filter_text: str | None, option: str, holder: object = None
+    queue: Queue, bookmarks: str | None, filter_text: str | None, option: str, own: "Client | None" = None
 ) -> Steps:
     """The steps of one request about a leased queue. Raises: BadRequest.
 
-    `holder`: with strict leasing, the client whose leases are included.
+    `own`: with strict leasing, the client whose leases are included.
     """
     leases = leases_of(queue)
     if (bookmarks is None) == (filter_text is None):
@@ -132,12 +136,12 @@ def discarding(
     if option not in OPTIONS:
         raise BadRequest(f"{option[:80]!r}: options are empty, cancel or expire")
     if bookmarks is not None:
-        return _discard_ids(leases, ids_of(bookmarks), option, holder)
+        return _discard_ids(leases, ids_of(bookmarks), option, own)
     try:
         expression = compiled(filter_text or "", AMPS)
     except ExpressionError as error:
         raise BadRequest(f"filter: {error}") from None
-    done: Discarded = yield from _discard_matching(leases, expression, option, holder)
+    done: Discarded = yield from _discard_matching(leases, expression, option, own)
     return done
 
 
@@ -157,7 +161,7 @@ def ids_of(bookmarks: str) -> list[int]:
     return found
 
 
-def _discard_ids(leases: Leases, ids: Sequence[int], option: str, own: object = None) -> Discarded:
+def _discard_ids(leases: Leases, ids: Sequence[int], option: str, own: "Client | None") -> Discarded:
     """Discard messages with these ids that are in the queue, ready or leased.
 
     `own`: the requesting client, if it named itself. Acknowledgements of messages that may still come are deferred
@@ -176,11 +180,8 @@ def _discard_ids(leases: Leases, ids: Sequence[int], option: str, own: object = 
     return done
 
 
-def _discard_matching(
-    leases: Leases, expression: Expression, option: str, own: object = None
-) -> Generator[None, None, Discarded]:
-    """Discard, in steps, all messages that are active now and match a filter. `own`: as in `discard_ids`. Returns
-    `Discarded`."""
+def _discard_matching(leases: Leases, expression: Expression, option: str, own: "Client | None") -> Steps:
+    """Discard, in steps, all messages that are active now and match a filter. `own`: see `_discard_ids`."""
     queue, done, after, until_id = leases.queue, Discarded(), 0, leases.last_id
     if leases.active is not None:  # not of messages that become active because of the request
         leases.refill_active()
@@ -207,7 +208,9 @@ def _discard_matching(
     return done
 
 
-def _discard_leased(leases: Leases, leased: Sequence[Message], option: str, done: Discarded, own: object) -> None:
+def _discard_leased(
+    leases: Leases, leased: Sequence[Message], option: str, done: Discarded, own: "Client | None"
+) -> None:
     """Discard leased messages; with strict leasing only those that the client `own` holds."""
     if leases.rules.settings.leasing == STRICT:
         leased = [lease for lease in leased if holder_of(lease).session.client is own]
@@ -272,7 +275,7 @@ def list_leases(queue: Queue, count: int) -> list[dict[str, object]]:
 
 
 def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
-    """What each site has of a leased queue, in steps: messages that are ready, leased, and stranded.
+    """Count the ready, leased and stranded messages of each site of a leased queue, in steps.
 
     A message is stranded while its owner is not there; other sites get it at once. Raises: BadRequest.
     """
@@ -308,8 +311,8 @@ def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
 
 
 def _awaited(leases: Leases, site: str, *, is_stranded: bool) -> str:
-    """What the ready messages of a site wait for."""
-    if leases.owners is None:  # they are its own for ever
+    """The thing for which the ready messages of a site wait, in words."""
+    if leases.owners is None:  # messages cannot be transferred to other sites
         return f"node {site}, which is not there" if is_stranded else f"a consumer at {site} with room"
     hosts, free = leases.hosts, free_by_site(leases)
     served = {leases.site_at(one) for one in leases.consumer_list.consumers}
