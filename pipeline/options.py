@@ -30,7 +30,7 @@ JOBS = {
     "replay": "publish chosen messages again; a dry run without --go",
     "report": "one HTML page with plots",
 }
-#: What is no question to a lake.
+#: Jobs that are no question to a lake, with their help.
 OTHERS = {
     "ingest": "bring a lake of Delta tables up to date with the journal",
     "follow": "ingest what living brokers record, again and again, until it is told to end",
@@ -40,16 +40,16 @@ OTHERS = {
     "readers": "who reads a journal, how far behind, and what is kept for each; needs no lake",
     "forget": "release a lake that is no longer wanted: the journal keeps nothing more for it",
 }
-#: The width of windows if nobody says it.
+#: The default width of windows, in seconds.
 WINDOW_S = 60
-#: What the column `window_s` can have.
+#: The largest width that the column `window_s` can have.
 WINDOW_MAX_S = 2**31 - 1
 DAY_MS = 86_400_000
 #: The longest pause between two rounds of `follow`.
 PAUSE_MAX_DAYS = 7
-#: Who answers; see jobs/opening.py.
+#: The engines that run a job's SQL; see jobs/opening.py.
 ENGINES = ("auto", "local", "spark")
-#: Jobs that are started alone.
+#: Jobs that cannot stand in a list with others.
 ALONE = ("trace", "replay", "whatif", *OTHERS)
 #: Jobs that read messages' contents: a lake that is made for them has these.
 WITH_CONTENTS = ("trace", "replay", "deadletters")
@@ -120,7 +120,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _on_this_machine(where: str) -> str:
-    """A path of what Spark's users write for a place on this machine."""
+    """The path of a file:// URI without a host, which users of Spark write for a place on this machine."""
     return unquote(where.removeprefix("file://")) if where.startswith("file:///") else where
 
 
@@ -236,7 +236,7 @@ def _add_lineage_option(one: argparse.ArgumentParser) -> None:
 
 
 def _finish(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
-    """What argparse cannot check, and the selection as one value."""
+    """Check what argparse cannot check, and make one value of the options that select messages."""
     if not found.lake and not found.journal:
         one.error("one of --lake and --journal is needed")
     if len(found.journal) > 1 and not found.lake:
@@ -290,7 +290,7 @@ def _add_replay_options(one: argparse.ArgumentParser) -> None:
 
 
 def add_spark_options(one: argparse.ArgumentParser) -> None:
-    """The options of whatever starts Spark."""
+    """Add the options of jobs that may start Spark."""
     group = one.add_argument_group("Spark")
     group.add_argument("--master", default="local[*]", metavar="URL", help="local[N], spark://HOST:PORT, yarn, ...")
     group.add_argument("--driver-memory", default="2g", metavar="SIZE", help="heap of Spark's Java on this machine")
@@ -312,7 +312,7 @@ def _day(text: str) -> date:
 
 
 def _days(text: str) -> int:
-    """Of a span of time such as 90d."""
+    """The days of a span of time such as 90d."""
     try:
         days, rest = divmod(duration_ms(text), DAY_MS)
     except ValueError:

@@ -9,18 +9,20 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 WIDTH = 24
-#: How often the bar of a terminal is drawn anew.
+#: Seconds between two drawings of the bar on a terminal.
 TICK_SECONDS = 0.2
-#: Steps of every ingest, whatever is in it, and what `follow` tells once in its own words.
+#: Steps of every ingest, which `follow` does not report each time.
 ROUTINE = ("begin", "part", "batch", "copy")
-#: Steps that stay on a terminal, for they are sentences.
+#: Steps that are sentences: on a terminal their lines stay.
 SENTENCES = ("missing", "holes", "copy", "retry")
 Measure = Callable[[], tuple[int, int]]
 
 
 class Progress:
-    """`stream`: where to, stderr unless given. `measure`: (done, of how many) of what is at work, for the bar.
-    `is_brief`: without what is `ROUTINE`."""
+    """Reports the steps of one job. `stream`: stderr unless given. `measure`: returns (done, total) for the bar.
+
+    `is_brief`: steps in `ROUTINE` are not reported.
+    """
 
     def __init__(
         self, job: str, stream: TextIO | None = None, measure: Measure | None = None, *, is_brief: bool = False
@@ -38,7 +40,7 @@ class Progress:
             threading.Thread(target=self._tick, daemon=True).start()
 
     def say(self, step: str, **facts: Any) -> None:
-        """One step: the job, seconds since it began, the step, and more fields."""
+        """Report one step: the job, seconds since it began, the step, and more fields."""
         if self._is_brief and step in ROUTINE:
             return
         if self._is_terminal:
@@ -53,21 +55,21 @@ class Progress:
         self._write(json.dumps(line) + "\n")
 
     def draw(self) -> None:
-        """The bar as it is now; without something to measure only the step and the time."""
+        """Draw the bar; without something to measure only the step and the time."""
         done, total = self._measure() if self._measure else (0, 0)
         filled = WIDTH * done // total if total else 0
         bar = f"{'█' * filled}{'░' * (WIDTH - filled)} {done}/{total}  " if total else ""
         self._line(f"{self.job}  {bar}{self._step}  {self.seconds:.0f} s")
 
     def close(self) -> None:
-        """Remove the bar. Nothing is measured any more."""
+        """Remove the bar, and stop measuring."""
         self._over.set()
         if self._is_terminal:
             self._line("")
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the job began."""
         return round(time.monotonic() - self._began, 1)
 
     def _line(self, text: str) -> None:
@@ -76,7 +78,7 @@ class Progress:
             self._write(f"\r\x1b[K{shown[:200]}")
 
     def _write(self, text: str) -> None:
-        """To whoever listens: if nobody does any more, or the disk of a log is full, the work still goes on."""
+        """Write to the stream. The job goes on if the stream's reader is gone, or the disk of a log is full."""
         with suppress(OSError, ValueError):
             self._stream.write(text)
             self._stream.flush()

@@ -1,4 +1,4 @@
-"""A node that wants to lead: whether it may, when it does, and how the end of its campaign is found out."""
+"""The campaigns of a node: whether it may lead, when it campaigns, and the result, also when etcd does not answer."""
 
 from .context import NodeContext
 from .decisions import EndLease
@@ -28,14 +28,14 @@ def obstacle(context: NodeContext, view: View) -> str | None:
 
 
 class Candidate:
-    """The campaigns of a node. One is decided when etcd answers, or when its guards cannot hold any more."""
+    """The campaigns of a node. A campaign is decided when etcd answers, or when its guards can no longer hold."""
 
     __slots__ = ("context", "follower", "is_doubtful", "retry_ns")
 
     def __init__(self, context: NodeContext, follower: Follower) -> None:
         self.context, self.follower = context, follower
-        self.retry_ns = 0  # not before: etcd was not reached
-        self.is_doubtful = False  # a campaign with the guards of the one that was sent last may still be done
+        self.retry_ns = 0  # the next campaign is not earlier, because etcd was not reached
+        self.is_doubtful = False  # etcd may still do a campaign with the guards of the last one that was sent
 
     def review(self) -> None:
         """Campaign when there is no leader, or its process is gone, and it is this node's turn."""
@@ -56,14 +56,14 @@ class Candidate:
 
     @property
     def _is_clock_wrong(self) -> bool:
-        """Whether others, if there are any, had better lead."""
+        """Whether this node lets others lead, because its clock differs too much from the last leader's."""
         return abs(self.context.clock_difference_ns) > self.context.timers.clock_difference_ns
 
     def _turn_ns(self, view: View) -> int:
-        """When it is this node's turn, as nobody leads: others first, if it just resigned, its clock is wrong, or its
-        configuration is another than the last leader's.
+        """The time at which this node campaigns if there is no leader. It lets others go first if it just resigned,
+        if its clock is wrong, or if its configuration differs from that of the last leader.
 
-        A node that was handed the lead does not wait, also when it resigned shortly before.
+        A node that was handed the lead does not wait, even if it resigned shortly before.
         """
         context, timers = self.context, self.context.timers
         since_ns = context.absent_since_ns or 0
@@ -83,13 +83,13 @@ class Candidate:
         self.context.transact(campaign(self.context.node, view.insync, view.leader))
 
     def doubt(self) -> None:
-        """No answer came. The lease is given up: if it is done, others need not wait for the end of that."""
+        """No answer came. Give the lease up: if etcd did the campaign, others need not wait for the lease's end."""
         self.context.is_in_doubt = self.is_doubtful = True
         self.context.decide(EndLease())
         self.context.read_keys()
 
     def fail(self, *, is_refused: bool) -> None:
-        """The campaign is not done. `is_refused`: a guard did not hold, and never will; else etcd was not reached."""
+        """The campaign was not done. `is_refused`: a guard did not hold, and never will; else etcd was not reached."""
         if is_refused or not self.is_doubtful:
             self._lose()
         else:
@@ -98,10 +98,10 @@ class Candidate:
             self.retry_ns = self.context.now_ns + self.context.timers.beacon_ns
 
     def resolve(self, view: View) -> None:
-        """A campaign in doubt is lost when a guard cannot hold any more; else it may still be done, and is sent again.
+        """Decide a campaign in doubt: it is lost if a guard can no longer hold; otherwise it is sent again.
 
-        If it was done, `leader` names this node under a lease that is over: the end of that is waited for. Until then
-        this node acknowledges again, as it does not lead.
+        If etcd did the campaign, `leader` names this node under a lease that this node gave up; the node then waits for
+        the end of that lease, and meanwhile acknowledges like a follower.
         """
         sent, leader, insync = self.context.sent, view.leader, view.insync
         assert sent is not None and self.context.is_in_doubt
@@ -124,7 +124,7 @@ class Candidate:
         self.context.step(Step.WIN)
 
     def times_ns(self) -> tuple[int, ...]:
-        """When this part wants to be asked again."""
+        """The times at which the node's state has to be looked at again."""
         context, view = self.context, self.context.view
         if context.state is State.CAMPAIGNING and context.is_in_doubt:
             return ((context.asked_ns or 0) + context.timers.beacon_ns,)

@@ -179,6 +179,6 @@ class Follower:
             self.context.decide(Note(text))
 
     def times_ns(self) -> tuple[int, ...]:
-        """When this part wants to be asked again."""
+        """The times at which the node's state has to be looked at again."""
         times = (self._refuse_ns(),) if self.taken_since_ns is not None else ()
         return times if self.lack is None else (*times, (self.context.asked_ns or 0) + self.context.timers.beacon_ns)

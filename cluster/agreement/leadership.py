@@ -435,7 +435,7 @@ class Leadership:
         context.decide(Resign(why), EndLease())
 
     def times_ns(self) -> tuple[float, ...]:
-        """When this part wants to be asked again."""
+        """The times at which the node's state has to be looked at again."""
         timers, context = self.context.timers, self.context
         if context.state not in BROKER_RUNS:
             return ()

@@ -66,7 +66,7 @@ class _NotSent(Exception):
 
 
 class _NoAnswer(Exception):
-    """The request was handed over, and no answer came, or one that says nothing about what was done."""
+    """The request was handed over. No answer came, or an answer that does not say whether the request was done."""
 
 
 class _PacedSocket(io.RawIOBase):
@@ -78,7 +78,7 @@ class _PacedSocket(io.RawIOBase):
         self.begin_again()
 
     def begin_again(self) -> None:
-        """The time begins anew."""
+        """Give the next answer the whole time."""
         self._until_s = time.monotonic() + self._seconds
 
     def readable(self) -> bool:
@@ -105,7 +105,7 @@ class _Response(http.client.HTTPResponse):
         self.fp = io.BufferedReader(self._paced)
 
     def begin_again(self) -> None:
-        """The next part of a stream has as much time."""
+        """Give the next part of a stream the whole time."""
         self._paced.begin_again()
 
 
@@ -129,15 +129,13 @@ class Gateway:
         return self._ask(path, body, answer_seconds, False)
 
     def change(self, path: str, body: Json, answer_seconds: float | None = None) -> Json:
-        """The answer of the first member that takes the request; it is sent to no second one.
-
+        """The answer of the first member that takes the request, which is not sent to another member.
         Raises: InDoubt; Unreachable; Refused (nothing was done); UnfitCoordinator.
         """
         return self._ask(path, body, answer_seconds, True)
 
     def stream(self, path: str, body: Json, silence_seconds: float) -> Iterator[Json]:
-        """The answers to a request that is answered again and again, until none comes for so many seconds.
-
+        """The answers to a request that has many, until none comes for `silence_seconds`.
         Raises: Unreachable: always at its end; Refused; UnfitCoordinator.
         """
         response = self._from_any_member(lambda: self._send(path, body, silence_seconds))
@@ -158,7 +156,7 @@ class Gateway:
         raise Unreachable(f"{where}: {why}")
 
     def abort(self) -> None:
-        """End what another thread waits for here, and let nothing begin any more."""
+        """End the request for which another thread waits, and refuse all later requests."""
         self._is_aborted = True
         connection = self._connection
         if connection is not None and connection.sock is not None:
@@ -260,9 +258,9 @@ class Gateway:
         return answer
 
     def _connected(self) -> http.client.HTTPConnection:
-        """A connection to the member whose turn it is, of a version that is not refused.
+        """A connection to the member whose turn it is. Raises: UnfitCoordinator if its version is refused.
 
-        A kept one that the member has closed meanwhile is not used: a request on it would be in doubt for nothing.
+        An open connection that the member has closed is replaced: a request on it would be in doubt for nothing.
         """
         if self._is_aborted:
             raise _NotSent("this node ends")
@@ -276,7 +274,7 @@ class Gateway:
         host, port = url.hostname or "", url.port or 2379
         self._connection = connection = http.client.HTTPConnection(host, port)
         connection.response_class = _Response
-        connection.auto_open = 0  # it would wait for the resolver as long as that likes
+        connection.auto_open = 0  # opening waits for the resolver without a time limit
         try:
             connection.sock = self._socket_to(host, port, is_tls=url.scheme == "https")
         except OSError as error:
@@ -352,7 +350,7 @@ def _is_readable(stream: socket.socket) -> bool:
 
 
 def octets64(octets: bytes) -> str:
-    """As the gateway writes keys and values."""
+    """Octets in base64, in which the gateway has keys and values."""
     return base64.b64encode(octets).decode()
 
 

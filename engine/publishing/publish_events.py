@@ -13,8 +13,8 @@ from ..queues.queue import Queue
 class PublishedEvent(Event):
     """A run of new messages with one envelope. `subject` is the exchange.
 
-    `queues`: the queues on their route, including the log. `cause`: the reason for which the broker itself published
-    them (the reason of a dead letter, retroactive); None: a client published them.
+    `queues`: the queues on their route, with the topic log (`queues/log_sink.py`). `cause`: the reason for which the
+    broker itself published them (the reason of a dead letter, retroactive); None: a client published them.
     """
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
@@ -25,7 +25,7 @@ class PublishedEvent(Event):
 
     @property
     def reached(self) -> Sequence[Queue]:
-        """The queues except the log, which has no name."""
+        """The queues except the topic log, whose name is empty."""
         return [queue for queue in self.queues if queue.name]
 
     @property

@@ -135,9 +135,10 @@ class Tail:
         self._came(level, count, 0 if self.octets is None else sum(map(_octets_of, items)))
 
     def page(self, paged: Callable[[list[Message]], Sequence[Item]], count_max: int) -> bool:
-        """Page out up to `count_max` of the messages that are stored here as objects, by means of `paged`.
+        """Page out up to `count_max` of the messages that are stored here as objects. O(items).
 
-        Returns: whether there may be more. O(items).
+        `paged`: writes messages to the temp store, and returns the items that replace them.
+        Returns: whether there may be more.
         """
         for level, items in enumerate(self._levels):
             if not any(isinstance(item, Message) for item in items):

@@ -34,7 +34,7 @@ def _property(name: str) -> Callable[[Subject], Value]:
 
 
 def _unknown(subject: Subject) -> Value:
-    """NULL: what a message gets only in its queue, its bookmark and leases, is not known while it is filtered."""
+    """NULL: a message gets its bookmark and its leases in a queue, after the filters have tested it."""
     return None
 
 

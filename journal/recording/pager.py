@@ -112,7 +112,7 @@ class Envelopes:
                 self._summaries.clear()
             summary = scan_properties(properties)
             if not summary.persistent:
-                summary = summary._replace(persistent=True)  # a quorum queue stores the others, too
+                summary = summary._replace(persistent=True)  # a quorum queue stores transient messages, too
             self._summaries[properties] = summary
         key = (exchange_id, routing_key, summary, cause_id, header)
         envelope = self._envelopes.get(key)

@@ -58,8 +58,8 @@ FROM told GROUP BY vhost, queue, kind, reason, outcome, target, arrived_in
 def ids_of(tables: Tables, message: str) -> list[int]:
     """Messages with this id (digits), correlation or message id, or header (NAME=VALUE).
 
-    All of these are tried: an id of a program's may be digits only, and may have a "=". Without contents in the lake
-    only the first is. Raises: NotRecorded (nothing else could be tried), ValueError (no text that can be looked for).
+    All of these are tried, since a program's ids may consist of digits, or have a "=". Without contents in the lake
+    only the message id is tried. Raises: NotRecorded (the text is no message id), ValueError (unusable text).
     """
     engine, dialect = tables.engine, tables.engine.dialect
     found: set[int] = set()
@@ -106,7 +106,7 @@ def trace(tables: Tables, message: str) -> str:
 
 
 def told(tables: Tables, causes: Mapping[int, int]) -> str:
-    """`TRACE` of these messages, each with that which it is a copy of (0 none)."""
+    """`TRACE` of these messages. `causes`: message id -> id of the message that it is a copy of; 0: of none."""
     cases = " ".join(f"WHEN {id_} THEN {cause}" for id_, cause in causes.items() if cause)
     cause = f"CASE msg_id {cases} END" if cases else "NULL"
     among = f"msg_id IN ({', '.join(map(str, causes))})" if causes else "false"

@@ -1,7 +1,7 @@
-"""What was in the queues where the lake begins, if that is not where the journal began.
+"""The messages that were in queues already when the lake begins, because the lake begins later than the journal.
 
-Such messages are those whose end, or delivery, is recorded and whose `enqueued` is not, and those that the first
-checkpoint of the lake has in durable queues. Of other transient ones nothing is known. Their sizes are not known.
+The lake has no `enqueued` event of these messages. They are found by their recorded deliveries and ends, and in
+durable queues by the first checkpoint in the lake. Other transient messages are not found. Sizes are unknown.
 """
 
 from ..engines.protocol import rows, value, words
@@ -26,11 +26,11 @@ GROUP BY msg_id, vhost, queue
 """
 #: Such a message as a row of `events`.
 VALUES = {"kind": "'enqueued'", **{name: name for name in ("msg_id", "vhost", "queue", "flags")}}
-#: What happens to messages that are in a queue. One that was published before, and is dropped now, was in it, too.
+#: Events that show that a message was in a queue before, also `dropped` if it was published before the lake begins.
 ENDS = (*TERMINALS, *BETWEEN)
 
 
-#: What to say of an answer that counts what was waiting.
+#: The remark of an answer that counts waiting messages when no checkpoint has those from before the lake.
 UNTOLD = "how much was waiting before is not known either: there is no checkpoint since then"
 
 
@@ -40,15 +40,15 @@ def is_told(tables: Tables) -> bool:
 
 
 def with_waiting(tables: Tables, window_s: int) -> tuple[str, int]:
-    """Make a view of lives in which these messages entered in the window before the lake's first.
+    """Make a view of lives in which the waiting messages entered in the window before the lake's first window.
 
-    Returns: its name; the beginning of the first window, in seconds.
+    Returns: the name of the view; the beginning of the first window, in seconds.
     """
     engine, first = tables.engine, tables.first_lsn()
     known = value(engine, "SELECT min(msg_id) FROM events WHERE kind = 'published'") or NEVER
     checkpoint = "SELECT begin_lsn, end_lsn, unix_seconds(ts) AS second FROM checkpoints ORDER BY begin_lsn LIMIT 1"
     told = rows(engine, checkpoint)
-    durable = 0 if told else 1  # it may be: then it outlives the broker
+    durable = 0 if told else 1  # without a checkpoint each of these messages may be durable
     found = [TOUCHED.format(known=known, kinds=words(ENDS), durable=durable)]
     found += [HELD.format(begin=one["begin_lsn"], end=one["end_lsn"], known=known) for one in told]
     engine.view("waiting", WAITING.format(found=" UNION ALL ".join(found)))

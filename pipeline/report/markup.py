@@ -1,4 +1,4 @@
-"""The page in pieces: values of a table, tables, and where charts are drawn, as HTML."""
+"""The parts of the page as HTML: values in a table, tables, and places for charts."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -12,22 +12,22 @@ _OCTETS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"
 
 
 def plain(value: Any) -> str:
-    """A client's text, or nothing: escaped, without control characters, and its direction ends with it."""
+    """A client's text, or nothing: escaped, without control characters; its writing direction ends with it."""
     return "" if value is None else f"<bdi>{escape(printable(str(value)))}</bdi>"
 
 
 def number(value: float) -> str:
-    """Three significant digits or all before the point."""
+    """A number with three significant digits, or with all digits before the point if there are more."""
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
 def count(value: int | None) -> str:
-    """With a space every three digits."""
+    """An integer with a thin space every three digits."""
     return "" if value is None else f"{int(value):,}".replace(",", "\u202f")
 
 
 def duration(ms: float | None) -> str:
-    """Of milliseconds, in the largest unit of which there is one."""
+    """A time in milliseconds as text, in the largest unit that it reaches."""
     if ms is None:
         return ""
     for size, unit in _UNITS:
@@ -37,7 +37,7 @@ def duration(ms: float | None) -> str:
 
 
 def octets(value: int | None) -> str:
-    """In KiB, MiB, ..."""
+    """A size in octets as text, in the largest unit that it reaches: B, KiB, MiB, ..."""
     if value is None:
         return ""
     for size, unit in _OCTETS:
@@ -57,14 +57,14 @@ def bar(share: float) -> str:
 
 
 def chart(title: str, figures: str, unit: str, *, peaks: bool = False, bars: bool = False) -> str:
-    """Where the page's program draws. `figures`: the path to its lines; `unit`: count, rate or ms."""
+    """The place where the page's program draws a chart. `figures`: path to its lines; `unit`: count, rate or ms."""
     caption = f"<figcaption>{escape(title)}</figcaption>" if title else ""
     more = f"{' data-peaks' if peaks else ''}{' data-bars' if bars else ''}"
     return f'<figure>{caption}<div class="chart" data-figures="{figures}" data-unit="{unit}"{more}></div></figure>\n'
 
 
 def choice(name: str, choices: Iterable[tuple[str, str]], chosen: str, title: str) -> str:
-    """Which of several lines the charts whose figures begin so show."""
+    """Radio buttons that choose one of several lines, for the charts whose `figures` begin with `name`."""
     buttons = "".join(
         f'<label><input type="radio" name="{name}" value="{value}"{" checked" * (value == chosen)}> {label}</label>'
         for value, label in choices
@@ -73,7 +73,7 @@ def choice(name: str, choices: Iterable[tuple[str, str]], chosen: str, title: st
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
-    """Of cells that are HTML. `right`: the columns of numbers."""
+    """A table whose cells are HTML already. `right`: indexes of the columns of numbers."""
     right = set(right)
     sides = ['<{0} class="n">' if at in right else "<{0}>" for at in range(len(head))]
     lines = "".join(

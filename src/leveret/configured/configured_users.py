@@ -1,8 +1,8 @@
-"""The users and limits that the configuration declares, created in a broker, again after each reload.
+"""The users and limits that the configuration declares: applied to a broker at its start and after each reload.
 
-A user of the configuration is reset to its entry whenever the entry changes; changes by `leveret ctl` last until then,
-or until a restart. One that is no longer declared is deleted, and its connections are closed. The default guest exists
-while the configuration names no user.
+A declared user is reset to its entry whenever the entry changes; changes by `leveret ctl` last until then, or until a
+restart. A user that is no longer declared is deleted, and its connections are closed. The default guest exists while
+the configuration names no user.
 Source: interfaces page; behaviour page 3.13 to 3.15.
 """
 
@@ -43,18 +43,18 @@ class ConfiguredUsers:
         self._limited: set[str] = set()
 
     def apply(self, configuration: Configuration) -> list[str]:
-        """Apply them. Returns a line for each change. The virtual hosts must exist."""
+        """Apply the declared users and limits. Returns a line for each change. The virtual hosts must exist."""
         return [*self._limit(configuration), *self._change(configuration), *self._drop(configuration)]
 
     def _limit(self, configuration: Configuration) -> Iterator[str]:
         for name, vhost in self.broker.virtual_hosts.items():
-            said = configuration.limits.get(name)
-            if said is None and name not in self._limited:
-                continue  # only by hand
+            declared = configuration.limits.get(name)
+            if declared is None and name not in self._limited:
+                continue  # limits that an operator has set stay
             limits = NO_LIMITS
-            if said is not None:
+            if declared is not None:
                 limits = VirtualHostLimits(
-                    said.max_connections, said.max_queues, said.default_queue_type, is_configured=True
+                    declared.max_connections, declared.max_queues, declared.default_queue_type, is_configured=True
                 )
             if limits != vhost.context.limits:
                 self.broker.virtual_hosts.limit(vhost, limits)

@@ -17,7 +17,7 @@ logger = logging.getLogger("leveret.jobs")
 RUNNING_MAX, ENDED_MAX = 8, 100
 #: Slices per second of a job with a rate; a slice has at least one message.
 PARTS = 20
-#: Milliseconds after which a job that waits for room tries again, doubled each time up to the second.
+#: Milliseconds until a job that waits for room tries again: first, and at most; each wait is twice the one before.
 AGAIN_MS, AGAIN_MS_MAX = 100, 5_000
 RUNNING, WAITING, DONE, CANCELLED, FAILED = "running", "waiting", "done", "cancelled", "failed"
 

@@ -62,7 +62,7 @@ class Edge(Runtime):
         self.sent = 0  # rises when octets are sent to a client
         self._happened = trio.Event()
         self._is_awaited = False
-        self._given_up: dict[Session, int] = {}  # the first delivery tag that is still worth a wait
+        self._given_up: dict[Session, int] = {}  # `quiet` waits for reactions to deliveries from this tag on
         self.edge_clock = SystemClock()
         self.edge_deadlines = Deadlines()
         self._data = _directory_of(options)
@@ -301,7 +301,7 @@ class Edge(Runtime):
     # -- quiet ------------------------------------------------------------------------------------------------------
 
     async def catch_up(self) -> None:
-        """Read and handle everything that clients have sent so far. Takes no virtual or real time beyond that."""
+        """Read and handle everything that clients have sent so far. Virtual time does not move."""
         while True:
             before = self.activity
             await trio.lowlevel.checkpoint()
