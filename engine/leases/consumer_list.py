@@ -3,7 +3,7 @@
 Source: queues page A.4.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heapreplace
 from math import lcm
 from typing import TYPE_CHECKING
@@ -23,15 +23,17 @@ DEAL_MAX = 64
 
 class LeaseConsumers(ConsumerList):
     """`consumers`: in the order in which they subscribed. `aside`: consumers without leases (they browse, replay, or
-    wait for barriers alone). `late`: consumers whose last lease ended by time; among equal shares they come last, so
-    that others get their messages. `renewing`: consumers whose leases are renewed while their connections are alive.
+    wait for barriers alone, or their site is not there). `late`: consumers whose last lease ended by time; among equal
+    shares they come last, so that others get their messages. `renewing`: consumers whose leases are renewed while
+    their connections are alive.
     """
 
-    __slots__ = ("_fairness", "_last_at", "aside", "late", "renewing")
+    __slots__ = ("_asks_for_none", "_fairness", "_last_at", "aside", "late", "renewing")
 
     def __init__(self, rules: QueueRules, broker: "BrokerContext") -> None:
         super().__init__(rules, broker)
         self._fairness = rules_in(rules).settings.fairness
+        self._asks_for_none: set[Consumer] = set()  # aside by their arguments
         self.aside: set[Consumer] = set()
         self.renewing: set[Holder] = set()
         self.late: set[Holder] = set()
@@ -46,18 +48,29 @@ class LeaseConsumers(ConsumerList):
         """Add a consumer at the end; whose turn it is does not change."""
         self.consumers.append(consumer)
 
-    def joined(self, consumer: Consumer, *, is_aside: bool, renews: bool) -> None:
-        """Note the arguments of a consumer that joined, or replaced them. `is_aside`: it gets no leases."""
+    def joined(self, consumer: Consumer, *, is_aside: bool, is_there: bool, renews: bool) -> None:
+        """Note the arguments of a consumer that joined, or replaced them. `is_aside`: it asks for no leases.
+
+        `is_there`: its site is.
+        """
         self._has_priorities = any(one.priority != consumer.priority for one in self.consumers)
-        for members, is_member in ((self.aside, is_aside), (self.renewing, renews)):
+        for members, is_member in (
+            (self._asks_for_none, is_aside),
+            (self.aside, is_aside or not is_there),
+            (self.renewing, renews),
+        ):
             if is_member:
                 members.add(consumer)
             else:
                 members.discard(consumer)
 
+    def sites_changed(self, is_there: Callable[[Consumer], bool]) -> None:
+        """Other sites are there: consumers of one that is not get no leases."""
+        self.aside = self._asks_for_none | {one for one in self.consumers if not is_there(one)}
+
     def leave(self, leaving: Sequence[Consumer]) -> bool:
         """See `ConsumerList`. If the last consumer had its turn, a consumer that joins is next."""
-        for members in (self.aside, self.late, self.renewing):
+        for members in (self._asks_for_none, self.aside, self.late, self.renewing):
             members.difference_update(leaving)
         gone = set(leaving)
         for site, last in list(self._last_at.items()):

@@ -271,13 +271,14 @@ def _show(leases: Leases) -> None:
 
 
 def pop(leases: Leases) -> Message | None:
-    """The message for a basic.get; None: nothing is ready, the backlog is full, or a barrier comes first.
+    """The message for a basic.get; None: nothing is ready, the backlog is full, a barrier comes first, or the client's
+    site is not there. An operator may get at a site that does not host the queue.
 
     A barrier waits for the messages before it, and then goes to the consumers; a get has it only without consumers.
     """
-    queue, store = leases.queue, leases.queue.takeable
+    queue, store, sites = leases.queue, leases.queue.takeable, leases.queue.context.broker.sites
     queue.note_use()
-    if (leases.owners is None and leases.room() <= 0) or queue.freeze_count:
+    if (leases.owners is None and leases.room() <= 0) or queue.freeze_count or sites.now not in sites.groups:
         return None
     if leases.deferred is not None:
         deferring.settle_entered(leases)
@@ -293,5 +294,5 @@ def pop(leases: Leases) -> Message | None:
     if _barrier_is_first(leases) and (len(leases.book) or _subscribers(leases)):
         return None
     if leases.owners is not None:
-        return pop_at(leases, leases.owners, queue.context.broker.sites.now)
+        return pop_at(leases, leases.owners, sites.now)
     return store.take(1, UNLIMITED)[0]

@@ -351,7 +351,8 @@ class LeasedDispatch(Policy, Dispatch):
     def joined(self, queue: Queue, consumer: Consumer) -> None:
         request = request_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
         is_aside = request.browses or request.backlog == 0 or consumer in self.leases.replaying
-        self.leases.consumer_list.joined(consumer, is_aside=is_aside, renews=request.renews)
+        is_there = self.leases.is_there(consumer)
+        self.leases.consumer_list.joined(consumer, is_aside=is_aside, is_there=is_there, renews=request.renews)
 
     def removes_messages(self, queue: Queue, consumer: Consumer) -> bool:
         return consumer not in self.leases.browsing and consumer not in self.leases.replaying
@@ -379,7 +380,8 @@ class LeasedDispatch(Policy, Dispatch):
             select_no_more(queue, queue.selection, [consumer])
         consumer.change(arguments, filter_)
         _give_backlog(leases, consumer, request)
-        leases.consumer_list.joined(consumer, is_aside=request.backlog == 0, renews=request.renews)
+        is_aside, is_there = request.backlog == 0, leases.is_there(consumer)
+        leases.consumer_list.joined(consumer, is_aside=is_aside, is_there=is_there, renews=request.renews)
         select(queue, consumer)
         queue.mark()
 
@@ -542,18 +544,18 @@ class LeasedSettlement(Policy):
             self.leases.owners.keep(book.leases.by_id)
 
     def site_went(self, site: str) -> None:
-        """The leases of a lost site end."""
+        """The leases of a lost site end, and its consumers get none."""
+        self.sites_changed()
         tables = (self.leases.book.leases, self.leases.book.slots)
         held = [lease for table in tables for lease in table.by_id.values()]
         held = [lease for lease in held if holder_of(lease).session.client.site == site]
         if held:
             break_leases(self.leases, held, SITE_LOST)
-        self.sites_changed()
 
     def sites_changed(self) -> None:
         """Messages may go to other sites now, or stay at their own."""
-        if self.leases.hosts is not None:
-            self.leases.queue.mark()
+        self.leases.consumer_list.sites_changed(self.leases.is_there)
+        self.leases.queue.mark()
 
     def ending(self, queue: Queue) -> None:
         """Cancel the deadlines, and forget past leases."""

@@ -163,10 +163,14 @@ class Leases:
         """The site of a consumer."""
         return consumer.client.site or self.queue.context.broker.sites.own
 
+    def is_there(self, consumer: Consumer) -> bool:
+        """Whether the site of a consumer is there."""
+        return self.site_at(consumer) in self.queue.context.broker.sites.groups
+
     def is_served(self, site: str) -> bool:
-        """Whether a site is there and hosts the queue; without sites, always."""
+        """Whether a site is there and hosts the queue."""
         hosts = self.hosts
-        return hosts is None or (site in self.queue.context.broker.sites.groups and hosts.has(site))
+        return site in self.queue.context.broker.sites.groups and (hosts is None or hosts.has(site))
 
     def _leased_at(self, site: str) -> int:
         """Leases and slots that clients of a site have. O(consumers); with leases of gets O(leases)."""
