@@ -6,6 +6,7 @@ Source: management page 16; behaviour page 2.3.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ..context import HostContext
 from ..errors import InternalExchangeRefused
 from ..exchanges.delayed_exchange import DelayedExchange
 from ..exchanges.exchange import Binding, DirectExchange, Exchange, HeadersExchange, TopicExchange
@@ -16,7 +17,7 @@ from ..exchanges.routed import Routed
 from ..queues.queue import Queue
 from ..users.access import User
 from ..users.permissions import EXCHANGE, WRITE
-from .router import Router
+from .router import Router, is_here
 
 #: Non-matching bindings reported per exchange, at most; the rest is only counted.
 MISSED_MAX = 50
@@ -98,7 +99,7 @@ def _walk(router: Router, start: Exchange, message: Routed, found: DryRoute) -> 
         exchange = stack.pop()
         hop = Hop(exchange)
         found.hops.append(hop)
-        yield from _look(exchange, message, hop)
+        yield from _look(router.context, exchange, message, hop)
         onward: list[object] = [binding.destination for binding in hop.taken]
         if not onward and exchange.alternate is not None and exchange.alternate in exchanges:
             hop.alternate = exchange.alternate
@@ -111,18 +112,20 @@ def _walk(router: Router, start: Exchange, message: Routed, found: DryRoute) -> 
                 stack.append(destination)
 
 
-def _look(exchange: Exchange, message: Routed, hop: Hop) -> Iterator[None]:
+def _look(context: HostContext, exchange: Exchange, message: Routed, hop: Hop) -> Iterator[None]:
     """Sort the bindings of one exchange into `hop.taken` and `hop.missed`, in steps. O(bindings)."""
     kind = exchange.routes_as if isinstance(exchange, DelayedExchange) else type(exchange)
     hop.is_chance = kind is RandomExchange
     reached = set() if hop.is_chance else set(exchange.match(message))
     for count, binding in enumerate(list(exchange.bindings.values()), 1):
-        if hop.is_chance or (binding.destination in reached and _fits(kind, binding, message)):
+        is_reached = hop.is_chance or (binding.destination in reached and _fits(kind, binding, message))
+        if is_reached and is_here(context, binding.destination):
             hop.taken.append(binding)
         else:
             hop.missed_count += 1
             if len(hop.missed) < MISSED_MAX:
-                hop.missed.append((binding, _why_not(kind, binding, message)))
+                why = "the node of the publisher does not have the queue"
+                hop.missed.append((binding, why if is_reached else _why_not(kind, binding, message)))
         if count % LOOKED_AT_ONCE == 0:
             yield
 

@@ -364,12 +364,20 @@ def reach(start: Exchange, message: Routed, context: HostContext) -> list[Queue]
     """All queues that a message reaches, each once; every exchange is visited at most once.
 
     An exchange without a destination for the message gives it to its alternate exchange. Any matching binding counts as
-    a destination, even if it leads to no queue in the end, as in RabbitMQ.
+    a destination, even if it leads to no queue in the end, as in RabbitMQ; but not one to a queue that the publisher's
+    site does not have.
     """
     if not start.name:
         message.cost += len(message.keys) // FOUND_A_STEP
         return [queue for key in dict.fromkeys(message.keys) if (queue := context.queue_behind(key)) is not None]
     return _walk({start: None}, message, context, decides_each=False) or []
+
+
+def is_here(context: HostContext, destination: Destination) -> bool:
+    """Whether publishers at the present site reach a destination through its bindings."""
+    if context.scopes is None or not isinstance(destination, Queue) or not destination.kind.captures:
+        return True
+    return context.scopes.has(destination, context.broker.sites.now)
 
 
 def reach_all(start: Exchange, message: Routed, context: HostContext) -> tuple[list[Queue] | None, Iterable[Exchange]]:
@@ -396,6 +404,8 @@ def _walk(
         # To exchanges a destination is opaque; nothing but these two is ever bound.
         found: Sequence[Queue | Exchange] = exchange.match(message)  # type: ignore[assignment]
         message.cost += EXCHANGE_COST + (len(found) + len(message.keys)) // FOUND_A_STEP
+        if context.scopes is not None:
+            found = [one for one in found if is_here(context, one)]
         if (
             not found and exchange.alternate is not None and exchange.alternate in context.exchanges
         ):  # the alternate exchange may not exist yet

@@ -11,7 +11,8 @@ import pytest
 from leveret.engine import Client, Queue
 from leveret.engine.errors import InequivalentArgument, InvalidArgument, QueueNotFound, QueueNotHosted
 from leveret.engine.messages.field_table import Field
-from leveret.testing.harness import Harness, arguments_of
+from leveret.engine.publishing.dry_run import DryRun
+from leveret.testing.harness import Harness, arguments_of, messages
 
 GROUPS = {"n1": "east", "n2": "east", "n3": "west"}
 
@@ -151,6 +152,44 @@ def test_a_binding_is_for_the_publishers_that_see_its_queue(sites: Sites) -> Non
     assert sites.publish("a", exchange="orders", by=sites.at["n1"], mandatory=True) == [b"a"]
     sites.publish("b", exchange="orders", by=sites.at["n2"])
     assert [sites.bodies_of(f"q@{site}") for site in GROUPS] == ["", "b", ""]
+
+
+def test_a_message_that_a_site_does_not_reach_goes_to_the_alternate_exchange(sites: Sites) -> None:
+    """A binding to the queue of another site is none for its publishers. Explanations say so."""
+    sites.declared("n1", x_replication="local")
+    rest = sites.queue("rest", x_queue_type="classic")
+    sites.vhost.exchanges.declare("others", "fanout")
+    sites.vhost.exchanges.declare("x", "fanout", arguments=arguments_of({"alternate_exchange": "others"}))
+    sites.vhost.bindings.add("queue", "rest", "others", "", {}, sites.at["n1"].client)
+    sites.vhost.bindings.add("queue", "q", "x", "", {}, sites.at["n1"].client)
+    for site in ("n1", "n2"):
+        assert sites.publish(site, exchange="x", by=sites.at[site], mandatory=True) == []
+    assert (sites.bodies_of("q@n1"), sites.bodies_of("rest")) == ("n1", "n2")
+    summary, (content,) = messages(["a"], {})
+    with sites.broker.sites.at("n2"):
+        dry = DryRun(sites.vhost.context, sites.envelope("x", "", summary), content, sites.user)
+    assert list(dry.steps()) and list(dry.route.queues) == [rest]
+    assert [why for _, why in dry.route.hops[0].missed] == ["the node of the publisher does not have the queue"]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_replication": "local"}, {"x_replication": "distributed"}])
+def test_consumers_of_a_site_that_is_gone_get_nothing(sites: Sites, arguments: dict[str, Any]) -> None:
+    """Its connections linger. Neither what they had, nor new messages; nor later consumers, nor gets."""
+    sites.declared("n2", x_max_backlog_per_consumer=5, **arguments)
+    sites.consume(by=sites.connect(site="n2"), tag="one", prefetch=2)
+    sites.publish("a", "b", by=sites.at["n2"])
+    assert sites.taken() == "ab"
+    sites.broker.sites.went("n2")
+    sites.publish("c", by=sites.at["n2"])
+    sites.consume(by=sites.connect(site="n2"), tag="other", prefetch=5)
+    sites.consume(by=sites.connect(site="n2"), tag="browser", x_browse=True)
+    sites.advance(100)
+    assert (sites.taken("one"), sites.taken("other"), sites.taken("browser")) == ("", "", "abc")
+    assert sites.get(by=sites.at["n2"]) is None
+    sites.broker.sites.came("n2", "east")
+    sites.consume(by=sites.connect(site="n2"), tag="watcher", prefetch=5, x_max_backlog=0)
+    sites.end_turn()
+    assert sorted(sites.taken("one") + sites.taken("other")) == ["a", "b", "c"] and sites.taken() == ""
 
 
 def test_an_operator_sees_all_by_their_full_names(sites: Sites) -> None:
