@@ -258,11 +258,11 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     """
     queue, owners, gate = leases.queue, leases.owners, leases.gate_position()
     assert owners is not None
-    queue.context.broker.turn.effort += len(free)
     firsts = {group: _first(leases, group, extends) for group in free if group.found}
     position = min((group.found[at].position for group, at in firsts.items()), default=None)
     if position is None or (gate is not None and position >= gate) or not _activate(leases, position, extends):
         return False
+    queue.context.broker.turn.effort += len(free)  # not before: a dispatch that hands nothing out has to look further
     takers = [group for group, at in firsts.items() if group.found[at].position == position]
     consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)
     others = [group.found[at].position for group, at in firsts.items() if group not in takers]

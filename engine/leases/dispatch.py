@@ -152,7 +152,6 @@ def _free(leases: Leases, selection: Selection) -> Free:
 def _hand_out_found(leases: Leases, free: Free) -> bool:
     """Lease the oldest message found for any of these groups. Returns whether one was handled."""
     queue, store, gate = leases.queue, leases.queue.takeable, leases.gate_position()
-    queue.context.broker.turn.effort += len(free)
     position = min((group.found[0].position for group in free if group.found), default=None)
     if position is None or (gate is not None and position >= gate):
         return False
@@ -162,6 +161,7 @@ def _hand_out_found(leases: Leases, free: Free) -> bool:
             deferring.settle_entered(leases)
         if position > leases.active.end:
             return False
+    queue.context.broker.turn.effort += len(free)  # not before: a dispatch that hands nothing out has to look further
     takers = [group for group in free if group.found and group.found[0].position == position]
     for group in takers:
         del group.found[0]
