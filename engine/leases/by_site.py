@@ -79,7 +79,7 @@ def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
         free = free_by_site(leases)
         window = list(islice(store, RUN_MAX)) if free else []
         by_number: dict[int, list[Message]] = {}
-        if window and not owners.moved and owners.runs.is_one(window[0].id, window[-1].id):
+        if _is_of_one(leases, owners, window):
             by_number[owners.owner_of(window[0].id)] = window
         else:
             for message in window:
@@ -136,9 +136,18 @@ def _transfers(
     return going
 
 
+def _is_of_one(leases: Leases, owners: Owners, messages: Sequence[Message]) -> bool:
+    """Whether messages that stand one behind another are known to have one owner."""
+    store = leases.queue.pageable
+    if store is None or owners.moved or not messages:
+        return False
+    ids = [messages[0].id, messages[-1].id] if store.levels.is_sorted else [message.id for message in messages]
+    return owners.runs.is_one(min(ids), max(ids))
+
+
 def _old(owners: Owners, messages: Sequence[Message]) -> list[Message]:
     """Those that have waited for their own site long enough."""
-    return [message for message in messages if message.id <= owners.waits.matured_id]
+    return [message for message in messages if owners.waits.has_waited(message.id)]
 
 
 def _is_at_once(leases: Leases, owners: Owners, number: int) -> bool:
@@ -229,13 +238,13 @@ def _foreign(
 
 
 def _first_matured(leases: Leases, group: FilterGroup) -> int | None:
-    """Which of a group's found messages is the first that has waited long enough; None: none has. With ranks, messages
-    that came later may stand before it.
+    """Which of a group's found messages is the first that has waited long enough; None: none has. With ranks, or with
+    delayed messages, some that have waited less may stand before it.
     """
     owners = leases.owners
     assert owners is not None
-    found = group.found[: RUN_MAX if leases.rules.is_ranked else 1]
-    return next((at for at, one in enumerate(found) if leases.id_at(one.position) <= owners.waits.matured_id), None)
+    found = group.found[: RUN_MAX if _is_mixed(leases, owners) else 1]
+    return next((at for at, one in enumerate(found) if owners.waits.has_waited(leases.id_at(one.position))), None)
 
 
 def _transfer(leases: Leases, owners: Owners, foreign: dict[str, Free]) -> bool:
@@ -286,9 +295,14 @@ def _first(leases: Leases, group: FilterGroup, extends: bool) -> int:
     """Which of a group's found messages may go first; in a transfer (`extends`) those before it may have to wait."""
     owned = group.expression
     assert leases.owners is not None and isinstance(owned, OwnedFilter)
-    if not (extends and leases.rules.is_ranked) or _is_at_once(leases, leases.owners, owned.number):
+    if not (extends and _is_mixed(leases, leases.owners)) or _is_at_once(leases, leases.owners, owned.number):
         return 0
     return _first_matured(leases, group) or 0
+
+
+def _is_mixed(leases: Leases, owners: Owners) -> bool:
+    """Whether messages may have waited longer than some that stand before them."""
+    return leases.rules.is_ranked or owners.waits.has_delayed
 
 
 def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: int | None, extends: bool) -> int:
@@ -314,7 +328,7 @@ def _matured(leases: Leases, group: FilterGroup, limits: list[int]) -> int:
     for match in group.found[:RUN_MAX]:
         if limits and match.position >= min(limits):
             break
-        if not is_at_once and leases.id_at(match.position) > owners.waits.matured_id:
+        if not (is_at_once or owners.waits.has_waited(leases.id_at(match.position))):
             break
         count += 1
     return max(count, 1)
@@ -349,11 +363,7 @@ def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messag
     messages = list(messages)
     number = owners.number_of_site(site)
     by_owner: dict[int, list[Message]] = {}
-    is_own = (
-        not (owners.moved or leases.rules.is_ranked)
-        and bool(messages)
-        and owners.runs.is_one(messages[0].id, messages[-1].id)
-    )
+    is_own = _is_of_one(leases, owners, messages)
     for message in messages[:1] if is_own else messages:
         if (owner := owners.owner_of(message.id)) != number:
             by_owner.setdefault(owner, []).append(message)
@@ -382,7 +392,7 @@ def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
             if gate is not None and here >= gate and (at or here > gate):  # a barrier only if it is the first of all
                 break
             owner = owners.owner_of(message.id)
-            if owner == number or message.id <= owners.waits.matured_id or _is_at_once(leases, owners, owner):
+            if owner == number or owners.waits.has_waited(message.id) or _is_at_once(leases, owners, owner):
                 position = here
                 break
     return None if position is None else _popped(leases, owners, position, number)

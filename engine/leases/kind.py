@@ -141,6 +141,8 @@ class LeasedIntake(Policy):
             if message.expires_ns:
                 _expect(leases, message, is_own=True)
         positions = list(map(queue.store.position_of, messages))
+        if leases.owners is not None:
+            leases.owners.waits.came_due(map(_id_of, messages), queue.context.broker.clock.monotonic_ns())
         if leases.active is not None:
             leases.active.came(positions)
         _tell_groups(queue, positions)

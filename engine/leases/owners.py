@@ -195,14 +195,31 @@ class OwnerRuns:
 
 
 class Waits:
-    """When messages arrived, as far as they may still have to wait for a consumer at their owner."""
+    """When messages became ready, as far as they may still have to wait for a consumer at their owner."""
 
-    __slots__ = ("_marks", "_sites", "matured_id")
+    __slots__ = ("_delayed", "_due", "_marks", "_sites", "matured_id")
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
         self._marks: deque[list[int]] = deque()  # [monotonic ns of the first arrival, of the last, its last id]
-        self.matured_id = 0
+        self._due: deque[tuple[int, list[int]]] = deque()  # (monotonic ns, ids of delayed messages ready since then)
+        self._delayed: set[int] = set()  # all ids in `_due`
+        self.matured_id = 0  # messages up to it have waited long enough, but for those in `_delayed`
+
+    @property
+    def has_delayed(self) -> bool:
+        """Whether delayed messages wait."""
+        return bool(self._delayed)
+
+    def has_waited(self, id_: int) -> bool:
+        """Whether a message has waited long enough."""
+        return id_ <= self.matured_id and id_ not in self._delayed
+
+    def came_due(self, ids: Iterable[int], now_ns: int) -> None:
+        """Delayed messages are ready."""
+        self._due.append((now_ns, list(ids)))
+        self._delayed.update(self._due[-1][1])
+        self.mature(now_ns)
 
     def note(self, last_id: int, now_ns: int) -> None:
         """Messages up to this id arrived."""
@@ -215,14 +232,18 @@ class Waits:
         self.mature(now_ns)
 
     def mature(self, now_ns: int) -> None:
-        """Set `matured_id`: messages up to it have waited long enough."""
-        marks = self._marks
-        while marks and marks[0][1] + self._sites.transfer_after_ns <= now_ns:
+        """Forget those that have waited long enough."""
+        marks, due, since_ns = self._marks, self._due, now_ns - self._sites.transfer_after_ns
+        while marks and marks[0][1] <= since_ns:
             self.matured_id = marks.popleft()[2]
+        while due and due[0][0] <= since_ns:
+            self._delayed.difference_update(due.popleft()[1])
 
     def next_ns(self) -> int:
         """When the next messages have waited long enough (monotonic ns); 0: all have."""
-        return self._marks[0][1] + self._sites.transfer_after_ns if self._marks else 0
+        times = [self._marks[0][1]] if self._marks else []
+        times += [self._due[0][0]] if self._due else []
+        return min(times) + self._sites.transfer_after_ns if times else 0
 
 
 class Owners:

@@ -165,6 +165,60 @@ def test_a_message_waits_for_its_site_since_it_came(sites: Sites) -> None:
     assert sites.taken("n2") == "c"
 
 
+def delayed(sites: Sites, ms: int, *bodies: str, by: str) -> None:
+    """Publish messages that are ready later."""
+    sites.publish(*bodies, by=sites.at[by], headers={"_AMQ_SCHED_DELIVERY": sites.clock.wall_ms() + ms})
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_priority_expr": "rank"}, {"x_target_depth": 1000}])
+def test_a_delayed_message_waits_for_its_site_since_it_is_ready(arguments: dict[str, Any]) -> None:
+    """Not since it was published; and younger messages that have waited longer go before it."""
+    sites = queue_of(**arguments)
+    sites.reader("n1")
+    sites.reader("n2", prefetch=10)
+    sites.publish("x", by=sites.at["n1"])
+    delayed(sites, 500, "late", by="n1")
+    sites.advance(460)
+    sites.publish("y", by=sites.at["n1"])
+    sites.advance(50)
+    assert sites.taken("n2") == "y"  # 10 ms after the delayed one is ready
+    sites.advance(39)
+    assert sites.taken("n2") == ""
+    sites.advance(1)
+    assert (sites.taken("n1"), sites.taken("n2")) == ("x", "late")
+
+
+@pytest.mark.parametrize("asked", [{}, {"x_filter": "1 = 1"}])
+def test_delayed_messages_are_their_publishers(sites: Sites, asked: dict[str, Any]) -> None:
+    """They stand behind younger ones of other sites."""
+    delayed(sites, 500, "late", by="n1")
+    sites.publish("b", "c", by=sites.at["n2"])
+    sites.advance(500)
+    sites.reader("n2", prefetch=10, **asked)
+    assert sorted(sites.taken("n2")) == sorted("bclate")
+    assert sites.transfers() == ["{'from': 'n1', 'to': 'n2'}"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"x_priority_expr": "rank"}, {"x_barrier_expr": "rank = 9"}, {"x_target_depth": 1000}]
+)
+def test_a_dispatch_with_little_time_goes_on(monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]) -> None:
+    """Many filters use up its time. Yet it looks at a message, so that the next one does not begin the same again."""
+    for module in ("by_site", "dispatch"):
+        monkeypatch.setattr(f"leveret.engine.leases.{module}.LOOKING_MAX", 2)
+    sites = queue_of(**arguments)
+    sites.reader("n1", prefetch=5)
+    sites.reader("n2", prefetch=5, x_filter="a = 1")
+    sites.ends_turns = False
+    for number in range(6):
+        sites.publish(f"{number}", by=sites.at[SITES[number % 3]], headers={"a": number % 2, "rank": number})
+    turns = sum(1 for _ in iter(sites.turn, False))
+    assert turns < 100 and sorted(sites.taken()) == ["0", "1", "2", "3", "5"]
+    sites.ends_turns = True
+    sites.advance(50)
+    assert sites.taken() == "4"
+
+
 def test_a_site_takes_its_own_before_older_ones_of_others(sites: Sites) -> None:
     """Though those may be transferred at once."""
     sites.publish("a", "b", by=sites.at["n1"])
