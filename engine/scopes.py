@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from .publishing.route import Route
     from .queues.queue import Queue
 
+#: Full names that a refusal lists.
+NAMED_MAX = 5
+
 
 class View(Protocol):
     """The sites that see one queue. `name`: the queue's name at these sites; `is_of_one_site`: no other sees it;
@@ -107,6 +110,11 @@ class Scopes:
         return next((site for site in (view.scope or sites.own, *sites.groups) if view.has(site)), None)
 
     def refusal(self, name: str, site: str | None) -> str:
-        """Why a site does not see a queue of this name, where a rule for that site says so; else empty."""
-        views = [self._views[queue] for queue in self._by_name.get(name, ())] if site is not None else []
-        return next((why for view in views if (why := view.refusal(site or ""))), "")
+        """Why a site does not see a queue of this name, where a rule for that site says so; else empty. None as site:
+        which full names operators mean by it.
+        """
+        alike = self._by_name.get(name, [])
+        if site is None:
+            names = ", ".join(queue.name for queue in alike[:NAMED_MAX]) + (", ..." if len(alike) > NAMED_MAX else "")
+            return f"operators call it {names}" if alike else ""
+        return next((why for queue in alike if (why := self._views[queue].refusal(site))), "")

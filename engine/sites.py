@@ -29,8 +29,9 @@ class SiteWatcher(Protocol):
 
 class Sites:
     """`own`: the site of clients whose frontend names none, and of all that the broker itself does. `now`: the site for
-    which messages are routed and published now. `groups`: the group of each site that is there, which may be empty.
-    `transfer_after_ns`: how long what belongs to a site waits for it before others get it. `watchers`: told of changes.
+    which messages are routed, published or got now; empty: an operator gets them. `groups`: the group of each site that
+    is there, perhaps empty. `transfer_after_ns`: how long what belongs to a site waits for it before others get it.
+    `watchers`: told of changes.
     """
 
     __slots__ = ("_clock", "_deadlines", "_leaving", "groups", "now", "own", "transfer_after_ns", "watchers")

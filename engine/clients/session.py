@@ -249,7 +249,7 @@ class Session(Delivering):
         self.client.broker.scheduler.dispatch_now(queue)
         sites = self.client.broker.sites
         if sites.own:
-            with sites.at(self.client.site or sites.own):
+            with sites.at(self.client.site or ""):  # an operator has none, and changes no owner
                 message = queue.pop()
         else:
             message = queue.pop()

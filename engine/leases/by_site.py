@@ -398,6 +398,12 @@ def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
     return None if position is None else _popped(leases, owners, position, number)
 
 
+def pop_first(leases: Leases, owners: Owners) -> Message | None:
+    """The message for an operator's basic.get: the first of all. It keeps its owner, and no backlog counts it."""
+    first = _scanned(leases, 0).found[:1]
+    return _popped(leases, owners, first[0][0], None) if first else None
+
+
 def _first_own(leases: Leases, owners: Owners, number: int) -> int | None:
     """The position of the first active message of an owner; None: there is none."""
     after = 0
@@ -425,7 +431,8 @@ def _scanned(leases: Leases, after: int) -> Scanned:
     return seen
 
 
-def _popped(leases: Leases, owners: Owners, position: int, number: int) -> Message | None:
+def _popped(leases: Leases, owners: Owners, position: int, number: int | None) -> Message | None:
+    """Take a message out, and transfer it to the owner of this number; None: it keeps its own."""
     queue = leases.queue
     taken = queue.takeable.take_at([position])
     queue.events.octets_changed(taken.recounted)
@@ -433,7 +440,7 @@ def _popped(leases: Leases, owners: Owners, position: int, number: int) -> Messa
     if not messages:
         return None
     owner = owners.owner_of(messages[0].id)
-    if owner != number:
+    if number is not None and owner != number:
         owners.move([messages[0].id], number)
         leases.record_sites()
         queue.events.transferred(messages, owners.name_of(owner), owners.name_of(number), number)

@@ -288,7 +288,8 @@ def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
         ready[hosts.scope if owners is None else owners.site_of(id_)] += 1
         if count % COUNTED_A_STEP == 0:
             yield
-    leased = Counter(str(holder_of(lease).session.client.site) for lease in leases.book.leases.by_id.values())
+    clients = (holder_of(lease).session.client for lease in leases.book.leases.by_id.values())
+    leased = Counter(client.site for client in clients if client.site)
     consumers = Counter(leases.site_at(one) for one in leases.consumer_list.consumers)
     known = (hosts.scope,) if owners is None else (*sites.groups, *owners.names[1:])
     names = sorted({*known, *ready, *leased})

@@ -16,7 +16,7 @@ from ..queues.classic import balance_memory
 from ..queues.searching import CATCH_UP, behind
 from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
 from . import deferring
-from .by_site import dispatch_by_site, pop_at
+from .by_site import dispatch_by_site, pop_at, pop_first
 from .ending import TIME_LIMIT, expire_for, expire_ready
 from .granting import alive, grant, runs_of
 from .headers import browse_entries, lease_entries, with_entries
@@ -272,13 +272,15 @@ def _show(leases: Leases) -> None:
 
 def pop(leases: Leases) -> Message | None:
     """The message for a basic.get; None: nothing is ready, the backlog is full, a barrier comes first, or the client's
-    site is not there. An operator may get at a site that does not host the queue.
+    site is not there.
 
     A barrier waits for the messages before it, and then goes to the consumers; a get has it only without consumers.
     """
     queue, store, sites = leases.queue, leases.queue.takeable, leases.queue.context.broker.sites
     queue.note_use()
-    if (leases.owners is None and leases.room() <= 0) or queue.freeze_count or sites.now not in sites.groups:
+    if (leases.owners is None and leases.room() <= 0) or queue.freeze_count:
+        return None
+    if sites.now and sites.now not in sites.groups:
         return None
     if leases.deferred is not None:
         deferring.settle_entered(leases)
@@ -294,5 +296,5 @@ def pop(leases: Leases) -> Message | None:
     if _barrier_is_first(leases) and (len(leases.book) or _subscribers(leases)):
         return None
     if leases.owners is not None:
-        return pop_at(leases, leases.owners, sites.now)
+        return pop_at(leases, leases.owners, sites.now) if sites.now else pop_first(leases, leases.owners)
     return store.take(1, UNLIMITED)[0]

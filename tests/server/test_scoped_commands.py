@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from desk import VirtualDesk
 
-from leveret.engine import Client, Field, Permissions, User
+from leveret.engine import Client, Envelope, Field, Permissions, User
 from leveret.engine.errors import InvalidArgument
+from leveret.engine.publishing.arrival import publish_by_name
 from leveret.engine.users.permissions import Grant
 from leveret.operator.command_error import CommandError
-from leveret.testing.harness import arguments_of
+from leveret.testing.harness import arguments_of, messages
 
 GROUPS = dict.fromkeys(("n1", "n2", "n3"), "")
 DEAD = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead", "x_max_deliveries": 1}
@@ -124,6 +125,67 @@ def test_all_of_a_nodes_own_queue_is_the_nodes(desk: VirtualDesk) -> None:
     desk.declare("plain", x_queue_type="amps")
     with pytest.raises(CommandError, match="no owners"):
         desk.command("owners", queue="plain")
+
+
+def test_a_look_at_messages_leaves_them_to_their_nodes(desk: VirtualDesk) -> None:
+    """`get` shows those of all nodes, whatever the backlog of a node, and puts them back; what it takes is gone."""
+    of_files(desk, "n2", "e", x_replication="distributed", x_max_backlog_total=1)
+    for site in ("n3", "n2", "n1"):
+        with desk.pair.broker.sites.at(site):
+            summary, contents = messages([site], {})
+            publish_by_name(desk.vhost.context, Envelope("", "e", summary), contents)
+
+    def owned() -> dict[str, int]:
+        return {row["node"]: row["ready"] for row in desk.command("owners", queue="e")}
+
+    for ackmode in ("ack_requeue_true", "reject_requeue_true"):
+        assert [row["payload"] for row in desk.command("get", queue="e", count=5, ackmode=ackmode)] == [
+            "n3",
+            "n2",
+            "n1",
+        ]
+        assert owned() == {"n1": 1, "n2": 1, "n3": 1}
+    desk.command("get", queue="e", ackmode="ack_requeue_false")
+    assert owned() == {"n1": 1, "n2": 1, "n3": 0}
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("get", {}),
+        ("browse", {}),
+        ("purge", {}),
+        ("delete-queue", {}),
+        ("leases", {}),
+        ("owners", {}),
+        ("pause", {}),
+        ("discard", {"filter": "a = 1"}),
+        ("move", {"to-queue": "d"}),
+        ("scheduled", {"action": "list"}),
+    ],
+)
+def test_a_short_name_is_answered_with_full_names(desk: VirtualDesk, command: str, more: dict[str, str]) -> None:
+    """Operators are at no node."""
+    with pytest.raises(CommandError, match="no queue 'q'.*: operators call it q@n1, q@n2, q@n3$"):
+        desk.command(command, queue="q", **more)
+
+
+@pytest.mark.parametrize("name", ["a@b", "a@n1", "@n1", "a@", "a@b@c"])
+@pytest.mark.parametrize("arguments", [{}, {"x-queue-type": "amps"}, {"x-replication": "distributed"}])
+def test_a_name_may_have_the_sign_without_a_scope(desk: VirtualDesk, name: str, arguments: dict[str, str]) -> None:
+    """Such a queue is there for all nodes, by that name; the queue of a node beside it has the node's name as well."""
+    if arguments:
+        arguments = {"x-queue-type": "amps", **arguments}
+    desk.command("declare-queue", queue=name, durable=True, arguments=arguments)
+    clients = {site: Client(desk.vhost, User("guest"), "c", lambda: None, {}, site=site) for site in GROUPS}
+    assert {desk.vhost.queues.seen(name, client) for client in clients.values()} == {desk.vhost.queues[name]}
+    assert publish(desk, name) == {"routed": True} and ready(desk) == {name: 1}
+    of_files(desk, "n2", name, x_replication="local")
+    publish(desk, f"{name}@n2")
+    assert ready(desk) == {name: 1, f"{name}@n2": 1}
+    assert desk.vhost.queues.seen(name, clients["n2"]) is desk.vhost.queues[f"{name}@n2"]
+    assert desk.command("delete-queue", queue=name)["messages"] == 1
+    assert ready(desk) == {f"{name}@n2": 1}
 
 
 @pytest.mark.parametrize("command", ["purge", "delete-queue"])

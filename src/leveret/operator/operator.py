@@ -109,10 +109,13 @@ class Operator:
         return list(self.broker.virtual_hosts.values()) if name is None else [self.vhost(name)]
 
     def queue(self, vhost: str, name: str) -> Queue:
-        """A queue. The refusal suggests the nearest name."""
+        """A queue, by its full name. The refusal suggests the nearest name."""
         host = self.vhost(vhost)
         if name not in host.queues:
-            raise CommandError(f"no queue {name!r} in virtual host {vhost!r}{nearest(name, host.queues)}")
+            scopes = host.context.scopes
+            why = "" if scopes is None else scopes.refusal(name, None)
+            hint = f": {why}" if why else nearest(name, host.queues)
+            raise CommandError(f"no queue {name!r} in virtual host {vhost!r}{hint}")
         return host.queues[name]
 
     def user(self, name: str) -> User:
