@@ -73,8 +73,10 @@ def measure(processes: str) -> None:
     """Run `DIRECTORIES` with coverage and keep what they cover; some ten minutes on two cores."""
     KEPT.mkdir(exist_ok=True)
     data, times = KEPT / "coverage.db", KEPT / "times.xml"
+    config = KEPT / "coverage.ini"
+    config.write_text("[run]\nbranch = false\n")  # lines are enough, and a tenth of what branches take
     command = [sys.executable, "-m", "pytest", "-q", "-n", processes, "--dist", "loadfile", "-p", "no:cacheprovider"]
-    command += ["--cov=leveret", "--cov-context=test", "--cov-report=", "--cov-config=pyproject.toml"]
+    command += ["--cov=leveret", "--cov-context=test", "--cov-report=", f"--cov-config={config}"]
     command += [f"--junitxml={times}", *DIRECTORIES]
     subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, "COVERAGE_FILE": str(data)})
     seconds = _seconds(times)
@@ -97,21 +99,22 @@ def _seconds(times: Path) -> dict[str, float]:
 
 
 def _tests_by_function(data: Path, seconds: dict[str, float]) -> dict[str, list[str]]:
-    """By coverage's own tables: its library would need many minutes and gigabytes for so many tests."""
+    """By coverage's own tables: its library would need minutes and gigabytes for all tests."""
     covered = sqlite3.connect(data)
-    covered.execute("create temp table within (file_id, line, name, primary key (file_id, line)) without rowid")
-    for file, measured in covered.execute("select id, path from file").fetchall():
+    lines_of: dict[int, dict[str, int]] = {}
+    for file, measured in covered.execute("select id, path from file"):
         if (path := Path(measured).resolve()).is_relative_to(ROOT):
-            names = _functions_by_line(path.read_text())
-            rows = [(file, line, f"{path.relative_to(ROOT)}::{name}") for line, name in names.items()]
-            covered.executemany("insert into within values (?, ?, ?)", rows)
+            lines_of[file] = {
+                f"{path.relative_to(ROOT)}::{name}": lines for name, lines in _lines_of_functions(path.read_text()).items()
+            }
     contexts = {id_: name.partition("|")[0] for id_, name in covered.execute("select id, context from context")}
     found: dict[str, set[str]] = defaultdict(set)
-    for name, context in covered.execute(
-        "select distinct name, context_id from arc join within on within.file_id = arc.file_id and line = tono"
-    ):
+    for file, context, numbits in covered.execute("select file_id, context_id, numbits from line_bits"):
         if (test := contexts[context]) in seconds:
-            found[name].add(test)
+            run = int.from_bytes(numbits, "little")
+            for name, lines in lines_of.get(file, {}).items():
+                if run & lines:
+                    found[name].add(test)
     breadth = Counter(test for tests in found.values() for test in tests)
 
     def rank(test: str) -> float:
@@ -135,19 +138,24 @@ def _spread(tests: list[str]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(zip(tests, by_file))))
 
 
-def _functions_by_line(source: str) -> dict[int, str]:
-    """Lines within functions, without the line of their `def`: that runs when the module is imported."""
-    lines: dict[int, str] = {}
+def _lines_of_functions(source: str) -> dict[str, int]:
+    """Of each function a bit for each line, as coverage counts them (bit 1 is the first line). Without the line of its
+    `def`, which runs when the module is imported, and without the functions in it.
+    """
+    functions: dict[int, str] = {}
 
     def look(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 if not isinstance(child, ast.ClassDef):
                     body = range(child.body[0].lineno, (child.end_lineno or child.lineno) + 1)
-                    lines.update(dict.fromkeys(body, f"{prefix}{child.name}"))
+                    functions.update(dict.fromkeys(body, f"{prefix}{child.name}"))
                 look(child, f"{prefix}{child.name}.")
             else:
                 look(child, prefix)
 
     look(ast.parse(source), "")
+    lines: dict[str, int] = defaultdict(int)
+    for line, name in functions.items():
+        lines[name] |= 1 << line
     return lines
