@@ -104,9 +104,8 @@ def _tests_by_function(data: Path, seconds: dict[str, float]) -> dict[str, list[
     lines_of: dict[int, dict[str, int]] = {}
     for file, measured in covered.execute("select id, path from file"):
         if (path := Path(measured).resolve()).is_relative_to(ROOT):
-            lines_of[file] = {
-                f"{path.relative_to(ROOT)}::{name}": lines for name, lines in _lines_of_functions(path.read_text()).items()
-            }
+            functions = _lines_of_functions(path.read_text()).items()
+            lines_of[file] = {f"{path.relative_to(ROOT)}::{name}": lines for name, lines in functions}
     contexts = {id_: name.partition("|")[0] for id_, name in covered.execute("select id, context from context")}
     found: dict[str, set[str]] = defaultdict(set)
     for file, context, numbits in covered.execute("select file_id, context_id, numbits from line_bits"):
