@@ -59,7 +59,7 @@ from .messages.field_table import (
 from .messages.json_tables import json_of_table, table_of_json
 from .messages.message import Envelope, Message
 from .messages.shapes import Shape, Shapes
-from .messages.sizes import BOUNDS, Sizes
+from .messages.sizes import BODY_SIZE_BUCKETS, Sizes
 from .move_targets import FindTarget, to_exchange, to_origin, to_queue
 from .moving import DISCARDED, Choice, DryRunResult, Moving, QueueGone, why_not
 from .object_events import (
@@ -120,7 +120,7 @@ from .virtual_host import VirtualHost
 
 __all__ = [
     "ARGUMENTS",
-    "BOUNDS",
+    "BODY_SIZE_BUCKETS",
     "DISCARDED",
     "EXCHANGE_TYPES",
     "HTTP",

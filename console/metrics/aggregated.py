@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator
 
-from ...engine import BOUNDS, Broker
+from ...engine import BODY_SIZE_BUCKETS, Broker
 from ..options import ConsoleOptions
 from ..views.nodes import is_disk_alarm, is_memory_alarm
 from . import families as f
@@ -261,7 +261,7 @@ def _by_type(counts: dict[str, int]) -> tuple[int, ...]:
 def _sizes(broker: Broker) -> str:
     """Sizes of messages, counted from the first scrape on: a broker without scrapes has no cost."""
     sizes = broker.count_sizes()
-    samples = histogram(BOUNDS, sizes.counts, sizes.octets, 'protocol="amqp091"')
+    samples = histogram(BODY_SIZE_BUCKETS, sizes.counts, sizes.octets, 'protocol="amqp091"')
     return rendered(PREFIX, f.MESSAGE_SIZE, samples)
 
 

@@ -21,7 +21,7 @@ class Charge:
         self.amount = 0
 
 
-class Bound:
+class MemoryBound:
     """The memory that messages may use under one node before those of a queue are paged out.
 
     In messages if `in_messages`, else in octets; a message counts for at least `each`. `room`: below 0 the limit is
@@ -54,7 +54,7 @@ class Meter:
 
     `stored`, `paged_stored`: octets that survive a restart. `holds_stored`, `holds_transient`: the nodes in which a
     publish of such a message must find room. `forbids_paging`: everything must stay in memory, or be counted exactly.
-    `bounds`: limits on the octets in memory; with bounds the nodes learn of new messages by `on_change`, after these
+    `memory_bounds`: limits on what is in memory; with them the nodes learn of new messages by `on_change`, after these
     are in their store.
 
     For queues that keep acknowledged messages only the sum of both counts is exact.
@@ -67,7 +67,7 @@ class Meter:
     fails_after_ms: int = field(default=0, init=False)
     holds_stored: tuple[Usage, ...] = field(default=(), init=False)
     holds_transient: tuple[Usage, ...] = field(default=(), init=False)
-    bounds: tuple[Bound, ...] = field(default=(), init=False)
+    memory_bounds: tuple[MemoryBound, ...] = field(default=(), init=False)
     on_change: "Callable[[Meter], None] | None" = field(default=None, init=False)
     counts_stored: bool = field(default=False, init=False)  # whether a charge measures `stored`
     in_memory: int = field(default=0, init=False)
@@ -88,7 +88,7 @@ class Meter:
     def bound(self, charge: Charge, limit: Callable[[], int]) -> None:
         """Limit the use of a charge's node by messages in memory; others are paged out."""
         each = self.minimum_size if charge.measure is memory else 0
-        self.bounds += (Bound(self, charge, limit, each),)
+        self.memory_bounds += (MemoryBound(self, charge, limit, each),)
 
     def feeds(self, node: Usage) -> bool:
         """Whether the queue is charged to this node."""
@@ -180,7 +180,7 @@ class Meter:
             if not charge.node.users:
                 unused.append(charge.node)
         self._charges = []
-        self.bounds = ()
+        self.memory_bounds = ()
         self.on_change = None
         return unused
 

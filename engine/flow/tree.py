@@ -179,8 +179,8 @@ class UsageTree:
                 if not has_journal:
                     stored.append(self._roots["temp"])
         if meter.forbids_paging:
-            meter.bounds = ()
-        elif meter.bounds:
+            meter.memory_bounds = ()
+        elif meter.memory_bounds:
             meter.on_change = self._note_changed
         if not metering.evicts:
             meter.holds_stored, meter.holds_transient = tuple(stored), tuple(transient)

@@ -40,7 +40,7 @@ REQUEST = "sow_delete"
 ACKNOWLEDGE, CANCEL, EXPIRE = "", "cancel", "expire"
 OPTIONS = (ACKNOWLEDGE, CANCEL, EXPIRE)
 #: Messages that one step looks at.
-SLICE = 500
+DISCARD_SLICE = 500
 #: Messages counted in one step.
 COUNTED_A_STEP = 20_000
 #: Bookmarks in one request, at most.
@@ -190,10 +190,10 @@ def _discard_matching(leases: Leases, expression: Expression, option: str, own: 
     leased = [message for message in leased if expression.matches(MessageSubject(message))]
     _discard_leased(leases, leased, option, done, own)
     while option != CANCEL and not queue.deleted:
-        seen = leases.scan_active(after, SLICE)
+        seen = leases.scan_active(after, DISCARD_SLICE)
         if seen.missing:
-            queue.store.load_at(seen.found[-1][0] if seen.found else after, SLICE)
-            seen = leases.scan_active(after, SLICE)
+            queue.store.load_at(seen.found[-1][0] if seen.found else after, DISCARD_SLICE)
+            seen = leases.scan_active(after, DISCARD_SLICE)
         found = [
             position
             for position, message in seen.found
@@ -201,7 +201,7 @@ def _discard_matching(leases: Leases, expression: Expression, option: str, own: 
         ]
         _discard_ready(leases, found, option, done)
         queue.context.broker.turn.effort += len(seen.found)
-        if len(seen.found) < SLICE and not seen.missing:
+        if len(seen.found) < DISCARD_SLICE and not seen.missing:
             break
         after = seen.found[-1][0] if seen.found else after
         yield

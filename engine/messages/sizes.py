@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from .message import Envelope
 
 #: Upper bounds of the buckets, in octets.
-BOUNDS = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
+BODY_SIZE_BUCKETS = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
 
 
 class Sizes:
@@ -22,7 +22,7 @@ class Sizes:
     __slots__ = ("counts", "octets")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
+        self.counts = [0] * (len(BODY_SIZE_BUCKETS) + 1)
         self.octets = 0
 
     def add(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
@@ -30,14 +30,14 @@ class Sizes:
         first = envelope.framing.body_size(contents[0])
         count, counts = len(contents), self.counts
         if count == 1:
-            counts[bisect_left(BOUNDS, first)] += 1
+            counts[bisect_left(BODY_SIZE_BUCKETS, first)] += 1
             self.octets += first
             return
         beside = len(contents[0]) - first
         sizes = list(map(len, contents))
         self.octets += max(0, sum(sizes) - beside * count)
         if len(set(sizes)) == 1:
-            counts[bisect_left(BOUNDS, first)] += count
+            counts[bisect_left(BODY_SIZE_BUCKETS, first)] += count
             return
         for size in sizes:
-            counts[bisect_left(BOUNDS, size - beside)] += 1
+            counts[bisect_left(BODY_SIZE_BUCKETS, size - beside)] += 1

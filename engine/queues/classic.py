@@ -35,7 +35,7 @@ _id_of: Callable[[Message], int] = attrgetter("id")
 #: Credit of consumers, in messages, from which on paged-out messages go straight to them, without becoming ready.
 STRAIGHT_MIN = 64
 #: Paged-out messages, and octets of them, that go straight to consumers in one load.
-SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
+STRAIGHT_SLICE, STRAIGHT_OCTETS = 1000, 4 * 1024 * 1024
 #: Messages of groups with busy consumers that one dispatch looks past (about 5 ms).
 PASSED_MAX = 20_000
 
@@ -324,7 +324,7 @@ class ClassicDispatch(Dispatch):
             pageable.load(max(1, wanted), max(1, octets))
         else:
             hand_over, from_id = queue.consumer_list.hand_over, queue.events.redelivered_below
-            pageable.load_straight(min(wanted, SLICE), min(octets, SLICE_OCTETS), hand_over, from_id)
+            pageable.load_straight(min(wanted, STRAIGHT_SLICE), min(octets, STRAIGHT_OCTETS), hand_over, from_id)
 
 
 def _expire_behind(queue: "Queue", *, is_expiry_done: bool) -> None:

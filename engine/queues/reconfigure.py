@@ -222,8 +222,8 @@ def cap_memory(queue: "Queue") -> None:
     meter, cap = queue.events.meter, None
     if queue.pageable is None:
         return
-    if meter is not None and meter.bounds and queue.consumer_list.groups is None:
-        cap = MemoryCap(meter.bounds)
+    if meter is not None and meter.memory_bounds and queue.consumer_list.groups is None:
+        cap = MemoryCap(meter.memory_bounds)
     queue.pageable.limit_memory(cap, is_metered=meter is not None)
 
 

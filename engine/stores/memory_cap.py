@@ -1,6 +1,6 @@
 """The memory cap of one queue, beyond which its messages are paged out. It applies beside the common memory budget.
 
-The limits are those of the queue, its address or the broker. Each is a `Bound`, whose use includes unacknowledged
+The limits are those of the queue, its address or the broker. Each is a `MemoryBound`, whose use includes unacknowledged
 messages. If no message is ready and a consumer waits, one message is read back even beyond the cap.
 Source: queues page E.1 (cursorMemoryHighWaterMark), E.4 (row 9), F.7; address-settings page 3.3 (PAGE).
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..flow.meter import Bound
+    from ..flow.meter import MemoryBound
 
 #: Maximum messages, and octets, paged out in one slice (about 5 ms).
 LEAVING_MAX, LEAVING_OCTETS = 2000, 4 * 1024 * 1024
@@ -22,7 +22,7 @@ class MemoryCap:
 
     __slots__ = ("_bounds",)
 
-    def __init__(self, bounds: "Sequence[Bound]") -> None:
+    def __init__(self, bounds: "Sequence[MemoryBound]") -> None:
         self._bounds = tuple(bounds)
 
     @property

@@ -28,7 +28,7 @@ HandOver = Callable[[int, Envelope, Sequence[bytes]], int]
 #: A deep store loads messages when fewer than `LOW` are in memory, up to about `HIGH` messages or `HIGH_OCTETS`, ...
 LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
 #: ... in slices of this many messages or octets.
-SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
+LOAD_SLICE, LOAD_OCTETS = 1000, 4 * 1024 * 1024
 #: Messages paged out before checking whether that freed memory.
 PAGE_SLICE = 1000
 #: `take` adds up the sizes of all messages if `count` times the first one's size is below this many times the room.
@@ -303,7 +303,7 @@ class TailedStore:
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         ready = self.ready
         while len(ready) < count and self.tail is not None:
-            self.load(count - len(ready), SLICE_OCTETS)
+            self.load(count - len(ready), LOAD_OCTETS)
         return Removed([ready.popleft() for _ in range(min(count, len(ready)))], [])
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
@@ -327,7 +327,7 @@ class TailedStore:
         tail = self.tail
         if tail is None or not 0 < tail.expires_ns(level) <= now_ns:
             return []
-        return self._brought(tail.take_expired(level, now_ns, min(count_max, SLICE)))
+        return self._brought(tail.take_expired(level, now_ns, min(count_max, LOAD_SLICE)))
 
     def drop_all(self) -> Dropped:
         ready = self.levels.take_all()
@@ -523,8 +523,8 @@ class TailedStore:
         if tail is None:
             return
         window = HIGH_OCTETS if pager is None else max(pager.budget(), SMALL)
-        octets = min(SLICE_OCTETS, window)
-        count = min(SLICE, 1 + octets // OVERHEAD)
+        octets = min(LOAD_OCTETS, window)
+        count = min(LOAD_SLICE, 1 + octets // OVERHEAD)
         if cap is not None and self.share.may_page:
             room, room_octets = cap.room()
             count, octets = min(count, max(room, wanted)), min(octets, max(room_octets, wanted_octets))
@@ -546,7 +546,7 @@ class TailedStore:
         tail = self.tail
         if tail is None:
             return
-        for part in tail.take(min(count, SLICE), min(octets, SLICE_OCTETS)):
+        for part in tail.take(min(count, LOAD_SLICE), min(octets, LOAD_OCTETS)):
             if isinstance(part, Message):
                 self._take_in(part)
                 continue

@@ -121,7 +121,7 @@ def test_a_get_takes_no_turn_from_a_consumer_that_waits_for_the_disk(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a get brought into memory is the consumer's, too, though nothing has to be loaded for it any more."""
-    monkeypatch.setattr(classic, "SLICE", 50)
+    monkeypatch.setattr(classic, "STRAIGHT_SLICE", 50)
     queue = world.queue()
     world.fill()
     world.session.consume(queue, "c", no_ack=True, exclusive=False, arguments={})

@@ -20,7 +20,7 @@ from leveret.engine.stores import memory_budget, tailed_store
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deep queue has two messages in memory."""
     monkeypatch.setattr(memory_budget, "SMALL", 0)
-    monkeypatch.setattr(tailed_store, "SLICE", 2)
+    monkeypatch.setattr(tailed_store, "LOAD_SLICE", 2)
     monkeypatch.setattr(tailed_store, "LOW", 2)
     monkeypatch.setattr(tailed_store, "HIGH", 2)
 

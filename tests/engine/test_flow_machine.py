@@ -227,7 +227,7 @@ class Flow(RuleBasedStateMachine):
             aside = any(isinstance(part, Message) for part in store.paged_parts())
             if queue.pageable is None or queue.pageable.share.cap is None or aside or meter is None:
                 continue
-            for bound in meter.bounds:
+            for bound in meter.memory_bounds:
                 if not bound._charge.node.is_root:  # others may have filled it
                     assert bound.room >= 0 or store.in_memory <= 1 or bound.room + LARGEST >= 0
 

@@ -63,7 +63,8 @@ SETTINGS: dict[str, list[Any]] = {
 }
 #: What is done in slices, turns and windows is so in small ones: a queue is deep from its first messages on.
 SMALL = [
-    (tailed_store, "LOW", 2), (tailed_store, "HIGH", 4), (tailed_store, "SLICE", 2), (tailed_store, "PAGE_SLICE", 2),
+    (tailed_store, "LOW", 2), (tailed_store, "HIGH", 4), (tailed_store, "LOAD_SLICE", 2),
+    (tailed_store, "PAGE_SLICE", 2),
     (classic, "STRAIGHT_MIN", 2), (memory_budget, "SMALL", 0), (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 5),
     (levels, "WINDOW_MESSAGES", 3), (levels, "NEAR", 2), (sorted_list, "BLOCK", 3), (paged_index, "COMPACT_MIN", 3),
     (read_windows, "WINDOW_MESSAGES", 3), (settling, "REQUEUE_SLICE", 2), (session, "REQUEUE_SLICE", 2),

@@ -29,8 +29,8 @@ TAILED = [kind for kind in KINDS if kind not in ("kept", "last values")]
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deep queue has some messages in memory; runs are short."""
     for module, name, value in (
-        (memory_budget, "SMALL", 0), (tailed_store, "SLICE", 3), (tailed_store, "LOW", 3), (tailed_store, "HIGH", 3),
-        (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 6),
+        (memory_budget, "SMALL", 0), (tailed_store, "LOAD_SLICE", 3), (tailed_store, "LOW", 3),
+        (tailed_store, "HIGH", 3), (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 6),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
 

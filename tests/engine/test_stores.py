@@ -53,7 +53,7 @@ SMALL = [
     (paged_run, "APART_MIN", 3),
     (paged_run, "RUN_MAX", 10),
     (paged_index, "COMPACT_MIN", 3),
-    (tailed_store, "SLICE", 5),
+    (tailed_store, "LOAD_SLICE", 5),
     (tailed_store, "PAGE_SLICE", 4),
     (levels, "WINDOW_MESSAGES", 4),
     (levels, "NEAR", 2),

@@ -29,7 +29,7 @@ PERSISTENT: dict[str, Any] = {"delivery_mode": 2}
 
 def page_early(patch: pytest.MonkeyPatch) -> None:
     """A queue is deep from its first messages on, and they come back in pairs."""
-    for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "PAGE_SLICE": 2}.items():
+    for name, value in {"LOW": 2, "HIGH": 4, "LOAD_SLICE": 2, "PAGE_SLICE": 2}.items():
         patch.setattr(tailed_store, name, value)
     patch.setattr(memory_budget, "SMALL", 0)
 

@@ -40,7 +40,7 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "engine.flow.control": {"RELEASE_SPREAD": (1, 20)},
     "engine.clients.settling": {"REQUEUE_SLICE": (2, 10)},
     "engine.clients.unacked": {"SETTLED_MAX": (2,)},
-    "engine.leases.control": {"SLICE": (2,)},
+    "engine.leases.control": {"DISCARD_SLICE": (2,)},
     "engine.queues.classic": {"STRAIGHT_MIN": (1, 4), "PASSED_MAX": (5,)},
     "engine.queues.queue": {"EXPIRE_SLICE": (2,), "EXPIRE_OCTETS": (100,), "DEAD_LETTERED_MAX": (2,)},
     "engine.leases.ending": {"EXPIRE_SLICE": (2,), "END_SLICE": (2,)},
