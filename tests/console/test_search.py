@@ -14,6 +14,7 @@ from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalOptions, JournalReader
 from leveret.journal.recovery.stories import JournalStories
 from leveret.operator import browsing
+from leveret.operator import search as search_module
 from leveret.testing import RunningBroker, start_broker
 
 
@@ -153,7 +154,7 @@ def test_a_search_ends_early_and_says_so(
     declare(api, "long")
     for _ in range(250):
         publish(channel, "long")
-    monkeypatch.setattr(browsing, "SEARCHED_MAX", 100)
+    monkeypatch.setattr(search_module, "SEARCHED_MAX", 100)
     found = search(api, message_id="nobody", queue="long")
     assert (found["items"], found["looked_at"], found["stopped"]) == ([], 100, "100 messages were looked at")
 

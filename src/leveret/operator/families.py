@@ -8,8 +8,8 @@ from importlib.util import find_spec
 #: Families that a package brings; without it they are missing.
 OPTIONAL = ("leases",)
 _ALL = (
-    "broker", "cluster", "drafts", "leases", "moving", "topology", "messages", "browsing", "routing", "events",
-    "connections", "access", "policies", "parameters", "definitions", "previews", "history",
+    "broker", "cluster", "drafts", "leases", "moving", "topology", "messages", "browsing", "search", "scheduled",
+    "routing", "events", "connections", "access", "policies", "parameters", "definitions", "previews", "history",
 )  # fmt: skip
 #: Families of commands, in the order in which help lists them.
 FAMILIES = tuple(one for one in _ALL if one not in OPTIONAL or find_spec(f"{__package__}.{one}") is not None)

@@ -1,0 +1,247 @@
+"""The commands `search` and `where`: messages in all queues, in the events that are kept, and in the journal.
+
+Source: management page 16.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+from ..console.dispatcher import Http, Level
+from ..engine import MS, ContentError, Field, Message, Queue, decode_properties
+from .browsing import LOOKED_AT_ONCE, row_of
+from .command import command
+from .command_error import CommandError
+from .event_log import Entry
+from .kinds import NAME, AsUser, Name, OnlyVhost
+from .message_selection import Filter, Takes, selection_of
+from .operator import Operator, refusals
+from .slices import STATES, slices_of
+from .steps import Steps
+
+if TYPE_CHECKING:
+    from ..journal import JournalStories
+
+#: Limits of a search: messages found by default and at most, messages tested, milliseconds, octets of bodies shown.
+FOUND, FOUND_MAX, SEARCHED_MAX, SEARCHED_MS, SHOWN_OCTETS = 50, 200, 500_000, 20_000, 200
+#: Limits of a search in kept events: messages whose events are shown, events of each, and events tested in one step.
+STORIES_MAX, STORY_EVENTS_MAX, EVENTS_A_STEP = 20, 100, 500
+#: Newest segments of the journal that a search reads.
+SEGMENTS_MAX = 4
+
+
+@command("search")
+def search(
+    at: Operator,
+    *,
+    message_id: str | None = None,
+    correlation_id: str | None = None,
+    id: int | None = None,
+    given: Filter,
+    queue: Name | None = None,
+    journal: bool = False,
+    count: int = FOUND,
+    vhost: OnlyVhost | None = None,
+    as_user: AsUser | None = None,
+) -> Steps:
+    """Find messages in all queues that the user may read, and in the events that are kept.
+
+    message_id: the property of that name
+    correlation_id: the property of that name
+    id: the broker's own id, as `browse` and `events` show it
+    queue: only in this queue
+    journal: true: what the journal's newest segments tell, too (default false)
+    count: at most this many (default 50, at most 200)
+    """
+    takes = selection_of("search", given, message_id=message_id, correlation_id=correlation_id)
+    if takes is None and id is None:
+        raise CommandError("search: expected id, message-id, correlation-id, routing-key, header, text or filter")
+    user = None if as_user is None else at.user(as_user)
+    looked = _Search(at, takes, id, min(count, FOUND_MAX))
+    for one in _queues_of(at, vhost, queue):
+        if user is not None and not user.may("read", "queue", one.name, one.vhost_name):
+            looked.not_permitted += 1
+            continue
+        yield from looked.search(one)
+        if looked.stopped:
+            break
+    stories: list[dict[str, Any]] = []
+    from_journal: dict[str, Any] | None = None
+    if user is None or user.permissions is None or "monitoring" in user.tags or user.is_administrator:
+        stories = yield from _stories(at, given, message_id, correlation_id, id)
+        if journal and at.stories is not None:
+            from_journal = yield from _from_journal(at, at.stories, takes, id)
+    events = {"stories": stories, "events_since_ms": at.events.since_ms}
+    return {**looked.answer(), **events, "journal": from_journal}
+
+
+@command("where", http=Http("GET", "leveret/where/MESSAGE-ID", Level.ANY), reads=True)
+def where(
+    at: Operator,
+    message_id: Annotated[str, NAME, "the property of that name, or the correlation id"],
+    *,
+    vhost: OnlyVhost | None = None,
+    as_user: AsUser | None = None,
+) -> Steps:
+    """Show where a message is: its queue, its state, and the client that has it."""
+    rows: list[dict[str, Any]] = []
+    for given in ({"message_id": message_id}, {"correlation_id": message_id}):
+        found = yield from search(at, given=Filter(), vhost=vhost, as_user=as_user, **given)
+        for one in found["items"]:
+            holder = one.get("holder", {})
+            rows.append(
+                {
+                    "queue": one["queue"],
+                    "vhost": one["vhost"],
+                    "state": one["state"],
+                    "client": holder.get("connection_name") or holder.get("connection"),
+                    "consumer": holder.get("consumer"),
+                    "due_ms": one.get("due_ms"),
+                    "exchange": one["exchange"],
+                    "routing_key": one["routing_key"],
+                    "position": one["position"],
+                }
+            )
+        if rows:
+            break
+    return rows
+
+
+def _from_journal(
+    at: Operator, make: "Callable[..., JournalStories]", takes: Takes | None, wanted_id: int | None
+) -> Steps:
+    """Events from the newest segments of the journal, for at most `SEARCHED_MS`."""
+    clock = at.broker.context.clock
+    until_ns = clock.monotonic_ns() + SEARCHED_MS * MS
+    limits = {"stories_max": STORIES_MAX, "events_max": STORY_EVENTS_MAX, "segments_max": SEGMENTS_MAX}
+    read = make(takes, wanted_id, **limits)
+    for _ in read.steps():
+        if clock.monotonic_ns() >= until_ns:
+            read.ended = f"it took {SEARCHED_MS // 1000} s"
+            break
+        yield
+    stories = [{"message": id_, "events": events} for id_, events in read.found.items() if events]
+    return {"stories": stories, "records": read.records, "from_ms": read.from_ms, "stopped": read.ended}
+
+
+def _stories(
+    at: Operator, given: Filter, message_id: str | None, correlation_id: str | None, wanted_id: int | None
+) -> Steps:
+    """Events of messages that were published while events were kept, selected by their headers."""
+    log = at.events
+    ids: dict[int, dict[str, Any]] = {} if wanted_id is None else {wanted_id: {"message": wanted_id, "events": []}}
+    fits = _header_test(given, message_id, correlation_id)
+    if wanted_id is None and (given.text is not None or given.filter is not None):
+        return []  # contents are not kept
+    number = log.first - 1
+    while entries := [entry for _, entry in zip(range(EVENTS_A_STEP), log.behind(number))]:
+        for entry in entries:
+            for id_, header in zip(entry.ids, entry.headers) if wanted_id is None else ():
+                if len(ids) < STORIES_MAX and fits(entry, header):
+                    ids[id_] = {"message": id_, "events": []}
+            for id_ in entry.ids if len(entry.ids) <= len(ids) else ids:
+                story = ids.get(id_)
+                if story is not None and id_ in entry.ids and len(story["events"]) < STORY_EVENTS_MAX:
+                    story["events"].append(_told(entry))
+        number = entries[-1].number
+        yield
+    return [story for story in ids.values() if story["events"]]
+
+
+class _Search:
+    """The results of one search. `stopped`: the reason why it ended early; empty: it did not."""
+
+    def __init__(self, at: Operator, takes: Takes | None, id_: int | None, count: int) -> None:
+        self._at, self._clock = at, at.broker.context.clock
+        self._until_ns = self._clock.monotonic_ns() + SEARCHED_MS * MS
+        self._takes, self._id, self._count = takes, id_, count
+        self._rows: list[dict[str, Any]] = []
+        self.looked_at = self.queues = self.not_permitted = 0
+        self.stopped = ""
+
+    def search(self, queue: Queue) -> Steps:
+        if queue.deleted or queue.is_busy():
+            return
+        self.queues += 1
+        for state in STATES:
+            with refusals():
+                for slice_ in slices_of(queue, state, 0, LOOKED_AT_ONCE):
+                    for seen in slice_:
+                        self.looked_at += 1
+                        if self._fits(seen.message):
+                            place = {"vhost": queue.vhost_name, "queue": queue.name, "state": state}
+                            self._rows.append({**place, **row_of(self._at, seen, SHOWN_OCTETS)})
+                            if len(self._rows) == self._count:
+                                break
+                    yield
+                    self._note_limits()
+                    if self.stopped:
+                        return
+
+    def _fits(self, message: Message) -> bool:
+        return self._id in (None, message.id) and (self._takes is None or self._takes(message))
+
+    def _note_limits(self) -> None:
+        if len(self._rows) >= self._count:
+            self.stopped = f"{self._count} messages were found"
+        elif self.looked_at >= SEARCHED_MAX:
+            self.stopped = f"{self.looked_at} messages were looked at"
+        elif self._clock.monotonic_ns() >= self._until_ns:
+            self.stopped = f"it took {SEARCHED_MS // 1000} s"
+
+    def answer(self) -> dict[str, Any]:
+        return {
+            "items": self._rows,
+            "looked_at": self.looked_at,
+            "queues": self.queues,
+            "not_permitted": self.not_permitted,
+            "stopped": self.stopped,
+        }
+
+
+def _queues_of(at: Operator, vhost: str | None, name: str | None) -> list[Queue]:
+    """The queues of a virtual host or of all, or the named one. Raises: CommandError."""
+    queues = [queue for host in at.vhosts(vhost) for queue in host.queues.values() if name in (None, queue.name)]
+    if name is not None and not queues:
+        raise CommandError(f"no queue {name!r}")
+    return queues
+
+
+def _header_test(given: Filter, message_id: str | None, correlation_id: str | None) -> Callable[[Entry, bytes], bool]:
+    """A test whether the headers of a published message match."""
+    texts = {"message_id": message_id, "correlation_id": correlation_id}
+    key, headers = given.routing_key, given.header or {}
+
+    def fits(entry: Entry, header: bytes) -> bool:
+        if not header or key not in (None, entry.detail.get("routing_key")):
+            return False
+        try:
+            properties = decode_properties(header)
+        except ContentError:
+            return False
+        for name, text in texts.items():
+            if text is not None and properties.get(name) != text.encode():
+                return False
+        table = properties.get("headers")
+        there = table if isinstance(table, dict) else {}
+        return all(name in there and _text_of(there[name]) == _plain(value) for name, value in headers.items())
+
+    return fits
+
+
+def _text_of(field: Field) -> str:
+    return field.text if isinstance(field.value, bytes) else _plain(field.value)
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _told(entry: Entry) -> dict[str, Any]:
+    return {
+        "number": entry.number,
+        "at_ms": entry.wall_ms,
+        "kind": entry.kind,
+        "vhost": entry.vhost,
+        "subject": entry.subject,
+        "detail": entry.detail,
+    }
