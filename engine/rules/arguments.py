@@ -23,7 +23,7 @@ from ..errors import (
 )
 from ..messages.content import OFFSET
 from ..messages.field_table import INTEGER_TAGS, NUMBER_TAGS, Field, FieldTable, number_of
-from .stream_offset import start_of
+from .stream_start import start_of
 
 TEN_YEARS_MS = 315_360_000_000
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..progress import Progress
 from ..schemas import TABLES
+from .delta_tables import GROUP_ROWS, Part, absolute, files_in, open_table, replace, swept
 from .lake import locked
 from .parts import merged
-from .tables import GROUP_ROWS, Part, absolute, files_in, open_table, replace, swept
 
 #: Octets of a file after compaction; one with less than a quarter of it is small.
 FILE_OCTETS = 128 * 1024 * 1024

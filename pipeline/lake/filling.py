@@ -20,8 +20,8 @@ from ...journal.format.errors import JournalError
 from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Slice
 from ..schemas import TABLES
+from .delta_tables import Part, extend, files_in, has_filled, kept_of, mark_of, open_table, position_of, replace
 from .parts import part_of
-from .tables import Part, extend, files_in, has_filled, kept_of, mark_of, open_table, position_of, replace
 
 Write = Callable[[JournalPlan, Sequence[Slice], tuple[str, ...]], Iterable[Sequence[Part]]]
 #: Tells of a copy that cannot be read.

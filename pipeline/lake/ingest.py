@@ -19,9 +19,7 @@ from ..progress import Progress
 from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Position, Slice
 from ..schemas import TABLES
-from .lake import ALWAYS, check_written_here, locked, lost_in, missing, reader_name
-from .nodes import Node, add_node, check_name, nodes_of
-from .tables import (
+from .delta_tables import (
     CHECKPOINTS,
     Part,
     absolute,
@@ -34,6 +32,8 @@ from .tables import (
     position_of,
     swept,
 )
+from .lake import ALWAYS, check_written_here, locked, lost_in, missing, reader_name
+from .nodes import Node, add_node, check_name, nodes_of
 
 #: Octets of journal per micro-batch: each costs commits, and a kill repeats one. A cluster does more at once.
 MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3

@@ -6,7 +6,7 @@
 
 Jobs read with `read_table`, or take `committed_files`: a table that was never filled is empty, not an error, and files
 of an ingest that was killed are not among them. A lake that was moved or copied is read where it is. Commits are made
-in `tables.py`.
+in `delta_tables.py`.
 """
 
 import errno
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl, stored
-from .tables import CHECKPOINTS, check_path, files_in, files_of, kept_of, lsn_of, open_table, table_path
-from .tables import Kept as Kept  # parts of what is offered here
-from .tables import absolute as absolute
+from .delta_tables import CHECKPOINTS, check_path, files_in, files_of, kept_of, lsn_of, open_table, table_path
+from .delta_tables import Kept as Kept  # parts of what is offered here
+from .delta_tables import absolute as absolute
 
 #: What every lake has, in the order in which an ingest fills it.
 ALWAYS = ("holes", "events", "snapshots", "checkpoints", "segments")

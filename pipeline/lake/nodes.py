@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from .tables import create, described, extend, files_in, open_table
+from .delta_tables import create, described, extend, files_in, open_table
 
 TABLE = "nodes"
 #: Longer names are not in the table's log.

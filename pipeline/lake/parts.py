@@ -27,7 +27,7 @@ from ..reading.other_tables import TableDecoder
 from ..reading.positions import Slice
 from ..reading.predicate import Predicate
 from ..schemas import BY_DATE, STATISTICS, TABLES, arrow, stored
-from .tables import GROUP_ROWS, Part, files_in, mark_of, open_table
+from .delta_tables import GROUP_ROWS, Part, files_in, mark_of, open_table
 
 #: Octets in memory of a row group, which is held until it is written, and has no more rows than GROUP_ROWS.
 GROUP_OCTETS = 64 * 1024 * 1024

@@ -15,9 +15,9 @@ from typing import Any
 
 from ..progress import Progress
 from .compact import KEEP_HOURS
+from .delta_tables import CHECKPOINTS, Kept, absolute, drop, files_in, kept_of, mark_of, open_table, swept
 from .lake import locked
 from .nodes import nodes_of
-from .tables import CHECKPOINTS, Kept, absolute, drop, files_in, kept_of, mark_of, open_table, swept
 
 File = Mapping[str, Any]
 #: The column by whose statistics a table's files are older than what is kept, in the order of their commits.

@@ -16,8 +16,8 @@ from ..progress import Progress
 from ..reading.arrow_files import ArrowFiles, locate
 from ..reading.positions import Position
 from ..schemas import TABLES
+from .delta_tables import CHECKPOINTS, Part, create, open_table
 from .parts import statistics
-from .tables import CHECKPOINTS, Part, create, open_table
 
 SINK_LOG = "_spark_metadata"
 PARTITION = "date="

@@ -11,8 +11,8 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from ..reading.positions import Slice
+from .delta_tables import Part
 from .parts import write_parts
-from .tables import Part
 
 #: Octets of journal that are worth a second Python.
 MUCH = 32 * 1024 * 1024

@@ -12,7 +12,7 @@ from leveret.engine.messages.content import headers_of
 from leveret.engine.messages.event import Event
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.message import Envelope
-from leveret.engine.rules.stream_offset import age_ms
+from leveret.engine.rules.stream_start import age_ms
 from leveret.engine.stores.stream_store import StreamStore
 from leveret.testing.harness import Harness, messages
 

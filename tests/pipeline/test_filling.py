@@ -17,7 +17,7 @@ from recorded_broker import recorded
 from leveret.journal.disk.files import REAL
 from leveret.journal.disk.segment import segments_in
 from leveret.pipeline.__main__ import main
-from leveret.pipeline.lake import tables
+from leveret.pipeline.lake import delta_tables as tables
 from leveret.pipeline.lake.ingest import IngestOptions
 from leveret.pipeline.lake.ingest import ingest as ingest_
 from leveret.pipeline.lake.lake import ALWAYS

@@ -21,8 +21,8 @@ from recorded_broker import RecordedBroker
 from leveret.pipeline import following
 from leveret.pipeline.following import Follower
 from leveret.pipeline.lake import compact, retention
+from leveret.pipeline.lake.delta_tables import open_table
 from leveret.pipeline.lake.lake import ALWAYS, committed_files, kept_in
-from leveret.pipeline.lake.tables import open_table
 from leveret.pipeline.options import Refused, parse
 from leveret.pipeline.running import check, run, run_in
 from leveret.pipeline.starting import Engines

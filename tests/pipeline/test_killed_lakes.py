@@ -22,7 +22,7 @@ from recorded_broker import RecordedBroker
 
 from leveret.journal.disk.files import REAL
 from leveret.journal.disk.segment import segments_in
-from leveret.pipeline.lake.tables import PROPERTIES
+from leveret.pipeline.lake.delta_tables import PROPERTIES
 
 HERE = Path(__file__).parent / "killing"
 STRIDE = max(1, 74 // int(os.environ.get("LEVERET_EFFORT", "1")))

@@ -26,8 +26,9 @@ from leveret.journal import JournalError, reader_offsets
 from leveret.journal.recovery.check import verify
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.lake import compact as compacting
-from leveret.pipeline.lake import tables as lake_tables
+from leveret.pipeline.lake import delta_tables as lake_tables
 from leveret.pipeline.lake.compact import compact
+from leveret.pipeline.lake.delta_tables import commit, open_table, position_of
 from leveret.pipeline.lake.ingest import IngestOptions, check_journal, ingest
 from leveret.pipeline.lake.lake import (
     ALWAYS,
@@ -39,7 +40,6 @@ from leveret.pipeline.lake.lake import (
     reader_name,
     row_count,
 )
-from leveret.pipeline.lake.tables import commit, open_table, position_of
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.schemas import EVENTS, TABLES
