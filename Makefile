@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: test-clients-cluster bench-clients-cluster cluster-agreement cluster cluster-node cluster-rounds test-cluster test-long test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
+.PHONY: redeclarations test-clients-cluster bench-clients-cluster cluster-agreement cluster cluster-node cluster-rounds test-cluster test-long test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -297,6 +297,10 @@ artemis: $(VENV)/.artemis
 OPERATIONS ?= 20000
 differential: $(VENV)/.dev
 	@$(BIN)/python $(if $(filter model,$(PEER)),tests/model/differential.py,-m leveret.interop.differential) --operations $(OPERATIONS) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
+
+# Queues and exchanges declared again with other arguments, some 1,150 pairs, at a RabbitMQ and a Leveret.
+redeclarations: $(VENV)/.dev
+	@$(BIN)/python tests/spec/redeclared_beside_rabbitmq.py $(ARGS)
 
 # Coverage-guided fuzzing: of whole conversations (frames), or of the frame reader alone (FUZZ_TARGET=reader).
 FUZZ_SECONDS ?= 60

@@ -6,6 +6,7 @@ whole texts. Source: behaviour page 0 to 2; tests/spec/error_cases.json.
 """
 
 from enum import Enum
+from math import isfinite
 from typing import NamedTuple
 
 from ...engine import Field, Reason
@@ -62,8 +63,12 @@ class Fields(dict[str, object]):
 def _difference(fields: Fields) -> str:
     received, current = fields["received"], fields["current"]
     if isinstance(received, Field) and isinstance(current, Field):
-        return f"received '{_value(received)}' but current is '{_value(current)}'"
+        return f"received {_quoted(received)} but current is {_quoted(current)}"
     return f"received {_described(received)} but current is {_described(current)}"
+
+
+def _quoted(field: Field) -> str:
+    return "none" if field.tag == "V" else f"'{_value(field)}'"
 
 
 def _described(field: object) -> str:
@@ -82,8 +87,7 @@ def _term_of(field: Field) -> str:
         case bool():
             return str(field.value).lower()
         case float():
-            mantissa, _, exponent = repr(field.value).partition("e")
-            return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(exponent)}" if exponent else mantissa
+            return _float_term(field.value)
         case tuple():
             return f"{{{field.value[0]},{field.value[1]}}}"
         case list():
@@ -95,6 +99,21 @@ def _term_of(field: Field) -> str:
             return "undefined"
         case number:
             return str(number)
+
+
+def _float_term(value: float) -> str:
+    """A float as Erlang writes it: with an exponent if that is shorter, and from 2^53 on."""
+    if not isfinite(value):
+        return repr(value)
+    from decimal import Decimal  # loaded only for refusals
+
+    shortest = Decimal(repr(value)).normalize()
+    sign, digits, _ = shortest.as_tuple()
+    first, *rest = map(str, digits)
+    scientific = f"{'-' * sign}{first}.{''.join(rest) or '0'}e{shortest.adjusted()}"
+    plain = f"{shortest:f}"
+    plain = plain if "." in plain else f"{plain}.0"
+    return scientific if abs(value) >= 2**53 or len(scientific) < len(plain) else plain
 
 
 def _reason(fields: Fields) -> str:

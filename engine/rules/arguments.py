@@ -345,12 +345,14 @@ def check_same_fields(kind: str, current: object, fields: dict[str, object], *, 
         is_now = getattr(current, field)
         if received != is_now:
             raise InequivalentField(
-                field=field, kind=kind, name=name, vhost=vhost, received=_word(received), current=_word(is_now)
+                field=field, kind=kind, name=name, vhost=vhost, received=_atom(received), current=_atom(is_now)
             )
 
 
-def _word(value: object) -> object:
-    return str(value).lower() if isinstance(value, bool) else value
+def _atom(value: object) -> str:
+    """A flag, or the type of an exchange, as RabbitMQ writes it: types such as x-random have quotes of their own."""
+    word = str(value).lower() if isinstance(value, bool) else str(value)
+    return word if word.isidentifier() else f"'{word}'"
 
 
 def check_same_arguments(current: FieldTable, received: FieldTable, *, name: str, vhost: str) -> None:
@@ -374,15 +376,20 @@ def check_same_alternate(current: FieldTable, received: FieldTable, *, name: str
 def _check_same(key: str, old: Field | None, new: Field | None, kind: str, name: str, vhost: str) -> None:
     if key == "x-queue-type" and (old is None or new is None):
         # An explicit classic equals none; next to another type it is reported as it was sent.
-        old, new = (None if field is not None and field.value == b"classic" else field for field in (old, new))
+        old, new = (None if field == _EXPLICIT_CLASSIC else field for field in (old, new))
     if (old is None) != (new is None) or (old is not None and new is not None and _differ(old, new)):
         raise InequivalentArgument(key=key, kind=kind, name=name, vhost=vhost, received=new, current=old)
 
 
+_EXPLICIT_CLASSIC = Field("S", CLASSIC.encode())
+#: Integers of any width and timestamps equal each other, and so do floats, and strings and byte arrays.
+_ALIKE = dict.fromkeys((*INTEGER_TAGS, "T"), "integer") | {"f": "float", "d": "float", "S": "string", "x": "string"}
+
+
 def _differ(old: Field, new: Field) -> bool:
-    if old.tag in "fd" or new.tag in "fd":  # floats equal floats only, integers of any width each other
-        return (old.tag in "fd") != (new.tag in "fd") or old.value != new.value
-    return old.comparable() != new.comparable()
+    if _ALIKE.get(old.tag, old.tag) != _ALIKE.get(new.tag, new.tag):
+        return True
+    return old.value != new.value if old.tag in _ALIKE else old.comparable() != new.comparable()
 
 
 _LEADING_DIGITS = re.compile(rb"-?[0-9]+")

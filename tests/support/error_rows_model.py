@@ -522,6 +522,7 @@ TYPED: dict[str, dict[str, Any]] = {
     "stream-nondurable": typed("stream", "p.st", durable=False),
     "stream-exclusive": typed("stream", "p.st", exclusive=True),
     "stream-autodelete": typed("stream", "p.st", auto_delete=True),
+    "stream-maxage-bad": typed("stream", "p.st", arguments={"x-max-age": "a week"}),
     "stream-maxage-type": typed("stream", "p.st", arguments={"x-max-age": 5}),
     "stream-ttl": typed("stream", "p.st", arguments={"x-message-ttl": 5}),
     "stream-sac": typed("stream", "p.st", arguments={"x-single-active-consumer": True}),
