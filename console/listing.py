@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 from .encoding import encoded, list_in_steps
 from .messages import JSON_TYPE, Answer, Refusal, Request, bad_request
 from .options import Steps
-from .slices import chosen, mapped, ordered
+from .slices import chosen, first_of, mapped, ordered
 
 T = TypeVar("T")
 
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
 NAME_MAX = 1024
+#: Rows up to the end of a page for which the others are not sorted.
+SELECTED_MAX = 2_000
 
 
 class Columns:
@@ -67,19 +69,21 @@ class Pages:
         self.page, self.size = page, PAGE_SIZE if size is None else size
         self.matches = _filter(query.get("name", ""), is_regex=request.flag("use_regex"))
 
-    def framed(self, rows: list[T], total: int) -> tuple[dict[str, int], list[T]]:
-        """The frame of a page without its items, and the rows on it. Raises: Refusal."""
+    def framed(self, rows: list[T], filtered: int, total: int) -> tuple[dict[str, int], list[T]]:
+        """The frame of a page without its items, and the rows on it. `rows`: those up to the end of the page, or all
+        that the filter takes, `filtered`. Raises: Refusal.
+        """
         assert self.page is not None
-        pages = -(-len(rows) // self.size)
+        pages = -(-filtered // self.size)
         if self.page > max(pages, 1):
             raise Refusal(
                 400,
                 "page_out_of_range",
-                f"Page out of range, page: {self.page} page size: {self.size}, len: {len(rows)}",
+                f"Page out of range, page: {self.page} page size: {self.size}, len: {filtered}",
             )
         items = rows[(self.page - 1) * self.size : self.page * self.size]
         return {
-            "filtered_count": len(rows),
+            "filtered_count": filtered,
             "item_count": len(items),
             "page": self.page,
             "page_count": pages,
@@ -138,6 +142,14 @@ def _texts(found: str | tuple[str, ...]) -> tuple[str, ...]:
     return (found,) if isinstance(found, str) else found
 
 
+def _joined(keys: list[Callable[[T], Any]]) -> Callable[[T], Any]:
+    """One or two keys as one."""
+    if len(keys) == 1:
+        return keys[0]
+    first, second = keys
+    return lambda one: (first(one), second(one))
+
+
 def listed(
     request: Request,
     objects: Iterable[T],
@@ -166,18 +178,25 @@ def listed(
         assert pages is not None
         matches = pages.matches
         found = yield from chosen(lambda one: any(map(matches, _texts(name(one)))), found)
-    if order is not None and query.get("sort") != "":
-        found = yield from ordered(order, found)
-    by = query.get("sort")
+    filtered, by = len(found), query.get("sort")
+    is_reversed, wanted = reverse == "true", filtered
+    if pages is not None and pages.page is not None:
+        wanted = min(filtered, pages.page * pages.size)
+    keys = [] if order is None or by == "" else [order]
     if by:
         key = sort_key(by)
-        found = yield from ordered((quick or {}).get(by) or (lambda one: key(row(one))), found)
-    if reverse == "true":
-        found = found[::-1]
+        keys.insert(0, (quick or {}).get(by) or (lambda one: key(row(one))))
+    if keys and wanted <= min(SELECTED_MAX, filtered // 2):
+        found = yield from first_of(_joined(keys), found, wanted, is_reversed=is_reversed)
+    else:
+        for one in reversed(keys):
+            found = yield from ordered(one, found)
+        if is_reversed:
+            found = found[::-1]
     frame: dict[str, Any] | None = None
     if is_paged:
         assert pages is not None
-        frame, found = pages.framed(found, total)
+        frame, found = pages.framed(found, filtered, total)
     parts = yield from list_in_steps(found, lambda one: encoded(columns.of(row(one))))
     if frame is not None:
         parts = [encoded(frame)[:-1] + b',"items":', *parts, b"}"]

@@ -194,6 +194,11 @@ class Sampler:
                 found["idle_since"] = self._broker().context.clock.wall_ms() - idle_ms
         return found
 
+    def rate(self, queue: Queue, name: str) -> float:
+        """The rate of one of `QUEUE_NAMES`."""
+        series = self._series.get(queue)
+        return 0.0 if series is None else series.rate(QUEUE_NAMES.index(name))
+
     def growth(self, queue: Queue) -> int | None:
         """The messages by which a queue is longer than a minute ago, if it grew in both halves of the minute, else 0.
         None: it is not followed, or has been for less than a minute.

@@ -19,6 +19,8 @@ STEP_S, PART_S = 0.003, 0.001
 #: Objects that are sorted in one go, and maximum objects of two sorted runs that are merged in one go: one or two
 #: milliseconds if keys are tuples of texts. Longer runs are merged object by object, which costs four times as much.
 SORTED_AT_ONCE, MERGED_AT_ONCE = 1_000, 8_000
+#: Objects that are compared in one go with the first ones of a page; their rows may be needed for that.
+COMPARED_AT_ONCE = 100
 #: Objects that are freed in one step.
 FREED_AT_ONCE = 5_000
 
@@ -61,6 +63,30 @@ def ordered(key: Callable[[T], Any], items: Sequence[T]) -> Listing[T]:
     found = yield from mapped(items.__getitem__, places)
     yield from free_in_steps(keys)
     return found
+
+
+def first_of(key: Callable[[T], Any], items: Sequence[T], count: int, *, is_reversed: bool = False) -> Listing[T]:
+    """The first `count` items as `ordered` sorts them, or as it sorts them when that is reversed. All are looked at and
+    few are sorted: a page of 100,000 queues takes a tenth of the time.
+    """
+    best: list[tuple[Any, int]] = []
+    last: Any = None
+    until = perf_counter() + STEP_S
+    for start in range(0, len(items), COMPARED_AT_ONCE):
+        keys = enumerate(map(key, items[start : start + COMPARED_AT_ONCE]), start)
+        if len(best) < count:
+            better = [(one, place) for place, one in keys]
+        elif is_reversed:
+            better = [(one, place) for place, one in keys if one >= last]  # of equal keys the later item is first
+        else:
+            better = [(one, place) for place, one in keys if one < last]
+        if better:
+            best = sorted(best + better, reverse=is_reversed)[:count]
+            last = best[-1][0]
+        if perf_counter() > until:
+            yield
+            until = perf_counter() + STEP_S
+    return [items[place] for _, place in best]
 
 
 def free_in_steps(items: list[Any]) -> Generator[None, None, None]:

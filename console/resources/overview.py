@@ -19,7 +19,7 @@ def _overview(api: Api, request: Request) -> Steps:
     ranges = ranges_of(request)
     name: str = api.ask("cluster-name")["name"]
     has_statistics = not request.flag("disable_stats")
-    totals = yield from totals_of(api.broker, request.user)
+    totals = yield from totals_of(api.broker, request.user, has_consumers=has_statistics)
     node = request.peer.node or api.options.node
     view = overview_view(totals, api.options, request.user, name, node, has_statistics=has_statistics)
     if has_statistics:

@@ -18,15 +18,17 @@ from ..views.access import vhost_limits, vhost_view
 LIMITS = ("max-connections", "max-queues")
 
 
-def _row(api: Api, vhost: VirtualHost, ranges: Mapping[str, Range]) -> Steps:
+def _row(api: Api, vhost: VirtualHost, ranges: Mapping[str, Range] | None) -> Steps:
+    """`ranges`: of samples; None: without statistics, which take a sum over all queues."""
     about = api.ask("vhosts about", name=vhost.name)
     cluster = api.options.cluster()
     nodes = [api.options.node] if cluster is None else cluster.running
-    return {**vhost_view(vhost, nodes, about), **(yield from api.sampler.vhost(vhost, ranges))}
+    view = vhost_view(vhost, nodes, about)
+    return view if ranges is None else {**view, **(yield from api.sampler.vhost(vhost, ranges))}
 
 
 def _list(api: Api, request: Request) -> Steps:
-    ranges = ranges_of(request, "invalid_range_parameters")
+    ranges = None if request.flag("disable_stats") else ranges_of(request, "invalid_range_parameters")
     rows = []
     for vhost in list(api.broker.virtual_hosts.values()):
         if (is_monitor(request.user) or may_see(request.user, vhost.name)) and vhost.name in api.broker.virtual_hosts:

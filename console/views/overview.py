@@ -87,21 +87,23 @@ def clients_of(broker: Broker, user: User) -> list[Client]:
     return [client for client in broker.connections if client.user.name == user.name]
 
 
-def totals_of(broker: Broker, user: User) -> Steps:
-    """The steps to the numbers of objects of each kind that a user sees."""
+def totals_of(broker: Broker, user: User, *, has_consumers: bool) -> Steps:
+    """The steps to the numbers of objects of each kind that a user sees. `has_consumers`: with their number, a sum over
+    all queues.
+    """
     clients = clients_of(broker, user)
     vhosts = [
         vhost
         for vhost in broker.virtual_hosts.values()
         if is_monitor(user) or user.permissions is None or vhost.name in user.permissions
     ]
-    queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+    queues = [queue for vhost in vhosts for queue in vhost.queues.values()] if has_consumers else []
     return {
         "channels": sum(len(client.sessions) for client in clients),
         "connections": len(clients),
         "consumers": sum((yield from mapped(lambda queue: len(queue.consumers), queues))),
         "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
-        "queues": len(queues),
+        "queues": sum(len(vhost.queues) for vhost in vhosts),
     }
 
 

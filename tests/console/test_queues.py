@@ -107,3 +107,12 @@ def test_who_makes_a_virtual_host_may_use_it(api: ApiClient) -> None:
     assert api.get("permissions/his/maker")["configure"] == ".*"
     assert api.ask("PUT", "queues/his/q", {}, user="maker").status == 201
     assert api.ask("PUT", "queues/%2F/q", {}, user="maker").status == 401
+
+
+def test_virtual_hosts_without_statistics(api: ApiClient) -> None:
+    """Only what is known without a sum over all queues."""
+    (row,) = [one for one in api.get("vhosts?disable_stats=true") if one["name"] == "/"]
+    assert "messages" not in row and row["default_queue_type"] == "undefined"
+    assert "messages" in next(one for one in api.get("vhosts") if one["name"] == "/")
+    totals = api.get("overview?disable_stats=true")["object_totals"]
+    assert totals["queues"] == api.get("overview")["object_totals"]["queues"] and "consumers" not in totals

@@ -3,7 +3,9 @@
 import pytest
 
 from leveret.console.counts import broker_values, vhost_values
+from leveret.console.listing import sort_key
 from leveret.console.ranges import Range
+from leveret.console.resources import queues
 from leveret.console.sampler import Sampler
 from leveret.console.series import LONG, SHORT, Series
 from leveret.engine import Broker, Client, Envelope, ManualClock, User
@@ -58,6 +60,25 @@ def test_a_series_is_bounded() -> None:
     for second in range(1, 1000):
         short.look(second * 1000, (second,))
     assert short.at(0, 100_000) is None
+
+
+def test_the_rate_by_which_a_list_is_sorted(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """It is that of the row, for each field of a rate that a row can have."""
+    sampler = Sampler(lambda: broker)
+    queue = client.vhost.queues.declare("q", client=client)
+    assert [sampler.rate(queue, name) for name in queues._RATES.values()] == [0.0] * len(queues._RATES)
+    session = client.open_session(1)
+    session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
+    route = client.vhost.router.route("", "q", client.user)
+    session.publish(route, Envelope("", "q"), [b"x"], mandatory=False)
+    _look(sampler, clock)
+    session.publish(route, Envelope("", "q"), [b"x"] * 6, mandatory=False)
+    broker.end_turn()
+    _look(sampler, clock, 2.0)
+    row = sampler.queue(queue)
+    by_row = {field: sort_key(field)(row)[1] for field in queues._RATES}
+    assert by_row == {field: sampler.rate(queue, name) for field, name in queues._RATES.items()}
+    assert by_row["message_stats.publish_details.rate"] == by_row["messages_details.rate"] == 3.0
 
 
 def test_rates_of_a_queue(broker: Broker, client: Client, clock: ManualClock) -> None:

@@ -95,6 +95,7 @@ def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "STEP_S", -1.0)
     monkeypatch.setattr(slices, "FREED_AT_ONCE", 1)
     monkeypatch.setattr(slices, "SORTED_AT_ONCE", 4)
+    monkeypatch.setattr(slices, "COMPARED_AT_ONCE", 4)
     monkeypatch.setattr(slices, "MERGED_AT_ONCE", 8)
 
 
@@ -266,6 +267,51 @@ def test_order(short_steps: None, seed: int, count: int) -> None:
     items = [(chance.randrange(20), number) for number in range(count)]
     found = finished(slices.ordered(lambda item: item[0], items))
     assert found == sorted(items, key=lambda item: item[0])
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize("wanted", [1, 3, 20, 300])
+@pytest.mark.parametrize("count", [0, 1, 5, 17, 200])
+def test_the_first_of_an_order(short_steps: None, count: int, wanted: int, is_reversed: bool) -> None:
+    """As if all were sorted, and then reversed: also those with the same key."""
+    chance = random.Random(count)
+    items = [(chance.randrange(20), number) for number in range(count)]
+    found = finished(slices.first_of(lambda item: item[0], items, wanted, is_reversed=is_reversed))
+    whole = sorted(items, key=lambda item: item[0])
+    assert found == (whole[::-1] if is_reversed else whole)[:wanted]
+
+
+class Counted(int):
+    """A key that counts how often one of them is compared."""
+
+    times = 0
+
+    def __lt__(self, other: int) -> bool:
+        Counted.times += 1
+        return int(self) < int(other)
+
+
+def test_few_are_sorted_for_a_page() -> None:
+    """A page of 20,000 compares each with the last one of it, and sorts the few that come before."""
+    chance = random.Random(7)
+    items = [Counted(number) for number in range(20_000)]
+    chance.shuffle(items)
+    assert finished(slices.first_of(lambda item: item, items, 100)) == list(range(100))
+    assert Counted.times < 3 * len(items)  # a sort takes 13 times as many
+
+
+@pytest.mark.parametrize(
+    "query", ["sort=messages", "sort=message_bytes", "sort=name", "sort=consumers", "sort=messages_details.rate", ""]
+)
+@pytest.mark.parametrize("reverse", ["true", "false"])
+@pytest.mark.parametrize("page", [1, 2, 4])
+def test_pages_are_parts_of_the_whole_list(console: Console, page: int, reverse: str, query: str) -> None:
+    """Whether all rows were sorted for a page, or only those up to its end."""
+    target = f"queues?sort_reverse={reverse}&{query}"
+    whole = [one["name"] for one in console.call(target)[2]]
+    _, _, shown = console.call(f"{target}&page={page}&page_size=3")
+    assert [one["name"] for one in shown["items"]] == whole[(page - 1) * 3 : page * 3]
+    assert (shown["filtered_count"], shown["total_count"]) == (len(whole), len(whole))
 
 
 @pytest.mark.parametrize("count", [0, 1, FEW, FEW + 1, 99, 100, 101, 250])

@@ -89,7 +89,7 @@ export function Frame({ children }) {
   const { user, vhost, every, theme, gone } = useShared();
   const { segments } = useRoute();
   const overview = usePoll("overview?disable_stats=true", { isOnce: true });
-  const vhosts = usePoll("vhosts?columns=name", { isOnce: true });
+  const vhosts = usePoll("vhosts?disable_stats=true&columns=name", { isOnce: true });
   const [isOpen, setOpen] = useState(false);
   const about = overview.data || {};
   const place = segments[0] || "";
