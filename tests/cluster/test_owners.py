@@ -50,6 +50,17 @@ initial-owner = "b"
 queue-domain = "money"
 max-backlog-per-consumer = 100
 """
+#: Node -> the domain of its queue `rooms`.
+DOMAINS = {"a": "X", "b": "X", "c": "Y"}
+ROOMS = """
+[[queue]]
+name = "rooms"
+type = "amps"
+replication = "group"
+initial-owner = "a"
+queue-domain = "{}"
+"""
+FILES = {name: QUEUES + ROOMS.format(domain) for name, domain in DOMAINS.items()}
 PAGE = Path(__file__).parents[2] / "docs" / "leases.md"
 DIFFERENT = """
 [[queue]]
@@ -65,7 +76,7 @@ queue-filter = "/a = 1"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
     """Three nodes whose files have the same queues."""
     with cluster_nodes(tmp_path_factory.mktemp("cluster")) as nodes:
-        nodes.extra = dict.fromkeys(NAMES, QUEUES)
+        nodes.extra = dict(FILES)
         nodes.start_all()
         yield nodes
 
@@ -74,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
 def nodes(cluster: ClusterNodes) -> ClusterNodes:
     """Three nodes in sync, with the same files."""
     for name in NAMES:
-        cluster.extra[name] = QUEUES
+        cluster.extra[name] = FILES[name]
         if name not in cluster.processes:
             cluster.start(name)
     cluster.await_in_sync()
@@ -132,7 +143,7 @@ def sites(nodes: ClusterNodes) -> Iterator[tuple[str, dict[str, Site]]]:
         clients = {name: Site(nodes, name) for name in NAMES}
         for one in clients.values():
             stack.callback(one.close)
-            for queue in ("orders", "desk", "few", "steps", "bills"):
+            for queue in ("orders", "desk", "few", "steps", "bills", "rooms"):
                 until(lambda one=one, queue=queue: declared(one, queue), queue)
                 one.channel.queue_purge(queue)
         yield nodes.leader(), clients
@@ -190,17 +201,34 @@ def test_each_node_has_its_local_queue(sites: tuple[str, dict[str, Site]]) -> No
         assert one.bodies == [f"for {name}"]
 
 
+def test_two_domains_of_one_name_are_apart(sites: tuple[str, dict[str, Site]]) -> None:
+    """D09: published at nodes of the one, nothing of it is in the other."""
+    _, clients = sites
+    for name, one in clients.items():
+        one.publish(f"{name} 1", f"{name} 2", queue="rooms")
+    clients["c"].consume("rooms")
+    clients["b"].consume("rooms")
+    clients["c"].wait_for(2)
+    clients["b"].wait_for(4)
+    for name in "bc":
+        clients[name].wait(0.2)
+    assert (clients["c"].bodies, sorted(clients["b"].bodies)) == (["c 1", "c 2"], ["a 1", "a 2", "b 1", "b 2"])
+
+
 def test_messages_of_a_node_that_is_killed_go_elsewhere_once(
     nodes: ClusterNodes, sites: tuple[str, dict[str, Site]]
 ) -> None:
-    """D05 and D06: without an operator; and the node that returns gets none of them."""
+    """D05 and D06: without an operator, also those that were leased there; and the node that returns gets none."""
     leader, clients = sites
     owner, other = (name for name in NAMES if name != leader)
+    clients[owner].consume(acks=False, count=3)
     clients[owner].publish(*map(str, range(10)))
+    clients[owner].wait_for(3)
     nodes.kill(owner)
     clients[other].consume()
     clients[other].wait_for(10)
-    assert sorted(clients[other].bodies, key=int) == [str(number) for number in range(10)]
+    got = sorted(clients[other].got, key=lambda one: int(one[0]))
+    assert got == [(str(number), number < 3) for number in range(10)]
     nodes.start(owner)
     nodes.await_in_sync()
     returned = Site(nodes, owner)
@@ -301,7 +329,7 @@ def test_a_node_whose_file_differs_does_not_host_the_queue(
     clients[other].publish("here")
     clients[other].wait_for(1)
     file = nodes.directory / odd / "leveret.toml"
-    file.write_text(file.read_text().replace(DIFFERENT, QUEUES))
+    file.write_text(file.read_text().replace(DIFFERENT, FILES[odd]))
     mended = Site(nodes, odd)
     until(lambda: declared(mended, "orders") or None, "the queue at the node whose file was mended")
     mended.close()
