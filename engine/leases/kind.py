@@ -141,6 +141,10 @@ class LeasedIntake(Policy):
             if message.expires_ns:
                 _expect(leases, message, is_own=True)
         positions = list(map(queue.store.position_of, messages))
+        if leases.rules.barrier is not None:
+            for position, message in zip(positions, messages):
+                if is_barrier(leases.rules.barrier, message):
+                    leases.note_barrier(position)
         if leases.owners is not None:
             leases.owners.waits.came_due(map(_id_of, messages), queue.context.broker.clock.monotonic_ns())
         if leases.active is not None:

@@ -465,6 +465,25 @@ def test_a_barrier_does_not_go_to_a_site_that_is_gone() -> None:
     assert sites.taken() == "Sb"
 
 
+def test_a_delayed_barrier_is_one() -> None:
+    """What came while it was delayed is not behind it; what comes later is."""
+    sites = queue_of(x_barrier_expr="sync = 1")
+    due_ms = sites.clock.wall_ms() + 500
+    sites.publish("S", by=sites.at["n1"], headers={"sync": 1, "_AMQ_SCHED_DELIVERY": due_ms})
+    sites.reader("n1", prefetch=10)
+    sites.advance(500)
+    assert sites.taken() == "S"
+    sites.publish("S", by=sites.at["n1"], headers={"sync": 1, "_AMQ_SCHED_DELIVERY": due_ms + 500})
+    sites.publish("a", by=sites.at["n1"])
+    sites.advance(500)
+    assert sites.taken() == "a"
+    sites.publish("b", by=sites.at["n1"])
+    assert sites.taken() == ""
+    sites.client_of("n1").ack(2)
+    sites.end_turn()
+    assert sites.taken() == "Sb"
+
+
 def test_a_get_does_not_pass_a_barrier() -> None:
     """Nor has it the barrier, as long as a message of another site is before it."""
     sites = queue_of(x_barrier_expr="sync = 1")
