@@ -43,6 +43,7 @@ ACTS = (
     "publish",
     "publish",
     "publish",
+    "delay",
     "consume",
     "cancel",
     "ack",
@@ -56,6 +57,8 @@ ACTS = (
     "reload",
 )
 WAITS = (1, 20, 49, 50, 120, 3100)
+#: For which messages are delayed.
+DELAYS = (1, 40, 300)
 #: What passes before a step, in ms.
 PAUSES = (0, 0, 0.3, 0.8)
 #: Values of transfer-after.
@@ -104,6 +107,7 @@ class World(Harness):
         super().begin()
         self.readers: list[tuple[Session, Consumer]] = []
         self.moved: set[int] = set()  # transferred, and not delivered yet
+        self.delayed = {one.id for queue in self.vhost.queues.values() for one in queue.scheduled}
         self.at = {site: self.connect(f"publisher at {site}", site=site) for site in SITES}
         for site in SITES:
             self.queue(client=self.at[site].client, **self.queue_options)
@@ -137,7 +141,7 @@ class World(Harness):
     def take_over(self, site: str, *, is_orderly: bool) -> None:
         """Another node leads: no lease and no consumer is left, and the owners are those that were."""
         assert self.leases.owners is not None
-        left = {*self.ready, *self.leases.book.leases.by_id}
+        delayed, left = self.delayed, {*self.ready, *self.delayed, *self.leases.book.leases.by_id}
         self._options["site"] = site
         if is_orderly:
             self.restart()
@@ -147,7 +151,8 @@ class World(Harness):
         assert self.leases.owners is not None
         assert {one.id for one in self.named(self.name).messages()} == left
         assert {id_: self.leases.owners.site_of(id_) for id_ in left} == {id_: self.owners[id_] for id_ in left}
-        self.ready = dict.fromkeys(left, LONG_AGO)
+        self.ready = dict.fromkeys(left - self.delayed, LONG_AGO)
+        assert self.delayed <= delayed
 
     # -- acts ---------------------------------------------------------------------------------------------------------
 
@@ -157,6 +162,10 @@ class World(Harness):
         self.advance(PAUSES[one % len(PAUSES)])
         if what == "publish":
             self.publish(*[site] * (1 + other % 3), by=self.at[site], headers={"a": 1 + other % 2, "rank": other % 5})
+        elif what == "delay":
+            due_ms = self.clock.wall_ms() + DELAYS[other % len(DELAYS)]
+            headers = {"a": 1 + other % 2, "rank": other % 5, "_AMQ_SCHED_DELIVERY": due_ms}
+            self.publish(*[site] * (1 + one % 2), by=self.at[site], headers=headers)
         elif what == "consume" and len(self.readers) < 6:
             filter_ = FILTERS[other % 3]
             arguments = {} if filter_ is None else {"x_filter": filter_}
@@ -237,6 +246,13 @@ class World(Harness):
                 own = [id_ for id_ in self.ready if self.owners[id_] == site and self._takes(taker, id_)]
                 assert not own or not self.is_plain, f"{taker.tag} gets {ids} of others before {own}"
             self.moved.clear()
+        elif kind == "scheduled":
+            self.delayed.update(ids)
+            for id_ in ids:
+                del self.ready[id_]
+        elif kind == "due":
+            self.delayed.difference_update(ids)
+            self.ready.update(dict.fromkeys(ids, now_ns))
         elif kind in ("lease_ended", "requeued"):
             self.ready.update(dict.fromkeys(ids, LONG_AGO))
         elif kind in ("acked", "expired", "dead_lettered", "killed", "purged", "deleted"):
@@ -287,7 +303,8 @@ class World(Harness):
         self.advance(self.after_ms + 1)
         for _ in range(3):
             self.end_turn()
-        for id_ in self.ready:
+        since_ns = self.clock.monotonic_ns() - self.after_ms * 1_000_000  # one that was delayed may wait
+        for id_ in (one for one, ready_ns in self.ready.items() if ready_ns < since_ns):
             able = [one.tag for site in SITES for one in self._could(site, id_)]
             assert not able, f"{id_} of {self.owners[id_]} is ready, and {able} could take it"
         self.book.check()

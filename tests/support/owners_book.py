@@ -16,6 +16,7 @@ from leveret.engine import (
     AckedEvent,
     Broker,
     DeliveredEvent,
+    DueEvent,
     EnqueuedEvent,
     Event,
     EventKind,
@@ -23,6 +24,7 @@ from leveret.engine import (
     LeftEvent,
     PublishedEvent,
     QueueEvent,
+    ScheduledEvent,
     TransferredEvent,
 )
 from leveret.engine.leases.state import leases_of
@@ -33,6 +35,8 @@ GIVEN_UP_NS = 3000 * MS
 #: Of many messages those that come within 1 ms go with the last of them.
 LATE_NS = MS
 NEVER_NS = 1 << 62
+#: As the number of an event: delayed messages stand behind others, as far as no rank says otherwise.
+DELAYED = 1 << 62
 #: What is to happen in a turn has happened when a later turn ends.
 PATIENCE_NS = 30 * MS
 
@@ -162,7 +166,6 @@ class OwnersBook:
         self._books: dict[str, _Book] = {}
         self._changed: dict[str, _Book] = {}
         self._gone_ns: dict[str, int] = {}
-        self._gone_number: dict[str, int] = {}
         self._said: list[Owned] = []  # in this turn
         self._recorded: deque[tuple[int, list[Owned]]] = deque()  # LSN behind them
         self._number = 0
@@ -177,6 +180,8 @@ class OwnersBook:
             AckedEvent: self._on_left,
             LeftEvent: self._on_left,
             QueueEvent: self._on_queue,
+            ScheduledEvent: self._on_scheduled,
+            DueEvent: self._on_due,
         }
 
     # -- a life -------------------------------------------------------------------------------------------------------
@@ -200,8 +205,10 @@ class OwnersBook:
     def _add(self, queue: Any, ids: Iterable[int]) -> None:
         rules = self._rules[queue.name]
         book = self._books[queue.name] = _Book(rules, queue)
+        delayed = {message.id for message in queue.scheduled}
         for id_ in sorted(ids):
-            book.is_ready(id_, -NEVER_NS, 0)
+            if id_ not in delayed:
+                book.is_ready(id_, -NEVER_NS, 0)
             if rules.is_of_one_site:
                 continue
             owner = book.owners[id_] = _engine_owner(queue, id_)
@@ -218,7 +225,7 @@ class OwnersBook:
 
     def site_went(self, site: str) -> None:
         """The broker's sites say so (`SiteWatcher`)."""
-        self._gone_ns[site], self._gone_number[site] = self._now_ns(), self._number
+        self._gone_ns[site] = self._now_ns()
         self.counted["sites went"] += 1
 
     def sites_changed(self) -> None:
@@ -290,6 +297,20 @@ class OwnersBook:
             owner = book.owners[id_] = owner or _engine_owner(book.queue, id_)
             self._past[event.subject, id_] = said = [Owned("" if is_of_log else owner)]
             self._said += said
+
+    def _on_scheduled(self, event: ScheduledEvent) -> None:
+        book = self._of(event)
+        for id_ in event.messages if book is not None else ():
+            assert id_ in book.ready, f"{id_} of {event.subject} is delayed, and is not new"  # type: ignore[union-attr]
+            del book.ready[id_]  # type: ignore[union-attr]
+            book.barriers.discard(id_)  # type: ignore[union-attr]
+
+    def _on_due(self, event: DueEvent) -> None:
+        book = self._of(event)
+        for id_ in event.messages if book is not None else ():
+            book.is_ready(id_, self._now_ns(), DELAYED)  # type: ignore[union-attr]
+            book.came[id_] = self._now_ns()  # type: ignore[union-attr]
+            self.counted["delayed messages"] += 1
 
     def _on_transferred(self, event: TransferredEvent) -> None:
         book = self._of(event)
@@ -445,10 +466,7 @@ class OwnersBook:
             assert is_lost == self._is_lost(site), f"{site} is {'' if is_lost else 'not '}given up"
         for name, book in self._books.items():
             for id_, lease in book.leased.items() if self._gone_ns else ():
-                is_lost = lease.site in self._gone_ns and (
-                    not book.rules.is_of_one_site or lease.number <= self._gone_number[lease.site]
-                )
-                assert not is_lost, f"{id_} of {name} is leased at {lease.site}, which is gone"
+                assert lease.site not in self._gone_ns, f"{id_} of {name} is leased at {lease.site}, which is gone"
             if self._is_strict and now_ns - book.looked_ns >= 10 * MS:
                 self._look(book, now_ns)
 
