@@ -2,6 +2,7 @@
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { ask, exchangeSegment, usePoll } from "./api.js";
 import { lacksTag } from "./may.js";
+import { Chip } from "./parts.js";
 import { brings, set, state, useShared } from "./state.js";
 import { to, useRoute } from "./route.js";
 
@@ -13,6 +14,8 @@ const GROUPS = [
   ["In trouble", [["blocked", "Blocked", forMonitors], ["scheduled", "Scheduled", forMonitors], ["leases", "Leases", forMonitors], ["unacknowledged", "Unacknowledged", forMonitors], ["dead-letters", "Dead letters", forMonitors], ["jobs", "Jobs"]]],
   ["Administration", [["policies", "Policies"], ["changes", "Changes", forAdministrators], ["users", "Users", forAdministrators], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", forAdministrators], ["node", "Node", forMonitors], ["nodes", "Nodes", forMonitors]]],
 ];
+/** Pages that show only what is in the virtual host that the menu chose. */
+const NARROWED = ["connections", "channels", "exchanges", "queues", "scheduled", "leases", "unacknowledged", "dead-letters", "policies"];
 /** Pages of packages that a broker may not have. */
 const OPTIONAL = ["leases"];
 const EVERY = [[1, "1 s"], [5, "5 s"], [30, "30 s"], [0, "off"]];
@@ -139,7 +142,10 @@ export function Frame({ children }) {
           <button type="button" onClick=${leave}>Log out</button>
         </div>
       </nav>
-      <main id="content" tabindex="-1">${children}</main>
+      <main id="content" tabindex="-1">
+        ${vhost && segments.length === 1 && NARROWED.includes(place) && html`<p class="narrowed">Only in the virtual host <${Chip} name=${vhost} label="In all virtual hosts" onClose=${() => set({ vhost: "" })} /></p>`}
+        ${children}
+      </main>
     </div>
   `;
 }

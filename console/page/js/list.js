@@ -10,6 +10,50 @@ const SIZE = 100;
 /** A whole list that is no longer needs no filter. */
 const SHORT = 10;
 
+/** The name of a column in the address. */
+const keyOfColumn = (column) => column.title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+
+/** The columns that the address names, or else those that are shown by default. The first and the buttons are always shown. */
+function chosenColumns(columns, query) {
+  if (!query.columns) return columns.filter((column) => !column.isExtra);
+  const wanted = new Set(query.columns.split(","));
+  return columns
+    .filter((column, index) => index === 0 || !column.title || wanted.has(keyOfColumn(column)))
+    .map((column) => ({ ...column, isWide: false }));
+}
+
+/** Which columns are shown: kept in the address, which can be shared. */
+function ColumnChoice({ columns, query }) {
+  const [isOpen, setOpen] = useState(false);
+  const shown = new Set(chosenColumns(columns, query).map(keyOfColumn));
+  const choose = (column, isOn) => {
+    const keys = columns.slice(1).filter((one) => one.title).filter((one) => (one === column ? isOn : shown.has(keyOfColumn(one))));
+    refine({ columns: keys.map(keyOfColumn).join(",") || "none" });
+  };
+  return html`<details class="columns" onToggle=${(event) => setOpen(event.currentTarget.open)}>
+    <summary>Columns</summary>
+    ${isOpen && html`<div class="inside">
+      ${columns.slice(1).filter((column) => column.title).map((column) => html`<label key=${column.title}><input type="checkbox" checked=${shown.has(keyOfColumn(column))}
+        onChange=${(event) => choose(column, event.currentTarget.checked)} /> ${column.title}</label>`)}
+      <button type="button" disabled=${!query.columns} onClick=${() => refine({ columns: "" })}>As by default</button>
+    </div>`}
+  </details>`;
+}
+
+const rowLinks = (element) => [...element.querySelectorAll("tbody th[scope=row] a")];
+
+/** Arrow keys move between rows, from one name to the next; Enter opens it, as any link. */
+function byArrows(event) {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
+  const links = rowLinks(event.currentTarget);
+  const row = event.target.closest("tbody tr");
+  const next = row ? links.findIndex((link) => row.contains(link)) + step : 0;
+  if (!links[next]) return;
+  event.preventDefault();
+  links[next].focus();
+}
+
 /** The largest number first, the first letter first. */
 const sortBy = (column) => refine({ sort: column ? column.sort : "", reverse: column && column.isNumber ? "1" : "", page: "" });
 
@@ -51,8 +95,8 @@ function target(base, query) {
 }
 
 /**
- * A list that is asked for. `isPaged`: the broker pages it. `columns`: {title, cell, sort, isNumber, isWide}; the first
- * is the row's name. `keyOf`: of a row. `actions(rows, reload)`: buttons for the rows that are chosen.
+ * A list that is asked for. `isPaged`: the broker pages it. `columns`: {title, cell, sort, isNumber, isWide, isExtra}; the
+ * first is the row's name; an extra one is shown when it is chosen. `keyOf`: of a row. `actions(rows, reload)`: buttons for the rows that are chosen.
  */
 export function List({ base, query, columns, caption, what, empty, keyOf, isPaged = true, filterBy = ["name"], actions }) {
   const view = usePoll(isPaged ? target(base, query) : base);
@@ -76,7 +120,7 @@ export function List({ base, query, columns, caption, what, empty, keyOf, isPage
     <${Waiting} view=${view} what=${`${what}s`} />
     ${page && !isRefused && rows.length === 0 && html`<p class="empty">${page.total_count ? `No ${what} matches this filter.` : emptiness(empty)}</p>`}
     ${rows.length > 0 &&
-    html`<${Rows} rows=${rows} columns=${columns} caption=${caption} keyOf=${keyOf} query=${query}
+    html`<${Rows} rows=${rows} columns=${chosenColumns(columns, query)} caption=${caption} keyOf=${keyOf} query=${query}
       chosen=${actions ? chosen : null} setChosen=${setChosen} isOld=${Boolean(view.error)} />`}
     ${page && page.page_count > 1 && html`<${Pager} page=${page} />`}
   </div>`;
@@ -90,11 +134,17 @@ function Tools({ query, page, what, isPaged, columns }) {
     return () => clearTimeout(timer);
   }, [text]);
   const counted = page && (query.name ? `${several(page.filtered_count, what)} of ${page.total_count}` : several(page.total_count, what));
+  const intoRows = (event) => {
+    const [first] = event.key === "ArrowDown" ? rowLinks(event.currentTarget.closest(".list")) : [];
+    if (!first) return;
+    event.preventDefault();
+    first.focus();
+  };
   const isShort = page && page.total_count <= SHORT && !query.name;
   if (isShort && !isPaged) return null;
   const sortable = columns.filter((column) => column.sort);
   return html`<div class="tools" role="search">
-    <label class="filter">Filter <input type="search" value=${text} onInput=${(event) => setText(event.currentTarget.value)} /></label>
+    <label class="filter">Filter <input type="search" value=${text} onInput=${(event) => setText(event.currentTarget.value)} onKeyDown=${intoRows} /></label>
     ${isPaged && html`<label><input type="checkbox" checked=${Boolean(query.regex)}
       onChange=${(event) => refine({ regex: event.currentTarget.checked ? "1" : "", page: "" })} /> regular expression</label>`}
     <label class="narrow">Sort by
@@ -102,6 +152,7 @@ function Tools({ query, page, what, isPaged, columns }) {
         <option value="" selected=${!query.sort}>–</option>
         ${sortable.map((column) => html`<option key=${column.sort} value=${column.sort} selected=${column.sort === query.sort}>${column.title}</option>`)}
       </select></label>
+    ${columns.some((column) => column.isExtra) && html`<${ColumnChoice} columns=${columns} query=${query} />`}
     <span class="counted" role="status">${counted || ""}</span>
   </div>`;
 }
@@ -127,7 +178,7 @@ export function Rows({ rows, columns, caption, keyOf, query, chosen, setChosen, 
     for (const key of keys) isOn ? next.add(key) : next.delete(key);
     setChosen(next);
   };
-  return html`<div class="scroll" tabindex="0" role="group" aria-label=${caption}>
+  return html`<div class="scroll" tabindex="0" role="group" aria-label=${caption} onKeyDown=${byArrows}>
     <table role="table" class=${isOld ? "old" : ""}>
       <caption class="hidden">${caption}</caption>
       <thead role="rowgroup"><tr role="row">
@@ -162,6 +213,6 @@ function Head({ column, query }) {
     else sortBy(column);
   };
   return html`<th role="columnheader" scope="col" class=${kindOf(column)} aria-sort=${isSorted ? (isDown ? "descending" : "ascending") : "none"}>
-    <button type="button" class="sort" onClick=${sort}>${column.title}<span aria-hidden="true">${isSorted ? (isDown ? " ↓" : " ↑") : ""}</span></button>
+    <button type="button" class="sort" onClick=${sort}>${column.title}<span aria-hidden="true" class=${isSorted ? "" : "faint"}>${isSorted ? (isDown ? " ↓" : " ↑") : " ↕"}</span></button>
   </th>`;
 }

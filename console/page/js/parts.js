@@ -40,6 +40,9 @@ export function Tile({ label, value, link, kind = "" }) {
 /** A short word with a meaning; never by colour alone. */
 export const Badge = ({ text, title, kind = "" }) => html`<abbr class="badge ${kind}" title=${title || text}>${text}</abbr>`;
 
+/** A name that narrows what is shown; the button ends that. `label`: of the button. */
+export const Chip = ({ name, label, onClose }) => html`<span class="badge chip"><span class="name">${name}</span> <button type="button" class="sort" aria-label=${label} onClick=${onClose}>×</button></span>`;
+
 /** A value as people read it: abilities by their names, what is empty as such. */
 function worded(value) {
   if (value === "") return "(empty)";

@@ -3,7 +3,7 @@ import { html } from "../lib.js";
 import { act, usePoll } from "../api.js";
 import { moment, plain } from "../format.js";
 import { Rows } from "../list.js";
-import { Ago, Panel, Waiting } from "../parts.js";
+import { Ago, Chip, Panel, Waiting } from "../parts.js";
 import { refine, to } from "../route.js";
 import { secondStep, dropped } from "../second_step.js";
 
@@ -51,7 +51,7 @@ export function Changes({ query }) {
     <div class="tools">
       <label>Of <select value=${query.kind || ""} onChange=${(event) => refine({ kind: event.currentTarget.value })}>
         ${KINDS.map(([key, text]) => html`<option key=${key} value=${key} selected=${key === (query.kind || "")}>${text}</option>`)}</select></label>
-      ${narrowed && html`<span class="badge"><span class="name">${narrowed}</span> <button type="button" class="sort" aria-label="Of all names" onClick=${() => refine({ name: "", vhost: "" })}>×</button></span>`}
+      ${narrowed && html`<${Chip} name=${narrowed} label="Of all names" onClose=${() => refine({ name: "", vhost: "" })} />`}
     </div>
     <${Waiting} view=${view} what="changes" />
     <${Panel} title="The newest first">

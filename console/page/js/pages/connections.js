@@ -16,6 +16,9 @@ const flow = (one, name) => {
 };
 const State = ({ state }) => html`<span class=${/block|flow/.test(state) ? "fault" : ""}>${state}</span>`;
 
+const text = (value) => (typeof value === "string" ? value : "");
+const product = ({ product: name, version }) => `${text(name)} ${text(version)}`;
+
 const CONNECTIONS = [
   {
     title: "Name",
@@ -30,6 +33,12 @@ const CONNECTIONS = [
   { title: "From client", sort: "recv_oct_details.rate", isNumber: true, isWide: true, cell: (one) => flow(one, "recv_oct") },
   { title: "To client", sort: "send_oct_details.rate", isNumber: true, isWide: true, cell: (one) => flow(one, "send_oct") },
   { title: "Since", sort: "connected_at", isWide: true, cell: (one) => html`<${Ago} ms=${one.connected_at} />` },
+  { title: "Received in all", sort: "recv_oct", isNumber: true, isExtra: true, cell: (one) => bytes(one.recv_oct) },
+  { title: "Sent in all", sort: "send_oct", isNumber: true, isExtra: true, cell: (one) => bytes(one.send_oct) },
+  { title: "Client", sort: "client_properties.product", isExtra: true, cell: (one) => product(one.client_properties || {}) },
+  { title: "Peer's address", sort: "peer_host", isExtra: true, cell: (one) => html`<span class="name">${one.peer_host}</span>` },
+  { title: "Heartbeat", sort: "timeout", isNumber: true, isExtra: true, cell: (one) => (one.timeout ? `${one.timeout} s` : "none") },
+  { title: "Node", sort: "node", isExtra: true, cell: (one) => html`<span class="name">${one.node}</span>` },
 ];
 
 export function Connections({ query }) {
@@ -79,7 +88,7 @@ export function Connection({ names: [name] }) {
       ]} /><//>
       <${Panel} title="Channels of this connection">
         ${Array.isArray(channels.data) && channels.data.length
-          ? html`<${Rows} rows=${channels.data} columns=${CHANNELS.filter((column) => !["User", "Virtual host"].includes(column.title))} caption="Channels" keyOf=${(row) => row.name} />`
+          ? html`<${Rows} rows=${channels.data} columns=${CHANNELS.filter((column) => !column.isExtra && column.title !== "Virtual host")} caption="Channels" keyOf=${(row) => row.name} />`
           : html`<p class="empty">It has no channel open.</p>`}
       <//>
       ${about.data && html`<${Held} about=${about.data} />`}
@@ -123,7 +132,7 @@ function Held({ about }) {
 
 const CHANNELS = [
   { title: "Name", sort: "name", cell: (one) => html`<${ClientOf} details=${{ ...one.connection_details, name: one.name }} />` },
-  { title: "User", sort: "user", isWide: true, cell: (one) => html`<span class="name">${one.user}</span>` },
+  { title: "User", sort: "user", isExtra: true, cell: (one) => html`<span class="name">${one.user}</span>` },
   { title: "Virtual host", sort: "vhost", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
   {
     title: "Mode",
@@ -136,6 +145,11 @@ const CHANNELS = [
   { title: "Unconfirmed", sort: "messages_unconfirmed", isNumber: true, isWide: true, cell: (one) => count(one.messages_unconfirmed) },
   { title: "Published", sort: "message_stats.publish_details.rate", isNumber: true, isWide: true, cell: (one) => rate(rateOf(one.message_stats, "publish")) },
   { title: "Delivered", sort: "message_stats.deliver_get_details.rate", isNumber: true, isWide: true, cell: (one) => rate(rateOf(one.message_stats, "deliver_get")) },
+  { title: "Acked", sort: "message_stats.ack_details.rate", isNumber: true, isExtra: true, cell: (one) => rate(rateOf(one.message_stats, "ack")) },
+  { title: "Redelivered", sort: "message_stats.redeliver_details.rate", isNumber: true, isExtra: true, cell: (one) => rate(rateOf(one.message_stats, "redeliver")) },
+  { title: "Unroutable", sort: "message_stats.return_unroutable_details.rate", isNumber: true, isExtra: true, cell: (one) => rate(rateOf(one.message_stats, "return_unroutable")) },
+  { title: "Uncommitted", sort: "messages_uncommitted", isNumber: true, isExtra: true, cell: (one) => count(one.messages_uncommitted) },
+  { title: "Idle since", sort: "idle_since", isExtra: true, cell: (one) => one.idle_since && html`<${Ago} ms=${Date.parse(one.idle_since)} />` },
 ];
 
 export function Channels({ query }) {

@@ -2,7 +2,7 @@
 import { html } from "../lib.js";
 import { act, exchangeSegment, path, usePoll } from "../api.js";
 import { Bind, Bindings } from "../bindings.js";
-import { rate, rateOf } from "../format.js";
+import { count, rate, rateOf } from "../format.js";
 import { Form } from "../form.js";
 import { ExchangeLink, VhostLink } from "../links.js";
 import { List } from "../list.js";
@@ -32,6 +32,9 @@ const COLUMNS = [
   { title: "Features", cell: features },
   { title: "In", sort: "message_stats.publish_in_details.rate", isNumber: true, cell: (one) => rate(rateOf(one.message_stats, "publish_in")) },
   { title: "Out", sort: "message_stats.publish_out_details.rate", isNumber: true, cell: (one) => rate(rateOf(one.message_stats, "publish_out")) },
+  { title: "Published in all", sort: "message_stats.publish_in", isNumber: true, isExtra: true, cell: (one) => count(one.message_stats ? one.message_stats.publish_in : 0) },
+  { title: "Policy", sort: "policy", isExtra: true, cell: (one) => html`<span class="name">${one.policy}</span>` },
+  { title: "Arguments", isExtra: true, cell: (one) => html`<${Table} value=${one.arguments} empty="" />` },
 ];
 
 export function Exchanges({ query }) {

@@ -5,10 +5,10 @@ import { Chart, history, rangeQuery, RANGES } from "../chart.js";
 import { bytes, count, duration, rate, rateOf, several } from "../format.js";
 import { ConnectionLink, QueueLink } from "../links.js";
 import { Rows } from "../list.js";
-import { Facts, Panel, Tile, Waiting } from "../parts.js";
+import { Chip, Facts, Panel, Tile, Waiting } from "../parts.js";
 import { to } from "../route.js";
 import { lacksTag } from "../may.js";
-import { isMonitor } from "../state.js";
+import { isMonitor, set, useShared } from "../state.js";
 
 const RATES = [
   ["publish", "Published"],
@@ -92,6 +92,7 @@ const isRate = (stats, name) => rateOf(stats, name) !== undefined;
 const UNKNOWN_TOLD = 100;
 
 function Trouble() {
+  const { vhost } = useShared();
   const blocked = usePoll("leveret/blocked");
   const queues = usePoll("queues?page=1&page_size=50&sort=messages&sort_reverse=true&columns=name,vhost,messages,consumers");
   const growing = usePoll("leveret/growing");
@@ -113,7 +114,8 @@ function Trouble() {
         ${idle.length > 5 && html`<li><a href=${to(["queues"], { sort: "messages", reverse: "1" })}>and more</a></li>`}</ul></li>`,
   ].filter(Boolean);
   if (!blocked.data && !queues.data) return null;
-  return html`<${Panel} title="Needs attention">
+  const only = vhost && html`<span>growing queues, and queues without a consumer, only in <${Chip} name=${vhost} label="In all virtual hosts" onClose=${() => set({ vhost: "" })} /></span>`;
+  return html`<${Panel} title="Needs attention" aside=${only}>
     ${lines.length ? html`<ul class="trouble">${lines}</ul>` : html`<p class="good">✓ Nothing: no alarm, nobody blocked, no limit reached, every queue with messages has a consumer.</p>`}
   <//>`;
 }

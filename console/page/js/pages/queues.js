@@ -5,7 +5,7 @@ import { bytes, count, rate, rateOf, several } from "../format.js";
 import { Form } from "../form.js";
 import { QueueLink } from "../links.js";
 import { List } from "../list.js";
-import { Badge, confirm, Danger, Fold } from "../parts.js";
+import { Ago, Badge, confirm, Danger, Fold, Table } from "../parts.js";
 import { note, state } from "../state.js";
 
 export { Queue } from "./queue.js";
@@ -38,6 +38,7 @@ export function features(queue) {
 export const Features = ({ queue }) => features(queue).map(([text, title, kind]) => html`<${Badge} key=${text} text=${text} title=${title} kind=${kind} />`);
 
 const stats = (queue) => queue.message_stats || {};
+const ON = (value) => (value ? "yes" : "no");
 const COLUMNS = [
   { title: "Name", sort: "name", cell: (queue) => html`<${QueueLink} vhost=${queue.vhost} name=${queue.name} />` },
   { title: "Virtual host", sort: "vhost", isWide: true, cell: (queue) => html`<span class="name">${queue.vhost}</span>` },
@@ -46,11 +47,23 @@ const COLUMNS = [
   { title: "Unacked", sort: "messages_unacknowledged", isNumber: true, cell: (queue) => count(queue.messages_unacknowledged) },
   { title: "Grows by", sort: "messages_details.rate", isNumber: true, cell: (queue) => rate(queue.messages_details && queue.messages_details.rate) },
   { title: "Scheduled", sort: "leveret.scheduled", isNumber: true, isWide: true, cell: (queue) => count(queue.leveret && queue.leveret.scheduled) },
-  { title: "Bytes", sort: "message_bytes", isNumber: true, isWide: true, cell: (queue) => bytes(queue.message_bytes) },
+  { title: "Bytes", sort: "message_bytes", isNumber: true, isExtra: true, cell: (queue) => bytes(queue.message_bytes) },
   { title: "Consumers", sort: "consumers", isNumber: true, cell: (queue) => count(queue.consumers) },
   { title: "In", sort: "message_stats.publish_details.rate", isNumber: true, isWide: true, cell: (queue) => rate(rateOf(stats(queue), "publish")) },
   { title: "Out", sort: "message_stats.deliver_get_details.rate", isNumber: true, isWide: true, cell: (queue) => rate(rateOf(stats(queue), "deliver_get")) },
   { title: "Acked", sort: "message_stats.ack_details.rate", isNumber: true, isWide: true, cell: (queue) => rate(rateOf(stats(queue), "ack")) },
+  { title: "Redelivered", sort: "message_stats.redeliver_details.rate", isNumber: true, isExtra: true, cell: (queue) => rate(rateOf(stats(queue), "redeliver")) },
+  { title: "In all", sort: "messages", isNumber: true, isExtra: true, cell: (queue) => count(queue.messages) },
+  { title: "Persistent", sort: "messages_persistent", isNumber: true, isExtra: true, cell: (queue) => count(queue.messages_persistent) },
+  { title: "On disk only", sort: "messages_paged_out", isNumber: true, isExtra: true, cell: (queue) => count(queue.messages_paged_out) },
+  { title: "Room of consumers", sort: "consumer_capacity", isNumber: true, isExtra: true, cell: (queue) => (queue.consumers ? `${Math.round(queue.consumer_capacity * 100)} %` : "–") },
+  { title: "Type", sort: "type", isExtra: true, cell: (queue) => queue.type },
+  { title: "Durable", sort: "durable", isExtra: true, cell: (queue) => ON(queue.durable) },
+  { title: "Policy", sort: "policy", isExtra: true, cell: (queue) => html`<span class="name">${queue.policy}</span>` },
+  { title: "Operator policy", sort: "operator_policy", isExtra: true, cell: (queue) => html`<span class="name">${queue.operator_policy}</span>` },
+  { title: "Idle since", sort: "idle_since", isExtra: true, cell: (queue) => queue.idle_since && html`<${Ago} ms=${Date.parse(queue.idle_since)} />` },
+  { title: "Node", sort: "node", isExtra: true, cell: (queue) => html`<span class="name">${queue.node}</span>` },
+  { title: "Arguments", isExtra: true, cell: (queue) => html`<${Table} value=${queue.arguments} empty="" />` },
 ];
 
 export function Queues({ query }) {
