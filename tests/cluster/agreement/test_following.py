@@ -229,6 +229,36 @@ def test_a_node_that_may_lack_what_is_agreed_does_not_campaign_before_etcd_has_t
     assert stage.state is State.CAMPAIGNING, "it lacks nothing any more"
 
 
+def test_a_node_that_has_caught_up_asks_etcd_nothing_more() -> None:
+    """It copied what it lacked before the answer: then it may lead at once."""
+    stage = put_back()
+    stage.tell(e.LeaderHeard(1, 14), e.Durable(14), e.LeaderHeard(1, 14))
+    assert stage.advance(1) == []
+    stage.change(leader=None)
+    stage.tell(e.Read(stage.etcd))
+    assert stage.state is State.CAMPAIGNING
+
+
+def test_only_an_answer_to_a_later_question_says_that_a_disk_was_put_back() -> None:
+    """An earlier one may show a set that the leader has changed since. Further beacons are no new beginning."""
+    stage = put_back()
+    stage.tell(e.LeaderHeard(1, 14))
+    heard_ns = stage.now_ns
+    assert stage.tell(e.Read(stage.etcd, heard_ns - 1)) == []
+    assert stage.agreement.next_ns() == heard_ns + Timers().beacon_ns, "it asks again"
+    stage.now_ns += SECOND // 4
+    stage.tell(e.LeaderHeard(1, 15))
+    assert d.BecomeAnother() in stage.tell(e.Read(stage.etcd, heard_ns))
+    assert stage.read() == [], "once"
+
+
+def test_a_node_that_the_leader_refuses_leaves_its_directory_as_it_is() -> None:
+    """An operator is to look at it, also if its disk was put back."""
+    stage = put_back()
+    stage.tell(e.LeaderHeard(1, 14), e.JoinRefused("it belongs to another cluster"))
+    assert stage.state is State.REFUSED and stage.read() == []
+
+
 def test_an_operator_may_begin_the_cluster_again_with_a_disk_that_was_put_back() -> None:
     """`leveret cluster recover`: what was agreed is forgotten."""
     stage = Stage(insync=WITHOUT_A, agreed=AgreedKey(1, 11))
