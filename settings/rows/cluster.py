@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..lifetime import AT_CONNECTION, LIVE, RESTART, Lifetime
-from ..values import BYTES, DURATION_UNITS, INT_MAX, SIZE_UNITS, TEXT, Kind, duration_ms, size_between, texts, whole
+from ..values import (
+    DURATION_UNITS,
+    INT_MAX,
+    SIZE_UNITS,
+    TEXT,
+    Kind,
+    duration_ms,
+    size_between,
+    size_bytes,
+    texts,
+    whole,
+)
 from .row import row
 
 MIB = 1024**2
@@ -55,6 +66,17 @@ def host_and_port(value: object) -> str:
     if isinstance(value, str) and place_of(value) is not None:
         return value
     raise ValueError('an address "HOST:PORT"')
+
+
+def copy_rate(value: object) -> int:
+    """Octets a second; with less a node that was away would never have what is written meanwhile."""
+    try:
+        rate = size_bytes(value)
+    except ValueError:
+        rate = -1
+    if rate and rate < MIB:
+        raise ValueError('a size of at least 1MiB, or 0 for no limit: "100MiB"')
+    return rate
 
 
 def named_places(value: object) -> tuple[str, ...]:
@@ -144,8 +166,8 @@ class ClusterKeys:
         "How long a message of a leased queue waits for a consumer at its own node, and then goes elsewhere.", LIVE)
     link_backlog: int = setting(Kind(size_between(MIB, INT_MAX), units=SIZE_UNITS), 64 * MIB,
         "Octets that wait in memory for one node; what it missed beyond that is read from the files.")
-    copy_rate: int = setting(BYTES, 100 * MIB,
-        "Octets a second of a copy for a node that has to begin anew; 0: no limit.")
+    copy_rate: int = setting(Kind(copy_rate, units=SIZE_UNITS), 100 * MIB,
+        "Octets a second that one node is sent from files, of what it missed or of a full copy; 0: no limit.")
 
 
 @dataclass(init=False, repr=False, eq=False)

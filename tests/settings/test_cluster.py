@@ -113,6 +113,8 @@ def test_an_empty_table_is_a_cluster_without_all_that_it_needs() -> None:
         ('lease = "soon"', "at least 2s"),
         ("suspend-after = 99", "a duration of at least 100ms"),
         ('link-backlog = "1KiB"', "at least 1048576"),
+        ("copy-rate = 100", "at least 1MiB, or 0 for no limit"),
+        ('copy-rate = "fast"', "at least 1MiB, or 0 for no limit"),
         ("min-in-sync = 0", "an integer from 1 to 16"),
         ('[cluster.tls]\ncertificat = "x"', "did you mean 'certificate'?"),
         ("tls = 1", "expected a table [cluster.tls]"),
