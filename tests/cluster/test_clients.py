@@ -19,9 +19,10 @@ from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.clients import ClientPasser, ClientTls, Passed, client_header, client_tls, relay
 from leveret.cluster.link.follower_links import FollowerLinks, LedJournal
 from leveret.cluster.link.frames import Accept, Client, Decoder, encode
-from leveret.cluster.link.introduction import Address, LinkOptions, LinkTls, accept, connect
+from leveret.cluster.link.introduction import Address, LinkFault, LinkOptions, LinkTls, accept, connect
 from leveret.cluster.link.listener import LinkListener
-from leveret.cluster.link.relay import as_socket
+from leveret.cluster.link.relay import GRACE_S, as_socket
+from leveret.cluster.resolver import Resolver
 from leveret.journal import TermTable
 
 CIRCLE = Circle("orders", 0, b"a secret of the cluster")
@@ -365,6 +366,62 @@ async def test_a_client_that_is_not_taken_is_left_as_it_is() -> None:
 
 
 @in_trio
+async def test_what_the_leader_says_at_once_gets_to_the_client() -> None:
+    """Its octets may come together with its answer, as those of a broker that closes the connection at once."""
+
+    async def lead(stream: trio.SocketStream) -> None:
+        link = await accept(stream, "test", "127.0.0.1", CIRCLE, None)
+        await link.receive(Client, timeout_s=60)
+        await stream.send_all(encode(Accept()) + b"at once")
+        await stream.send_eof()
+
+    one = Passing(Leader())
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, lead, listeners)
+            one.leader.address = Address(*listeners[0].socket.getsockname()[:2])
+            nursery.start_soon(one.run)
+            assert await received(one.client, 100) == b"at once"
+            nursery.cancel_scope.cancel()
+    await trio.aclose_forcefully(one.client)
+
+
+@in_trio
+async def test_a_leader_that_does_not_answer_for_a_client_is_left() -> None:
+    """It is stopped, or busy with taking over: the client is tried again, and told when patience is over."""
+
+    async def hang(stream: trio.SocketStream) -> None:
+        link = await accept(stream, "test", "127.0.0.1", CIRCLE, None)
+        await link.receive(Client, timeout_s=60)
+        await trio.sleep_forever()
+
+    one = Passing(Leader())
+    one.passer = ClientPasser(CIRCLE, "n2", LinkOptions(introduction_s=0.3))
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, hang, listeners)
+            one.leader.address = Address(*listeners[0].socket.getsockname()[:2])
+            await one.run()
+            nursery.cancel_scope.cancel()
+    assert one.result is Passed.REFUSED
+    one.follower_end.close()
+    await trio.aclose_forcefully(one.client)
+
+
+@in_trio
+async def test_each_address_of_a_name_is_tried() -> None:
+    """The first one may be refused, as where a node listens on IPv4 alone: that says nothing of its process."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+        options = LinkOptions(introduction_s=0.1, resolver=Resolver(lambda *asked, **how: found))
+        with pytest.raises(LinkFault, match="did not introduce itself"):
+            await connect(Address("n1.example", port), CIRCLE, None, options)
+
+
+@in_trio
 async def test_a_stranger_cannot_pass_for_a_client() -> None:
     """Without the secret nobody gets to the frontend, or chooses an address to come from."""
     async with Leader().listening() as leader:
@@ -424,6 +481,45 @@ async def test_relaying_ends_with_a_broken_stream() -> None:
         await far_one.send_all(b"lost")
 
 
+class WithoutHalves(trio.abc.Stream):
+    """A stream that can only end as a whole, as one with TLS."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+
+    async def send_all(self, data: Any) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        return bytes(await self._stream.receive_some(max_bytes))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def test_answers_come_for_a_while_where_half_an_end_cannot_be_passed_on() -> None:
+    """A client has said all that it wants to say; the leader does not learn that, and is not waited for without end."""
+
+    async def main() -> None:
+        one, far_one = trio.testing.memory_stream_pair()
+        other, far_other = trio.testing.memory_stream_pair()
+        began_s = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(relay, one, WithoutHalves(other))
+            await far_one.send_all(b"question")
+            await far_one.send_eof()
+            await later(GRACE_S / 2)
+            assert await far_other.receive_some(100) == b"question"
+            await far_other.send_all(b"answer")
+            assert await far_one.receive_some(100) == b"answer"
+        assert trio.current_time() - began_s == pytest.approx(GRACE_S, abs=0.1)
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
 @in_trio
 async def test_a_socket_in_the_place_of_a_stream_ends_when_the_stream_breaks() -> None:
     """A link with TLS that is reset is noticed at once, not after the time of silence."""
@@ -438,3 +534,9 @@ async def test_a_socket_in_the_place_of_a_stream_ends_when_the_stream_breaks() -
             assert ours.recv(100) == b"octets"
             stream.receive_stream.close()
         assert ours.recv(100) == b""
+
+
+async def later(seconds: float) -> None:
+    """Virtual time goes by."""
+    with trio.move_on_after(seconds):
+        await trio.sleep_forever()

@@ -15,8 +15,9 @@ from socket_broker import SocketBroker
 
 from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.amqp_frontend.edge.server import serve
+from leveret.serving import gate as gate_module
 from leveret.serving.addresses import Address, bind
-from leveret.serving.gate import GOODBYE, Frontends, Gate, Passing
+from leveret.serving.gate import GOODBYE, GRACE_S, PEEK_S, Frontends, Gate, Passing
 from leveret.serving.guest import Guest
 from leveret.serving.listeners import Listeners
 
@@ -277,3 +278,86 @@ def test_a_node_that_cannot_be_one_of_the_cluster_holds_nobody() -> None:
             assert await everything(early) == await everything(late) == GOODBYE
 
     run(script)
+
+
+def test_a_leader_that_resigns_has_the_last_word() -> None:
+    """320 comes a moment after the key in etcd is gone: clients are not cut off before."""
+
+    async def script(world: World) -> None:
+        resigned = trio.Event()
+
+        async def say_goodbye(guest: Guest) -> Passing:
+            guest.socket.recv(1000)
+            await resigned.wait()
+            await later(GRACE_S / 2)
+            guest.socket.send(b"320")
+            return Passing.SERVED
+
+        world.gate.pass_on(say_goodbye)
+        client = await world.client(world.listeners.amqp)
+        await client.send_all(b"AMQP\0\0\x09\x01")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        world.gate.hold()
+        resigned.set()
+        assert await everything(client) == b"320"
+
+    run(script)
+
+
+def test_a_client_whose_broker_ends_just_now_goes_to_the_next_one() -> None:
+    """It was about to be handed over."""
+
+    async def script(world: World) -> None:
+        ended, _ = trio.open_memory_channel[Arrival](0)
+        send, receive = trio.open_memory_channel[Arrival](math.inf)
+        world.gate.hand_over(Frontends(ended, ended))
+        client = await world.client(world.listeners.amqp)
+        await client.send_all(b"AMQP\0\0\x09\x01")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        world.gate.hand_over(Frontends(send, send))
+        ended.close()
+        with trio.fail_after(PATIENCE_S):
+            assert (await receive.receive()).address == client.socket.getsockname()
+
+    run(script)
+
+
+@pytest.mark.parametrize("rest, answer", [(b"rics HTTP/1.1\r\n\r\n", b"own"), (b"", b"HTTP/1.1 503")])
+def test_a_request_that_comes_in_pieces_is_waited_for(rest: bytes, answer: bytes) -> None:
+    """For some seconds: then it is the broker's."""
+
+    async def script(world: World) -> None:
+        client = await world.client(world.listeners.console)
+        await client.send_all(b"GET /met")
+        await later(PEEK_S / 2)
+        await client.send_all(rest or b"r")
+        began = trio.current_time()
+        assert (await everything(client)).startswith(answer)
+        assert trio.current_time() - began <= PEEK_S + PATIENCE_S
+
+    run(script)
+
+
+def test_clients_are_held_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes then is closed; those that left make room."""
+    monkeypatch.setattr(gate_module, "CLIENTS_MAX", 2)
+
+    async def script(world: World) -> None:
+        held = [await world.client(world.listeners.amqp) for _ in range(2)]
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert world.gate.clients == 2 and await everything(await world.client(world.listeners.amqp)) == b""
+        for one in held:
+            await one.aclose()
+        while world.gate.clients:
+            await later(1)
+        await world.client(world.listeners.amqp)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert world.gate.clients == 1
+
+    run(script)
+
+
+async def later(seconds: float) -> None:
+    """Virtual time goes by."""
+    with trio.move_on_after(seconds):
+        await trio.sleep_forever()

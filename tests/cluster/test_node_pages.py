@@ -2,12 +2,14 @@
 
 import json
 import socket
+from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.cluster.agreement.states import State
@@ -16,7 +18,7 @@ from leveret.console.options import Certificate, HostFacts, Listening
 from leveret.serving import node_pages
 from leveret.serving.guest import Guest, Service
 from leveret.serving.node_checks import NodeChecks
-from leveret.serving.node_pages import NodePages
+from leveret.serving.node_pages import ANSWER_S, HEAD_MAX, NodePages
 from leveret.settings import Configuration, load_configuration
 
 TLS = Listening("amqp/ssl", "10.0.0.1", 5671, True)
@@ -146,3 +148,25 @@ async def answered(
     with client, served:
         await pages.answer(Guest(Arrival(served, ("127.0.0.1", 5)), service))
         return client.recv(10_000)
+
+
+@pytest.mark.parametrize("sent", [b"GET /health/li", b"GET /health/live HTTP/1.1\r\n" + b"x" * HEAD_MAX])
+def test_a_request_that_does_not_end_is_not_waited_for(pages: NodePages, sent: bytes) -> None:
+    """It is closed after a while; a head that is too large is answered as far as it came."""
+
+    async def main() -> bytes:
+        client, served = socket.socketpair()
+        served.setblocking(False)
+        with client, served:
+            client.sendall(sent)
+            with trio.fail_after(10 * ANSWER_S):
+                await pages.answer(Guest(Arrival(served, ("127.0.0.1", 5)), Service.CONSOLE))
+            assert (trio.current_time() - began_s >= ANSWER_S) is (len(sent) < HEAD_MAX)
+            client.setblocking(False)
+            with suppress(BlockingIOError):
+                return client.recv(1000)
+            return b""
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    began_s = clock.current_time()
+    assert trio.run(main, clock=clock).startswith(b"HTTP/1.1 200") is (len(sent) > HEAD_MAX)

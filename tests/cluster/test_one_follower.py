@@ -1,16 +1,26 @@
 """What a leader keeps for one follower, and what it believes of it; without a connection."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 from written_journal import JOURNAL_ID, WrittenJournal, node_id
 
 from leveret.cluster.agreement.events import Acknowledged, Event
+from leveret.cluster.link import follower_links
 from leveret.cluster.link.feed import Feed
 from leveret.cluster.link.follower_links import FollowerLinks, _Follower
-from leveret.cluster.link.frames import VERSION, Ack, Copy, FrameFault, Hello, No, Welcome
+from leveret.cluster.link.frames import VERSION, Ack, Copy, FrameFault, Hello, Needs, No, Status, Welcome, encode
+from leveret.cluster.link.introduction import Declined, LinkFault, LinkOptions
+from leveret.cluster.link.outlet import Rest
 from leveret.journal import TermTable, reader_offsets
+
+RATE = 1024 * 1024
+OPTIONS = LinkOptions(beacon_s=0.5, silence_s=3.0, copy_rate=RATE)
 
 
 class Bench:
@@ -25,7 +35,7 @@ class Bench:
         self.journal.block()
         self.told: list[Event] = []
         self.links = FollowerLinks(
-            self.journal.led, self.told.append, position=self.journal.position, end=self.journal.end
+            self.journal.led, self.told.append, position=self.journal.position, end=self.journal.end, options=OPTIONS
         )
         has = {"term": 2, "journal_id": JOURNAL_ID, "terms": TermTable(node_id(7), ((1, 1),)), "end": self.middle}
         hello = Hello(version=VERSION, cluster="orders", group=0, name="n2", level=0, **{**has, **said})
@@ -100,3 +110,146 @@ def test_a_follower_is_told_what_the_journal_began_to_need_before_it_came(tmp_pa
     bench.links.needed(frozenset({"leases"}))
     welcome = bench.follower.answer(bench.links.position, bench.links.end)[-1]  # type: ignore[index]
     assert isinstance(welcome, Welcome) and welcome.needs == {"leases"}
+
+
+# -- while its link is open --------------------------------------------------------------------------------------------
+
+
+class Outlet:
+    """Says what is left to the task of the link, and keeps what was said."""
+
+    def __init__(self, *rests: Any) -> None:
+        self.rests = list(rests)
+        self.said: list[Any] = []
+        self.read: list[tuple[Any, int, float]] = []
+
+    def go_on(self) -> Any:
+        return self.rests.pop(0) if self.rests else (Rest.LOST, None)
+
+    def skip_to(self, tail: Any) -> None:
+        self.said.append(tail)
+
+    def was_read(self, end: Any, frames: bytes) -> None:
+        self.read.append((end, len(frames), trio.current_time()))
+
+    def beacon(self, beacon: bytes, orders: bytes) -> None:
+        self.said.append(beacon)
+
+    say = written = lambda self, *said: self.said.append(said)
+
+
+def run(bench: Bench, outlet: Outlet, script: Callable[[], Awaitable[None]]) -> None:
+    """Run a script in virtual time."""
+    bench.follower.outlet = outlet  # type: ignore[assignment]
+    trio.run(script, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_what_was_written_while_its_place_was_found_is_read_from_the_files(tmp_path: Path) -> None:
+    """The leader publishes on meanwhile. Needs that came in that time are said before it."""
+    bench, outlet = Bench(tmp_path), Outlet()
+    bench.journal.on_written = bench.links.written
+    bench.journal.block()
+    bench.links.needed(frozenset({"leases"}))
+    bench.follower.outlet = outlet  # type: ignore[assignment]
+    bench.links.entered(bench.follower)
+    assert outlet.said == [bench.links.position, (Needs(frozenset({"leases"})),)]
+
+
+def test_nothing_is_kept_for_a_follower_whose_link_has_ended(tmp_path: Path) -> None:
+    """No acknowledgement is waited for, which would come too late or never, and nothing is queued in memory."""
+    bench, outlet = Bench(tmp_path), Outlet()
+    bench.follower.outlet = outlet  # type: ignore[assignment]
+    bench.links.entered(bench.follower)
+    assert bench.links.is_owed(bench.journal.end)
+    bench.follower.close("its link ended")
+    assert not bench.links.is_owed(bench.journal.end)
+    bench.links.written(1, 0, b"octets", bench.journal.end + 1)
+    assert outlet.said == []
+
+
+def test_a_full_copy_keeps_its_segments_while_it_waits_for_more(tmp_path: Path) -> None:
+    """A follower that has read all files is kept none, but for a copy that is not whole yet."""
+    for wants_copy, kept in ((True, [1]), (False, [])):
+        (place := tmp_path / str(wants_copy)).mkdir()
+        bench = Bench(place, wants_copy=wants_copy)
+
+        async def script(bench: Bench = bench) -> None:
+            with trio.move_on_after(1):
+                await bench.follower._send()
+
+        nothing = (Rest.NOTHING, None)
+        run(bench, Outlet(nothing, nothing, nothing), script)
+        assert bench.kept_from == kept
+
+
+def test_files_are_read_at_the_rate_for_copies(tmp_path: Path) -> None:
+    """Else a node that joins takes the leader's disk and network for itself."""
+    bench = Bench(tmp_path)
+    bench.follower._read = lambda start, end: (end, bytes(2 * RATE))  # type: ignore[method-assign]
+    outlet = Outlet(*[(Rest.FILES, (None, number)) for number in range(3)])
+
+    async def script() -> None:
+        began_s = trio.current_time()
+        with pytest.raises(LinkFault):
+            await bench.follower._send()
+        times = [round(at_s - began_s) for _, _, at_s in outlet.read]
+        assert times == [0, 2, 4]
+
+    run(bench, outlet, script)
+
+
+def test_a_follower_that_is_heard_keeps_its_link(tmp_path: Path) -> None:
+    """However long it has been open; silence counts from what came last."""
+    bench, outlet = Bench(tmp_path), Outlet()
+    ours, theirs = trio.socket.socketpair()
+    bench.follower._socket = ours._sock  # type: ignore[attr-defined]
+    closed_s: list[float] = []
+
+    async def beacon() -> None:
+        with pytest.raises(LinkFault, match="nothing was heard for 3 s"):
+            await bench.follower._beacon()
+        closed_s.append(trio.current_time())
+
+    async def script() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bench.follower._receive)
+            nursery.start_soon(beacon)
+            for _ in range(5):
+                await later(2)
+                await theirs.send(encode(Status(0, {})))
+                await trio.testing.wait_all_tasks_blocked()
+            heard_s = trio.current_time()
+            while not closed_s:
+                await later(0.5)
+            assert OPTIONS.silence_s <= closed_s[0] - heard_s <= OPTIONS.silence_s + 2 * OPTIONS.beacon_s
+            nursery.cancel_scope.cancel()
+
+    with ours, theirs:
+        run(bench, outlet, script)
+
+
+def test_a_leader_has_room_for_so_many_followers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is started again and again, each time with another directory, takes no more memory."""
+    monkeypatch.setattr(follower_links, "FOLLOWERS_MAX", 1)
+    bench = Bench(tmp_path)
+    bench.follower.outlet = Outlet()  # type: ignore[assignment]
+    bench.links.entered(bench.follower)
+    said: list[Any] = []
+
+    async def nothing() -> None:
+        pass
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    link: Any = SimpleNamespace(send=send, close=nothing)
+    hello = Hello(VERSION, "orders", 0, "n3", 0, 2, JOURNAL_ID, TermTable(node_id(8), ((1, 1),)), bench.middle)
+    with pytest.raises(Declined, match="1 followers are connected"):
+        trio.run(bench.links.follow, link, hello)
+    assert said == [No("1 followers are connected")] and bench.kept_from == [bench.middle]
+
+
+async def later(seconds: float) -> None:
+    """Virtual time goes by."""
+    with trio.move_on_after(seconds):
+        await trio.sleep_forever()

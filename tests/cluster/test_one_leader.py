@@ -2,7 +2,7 @@
 
 import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import trio
 from in_trio import in_trio
 from written_journal import JOURNAL_ID, WrittenJournal, segments
 
+from leveret.cluster.agreement.events import Durable, Event, LeaderHeard
 from leveret.cluster.link.challenge import Circle
-from leveret.cluster.link.frames import VERSION, Ack, Copy, Decoder, Octets, Unlink, Welcome, encode
+from leveret.cluster.link.frames import VERSION, Ack, Beacon, Copy, Decoder, Octets, Unlink, Welcome, encode
 from leveret.cluster.link.introduction import LinkFault, LinkStream
 from leveret.cluster.link.leader_link import LeaderLink, _Following
 from leveret.journal.copying.copied_journal import CopiedJournal
@@ -21,7 +22,14 @@ from leveret.journal.copying.copied_journal import CopiedJournal
 class Bench:
     """A leader's journal of two segments, and a follower with an empty directory, or one of another leader's."""
 
-    def __init__(self, path: Path, *, has: bytes | None = None, copy: Copy | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        has: bytes | None = None,
+        copy: Copy | None = None,
+        report: Callable[[Event], object] = lambda event: None,
+    ) -> None:
         self.journal = WrittenJournal(str(path / "leader"))
         self.journal.block()
         self.journal.roll()
@@ -32,7 +40,7 @@ class Bench:
             self.copied.begin(has)
         ours, self.leader = socket.socketpair()
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
-        outer = LeaderLink(Circle("orders"), "n2", self.path, self.copied, lambda event: None)
+        outer = LeaderLink(Circle("orders"), "n2", self.path, self.copied, report)
         self.following = _Following(outer, LinkStream(stream, "leader"), 1, copy)
 
     def join(self) -> None:
@@ -84,6 +92,33 @@ async def test_what_was_fsynced_while_nothing_was_acknowledged_is_when_that_is_a
     assert bench.heard == []
     bench.following.acknowledge(True)
     assert bench.heard == [Ack(1, bench.journal.end)]
+
+
+@in_trio
+async def test_what_is_fsynced_is_told_before_what_the_leader_says_is_agreed(tmp_path: Path) -> None:
+    """Else a node that has all of it would look like one whose disk was put back."""
+    told: list[Event] = []
+    bench = Bench(tmp_path, report=told.append)
+    bench.join()
+    bench.take(bench.octets())
+    bench.following._fsync()
+    end = bench.journal.end
+    bench.following._heard(Beacon(1, end, 0, {}))
+    assert told == [Durable(end), LeaderHeard(1, end, 0)]
+
+
+@in_trio
+async def test_whole_blocks_that_came_before_a_link_broke_are_fsynced(tmp_path: Path) -> None:
+    """The leader may be lost with them: this node is the only one that has what it took, and may lead."""
+    bench = Bench(tmp_path)
+    bench.join()
+    *_, last = bench.octets()
+    octets = b"".join(map(encode, bench.octets())) + encode(Octets(last.base_lsn, len(last.octets), b"half a block"))
+    bench.leader.sendall(octets)
+    bench.leader.close()
+    with pytest.raises(LinkFault):
+        bench.following._copy_on()
+    assert bench.copied.end == bench.journal.end
 
 
 @in_trio

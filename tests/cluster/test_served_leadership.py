@@ -60,6 +60,15 @@ def test_publishers_are_held_and_released() -> None:
     assert not bench.is_held
 
 
+def test_publishers_are_told_at_once() -> None:
+    """By the end of a turn: no other one may come while they wait."""
+    bench, turns = Bench(), []
+    bench.runtime.end_turn = lambda: turns.append(bench.is_held)  # type: ignore[method-assign]
+    bench.leadership.hold(REASON)
+    bench.leadership.go_on()
+    assert turns == [True, False]
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_a_broker_that_was_silent_reads_and_sends_again(goes_on: bool) -> None:
     """Also while publishers are held: consumers are served."""
@@ -212,6 +221,10 @@ def test_clients_are_passed_on_to_each_new_leader() -> None:
     for leader in (first, first, second, second):
         ServedNode.pass_clients_on(node, leader)
     assert len(passed) == 2
+    node.gate.hold, node._report = lambda: passed.append("held"), SimpleNamespace(led=None)
+    ServedNode.hold_clients(node)
+    ServedNode.pass_clients_on(node, second)  # it was only etcd that did not name it
+    assert passed[2] == "held" and len(passed) == 4
 
 
 def test_a_client_that_is_passed_on_twice_has_its_own_addresses() -> None:
