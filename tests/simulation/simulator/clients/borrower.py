@@ -9,7 +9,7 @@ from leveret.interop.wire.raw_codec import Method
 from ..lease_kinds import FILTERS
 from ..ledger import Broken
 from ..selectors import arguments_of
-from .client import BUSY, FRAME_MAX
+from .client import BUSY
 from .wire import content, properties, publish_method, settle
 from .worker import ACK, NACK, REJECT, REQUEUE, Worker
 
@@ -95,4 +95,6 @@ class Borrower(Worker):
         self.world.knowledge.happened["discard"] += 1
         self.world.knowledge.operations += 1
         head = properties(persistent=False, headers=headers)
-        self.send(publish_method(self.number, CONTROL, REQUEST) + content(self.number, head, b"", FRAME_MAX))
+        self.send(
+            publish_method(self.number, CONTROL, REQUEST) + content(self.number, head, b"", self.client.frame_max)
+        )

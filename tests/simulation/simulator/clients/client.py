@@ -42,9 +42,14 @@ from .wire import (  # fmt: skip
 if TYPE_CHECKING:
     from .channel import Channel
 
-#: Seconds between heartbeats that clients ask for.
+#: What clients ask for: seconds between heartbeats, octets of a frame, channels. Some ask for something else.
 HEARTBEAT_S = 10
 FRAME_MAX = 16 * 1024
+CHANNEL_MAX = 2047
+#: While none of these disturbs it, a connection never goes without heartbeats.
+SILENCING = frozenset(
+    {"pause", "latency", "stalled client", "one-way stall", "slow reader", "half-open", "half-closed"}
+)
 #: How often the time between two tries to connect doubles: to half a minute on average.
 TRIES_MAX = 6
 
@@ -70,6 +75,11 @@ class State(Enum):
 
 
 OFFLINE, OPENING, RUNNING, CLOSING = State
+
+
+def is_silenced(plan: Plan) -> bool:
+    """Whether connections of this world may go without heartbeats."""
+    return any(fault.kind in SILENCING for fault in plan.faults)
 
 
 class Mood(Enum):
@@ -107,6 +117,10 @@ class Client:
         self.vhost = plan.options.get("vhost", "/")
         self.site: str | None = plan.options.get("site")  # where it is connected; None: wherever the broker is
         self.announces: bool = plan.options.get("announces", True)  # that it wants to hear when it is blocked
+        self.frame_max: int = plan.options.get("frame_max", FRAME_MAX)
+        self._heartbeat_s: int = plan.options.get("heartbeat", HEARTBEAT_S)
+        self._beat_ns = self._heartbeat_s * SECOND * 45 // 100  # half of it would be a multiple of `QUIET_S`
+        self._channel_max: int = plan.options.get("channel_max", CHANNEL_MAX)
         self.link: Link | None = None
         self.waiting: deque[Question] = deque()
         self.blocked = False
@@ -144,7 +158,7 @@ class Client:
         self._heard_ns = world.schedule.now_ns
         self.opened_ns = world.schedule.now_ns
         life = self.life
-        world.schedule.after(HEARTBEAT_S * SECOND // 2, lambda: self._beat(life))
+        world.schedule.after(self._beat_ns, lambda: self._beat(life))
         self.send(PROTOCOL_HEADER)
 
     def _connect_later(self) -> None:
@@ -171,12 +185,14 @@ class Client:
         if life != self.life or self.state is OFFLINE:
             return
         schedule = self.world.schedule
-        if schedule.now_ns - self._heard_ns > 2 * HEARTBEAT_S * SECOND:
+        if schedule.now_ns - self._heard_ns > 2 * self._heartbeat_s * SECOND:
+            if self.state is RUNNING and not is_silenced(self.world.plan):
+                raise Broken(f"client {self.number} got no heartbeat, and its connection is whole")
             self.give_up()
             return
         if self.state is RUNNING:
             self.send(HEARTBEAT_FRAME)
-        schedule.after(HEARTBEAT_S * SECOND // 2, lambda: self._beat(life))
+        schedule.after(self._beat_ns, lambda: self._beat(life))
 
     def close(self) -> None:
         """Say goodbye; the connection is made again later."""
@@ -211,7 +227,7 @@ class Client:
         buffer = self._buffer
         buffer += data
         for kind, channel, payload in frames_in(buffer):
-            if len(payload) > FRAME_MAX - 8:
+            if len(payload) > self.frame_max - 8:
                 raise Broken(f"client {self.number} got a frame of {len(payload)} octets, and was to get none")
             if kind == METHOD:
                 self._method(channel, payload)
@@ -305,8 +321,9 @@ class Client:
         )  # fmt: skip
 
     def _tune(self, method: Method) -> None:
-        assert method["frame_max"] >= FRAME_MAX
-        self.send(method_frame(0, "connection.tune-ok", channel_max=2047, frame_max=FRAME_MAX, heartbeat=HEARTBEAT_S))
+        assert method["frame_max"] >= self.frame_max
+        asked = {"channel_max": self._channel_max, "frame_max": self.frame_max, "heartbeat": self._heartbeat_s}
+        self.send(method_frame(0, "connection.tune-ok", **asked))
         self.ask(0, "connection.open", "connection.open-ok", self._open, virtual_host=self.vhost)
 
     def _open(self, _: Method) -> None:

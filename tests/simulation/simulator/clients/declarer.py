@@ -9,7 +9,7 @@ from leveret.interop.wire.raw_codec import Method
 
 from ..ledger import Broken
 from .channel import Channel
-from .client import FRAME_MAX, Client
+from .client import Client
 from .knowledge import body_of, key_of, publisher_of
 from .wire import content, properties, publish_method
 
@@ -129,5 +129,5 @@ class Declarer(Channel):
             knowledge.publish(key, 20)
             knowledge.operations += 1
             parts.append(publish_method(self.number, "", self._queue))  # it may be gone: then nobody takes it
-            parts.append(content(self.number, head, body_of(key, 20), FRAME_MAX))
+            parts.append(content(self.number, head, body_of(key, 20), self.client.frame_max))
         self.send(b"".join(parts))

@@ -9,7 +9,7 @@ from leveret.interop.wire.raw_codec import Method
 from ..ledger import Broken
 from ..plan import QueuePlan
 from .channel import Channel
-from .client import FRAME_MAX, Client
+from .client import Client
 from .knowledge import body_of, key_of, publisher_of
 from .wire import content, properties, publish_method, settle
 
@@ -97,7 +97,7 @@ class Tenant(Channel):
             knowledge.publish(key, 20)
             parts.append(publish_method(self.number, exchange, chance.choice(("k", *QUEUES))))
             head = properties(persistent=chance.random() < 0.8)
-            parts.append(content(self.number, head, body_of(key, 20), FRAME_MAX))
+            parts.append(content(self.number, head, body_of(key, 20), self.client.frame_max))
         knowledge.operations += len(parts) // 2
         self.send(b"".join(parts))
 

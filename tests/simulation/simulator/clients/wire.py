@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from struct import Struct
 
 from leveret.interop.wire.raw_codec import frame, properties_of, shortstr
@@ -26,13 +27,14 @@ def publish_method(channel: int, exchange: str, routing_key: str, *, mandatory: 
     return frame(METHOD, channel, payload)
 
 
-def content(channel: int, properties: bytes, body: bytes, frame_max: int) -> bytes:
-    """Header and body frames. `properties`: flags and list."""
+def content(channel: int, properties: bytes, body: bytes, frame_max: int, cuts: Random | None = None) -> bytes:
+    """Header and body frames. `properties`: flags and list; `cuts`: frames are of all sizes, by lot."""
     parts = [_HEADER.pack(HEADER, channel, 12 + len(properties), 60, 0, len(body)), properties, END]
-    room = frame_max - 8
-    for start in range(0, len(body), room):
-        piece = body[start : start + room]
+    room, start = frame_max - 8, 0
+    while start < len(body):
+        piece = body[start : start + (room if cuts is None else cuts.choice((1, 30, 600, room)))]
         parts += (_FRAME.pack(BODY, channel, len(piece)), piece, END)
+        start += len(piece)
     return b"".join(parts)
 
 
