@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from simulator.faults import FAULTS
+from simulator.faults.messages import MESSAGE_FAULTS
 from simulator.faults.sites import SITE_FAULTS
 from simulator.plan import WEIGHTS, ClientPlan, FaultPlan, Plan, QueuePlan
 from simulator.world import World
@@ -20,5 +21,5 @@ def test_a_world_with_this_fault(kind: str) -> None:
 
 
 def test_every_fault_can_come() -> None:
-    """Those of sites where there are sites."""
-    assert WEIGHTS.keys() | SITE_FAULTS.keys() == FAULTS.keys()
+    """Those of sites where there are sites, those of messages in short worlds."""
+    assert WEIGHTS.keys() | SITE_FAULTS.keys() | MESSAGE_FAULTS.keys() == FAULTS.keys()

@@ -12,7 +12,7 @@ from .queue_kinds import QUEUE_KINDS, Settings, make_queue
 #: Where dead letters go, of all queues that have any.
 DEAD = "dead"
 #: What a publisher has to know of the queues that it publishes to.
-CONCERNS_PUBLISHERS = ("priority_max", "expirations", "last_value_keys", "texts")
+CONCERNS_PUBLISHERS = ("priority_max", "expirations", "last_value_keys", "texts", "delays", "groups")
 
 
 def inhabit(plan: Plan, chance: Random, *, has_flow: bool = False) -> None:
@@ -131,7 +131,8 @@ def make_exchange(plan: Plan, chance: Random, number: int) -> ExchangePlan:
     kind = chance.choice(("direct", "fanout", "topic", "headers"))
     exchange = ExchangePlan(f"{kind}-{number}", kind)
     keys = {"topic": ("a.*", "#", "a.#", "*.d"), "direct": ("a", "b", "c.d"), "fanout": ("",), "headers": ("",)}[kind]
-    for queue in chance.sample(plan.queues, chance.randint(1, min(4, len(plan.queues)))):
+    queues = [queue for queue in plan.queues if "apart" not in queue.features]
+    for queue in chance.sample(queues, chance.randint(1, min(4, len(queues)))):
         arguments = {}
         if kind == "headers":
             arguments = {"x-match": ("S", chance.choice(("any", "all"))), "of": ("S", chance.choice("abc"))}

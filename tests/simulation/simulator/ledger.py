@@ -278,6 +278,8 @@ class Ledger:
         there = found.get(name, ())
         if "last_value_keys" in features:
             return bool(there) and id_ < max(there)
+        if "max_octets" in features:
+            return not there or id_ < min(there)
         room = features.get("ring_size", features.get("max_length"))
         return room is not None and len(there) >= room and id_ < min(there)
 
@@ -331,7 +333,7 @@ def keys_of(event: PublishedEvent) -> list[bytes]:
 
 
 def is_as_published(header: bytes, published: bytes) -> bool:
-    """Whether a content header says what it said when it was published, but for the count that some queues add."""
+    """Whether a content header says what it said when it was published, but for a count or the end of a delay."""
     return header == published or _without_count(header) == _without_count(published)
 
 
@@ -340,6 +342,8 @@ def _without_count(header: bytes) -> tuple[bytes, dict[str, Any]]:
     properties = Content(header[HEADER_START:], b"").properties
     headers = dict(properties.pop("headers", {}))
     headers.pop("x-delivery-count", None)
+    if (delay := headers.get("x-delay")) is not None:  # it is negated when it is over
+        headers["x-delay"] = delay[0], abs(delay[1])
     return header[:HEADER_START], {**properties, "headers": headers}
 
 

@@ -113,6 +113,7 @@ class Rest:
         connected = host.broker.statistics().clients
         if connected != there:
             restless.append(f"{connected} connections of {there}")
+        restless += [f"{queue.name} is paused" for queue in host.broker.virtual_hosts.queues() if queue.paused]
         if mood is Mood.ENDING:
             restless += [f"{one.client.name} waits for {one.destination}" for one in host.broker.flow.blocked()]
             drained = {

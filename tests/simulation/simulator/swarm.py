@@ -18,6 +18,7 @@ from .calm import add_calm
 from .flow_kinds import FLOW_KINDS, limits_of_all
 from .inhabitants import DEAD, add_exchange_client, add_queue_clients, make_exchange, multiply
 from .lease_kinds import add_leased
+from .more_kinds import MORE_KINDS
 from .parts import ClientPlan, FaultPlan, Plan, QueuePlan
 from .plan import make_plan
 from .queue_kinds import QUEUE_KINDS, Kind, Settings, make_queue
@@ -101,6 +102,10 @@ FAULT_GROUPS: dict[str, dict[str, int]] = {
         "operator changes the configuration": 2, "operator traces": 1,
     },
     "limits": {"operator changes limits": 1},
+    "messages": {
+        "operator moves messages": 4, "operator discards messages": 1, "operator purges a queue": 1,
+        "operator pauses a queue": 2,
+    },
     "strangers": {"strangers": 1},
 }  # fmt: skip
 #: While these last, publishes wait or are refused.
@@ -137,13 +142,31 @@ def make_swarm(seed: int) -> Plan:
         plan.limits = _limits(chance)
     plan.checked = chance.choice((1.0, 0.3))
     plan.read_every = chance.choice((0, 0, 0.1, 0.4))
+    if plan.read_every:  # who reads on looks through the rest of the open segment each time
+        plan.configuration = plan.configuration.replace('segment-size = "1MiB"', 'segment-size = "64KiB"')
     _inhabit(plan, chance, has_flow=has_flow, has_system=has_system)
     _add_faults(plan, chance)
     add_sites(plan)
     is_calm = not has_flow and not any(fault.kind in TROUBLING for fault in plan.faults)
     if is_calm and 'scope = "durable"' in plan.configuration and chance.random() < 0.4:
         plan.clients.append(ClientPlan("clumsy", len(plan.clients) + 1, chance.getrandbits(32), {"queue": DEAD}))
+    _give_habits(plan, Random(f"habits {seed}"))
     return plan
+
+
+def _give_habits(plan: Plan, chance: Random) -> None:
+    """What clients ask for when they connect, and how they cut what they send."""
+    for client in plan.clients:
+        channels = client.options.get("channels", [[client.kind, client.options]])
+        if chance.random() < 0.3:
+            client.options["frame_max"] = chance.choice((4096, 5000, 64 * 1024))
+        if chance.random() < 0.3:
+            client.options["heartbeat"] = 1
+        if chance.random() < 0.5:
+            client.options["channel_max"] = len(channels)
+        for kind, options in channels:
+            if kind == "publisher" and chance.random() < 0.2:
+                options["cuts"] = True
 
 
 def _configuration(chance: Random) -> str:
@@ -171,7 +194,7 @@ def _limits(chance: Random) -> dict[str, int]:
 
 
 def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) -> None:
-    kinds: Mapping[str, tuple[int, Kind]] = {**QUEUE_KINDS, "selected": (2, _selected)}
+    kinds: Mapping[str, tuple[int, Kind]] = {**QUEUE_KINDS, **MORE_KINDS}
     settings = Settings()
     # A dead letter makes this queue, without arguments, where a power cut has taken it away.
     dead = make_queue(chance, 0, settings, DEAD, kind="plain", name=DEAD)
@@ -221,11 +244,6 @@ def _moods(chance: Random) -> dict[str, Any]:
     if chance.random() < 0.2:
         options["priority"] = chance.choice((1, 5))
     return options
-
-
-def _selected(chance: Random, queue: QueuePlan, settings: Settings, other: str) -> None:
-    """Some of its consumers have selectors."""
-    queue.features["texts"] = True
 
 
 def _select(plan: Plan, chance: Random, queue: QueuePlan) -> None:

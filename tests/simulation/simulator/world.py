@@ -20,11 +20,12 @@ from leveret.settings import load_configuration
 from .books import Books
 from .calm import calm_left_ns
 from .clients import make_client
-from .clients.client import Client, Mood
+from .clients.client import Client, Mood, is_silenced
 from .clients.knowledge import Knowledge
 from .coverage import counting
 from .disk import Disk
 from .faults import FAULTS
+from .faults.messages import MESSAGE_FAULTS
 from .faults.operators import OPERATOR_FAULTS
 from .fingerprint import Fingerprint
 from .host import Host
@@ -71,6 +72,8 @@ class _Errors(logging.Handler):
         self._world.note(f"log {text}")
         if "missed heartbeats" in text:
             self._world.knowledge.happened["log: missed heartbeats"] += 1
+            if not is_silenced(self._world.plan):
+                self._world.fail(Broken(f"nothing silences connections, and the broker says: {text}"))
         if record.exc_info is not None and record.exc_info[1] is not None:
             if self._world.host is not None and not self._world.host.is_alive:
                 return  # the process is gone, in the middle of something
@@ -221,7 +224,7 @@ class World:
         if self.rest.is_on:
             self._postponed.append(fault)
             return
-        if self.schedule.stands_still and fault.kind in OPERATOR_FAULTS:
+        if self.schedule.stands_still and fault.kind in (OPERATOR_FAULTS | MESSAGE_FAULTS):
             self.schedule.in_the_process(partial(self._strike, fault))
             return
         self.note(fault.kind)

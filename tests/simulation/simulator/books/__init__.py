@@ -15,9 +15,11 @@ from .deaths import Deaths
 from .deliveries import Deliveries
 from .expiries import Expiries
 from .flow import Flow
+from .groups import Groups
 from .leases import Leases
 from .limits import Limits
 from .memories import Memories
+from .moves import Moves
 from .owners import Owners
 from .priorities import Priorities
 from .redelivery import Redelivery
@@ -42,16 +44,27 @@ class Books:
         )
         self.flow = Flow(clock, happened)
         routes = Routes({queue.name for queue in plan.queues if "leased" in queue.features}, self.flow.committing)
+        self.moves = Moves(self.routing)
         self.deaths = Deaths(where)
         self.deliveries = Deliveries(where, self.routing)
         self.statistics = Statistics(where)
         self.redelivery = Redelivery(where, clock)
         self.leases = Leases(where, clock)
+        self.groups = Groups(where, self.routing)
         self._memories = Memories(where, clock)
         self.owners = Owners(plan, where, self.leases, clock, happened)
         books: Iterable[Any] = (
-            *(self.routing, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where), self.flow),
-            *(routes, self._memories, Priorities(where), Expiries(where, clock), self.leases, self.owners),
+            *(
+                self.routing,
+                self.moves,
+                self.deaths,
+                self.deliveries,
+                self.statistics,
+                self.redelivery,
+                Limits(where),
+                self.flow,
+            ),
+            *(routes, self._memories, Priorities(where), Expiries(where, clock), self.leases, self.owners, self.groups),
             where,  # it comes last: the others see what was before
         )
         self._books = list(books)

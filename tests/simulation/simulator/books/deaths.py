@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from leveret.engine import Broker, LeftEvent, PublishedEvent
+from leveret.engine import Broker, EventKind, LeftEvent, PublishedEvent
 from leveret.interop.wire.raw_codec import Content
 
 from ..ledger import Broken, QueueName
 from .book import Book, Handlers
+from .moves import MOVED
 from .whereabouts import Whereabouts
 
 HEADER_START = 12  # class, weight and size of the body come before the properties
@@ -36,7 +37,7 @@ class Deaths(Book):
         self._told = {id_: told for id_, told in self._told.items() if id_ in there}  # ids that were lost come again
 
     def _left(self, event: LeftEvent) -> None:
-        if event.to is None:
+        if event.to is None or event.kind is EventKind.PURGED:  # moved by an operator
             return
         name = event.vhost, event.subject
         features = self._where.places[name].features
@@ -47,7 +48,7 @@ class Deaths(Book):
             self._waiting.append((name, id_, str(event.reason)))
 
     def _published(self, event: PublishedEvent) -> None:
-        if event.cause is None or event.cause == "retroactive":
+        if event.cause in (None, "retroactive", MOVED):
             return
         for id_, content in zip(event.messages, event.contents):
             if not self._waiting and self._is_starting:

@@ -112,9 +112,7 @@ class Deliveries(Book):
                 expected[tag] = name, id_, None, consumer
             line.tag = tag
             return
-        is_ordered = (
-            not place.is_leased and not place.features.get("priority_max") and not place.features.get("last_value_keys")
-        )
+        is_ordered = not place.is_leased and not place.features.keys() & {"priority_max", "last_value_keys", "apart"}
         newest = self._newest.get((name, event.session), 0)
         ever, now = self._ever, self._now
         for tag, id_ in enumerate(event.messages, line.tag + 1):
@@ -207,7 +205,7 @@ class Deliveries(Book):
 
     def _is_left_alone(self, name: QueueName) -> bool:
         place = self._where.places.get(name)
-        return place is not None and not place.features.keys() & {"leased", "stream", "foreign"}
+        return place is not None and not place.features.keys() & {"leased", "stream", "foreign", "first_key"}
 
     def owed(self, product: str) -> int:
         """How many deliveries have not come to a connection yet."""

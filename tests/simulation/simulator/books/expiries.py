@@ -7,6 +7,7 @@ from leveret.engine import Broker, DeliveredEvent, EnqueuedEvent, Envelope, Even
 from ..ledger import Broken, QueueName
 from ..loop import SECOND, SimulatedClock
 from .book import Book, Handlers
+from .moves import MOVED
 from .whereabouts import Whereabouts
 
 MS = 1_000_000
@@ -52,6 +53,9 @@ class Expiries(Book):
                 self._until[name, id_] = now_ns + min(lives_ms) * MS, self._life
 
     def _delivered(self, event: DeliveredEvent) -> None:
+        self._goes_on(event, "delivered")
+
+    def _goes_on(self, event: DeliveredEvent | LeftEvent, how: str) -> None:
         if not self._until or self._where.places[event.vhost, event.subject].keeps:
             return  # where messages stay they expire at the head only, and consumers are past it
         name, now_ns = (event.vhost, event.subject), self._clock.monotonic_ns()
@@ -63,9 +67,11 @@ class Expiries(Book):
             rounded_ns = 0 if life == self._life else ROUNDED_NS
             is_new = until_ns == now_ns and life == self._life  # what may not wait at all may go at once
             if now_ns >= until_ns + rounded_ns and not is_new:
-                raise Broken(f"{name}: {id_} was delivered {(now_ns - until_ns) / MS} ms after its time")
+                raise Broken(f"{name}: {id_} was {how} {(now_ns - until_ns) / MS} ms after its time")
 
     def _left(self, event: LeftEvent) -> None:
+        if event.reason == MOVED:  # in its new place its time would begin anew
+            self._goes_on(event, "moved")
         if event.kind is not EventKind.EXPIRED:
             return
         name, now_ns = (event.vhost, event.subject), self._clock.monotonic_ns()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from leveret.engine import EnqueuedEvent, EventKind, LeftEvent
+from collections.abc import Sequence
+
+from leveret.engine import EnqueuedEvent, EventKind, LeftEvent, PublishedEvent
 
 from ..ledger import Broken
 from .book import Book, Handlers
@@ -14,10 +16,18 @@ class Limits(Book):
 
     def __init__(self, where: Whereabouts) -> None:
         self._where = where
-        self._came: dict[int, None] = {}
+        self._octets: dict[int, int] = {}  # of the bodies of messages
 
     def handlers(self) -> Handlers:
-        return {LeftEvent: self._left, EnqueuedEvent: self._enqueued}
+        return {LeftEvent: self._left, EnqueuedEvent: self._enqueued, PublishedEvent: self._published}
+
+    def _published(self, event: PublishedEvent) -> None:
+        if any("max_octets" in self._where.features_of(queue.name) for queue in event.queues):
+            split = event.of.framing.split
+            self._octets.update((id_, len(split(one)[1])) for id_, one in zip(event.messages, event.contents))
+
+    def _sum(self, place: Place) -> int:
+        return sum(self._octets[id_] for id_ in place.ready)
 
     def _enqueued(self, event: EnqueuedEvent) -> None:
         place = self._where.places[event.vhost, event.subject]
@@ -34,8 +44,19 @@ class Limits(Book):
             return
         if event.kind is EventKind.EVICTED:
             self._check(place, event, place.features.get("ring_size"))
+        elif event.reason == "maxlen" and "max_octets" in place.features:
+            self._check_octets(place, event.messages)
         elif event.reason == "maxlen":
             self._check(place, event, place.features.get("max_length"))
+
+    def _check_octets(self, place: Place, gone: Sequence[int]) -> None:
+        """The oldest go, and no more of them than have to."""
+        limit = place.features["max_octets"]
+        left = self._sum(place) - sum(self._octets[id_] for id_ in gone[:-1])
+        if left <= limit:
+            raise Broken(f"{place.name}: {gone} went for want of room, {left} octets were there of {limit}")
+        if sorted(place.ready)[: len(gone)] != sorted(gone):
+            raise Broken(f"{place.name}: {gone} went for want of room, and are not the oldest")
 
     def _check(self, place: Place, event: LeftEvent, limit: int | None) -> None:
         if place.features.get("stream") or place.features.get("foreign"):
@@ -61,3 +82,6 @@ class Limits(Book):
                 limit = place.features.get(feature)
                 if limit is not None and len(place.ready) > limit:
                     raise Broken(f"{place.name} has {len(place.ready)} ready of {limit}")
+            octets = place.features.get("max_octets")
+            if octets is not None and (there := self._sum(place)) > octets:
+                raise Broken(f"{place.name} has {there} octets ready of {octets}")

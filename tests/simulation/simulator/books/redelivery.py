@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from leveret.engine import (
     Broker,
     DeliveredEvent,
@@ -11,8 +13,9 @@ from leveret.engine import (
     RequeuedEvent,
     ScheduledEvent,
 )
+from leveret.interop.wire.raw_codec import Content
 
-from ..ledger import Broken, QueueName
+from ..ledger import HEADER_START, Broken, QueueName
 from ..loop import SECOND, SimulatedClock
 from .book import Book, Handlers
 from .whereabouts import Place, Whereabouts
@@ -104,6 +107,11 @@ class Redelivery(Book):
         if place.features.get("foreign"):
             return
         for id_, due_ns, message in zip(event.messages, event.due_ns, event.of):
+            if event.counted is None and (delay_ms := _delay_of(message.header)):
+                if due_ns != self._until(now_ns + delay_ms * MS, message.expires_ns):
+                    raise Broken(f"{name}: {id_} waits {(due_ns - now_ns) / MS} ms, and says {delay_ms}")
+                self._due[name, id_] = due_ns
+                continue
             if event.counted is None or not place.features.get("delay_ms"):
                 raise Broken(f"{name}: {id_} is to wait, and nothing says so")
             tries = self._came_back(place, id_, counted=event.counted)
@@ -148,3 +156,10 @@ def wait_of(place: Place, tries: int) -> int:
     for _ in range(max(tries, 1) - 1):
         wait = min(wait * features["delay_multiplier"], features["delay_max_ms"])
     return int(min(wait, features["delay_max_ms"]))
+
+
+@lru_cache(maxsize=1000)
+def _delay_of(header: bytes) -> int:
+    """What the publisher asked for, in ms, which is negated by then; 0: nothing."""
+    delay = Content(header[HEADER_START:], b"").headers.get("x-delay")
+    return 0 if delay is None else abs(delay[1])

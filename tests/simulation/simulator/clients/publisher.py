@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 from leveret.interop.wire.raw_codec import Method
 
+from ..books.groups import GROUP, SEQUENCE
 from ..ledger import KEY_SIZE, Broken
 from ..parts import behind
 from ..selectors import TEXTS
 from ..sites import called
 from .channel import Channel
-from .client import FRAME_MAX, Client, Question
+from .client import Client, Question
 from .knowledge import body_of, key_of, publisher_of
 from .wire import content, properties, publish_method
 
@@ -41,7 +42,8 @@ class Sent(NamedTuple):
 
 class Publisher(Channel):
     """`options`: targets (exchange and routing key each), mode (confirms, transactions, none), retries, mandatory;
-    heedless: it publishes on when it hears that it is blocked; insists: it publishes as mandatory, without confirms.
+    heedless: it publishes on when it hears that it is blocked; insists: it publishes as mandatory, without confirms;
+    cuts: its bodies are in frames of all sizes.
     """
 
     def __init__(self, client: Client, number: int, options: dict[str, Any], seed: int) -> None:
@@ -127,6 +129,7 @@ class Publisher(Channel):
     def _batch(self) -> list[bytes]:
         chance, knowledge = self.chance, self.world.knowledge
         parts: list[bytes] = []
+        frame_max, cuts = self.client.frame_max, self.chance if "cuts" in self.options else None
         method, head = chance.choice(self._methods), chance.choice(self._heads)
         for _ in range(chance.randint(1, BATCH)):
             if chance.random() < 0.1:
@@ -138,7 +141,7 @@ class Publisher(Channel):
                 size = knowledge.published[key]
                 knowledge.happened["published again"] += 1
                 parts.append(self._publish(key, of._replace(persistent=persistent), False, method))
-                parts.append(content(self.number, of.octets, body_of(key, size), FRAME_MAX))
+                parts.append(content(self.number, of.octets, body_of(key, size), frame_max, cuts))
                 continue
             self._published += 1
             key = key_of(self._publisher, self._published)
@@ -146,7 +149,7 @@ class Publisher(Channel):
             knowledge.publish(key, size)
             is_mandatory = "mandatory" in self.options and chance.random() < 0.1
             parts.append(self._publish(key, head, is_mandatory, method))
-            parts.append(content(self.number, head.octets, body_of(key, size), FRAME_MAX))
+            parts.append(content(self.number, head.octets, body_of(key, size), frame_max, cuts))
         return parts
 
     def _publish(self, key: bytes, head: Head, mandatory: bool, method: bytes) -> bytes:
@@ -297,6 +300,12 @@ def make_heads(chance: Random, options: dict[str, Any]) -> list[Head]:
         headers: dict[str, Any] = {}
         if (keys := options.get("last_value_keys")) is not None and chance.random() < 0.9:
             headers["key"] = f"key {chance.randrange(keys)}"
+        if (delays_ms := options.get("delays")) and chance.random() < 0.5:
+            headers["x-delay"] = chance.choice(delays_ms)
+        if (groups := options.get("groups")) and chance.random() < 0.9:
+            headers[GROUP] = f"group {chance.randrange(groups)}"
+            if chance.random() < 0.2:
+                headers[SEQUENCE] = -1
         if options.get("texts"):
             if chance.random() < 0.8:
                 headers["of"] = chance.choice(TEXTS)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from leveret.interop.wire.raw_codec import Method
+from leveret.interop.wire.raw_codec import Content, Method
 
-from ..ledger import KEY_SIZE, Broken, QueueName
+from ..ledger import HEADER_START, KEY_SIZE, Broken, QueueName
+from ..more_kinds import FIRST
 from ..selectors import TAKES, arguments_of, of_in
 from ..sites import called
 from .channel import Channel
@@ -110,6 +111,10 @@ class Worker(Channel):
         held = books.deliveries.arrived(self.client.product, self.number, consumer, tag, redelivered, body, self.client)
         if self._selector and not TAKES[self._selector](of_in(self.client.header)):
             raise Broken(f"{self.queue.name}: {held[1]} came to a consumer that takes {self._selector}")
+        if "first_key" in self.queue.features and consumer and "rebalances" not in self.queue.features:
+            is_first = FIRST in Content(self.client.header[HEADER_START:], b"").headers
+            if is_first != (held in books.groups.first) and not (is_first and redelivered):  # it was, and says it again
+                raise Broken(f"{self.queue.name}: {held[1]} says first={is_first} of its group")
         if not redelivered and self._is_ordered and body[-KEY_SIZE:] not in books.routing.again:
             if number <= self._newest.get(publisher, 0):
                 raise Broken(f"{self.queue.name}: message {number} of {publisher} came after {self._newest[publisher]}")
@@ -135,7 +140,7 @@ class Worker(Channel):
         return counted
 
     def credit(self) -> str | None:
-        if self._consumer is None or self._is_paused or self.queue.features.get("single_active"):
+        if self._consumer is None or self._is_paused or self.queue.features.keys() & {"single_active", "groups"}:
             return None
         has_room = self.no_ack or not self._prefetch or len(self._held) + len(self._settled) < self._prefetch
         return self.queue.name if has_room else None

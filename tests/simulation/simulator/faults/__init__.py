@@ -4,10 +4,18 @@ Whatever a fault does ends by itself, within `LONGEST_S`, so that everything can
 """
 
 from .disk import DISK_FAULTS
+from .messages import MESSAGE_FAULTS
 from .network import NETWORK_FAULTS
 from .operators import OPERATOR_FAULTS
 from .process import PROCESS_FAULTS
 from .sites import SITE_FAULTS
 from .victim import Fault
 
-FAULTS: dict[str, Fault] = {**PROCESS_FAULTS, **DISK_FAULTS, **NETWORK_FAULTS, **OPERATOR_FAULTS, **SITE_FAULTS}
+FAULTS: dict[str, Fault] = {
+    **PROCESS_FAULTS,
+    **DISK_FAULTS,
+    **NETWORK_FAULTS,
+    **OPERATOR_FAULTS,
+    **MESSAGE_FAULTS,
+    **SITE_FAULTS,
+}

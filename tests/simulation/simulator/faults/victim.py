@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from ..books import Books
 from ..clients.knowledge import Knowledge
 from ..disk import Disk
 from ..host import Host
@@ -23,6 +24,7 @@ class Victim(Protocol):
     """See the module."""
 
     host: Host | None
+    books: Books
     lives: Lives
     network: Network
     disk: Disk

@@ -1,0 +1,54 @@
+"""What an operator moves is in one place at a time: it leaves its queue in the turn in which a copy comes elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from leveret.engine import Broker, EventKind, LeftEvent, PublishedEvent
+
+from ..ledger import Broken, QueueName, keys_of
+from .book import Book, Handlers
+from .routing import Routing
+
+MOVED, DISCARDED = "moved", "discarded"
+
+
+class Moves(Book):
+    """Copies and what left, by the keys of the messages, within one turn. `requested`: by queue, how many at most."""
+
+    def __init__(self, routing: Routing) -> None:
+        self._routing = routing
+        self.requested: Counter[QueueName] = Counter()
+        self._copied: Counter[bytes] = Counter()
+        self._left: Counter[bytes] = Counter()
+
+    def handlers(self) -> Handlers:
+        return {PublishedEvent: self._on_published, LeftEvent: self._on_left}
+
+    def attach(self, broker: Broker) -> None:
+        self._copied.clear()
+        self._left.clear()
+
+    def _on_published(self, event: PublishedEvent) -> None:
+        if event.cause == MOVED:
+            self._copied.update(keys_of(event))
+
+    def _on_left(self, event: LeftEvent) -> None:
+        if event.kind is not EventKind.PURGED or event.reason not in (MOVED, DISCARDED):
+            return
+        name = event.vhost, event.subject
+        self.requested[name] -= len(event.messages)
+        if self.requested[name] < 0:
+            raise Broken(f"{name}: {-self.requested[name]} more were {event.reason} than an operator asked for")
+        if event.reason == DISCARDED:
+            return
+        if event.to is None:
+            raise Broken(f"{event.messages} were moved, and nothing says where to")
+        self._left.update(self._routing.keys[id_] for id_ in event.messages if id_ in self._routing.keys)
+
+    def turn_ended(self) -> None:
+        if self._copied != self._left:
+            lost, doubled = self._left - self._copied, self._copied - self._left
+            raise Broken(f"moved without a copy: {list(lost)[:5]}, copied and still there: {list(doubled)[:5]}")
+        self._copied.clear()
+        self._left.clear()

@@ -1,0 +1,195 @@
+"""The books of what only short worlds have: moves by operators, groups, limits of octets, delays of publishers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from history import History, Step, content_of, envelope_of
+from simulator.books.expiries import Expiries
+from simulator.books.groups import GROUP, SEQUENCE, Groups
+from simulator.books.limits import Limits
+from simulator.books.moves import MOVED, Moves
+from simulator.books.redelivery import Redelivery
+from simulator.books.routing import Routing
+from simulator.ledger import Broken
+
+from leveret.engine import Message, PublishedEvent, ScheduledEvent
+from leveret.engine.messages.field_table import Field
+
+MS = 1_000_000
+
+
+def say_no(history: History, steps: list[Step], sentence: str) -> None:
+    """To the last step, and to none before it."""
+    history.tell(steps[:-1])
+    with pytest.raises(Broken, match=sentence):
+        history.tell(steps[-1:])
+
+
+# -- moves ------------------------------------------------------------------------------------------------------------
+
+
+class Moving(History):
+    """With what an operator asks for."""
+
+    def __init__(self) -> None:
+        routing = Routing()
+        routing.keys = {number: content_of(number)[-12:] for number in range(1, 10)}
+        self.moves = Moves(routing)
+        super().__init__(lambda _: self.moves, a={}, b={})
+
+    def asked(self, queue: str, count: int) -> None:
+        self.moves.requested["/", queue] += count
+
+    def copied(self, ids: list[int], numbers: list[int]) -> None:
+        contents = [content_of(number) for number in numbers]
+        queues: Any = (self.broker.queues["b"],)
+        self.event(PublishedEvent("/", "", ids, envelope_of(), contents, queues, MOVED))
+
+
+def moved(*ids: int, reason: str = MOVED, to: str | None = "b") -> Step:
+    return "left", "a", list(ids), "purged", {"reason": reason, "to": to}
+
+
+THERE: list[Step] = [("enqueued", "a", [1, 2, 3]), ("asked", "a", 2)]
+
+
+@pytest.mark.parametrize("steps", [
+    [*THERE, ("copied", [11, 12], [1, 2]), moved(1, 2), ("turn_ended",)],
+    [*THERE, moved(1), ("copied", [11], [1]), ("turn_ended",)],
+    [*THERE, moved(1, 2, reason="discarded", to=None), ("turn_ended",)],
+    [*THERE, ("left", "a", [1, 2, 3], "purged"), ("turn_ended",)],
+    [*THERE, ("copied", [11], [1]), ("restarted",), ("turn_ended",)],
+])  # fmt: skip
+def test_what_is_moved_is_in_one_place(steps: list[Step]) -> None:
+    Moving().tell(steps)
+
+
+@pytest.mark.parametrize(("sentence", "steps"), [
+    ("moved without a copy", [*THERE, moved(1), ("turn_ended",)]),
+    ("copied and still there", [*THERE, ("copied", [11], [1]), ("turn_ended",)]),
+    ("1 more were moved than", [*THERE, moved(1, 2, 3)]),
+    ("1 more were discarded than", [*THERE, moved(1, 2, 3, reason="discarded", to=None)]),
+    ("nothing says where to", [*THERE, moved(1, to=None)]),
+])  # fmt: skip
+def test_moves_say_no(sentence: str, steps: list[Step]) -> None:
+    say_no(Moving(), steps, sentence)
+
+
+def test_nothing_is_moved_after_its_time() -> None:
+    """In its new place its time would begin anew."""
+    history = History(lambda it: Expiries(it.where, it.clock), a={"ttl_ms": 100})  # type: ignore[arg-type]
+    say_no(history, [("enqueued", "a", [1]), ("passed", 101), moved(1)], "was moved 1.0 ms after its time")
+
+
+# -- groups -----------------------------------------------------------------------------------------------------------
+
+ONE, TWO = SimpleNamespace(session="s1", tag="c"), SimpleNamespace(session="s2", tag="c")
+
+
+class Grouped(History):
+    """Odd messages are of the group g, and 5 ends it; even ones are of none."""
+
+    def __init__(self, **features: Any) -> None:
+        routing = Routing()
+        for number in range(1, 10):
+            headers = {GROUP: Field("S", b"g")} if number % 2 else {}
+            if number == 5:
+                headers[SEQUENCE] = Field("I", -1)
+            content = content_of(number, headers)
+            routing.headers[number] = bytes(envelope_of().framing.split(content)[0])
+        self.groups = Groups(self, routing)  # type: ignore[arg-type]
+        self.places: dict[Any, Any] = {}
+        super().__init__(lambda _: self.groups, a={"groups": 1, **features})
+        self.places = self.where.places
+        self.consume(ONE, TWO)
+
+    def consume(self, *consumers: Any) -> None:
+        self.broker.queues["a"].consumer_list = SimpleNamespace(consumers=list(consumers))  # type: ignore[attr-defined]
+
+    def first(self, *ids: int) -> None:
+        assert self.groups.first == {(("/", "a"), id_) for id_ in ids}
+
+
+def gets(session: str | None, *ids: int) -> Step:
+    return "delivered", "a", list(ids), {"session": session, "consumer": session and "c"}
+
+
+CAME: Step = ("enqueued", "a", list(range(1, 10)))
+
+
+@pytest.mark.parametrize("steps", [
+    [CAME, gets("s1", 1, 2), gets("s2", 4, 6), gets("s1", 3), ("first", 1)],
+    [CAME, gets("s1", 1), ("consume", TWO), gets("s2", 3), ("first", 1, 3)],
+    [CAME, gets("s1", 1, 3, 5), gets("s2", 7), ("first", 1, 7)],
+    [CAME, gets("s1", 3), ("requeued", "a", [3]), gets("s1", 3), ("first",)],
+    [CAME, gets("s1", 1), gets(None, 3), gets("s1", 7)],
+    [CAME, gets("s1", 1), ("has", "a", [3]), ("restarted",), gets("s2", 3)],
+])  # fmt: skip
+def test_a_group_has_one_consumer(steps: list[Step]) -> None:
+    Grouped().tell(steps)
+
+
+@pytest.mark.parametrize(("sentence", "steps"), [
+    ("3 of the group g went to c, and the group to c", [CAME, gets("s1", 1), gets("s2", 3)]),
+    ("1 of the group g went after 3", [CAME, gets("s1", 3, 1)]),
+])  # fmt: skip
+def test_groups_say_no(sentence: str, steps: list[Step]) -> None:
+    say_no(Grouped(), steps, sentence)
+
+
+def test_groups_are_dealt_anew_where_a_queue_says_so() -> None:
+    Grouped(rebalances=True).tell([CAME, gets("s1", 1), gets("s2", 3)])
+
+
+# -- octets -----------------------------------------------------------------------------------------------------------
+
+
+def heavy() -> History:
+    """Room for two bodies, of 22 octets each."""
+    return History(lambda it: Limits(it.where), a={"max_octets": 50})
+
+
+def maxlen(*ids: int) -> Step:
+    return "left", "a", list(ids), "dropped", {"reason": "maxlen"}
+
+
+FULL: list[Step] = [("published", [1, 2, 3]), ("enqueued", "a", [1, 2, 3])]
+
+
+def test_as_many_octets_as_there_is_room_for() -> None:
+    heavy().tell([*FULL, maxlen(1), ("check",), ("published", [4, 5]), ("enqueued", "a", [4, 5]), maxlen(2, 3)])
+
+
+@pytest.mark.parametrize(("sentence", "steps"), [
+    ("has 66 octets ready of 50", [*FULL, ("check",)]),
+    ("are not the oldest", [*FULL, maxlen(2)]),
+    ("44 octets were there of 50", [*FULL, maxlen(1, 2)]),
+])  # fmt: skip
+def test_limits_of_octets_say_no(sentence: str, steps: list[Step]) -> None:
+    say_no(heavy(), steps, sentence)
+
+
+# -- delays -----------------------------------------------------------------------------------------------------------
+
+
+def wait(said_ms: int, waits_ms: int) -> None:
+    """A message whose publisher said how long it is to wait."""
+    history = History(lambda it: Redelivery(it.where, it.clock), a={})  # type: ignore[arg-type]
+    history.tell([("enqueued", "a", [1])])
+    message = Message(1, content_of(1, {"x-delay": Field("I", -said_ms)}), envelope_of())
+    due_ns = history.clock.now_ns + waits_ms * MS
+    history.event(ScheduledEvent("/", "a", [1], [message], "", [due_ns]))
+    history.tell([("passed", waits_ms), ("due", "a", [1])])
+
+
+def test_a_message_waits_as_long_as_its_publisher_said() -> None:
+    wait(100, 100)
+
+
+@pytest.mark.parametrize(("sentence", "said_ms"), [("waits 100.0 ms, and says 200", 200), ("nothing says so", 0)])
+def test_a_message_waits_no_longer_and_no_shorter(sentence: str, said_ms: int) -> None:
+    with pytest.raises(Broken, match=sentence):
+        wait(said_ms, 100)
