@@ -7,9 +7,9 @@ Source: management page 16; queues page F.2 (scans); ruling 5.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..settings.frozen import frozen
 from .clients.client import Client
 from .errors import EngineError
 from .messages.message import Message
@@ -37,7 +37,7 @@ class DryRunResult(NamedTuple):
     reason: str
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Choice:
     """The messages to move: those at `positions` (None: all) that `takes` selects, at most `limit` (None: all)."""
 

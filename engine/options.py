@@ -4,10 +4,11 @@ Source: address-settings page 1.3, 3.5, 5.6, 7.1; ruling 8.
 """
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from ..settings import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
+from ..settings.frozen import frozen
 
 
 class MessageAddress(Enum):
@@ -18,7 +19,7 @@ class MessageAddress(Enum):
     KEY = "key"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class BrokerOptions:
     """`nack_counts`, `reject_counts`: a nack or a reject with requeue counts as a failed delivery attempt.
     `delay_on_connection_loss`: the redelivery delay also applies to deliveries that a lost connection returns.
@@ -86,7 +87,7 @@ class BrokerOptions:
 DEFAULT_OPTIONS = BrokerOptions()
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class VirtualHostLimits:
     """The limits of one virtual host; None: no limit. `is_configured`: they are set in the configuration.
 

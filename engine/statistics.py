@@ -1,8 +1,8 @@
 """A snapshot of the broker's counts."""
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 
+from ..settings.frozen import frozen
 from .events import Counters
 from .virtual_host import VirtualHost
 
@@ -10,7 +10,7 @@ from .virtual_host import VirtualHost
 QUEUES_A_STEP = 500
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class BrokerStatistics:
     """The numbers of the broker's objects and messages, and the counters since its start by name of event."""
 

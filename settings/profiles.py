@@ -5,14 +5,15 @@ Source: behaviour page 9; rulings 8, 10, 14, 15.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from .faults import nearest
+from .frozen import frozen
 
 MIB = 1024**2
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Profile:
     """The defaults are our own profile's. A key of the configuration overrides its profile.
 

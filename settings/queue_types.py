@@ -6,12 +6,13 @@ policies of another type, or those of a `QueueType`, which the package registers
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from .faults import ArgumentFault
+from .frozen import frozen
 from .rows.row import Row
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ QUEUE_TYPES: dict[str, str] = {own: own for own in (CLASSIC, QUORUM, STREAM)}
 LoadXml = Callable[["ConfigurationBuilder", str, "Element"], None]
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class QueueType:
     """A type of queues with arguments of its own.
 

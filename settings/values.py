@@ -3,10 +3,12 @@
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from types import MappingProxyType
 from typing import Any
+
+from .frozen import frozen
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -25,7 +27,7 @@ DURATION_UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 SIZE_UNITS = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Kind:
     """A type of value: `read` takes TOML's value; `parse` converts the text of XML and properties to it.
 

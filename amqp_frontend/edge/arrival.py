@@ -1,12 +1,12 @@
 """A connection that was accepted elsewhere and is served here: by the gate of a cluster's node, or by another node."""
 
 import socket
-from dataclasses import dataclass
 
+from ...settings.frozen import frozen
 from .tls import Certificate, TlsTransport
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class EndedTls:
     """A client's TLS that has ended where the client is connected to.
 
@@ -21,7 +21,7 @@ class EndedTls:
     first: bytes = b""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Arrival:
     """`address`: the client's, as `accept` gives it. `local`: where it connected to; None: the socket's own address.
     `is_tls`: TLS comes. `node`: the node of a cluster to which it is connected, as tools know it; empty: this one.

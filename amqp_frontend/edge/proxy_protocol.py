@@ -5,10 +5,11 @@ optional, clients could forge it. Source: haproxy's doc/proxy-protocol.txt, sect
 """
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from ...engine import THIS_MACHINE, address_origin
+from ...settings.frozen import frozen
 from ..options import Network
 from ..peer.login import Peer
 
@@ -31,7 +32,7 @@ class ProxyFault(Exception):
     """The octets are no PROXY header; the text is for the log."""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class ProxyHeader:
     """A PROXY header. `size`: its octets. `source`, `destination`: (host, port); None: the proxy names none.
 

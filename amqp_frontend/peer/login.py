@@ -4,17 +4,18 @@ Source: behaviour page 1.4.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...engine import Client, ConnectionInfo, FieldTableError, User, Users, VirtualHost, decode_bare_table, errors
+from ...settings.frozen import frozen
 
 
 class MalformedResponse(Exception):
     """The response does not have its mechanism's form: an error of the peer, not a refused login."""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Peer:
     """The peer before its login. `certified_name`: proven by a client certificate.
 

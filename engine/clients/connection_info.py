@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from ...settings.frozen import frozen
 
-@dataclass(slots=True, frozen=True)
+
+@frozen
 class PeerCertificate:
     """What a client's certificate says, as text for people."""
 

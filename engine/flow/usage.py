@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ...settings import Flow
+from ...settings.frozen import frozen
 from .round_robin import RoundRobin
 
 #: Warning interval of the broker's own limits, in ms.
@@ -75,7 +76,7 @@ class Usage:
         return self.limit - self.used if self.limit else UNLIMITED
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class FullLimit:
     """A full limit and its effect on one publish, which waits or is refused. `FlowControl.room_for` finds it.
 

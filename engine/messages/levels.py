@@ -1,13 +1,14 @@
 """Levels of priority: the mapping of a message's priority to a level of a queue."""
 
-from dataclasses import dataclass
 from functools import cache
+
+from ...settings.frozen import frozen
 
 #: The priority of messages without one, and the highest level, in quorum queues of RabbitMQ 4.3.
 DEFAULT_PRIORITY, LEVEL_TOP = 4, 31
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Levels:
     """Levels 0 to `top`. `table`: one octet for each priority, its level; `default`: level of messages without one."""
 

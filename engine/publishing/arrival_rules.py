@@ -4,16 +4,16 @@ Source: address-settings page 1.2, 3.2, 3.6, 3.7.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ...settings import Divert, ResolvedSettings
+from ...settings.frozen import frozen
 from ..rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy, has_expiry
 
 #: Maximum number of diverts that one message passes, because a configuration may contain a cycle.
 HOPS_MAX = 16
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class ArrivalRules:
     """The rules of one address for each message. `site`: the site of the publisher; None: as it is, see `Sites.now`."""
 

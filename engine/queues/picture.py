@@ -1,8 +1,8 @@
 """Snapshots of the messages of a queue, for the checkpoints of a journal and for moving contents."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...settings.frozen import frozen
 from ..messages.message import Message
 from ..stores.paged_run import Part
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Picture:
     """The messages of a queue at one moment, in any order. Later changes of the queue do not affect it.
 

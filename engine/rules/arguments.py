@@ -7,10 +7,11 @@ Source: behaviour page 2.4.1, 3.1.
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite
 
 from ...settings.addresses.queue_arguments import selector_text
+from ...settings.frozen import frozen
 from ...settings.queue_types import OWN_TYPES, QUEUE_TYPES
 from ...settings.rows.queue_attributes import SELECTOR
 from ..errors import (
@@ -45,7 +46,7 @@ CONSUMER_ARGUMENTS = frozenset(
 EXCHANGE_ARGUMENTS = frozenset({"alternate-exchange", "x-delayed-type", "hash-header", "hash-property"})
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Reason:
     """The reason to refuse a value. `kind`: type (expected an integer), unacceptable, text, tuple, atom, whole."""
 
@@ -143,7 +144,7 @@ def _anything(field: Field) -> Reason | None:
     return None
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Argument:
     """One known queue argument. `types`: the queue types that accept it. `compared`: redeclarations must repeat it.
 

@@ -3,12 +3,11 @@
 Source: address-settings page 3.2; the address that applies: address-settings page 1.3.
 """
 
-from dataclasses import dataclass
-
 from ...settings import ResolvedSettings
+from ...settings.frozen import frozen
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class ExpiryPolicy:
     """None: not set. `no_expiry` has precedence over `delay_ms`, and `delay_ms` over `min_ms` and `max_ms`."""
 

@@ -3,15 +3,14 @@
 Source: queues page E.1, E.2; address-settings page 3.3.
 """
 
-from dataclasses import dataclass
-
 from ...settings import ResolvedSettings
+from ...settings.frozen import frozen
 
 #: The storage of a queue's messages: journal beyond a share of the memory limit, memory, temp store.
 STORE, VM, FILE = "store", "vm", "file"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class FlowRules:
     """`memory_limit`: octets; 0: none. `holds`: publishers are blocked (producer flow control).
 

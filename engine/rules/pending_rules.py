@@ -3,14 +3,13 @@
 Source: queues page E.1, "pendingMessageLimitStrategy", "eviction"; E.6.
 """
 
-from dataclasses import dataclass
-
 from ...settings import ResolvedSettings
+from ...settings.frozen import frozen
 
 OLDEST, LOWEST_PRIORITY, UNIQUE_PROPERTY = "oldest", "lowest-priority", "unique-property"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class PendingRules:
     """`limit`: ready messages beside the unacknowledged ones; None: `prefetch_rate` times the prefetch limits.
 

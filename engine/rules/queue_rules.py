@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...settings import Layer, PolicyLayer, ResolvedSettings, settings_of_arguments
+from ...settings.frozen import frozen
 from ...settings.queue_types import OWN_TYPES
 from ...settings.rows.address_settings import NOTHING_SET
 from ...settings.rows.queue_attributes import SELECTOR
@@ -42,7 +43,7 @@ class AutoCreatedQueue:
     suffix: str
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class DelayedRetry:
     """RabbitMQ 4.3's x-delayed-retry-*: the delay grows by `min_ms` with each attempt, up to `max_ms`."""
 
@@ -53,7 +54,7 @@ class DelayedRetry:
     multiplier: float | None = None  # LavinMQ's: the delay grows by this factor; None: linearly
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class QueueRules:
     """The rules of one queue. None: no such rule."""
 

@@ -3,15 +3,14 @@
 Source: address-settings page 3.3; ruling 16.
 """
 
-from dataclasses import dataclass
-
 from ...settings import ResolvedSettings
+from ...settings.frozen import frozen
 
 #: What a full address does with a new message. PAGE: accept it, and page it out to disk (ruling 16).
 PAGE, DROP, FAIL, BLOCK = "PAGE", "DROP", "FAIL", "BLOCK"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class SizeRules:
     """`messages_max`, `octets_max`: the limits of the address; when one is reached, `policy` applies.
 

@@ -3,9 +3,8 @@
 Source: queues page E.1, "abortSlowConsumerStrategy", E.6; address-settings page 3.6.
 """
 
-from dataclasses import dataclass
-
 from ...settings import ResolvedSettings
+from ...settings.frozen import frozen
 
 KILL = "KILL"
 _SECONDS = {
@@ -16,7 +15,7 @@ _SECONDS = {
 }
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class AbortRules:
     """ActiveMQ's strategies. A consumer is slow while it receives nothing although messages are ready.
 
@@ -33,7 +32,7 @@ class AbortRules:
     closes: bool
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class RateRules:
     """Artemis' threshold: `count` messages in `seconds`. `kills`: connections of slower consumers are closed; else they
     are reported.
@@ -45,7 +44,7 @@ class RateRules:
     kills: bool
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class SlowRules:
     """The rules of one queue. None: not configured."""
 

@@ -5,9 +5,10 @@ Source: behaviour page 1.4, 3.14, 3.15.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
+from ...settings.frozen import frozen
 from ..errors import LoginRefused, LoginThrottled, PermissionRefused, TopicRefused, VirtualHostRefused
 from .login_throttle import LoginThrottle
 from .passwords import NO_PASSWORD, PasswordHash
@@ -21,7 +22,7 @@ TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonato
 DEFAULT_EXCHANGE = "amq.default"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class User:
     """`permissions`: by virtual host; no access to hosts that are missing; None: full access to all hosts.
 

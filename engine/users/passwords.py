@@ -7,7 +7,8 @@ import base64
 import binascii
 import hashlib
 import hmac
-from dataclasses import dataclass
+
+from ...settings.frozen import frozen
 
 SALT_SIZE = 4
 SHA256 = "rabbit_password_hashing_sha256"
@@ -20,7 +21,7 @@ ALGORITHMS = {
 }
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class PasswordHash:
     """`octets`: salt and digest; empty: no password is right. `repr` hides the hash and is safe for logs."""
 

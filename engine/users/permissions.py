@@ -5,9 +5,11 @@ Source: behaviour page 3.14.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from ...settings.frozen import frozen
 
 if TYPE_CHECKING:
     from ...expressions.patterns.patterns import Pattern
@@ -20,7 +22,7 @@ ALL = frozenset((".*", "^.*", ".*$", "^.*$"))
 MEMORY_MAX = 1000
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class TopicPermission:
     """Patterns on routing keys (write) and binding keys (read) of one topic exchange."""
 
@@ -28,7 +30,7 @@ class TopicPermission:
     read: str = ".*"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Grant:
     """The pattern texts of a user's permissions in a virtual host. `topics`: by exchange; missing ones allow all."""
 

@@ -4,11 +4,12 @@ Source: address-settings page 1.2, 2.2.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
 from ..faults import Origin
+from ..frozen import frozen
 from ..rows.address_settings import Layer, layer_of
 from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, WordPattern, parse_match
 
@@ -16,7 +17,7 @@ from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, Word
 MATCH = "match"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Entry:
     """One address-setting. `vhost` None: for every virtual host, with lower precedence than the virtual host's own."""
 

@@ -5,9 +5,9 @@ patterns of equal length are ordered word by word, then by text. In files of Art
 """
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 
+from ..frozen import frozen
 from ..values import shown
 
 
@@ -15,7 +15,7 @@ class MatchFault(ValueError):
     """The match (or the wildcard syntax) is invalid; the message has the reason."""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Wildcards:
     """The syntax of matches. `literal_markers`: empty, or the two characters around a literal match."""
 
@@ -53,7 +53,7 @@ _ANY = "\0any"
 _LITERAL_WORD, _SINGLE_WORD, _END = 0, 1, 2
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class WordPattern:
     """A word of a match that contains wildcards, as in Artemis: each stands for one or more characters."""
 
@@ -65,7 +65,7 @@ class WordPattern:
         return re.fullmatch("(?s:.+)".join(map(re.escape, self.text.split(self.single_word))), word) is not None
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Match:
     """A parsed match text. `address`: the one address of an exact or literal match."""
 

@@ -6,11 +6,12 @@ Source: address-settings page 6.6 and 6.7; rulings 11, 14.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
 from ..faults import ArgumentFault
+from ..frozen import frozen
 from ..queue_types import own_type
 from ..rows.address_settings import NOTHING_SET, Layer, layer_of
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
@@ -29,7 +30,7 @@ CONFLICTS: tuple[tuple[str, str], ...] = (
 )
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class OwnSettings:
     """The layer made of a queue's arguments. `given_by`: attribute -> the argument that sets it."""
 

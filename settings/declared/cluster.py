@@ -1,9 +1,9 @@
 """The nodes of a cluster, and what must hold between the keys of [cluster] and with other tables."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..frozen import frozen
 from ..rows.cluster import ClusterKeys, place_of
 from ..values import shown
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Problem = tuple[str, str, str]
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class ClusterNode:
     """One of `nodes`: its name, and where the others reach it."""
 

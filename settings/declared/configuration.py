@@ -1,12 +1,13 @@
 """The contents of all configuration files together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar, cast, overload
 
 from ..addresses.repository import NO_SETTINGS, SettingsRepository
 from ..faults import Origin
+from ..frozen import frozen
 from ..policies.policies import Policy
 from ..profiles import PROFILES, Profile
 from ..rows.broker_keys import KEY_OF, KEYS, BrokerKeys, JournalKeys, LimitKeys, ManagementKeys, TlsKeys
@@ -44,7 +45,7 @@ class _TableOf(Generic[T]):
         return self if configuration is None else cast(T, _Table(configuration, self._name))
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Configuration:
     """The contents of all files; `explicit` has the keys that they set, `value` also gives defaults."""
 

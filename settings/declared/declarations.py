@@ -5,14 +5,15 @@ behaviour page 3.13 to 3.15.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from ..faults import Origin
+from ..frozen import frozen
 from ..lifetime import LIVE, Lifetime
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class TopicPermissionDeclaration:
     """`[[user.topic-permission]]`: patterns on the keys of one topic exchange."""
 
@@ -22,7 +23,7 @@ class TopicPermissionDeclaration:
     read: str = ".*"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class PermissionDeclaration:
     """`[[user.permission]]`: patterns on names. An empty one allows nothing."""
 
@@ -32,7 +33,7 @@ class PermissionDeclaration:
     read: str = ""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class UserDeclaration:
     """`[[user]]`. Either `password` or `password_hash`; neither: no login by password. Limits: None is no limit."""
 
@@ -57,7 +58,7 @@ class UserDeclaration:
         return f"tags {' '.join(sorted(self.tags)) or 'none'}; permissions {grants or 'none'}"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class LimitsDeclaration:
     """`[[vhost]]` limits, and the default type of queues; None: not set, no limit."""
 
@@ -72,7 +73,7 @@ NO_LIMITS_DECLARED = LimitsDeclaration()
 ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class QueueDeclaration:
     """A queue that exists from the start. `arguments` are those of queue.declare, including x-address."""
 
@@ -96,7 +97,7 @@ class QueueDeclaration:
         return self.address if self.routing_type == MULTICAST else ""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class ExchangeDeclaration:
     """A fanout exchange for a multicast address."""
 
@@ -106,7 +107,7 @@ class ExchangeDeclaration:
     origin: Origin = field(default=Origin("", 0), compare=False)
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Divert:
     """Messages to `address` (an exchange, or a key of the default one) go to other addresses as well, or instead.
 
@@ -130,7 +131,7 @@ LOGGED_ACTS: Lifetime = LIVE
 RETAIN_MS_DEFAULT = 86_400_000
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class LoggedTopic:
     """`[[logged-topic]]`, or a `Topic` of a TransactionLog: one topic by its name, or all that match a pattern.
 

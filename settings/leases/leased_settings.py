@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..faults import ArgumentFault
+from ..frozen import frozen
 from ..lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
 from ..rows.message_types import MESSAGE_TYPES
 from ..rows.row import Row, columns_of, row
@@ -249,7 +250,7 @@ SYNONYMS = {"Topic": "Name"}
 NAME = "Name"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Element(Row):
     """`argument`: of queue.declare. `tag`: its name in AMPS; None: an argument of Leveret alone."""
 

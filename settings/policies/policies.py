@@ -7,12 +7,13 @@ Source: behaviour page 3.12; address-settings page 6.7; rulings 10, 11, 19.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..addresses.queue_arguments import CONFLICTS, check_conflicts, plain_value, settings_of_arguments
 from ..faults import ArgumentFault, Origin
+from ..frozen import frozen
 from ..queue_types import OWN_TYPES, QUEUE_TYPES
 from ..rows.address_settings import NOTHING_SET, Layer, with_fewer_attempts
 from ..rows.queue_attributes import QUEUE_ARGUMENTS
@@ -43,7 +44,7 @@ class PolicyFault(ValueError):
     """An invalid policy; the text is RabbitMQ's if it has one."""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Policy:
     """One policy, or (`is_operator`) operator policy. Made by `make_policy`. `origin`: the configuration's line."""
 
@@ -123,7 +124,7 @@ def make_policy(
     return Policy(name, vhost, pattern, MappingProxyType(plain), apply_to, priority, is_operator, origin, compiled)
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class EffectivePolicy:
     """The policies of one queue or exchange: at most one policy and one operator policy. `definition`: both merged."""
 
@@ -163,7 +164,7 @@ class EffectivePolicy:
 NO_POLICY = EffectivePolicy()
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class PolicyLayer:
     """The effect of a policy on one queue.
 

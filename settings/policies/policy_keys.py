@@ -5,8 +5,9 @@ The refusals are RabbitMQ's, word for word. Source: behaviour page 3.12, probed 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..frozen import frozen
 from ..queue_types import CLASSIC, OWN_TYPES, QUORUM, STREAM
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import Reader
@@ -16,7 +17,7 @@ EXCHANGE = "exchange"
 SEGMENT_OCTETS_MAX = 3_000_000_000
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class PolicyKey:
     """One key. `on`: queue types, or exchanges; a policy with a key that a queue's type lacks does not apply to it.
 

@@ -7,10 +7,10 @@ the attributes that it sets to values. Source: address-settings page 2.4, 3, 3.8
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from ..frozen import frozen
 from ..lifetime import ARRIVAL, AT_CREATION, LIVE, WITHOUT_MEANING, Lifetime
 from ..values import (
     ADDRESS,
@@ -52,7 +52,7 @@ CLIENTS_ROUTE = "An AMQP client always names an exchange of a type, or a queue."
 NO_ADDRESSES = "An address is what its queues and exchanges make it; alone it is nothing that could be created."
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Setting(Row):
     """`beans`: its names in broker-properties. `zero_is_none`: 0 means the same as -1."""
 
@@ -80,7 +80,7 @@ def meaningless(kind: Kind, default: Any, reason: str, *, help: str, bean: str =
 
 
 # fmt: off
-@dataclass(slots=True, frozen=True)
+@frozen
 class ResolvedSettings:
     """The settings of one address or queue. -1: no limit, or off; "": no such address or key. Never None."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
+from ..frozen import frozen
 from ..lifetime import ARRIVAL, AT_BINDING, AT_CONNECTION, AT_CREATION, LIVE, MIXED, RESTART, WITHOUT_MEANING, Lifetime
 from ..profiles import profile_name
 from ..values import (
@@ -36,7 +37,7 @@ MANY = whole(0, 2**31)
 PROFILE = Kind(profile_name)
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Key(Row):
     """`by_profile`: the attribute of the profile with the default. `is_foreign`: files of Artemis have it, too."""
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..frozen import frozen
 from ..values import BOOLEAN, BYTES, DELAY, SIZE_UNITS, Kind, size_bytes
 from .row import row
 
@@ -52,7 +53,7 @@ PERCENTAGE = Kind(percentage)
 PRODUCTS = Kind(products)
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class SystemUsage:
     """[system-usage]: octets for messages in memory, in the journal, and in the temporary store; 0: no limit.
 
@@ -99,7 +100,7 @@ class UsageKeys:
         help="How long such a publish is held before it is refused; 0 is for ever.")
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Flow:
     """[flow]: limits on blocked publishes. Octets and milliseconds; sizes are those of one connection."""
 
@@ -130,7 +131,7 @@ class Flow:
         return limit - max(1, limit * 5 // 100)
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class WholeLimits:
     """Limits for all addresses together: at one of them every address counts as full. None: no limit."""
 

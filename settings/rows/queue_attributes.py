@@ -3,8 +3,7 @@
 Most of them override an address setting for one queue. Source: address-settings page 3.8, 4.3, 6.6; rulings 11, 14.
 """
 
-from dataclasses import dataclass
-
+from ..frozen import frozen
 from ..lifetime import LIVE, NEVER, Lifetime
 from ..values import ANY_INT, INT_MAX, TEXT, Kind, integer, parse_integer
 from .address_settings import BY_ATTRIBUTE, bean_name
@@ -16,7 +15,7 @@ ONE_OR_MORE = Kind(integer(-1, INT_MAX, except_zero=True), parse_integer)
 SELECTOR = "x-selector"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class QueueAttribute(Row):
     """`attribute`: the address setting that it overrides; empty: none. `acts`: for a queue that exists.
 

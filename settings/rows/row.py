@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
+from ..frozen import frozen
 from ..lifetime import LIVE, WITHOUT_MEANING, Lifetime
 from ..values import Kind, Reader
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Row:
     """One setting.
 

@@ -31,6 +31,7 @@ from ..engine import (
 )
 from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, Policies, QueueDeclaration
 from ..settings.addresses.queue_arguments import live_arguments
+from ..settings.frozen import frozen
 from ..settings.lifetime import RESTART
 from ..settings.queue_types import CLASSIC, OWN_TYPES, own_type
 from ..settings.values import shown, value_text
@@ -51,7 +52,7 @@ AFTER_RESTART = "takes effect when the broker starts anew"
 Key = tuple[str, str]
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Report:
     """The results of applying a configuration, one line each.
 

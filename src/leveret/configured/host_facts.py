@@ -6,9 +6,10 @@ Source: queues page E.1, "memory limit > process memory", and H.3, "percent" and
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..settings import Configuration, SystemUsage
+from ..settings.frozen import frozen
 
 #: Per cent of the memory for a limit that would be above it; and of the disk, because the journal may exceed its limit
 #: a little.
@@ -18,7 +19,7 @@ SHARE_PERCENT = 70
 _ENDLESS = 2**60
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class HostFacts:
     """Octets. `memory`: that the process may use; `disk`: the size of the directory's disk; `free`: its free space.
 

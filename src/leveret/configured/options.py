@@ -5,13 +5,13 @@ Source: interfaces page, "Configuration keys".
 """
 
 import ssl
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..amqp_frontend.options import FrontendOptions
 from ..engine import UNLIMITED, BrokerOptions, MessageAddress
 from ..settings import Configuration
 from ..settings.declared.cluster import cluster_name_of, node_of
+from ..settings.frozen import frozen
 
 if TYPE_CHECKING:
     from ..journal import JournalOptions
@@ -113,7 +113,7 @@ def journal_options(configuration: Configuration) -> "JournalOptions":
     )
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class RecordingOptions:
     """Records beyond those that recovery needs, and the memory for ready messages.
 

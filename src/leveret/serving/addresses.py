@@ -4,7 +4,8 @@ import errno
 import os
 import socket
 import stat
-from dataclasses import dataclass
+
+from ..settings.frozen import frozen
 
 
 class AddressError(ValueError):
@@ -15,7 +16,7 @@ class AddressTaken(Exception):
     """The address cannot be bound; its message is one sentence for the operator."""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Address:
     """An address to listen on: `path` for a Unix socket, else host and port (0: any free one), with or without TLS.
 

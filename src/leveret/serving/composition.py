@@ -1,7 +1,7 @@
 """The composition root: a broker made from its configuration, for `leveret serve` and for test brokers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from ..operator.control import EXCHANGE, ControlTable
 from ..operator.operator import Operator
 from ..settings import Configuration
 from ..settings.declared.cluster import nodes_of
+from ..settings.frozen import frozen
 from .descriptors import descriptor_limits
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class DataUnusable(Exception):
     """The data directory is locked, foreign or damaged; the message is for the operator."""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Data:
     """The directory of a journal.
 
@@ -40,7 +41,7 @@ class Data:
     cluster: "ClusterJournal | None" = None
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class BuiltBroker:
     """A broker that is ready to be served. `supervisor`: of its journal; None: everything is in memory.
 

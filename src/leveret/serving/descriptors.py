@@ -4,13 +4,14 @@ The system assigns the lowest free number, so the number of a new descriptor is 
 """
 
 import os
-from dataclasses import dataclass
+
+from ..settings.frozen import frozen
 
 #: Descriptors that connections leave free: at most, and as a fraction (1 / n) of all.
 RESERVE_MAX, RESERVE_PART = 64, 4
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class DescriptorLimits:
     """A descriptor of a kind is kept if its number is below the kind's limit. None: the system has no limit."""
 

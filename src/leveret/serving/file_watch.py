@@ -6,10 +6,11 @@ well as writing in place. Source: address-settings page 3.8.
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from ..settings.frozen import frozen
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class FileMark:
     """What distinguishes one state of a file from another."""
 
@@ -22,7 +23,7 @@ class FileMark:
 Marks = Mapping[str, FileMark | None]
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Finding:
     """The result of a check.
 

@@ -4,8 +4,8 @@ import logging
 import os
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ..settings.frozen import frozen
 from .addresses import Address, AddressTaken, bind, url_of
 from .options import ConsoleAddresses, ServeOptions
 
@@ -14,7 +14,7 @@ logger = logging.getLogger("leveret")
 BACKLOG = 1024
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class Listeners:
     """Listening sockets with their addresses: of AMQP, of the console, and of its metrics."""
 

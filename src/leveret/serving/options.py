@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..settings import Configuration
+from ..settings.frozen import frozen
 from ..settings.printable import printable
 from .addresses import Address
 from .file_watch import FileWatch
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ..operator.json_file import JsonFile
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class ConsoleAddresses:
     """The addresses of the console and of its metrics. `.._named`: named explicitly, so that failing to listen there is
     an error; else the listener is left out.

@@ -7,10 +7,11 @@ they are started.
 import os
 import re
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ..settings import Configuration
+from ..settings.frozen import frozen
 from .file_watch import FileMark, marks_of
 
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -31,7 +32,7 @@ class _Fault(Exception):
     """(key, the fault)."""
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class TlsFiles:
     """The result of `[tls]`. `context` None: no TLS. Faults and warnings are lines, FILE:LINE: KEY: text.
 
@@ -46,7 +47,7 @@ class TlsFiles:
     authorities: "CertificateFile | None" = None
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class CertificateFile:
     """A file in PEM form as it was read: later changes have no effect before a reload."""
 
