@@ -257,6 +257,21 @@ def test_what_comes_back_before_it_is_agreed_waits_for_itself() -> None:
     assert "3 c" in bench.heard()
 
 
+def test_a_new_message_in_front_of_an_old_one_waits() -> None:
+    """It has the higher priority, and the delivery of both waits for it."""
+    bench = Bench({**LEASED, "x-priority-expr": "/rank"})
+    bench.consume(2, "q")
+    bench.publish('{"rank": 1}')
+    bench.pair.agree()
+    assert bench.heard() == ["2 Basic.ConsumeOk", '2 {"rank": 1}']
+    bench.peer.send(method(2, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
+    bench.publish('{"rank": 9}')
+    bench.consume(1, "q")
+    assert bench.heard() == ["2 Channel.CloseOk", "1 Basic.ConsumeOk"]
+    bench.pair.agree()
+    assert bench.heard() == ['1 {"rank": 9}', '1 {"rank": 1}']
+
+
 def test_a_no_ack_consumer_waits_too() -> None:
     """At most once: nothing is removed for a message that nobody sees."""
     bench = Bench(HELD[0])

@@ -1,5 +1,6 @@
 """Where a message is: browsing with filters, by state, and searching all queues. Source: management page 16."""
 
+import errno
 from collections.abc import Iterator
 from typing import Any
 
@@ -279,3 +280,21 @@ def test_the_journal_tells_of_each_of_a_run() -> None:
         for _ in stories.steps():
             pass
         assert [event["kind"] for event in stories.found[id_]] == ["published", "enqueued", "purged"]
+
+
+def test_stories_end_where_the_disk_does_not_answer() -> None:
+    """What was found before is told, with the reason for the end."""
+    files = SimulatedFiles()
+    driver = Driver(Journal.open(PATH, ManualClock(), JournalOptions(), files=files, threaded=False))
+    driver.declare("a")
+    driver.publish([b"x"], "a")
+    driver.journal.wait(driver.journal.commit())
+
+    def fails(operation: str, _: str) -> None:
+        if operation == "read":
+            raise OSError(errno.EIO, "it is broken")
+
+    files.fault = fails
+    stories = JournalStories(JournalReader(PATH, files), None, 1, stories_max=1, events_max=9, segments_max=9)
+    list(stories.steps())
+    assert "it is broken" in stories.ended

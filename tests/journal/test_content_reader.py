@@ -1,5 +1,6 @@
 """Contents in a row: the same as one by one, read ahead by a thread or not, whatever stands between them."""
 
+import errno
 import threading
 from collections.abc import Iterator
 from itertools import groupby
@@ -158,4 +159,26 @@ def test_a_segment_that_was_deleted_is_not_kept_open() -> None:
     for segment in list(journal.contents._handles):
         journal.contents.forget(segment)
     assert len(files.handles) == before
+    journal.close()
+
+
+def test_a_segment_that_cannot_be_read_is_not_kept_open() -> None:
+    """A disk with errors does not use up the descriptors, however often contents are asked for."""
+    files = SimulatedFiles()
+    options = JournalOptions(segment_size=4000)
+    journal = Journal.open("j", ManualClock(), options, files=files, threaded=False, new_id=bytes(16))
+    (lsn, *_), *_ = write(journal, [[(b"key", [900] * 4)]] * 3)
+    before = len(files.handles)
+
+    def fails(operation: str, _: str) -> None:
+        if operation == "read":
+            raise OSError(errno.EIO, "it is broken")
+
+    files.fault = fails
+    for _ in range(3):
+        with pytest.raises(OSError, match="it is broken"):
+            journal.contents.read(lsn)
+    assert len(files.handles) == before
+    files.fault = lambda operation, path: None
+    assert journal.contents.read(lsn)
     journal.close()

@@ -150,6 +150,20 @@ def test_runs_of_a_deleted_queue_say_which() -> None:
     }
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_a_queue_keeps_is_not_recorded_as_gone(count: int) -> None:
+    """Acks of transient messages of a non-destructive queue: each record says that they stay."""
+    one = Audited()
+    one.vhost.queues.declare("q", client=one.client, arguments={"x-non-destructive": Field("t", True)})
+    one.publish("q", count)
+    one.consume("q")
+    one.settle()
+    one.session.ack(count, multiple=True)
+    one.settle()
+    acked = [record for record in one.records() if record.name == "acked"]
+    assert len(acked) == count and all(record.flags & KEPT and not record.flags & RANGE for record in acked)
+
+
 def test_a_dead_letter_says_whose_copy_it_is() -> None:
     """So that a message's story can be told over its copies."""
     one = Audited()
