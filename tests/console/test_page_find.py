@@ -4,6 +4,7 @@ Source: management page 15, 16, 19.
 """
 
 import os
+from typing import Any
 
 import pika
 import pytest
@@ -41,6 +42,34 @@ def test_a_message_is_found(person: Person, broker: RunningBroker, api: ApiClien
     person.fills(fold, text="camel")
     person.button("Browse", within=fold).click()
     person.sees("None of the 3 messages looked at.", within=fold)
+
+
+def test_a_search_that_takes_long(person: Person, broker: RunningBroker, api: ApiClient) -> None:
+    """Is said to go on, and for how long; what was found before is marked meanwhile; it can be cancelled."""
+    api.ask("PUT", "queues/%2F/slow", {})
+    publish(broker, "slow", b"first", message_id="s-1")
+    person.opens("find", heading="Find a message")
+    form = person.tab.get_by_role("form", name="Find")
+    person.fills(form, message_id="s-1")
+    form.locator("[name=journal]").check()
+    person.button("Find", within=form).click()
+    person.sees("1 message found")
+    person.sees("No events are kept")
+    person.sees("This broker has no journal.")
+    held: list[Any] = []
+    person.tab.route("**/search/messages", lambda route: held.append(route))
+    person.fills(form, message_id="s-2")
+    person.button("Find", within=form).click()
+    person.sees("Looking into the queues")
+    person.sees("What is below was found by the search before this one.")
+    assert person.button("Find", within=form).is_disabled()
+    person.button("Cancel").click()
+    person.sees_no(person.tab.get_by_text("Looking into the queues"))
+    person.sees("1 message found")
+    person.tab.unroute("**/search/messages")
+    person.button("Find", within=form).click()
+    person.sees("0 messages found")
+    assert len(held) == 1
 
 
 def test_where_it_would_go(person: Person, api: ApiClient) -> None:

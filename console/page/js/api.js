@@ -46,11 +46,11 @@ function reasonOf(response, value) {
   return known[response.status] || `${response.status} ${response.statusText}`;
 }
 
-/** The value that the API answers; null without a body. Throws: Refused. */
-export async function ask(method, target, { body, form, headers, signal } = {}) {
+/** The value that the API answers; null without a body. `patience`: milliseconds to wait. Throws: Refused. */
+export async function ask(method, target, { body, form, headers, signal, patience: patienceMs = PATIENCE_MS } = {}) {
   const sent = { accept: "application/json", "x-requested-with": "leveret", ...headers };
   if (body !== undefined) sent["content-type"] = "application/json";
-  const patience = AbortSignal.timeout(PATIENCE_MS);
+  const patience = AbortSignal.timeout(patienceMs);
   const signals = signal ? [signal, patience] : [patience];
   let response, text;
   try {
@@ -81,6 +81,32 @@ export async function ask(method, target, { body, form, headers, signal } = {}) 
 
 /** Events that the broker sends as they happen. */
 export const listen = (target) => new EventSource(new URL(target, BASE));
+
+/**
+ * Something that takes long, one at a time: [isBusy since when (ms) or 0, run, cancel]. `run(work)` gives the result of
+ * `work(signal)`; null: it was cancelled, by the user, by another one or by leaving the page, or was refused.
+ */
+export function useLong() {
+  const [since, setSince] = useState(0);
+  const current = useRef(null);
+  const cancel = () => current.current && current.current.abort();
+  useEffect(() => cancel, []);
+  const run = async (work) => {
+    cancel();
+    const stop = (current.current = new AbortController());
+    setSince(Date.now());
+    try {
+      const value = await work(stop.signal);
+      return stop.signal.aborted ? null : value;
+    } catch (error) {
+      if (!stop.signal.aborted) note(error.message, true);
+      return null;
+    } finally {
+      if (current.current === stop) setSince(0);
+    }
+  };
+  return [since, run, cancel];
+}
 
 /** Do something, say how it went, and whether it went well. */
 export async function act(done, method, target, options) {

@@ -77,9 +77,10 @@ function Search() {
   </div>`;
 }
 
-/** A link to a page; grey, with the reason, if it shows the user nothing. */
+/** A link to a page; if it shows the user nothing, only its name, grey, with the reason. */
 function Place({ place, label, why, isHere }) {
-  return html`<li><a class=${why ? "denied" : ""} title=${why || undefined} href=${to(place ? [place] : [])} aria-current=${isHere ? "page" : undefined}>${label}${why && html`<span class="hidden">: ${why}</span>`}</a></li>`;
+  if (why) return html`<li><span class="place denied" title=${why}>${label}<span class="hidden">: ${why}</span></span></li>`;
+  return html`<li><a class="place" href=${to(place ? [place] : [])} aria-current=${isHere ? "page" : undefined}>${label}</a></li>`;
 }
 
 /** The user's tags and virtual hosts may be others than when the page was opened. */

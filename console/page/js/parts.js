@@ -63,6 +63,17 @@ export function Table({ value, empty = "none" }) {
 /** When it was, in words; the date on hover. */
 export const Ago = ({ ms }) => html`<time title=${moment(ms)}>${duration(Date.now() - ms)} ago</time>`;
 
+/** Something takes long: for how long by now, at most how long, and a way to end it. */
+export function Busy({ since, text, onCancel }) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick((count) => count + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return html`<div class="busy"><progress aria-label=${text}></progress> <span role="status">${text}</span> <small>${duration(Date.now() - since)}</small>
+    <button type="button" onClick=${onCancel}>Cancel</button></div>`;
+}
+
 /** What stands where values are to come, or cannot. */
 export function Waiting({ view, what }) {
   const { data, error, isLoading } = view;

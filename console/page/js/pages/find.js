@@ -1,14 +1,16 @@
 // Where a message is, and what happens in the broker.
 import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
-import { act, listen } from "../api.js";
+import { ask, listen, useLong } from "../api.js";
 import { count, moment, several } from "../format.js";
 import { Form } from "../form.js";
 import { lacksTag } from "../may.js";
 import { QueueLink } from "../links.js";
 import { Rows } from "../list.js";
-import { Fold, Panel } from "../parts.js";
+import { Busy, Fold, Panel } from "../parts.js";
 import { Messages } from "../publish.js";
 
+/** As long as the broker looks: 20 s into queues, and then into the journal. */
+const PATIENCE_MS = 90000;
 const FIELDS = [
   { name: "message_id", label: "Message id" },
   { name: "correlation_id", label: "Correlation id" },
@@ -22,9 +24,10 @@ const STATES = { ready: "ready", unacked: "with a consumer", scheduled: "schedul
 
 export function Find({ query }) {
   const [found, setFound] = useState(null);
-  const find = async (values) => {
-    const done = await act("", "POST", "leveret/search/messages", { body: values });
-    if (done) setFound(done.value);
+  const [since, run, cancel] = useLong();
+  const find = async (body) => {
+    const done = await run((signal) => ask("POST", "leveret/search/messages", { body, signal, patience: PATIENCE_MS }));
+    if (done) setFound({ ...done, isJournalAsked: Boolean(body.journal) });
     return false;
   };
   useEffect(() => {
@@ -34,7 +37,20 @@ export function Find({ query }) {
   return html`<h1>Find a message</h1>
     <p class="dim">In all queues that you may read; what is given must all be so. Nothing is taken, marked or moved.</p>
     <${Form} name="Find" fields=${FIELDS} verb="Find" onSubmit=${find} />
-    <div aria-live="polite">${found && html`<${Found} found=${found} />`}</div>`;
+    ${since > 0 && html`<${Busy} since=${since} onCancel=${cancel} text="Looking into the queues, for 20 s at most, then perhaps into the journal …" />`}
+    ${since > 0 && found && html`<p class="warning">What is below was found by the search before this one.</p>`}
+    <div aria-live="polite" class=${since > 0 ? "old" : ""}>${found && html`<${Found} found=${found} />`}</div>`;
+}
+
+/** How far back it is known what happened to messages that are gone. */
+function Reach({ found }) {
+  const { journal, events_since_ms: since } = found;
+  const stopped = journal && journal.stopped ? ` It was not read to its end: ${journal.stopped}.` : "";
+  return html`<p class="dim">
+    ${since === null ? "No events are kept: they are while the page Events is open, and for a minute after." : `Events are kept since ${moment(since)}.`}
+    ${found.isJournalAsked && !journal && " This broker has no journal."}
+    ${journal && (journal.from_ms === null ? " The journal has no records." : ` The journal was read back to ${moment(journal.from_ms)}: its newest segments, ${several(journal.records, "record")}.${stopped}`)}
+  </p>`;
 }
 
 function Found({ found }) {
@@ -42,7 +58,7 @@ function Found({ found }) {
     <p>${several(found.items.length, "message")} found; ${count(found.looked_at)} looked at in ${several(found.queues, "queue")}${found.not_permitted ? `, ${count(found.not_permitted)} not permitted` : ""}.
       ${found.stopped && html` <b>The search ended early: ${found.stopped}.</b>`}</p>
     ${found.items.map((one, index) => html`<${Panel} key=${index} title=${html`${STATES[one.state]} in <${QueueLink} vhost=${one.vhost} name=${one.queue} />`}><${Messages} messages=${[one]} /><//>`)}
-    ${found.journal && html`<p class="dim">The journal's newest segments: ${several(found.journal.records, "record")} since ${moment(found.journal.from_ms)}${found.journal.stopped && `; ${found.journal.stopped}`}.</p>`}
+    ${lacksTag("monitoring") ? html`<p class="dim">What happened to messages that are gone is hidden: ${lacksTag("monitoring")}.</p>` : html`<${Reach} found=${found} />`}
     ${[...found.stories, ...(found.journal ? found.journal.stories : [])].map((story) => html`<${Fold} title=${`What happened to message ${story.message}`} isOpen><${EventRows} rows=${story.events} /><//>`)}`;
 }
 
