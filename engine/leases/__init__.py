@@ -39,7 +39,7 @@ def rules_of(queue: Queue) -> LeasedRules | None:
 
 def leases_of(queue: Queue, count: int) -> list[dict[str, object]]:
     """Up to `count` live leases of a leased queue, as operators see them, the first to end first."""
-    from .control import list_leases
+    from .reports import list_leases
 
     return list_leases(queue, count)
 
@@ -53,7 +53,7 @@ def built_from(queue: Queue) -> str | None:
 
 def owners_of(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
     """The steps of counting what each site has of a leased queue. Raises: BadRequest: its messages have no owners."""
-    from .control import list_owners
+    from .reports import list_owners
 
     return list_owners(queue)
 

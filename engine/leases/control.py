@@ -6,17 +6,14 @@ sender's connection, adds the leases that this connection holds. The answer goes
 Source: queues page A.6; docs/leases.md.
 """
 
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...expressions.language import AMPS, Expression, ExpressionError, compiled
 from ...settings.leases.leased_settings import STRICT
-from ..clock import MS
 from ..context import HostContext
-from ..delivery.consumer import Consumer, holder_of
+from ..delivery.consumer import holder_of
 from ..delivery.filters import MessageSubject
 from ..errors import BadRequest
 from ..messages.content import ContentError, PropertyValue, decode_properties
@@ -25,12 +22,10 @@ from ..publishing.answering import answer_request
 from ..publishing.service import Sender
 from ..queues.queue import Queue
 from ..users.permissions import CONFIGURE, QUEUE
-from .by_site import free_by_site
 from .deferring import defer_acks
 from .ending import FORCED_EXPIRE, TAKEN_OVER, arm, break_leases, expire_for, taken_over
 from .headers import ORIGIN
-from .rebuilding import ids_here
-from .state import Leases, bookmark_of, leases_of, state_of
+from .state import Leases, leases_of, state_of
 
 if TYPE_CHECKING:
     from ..clients.client import Client
@@ -41,8 +36,6 @@ ACKNOWLEDGE, CANCEL, EXPIRE = "", "cancel", "expire"
 OPTIONS = (ACKNOWLEDGE, CANCEL, EXPIRE)
 #: Messages that one step looks at.
 DISCARD_SLICE = 500
-#: Messages counted in one step.
-COUNTED_A_STEP = 20_000
 #: Bookmarks in one request, at most.
 BOOKMARKS_MAX = 10_000
 #: The highest id that a bookmark may have.
@@ -245,88 +238,6 @@ def _remove(leases: Leases, messages: list[Message], option: str) -> None:
     else:
         leases.gone(messages)
     leases.queue.mark()
-
-
-# -- leases, for operators --------------------------------------------------------------------------------------------
-
-
-def list_leases(queue: Queue, count: int) -> list[dict[str, object]]:
-    """Up to `count` live leases of a leased queue, as operators see them, the first to end first."""
-    leases = leases_of(queue)
-    clock = queue.context.broker.clock
-    now_ns = clock.monotonic_ns()
-    found: list[dict[str, object]] = []
-    for lease, until_ns in islice(leases.book.leases.by_end(), count):
-        holder = holder_of(lease)
-        row: dict[str, object] = {
-            "bookmark": bookmark_of(lease.id),
-            "connection": holder.session.client.name,
-            "consumer": holder.tag if isinstance(holder, Consumer) else None,
-            "deliveries": lease.deliveries,
-            "cancels": leases.book.cancels.get(lease.id, 0),
-            "ends_in_ms": None if not until_ns else max(0, (until_ns - now_ns) // MS),
-        }
-        if leases.hosts is not None:
-            row["node"] = holder.session.client.site
-        if leases.owners is not None:
-            row["owner"] = leases.owners.site_of(lease.id)
-        found.append(row)
-    return found
-
-
-def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
-    """Count the ready, leased and stranded messages of each site of a leased queue, in steps.
-
-    A message is stranded while its owner is not there; other sites get it at once. Raises: BadRequest.
-    """
-    leases = leases_of(queue)
-    hosts, owners, sites = leases.hosts, leases.owners, queue.context.broker.sites
-    if hosts is None:
-        raise BadRequest("its messages have no owners: it is no leased queue with x-replication of a cluster")
-    ready: Counter[str] = Counter()
-    for count, id_ in enumerate(list(ids_here(leases)), 1):
-        ready[hosts.scope if owners is None else owners.site_of(id_)] += 1
-        if count % COUNTED_A_STEP == 0:
-            yield
-    clients = (holder_of(lease).session.client for lease in leases.book.leases.by_id.values())
-    leased = Counter(client.site for client in clients if client.site)
-    consumers = Counter(leases.site_at(one) for one in leases.consumer_list.consumers)
-    known = (hosts.scope,) if owners is None else (*sites.groups, *owners.names[1:])
-    names = sorted({*known, *ready, *leased})
-    rows: list[dict[str, object]] = []
-    for name in filter(None, names):
-        is_stranded = sites.is_lost(name) or not hosts.has(name)
-        rows.append(
-            {
-                "node": name,
-                "is_there": name in sites.groups,
-                "hosts": hosts.has(name),
-                "consumers": consumers[name],
-                "ready": 0 if is_stranded else ready[name],
-                "stranded": ready[name] if is_stranded else 0,
-                "leased": leased[name],
-                "waits_for": _awaited(leases, name, is_stranded=is_stranded) if ready[name] else "",
-            }
-        )
-    return rows
-
-
-def _awaited(leases: Leases, site: str, *, is_stranded: bool) -> str:
-    """The thing for which the ready messages of a site wait, in words."""
-    if leases.owners is None:  # messages cannot be transferred to other sites
-        return f"node {site}, which is not there" if is_stranded else f"a consumer at {site} with room"
-    hosts, free = leases.hosts, free_by_site(leases)
-    served = {leases.site_at(one) for one in leases.consumer_list.consumers}
-    if hosts is None or not any(map(hosts.has, served)):
-        return "a consumer"
-    if not free:
-        return "a consumer with room, at any node"
-    if site in free:
-        return "a consumer whose filter takes them, or a barrier before them"
-    if is_stranded or site not in served:
-        return "a consumer of another node whose filter takes them"
-    after_ms = leases.queue.context.broker.sites.transfer_after_ns // MS
-    return f"a consumer at {site} with room; after {after_ms} ms for one of another node"
 
 
 def renew_leases(queue: Queue, bookmarks: str) -> int:

@@ -4,33 +4,27 @@ Source: queues page A. Why it has the store of other queues: docs/decisions/0011
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ...settings.leases.leased_settings import AMPS, BY_QUEUE, LeasedFault, is_regex, leased_settings
+from ...settings.leases.leased_settings import AMPS, LeasedFault, is_regex, leased_settings
 from ...settings.values import shown
-from ..clock import MS, due_after
+from ..clock import MS
 from ..context import HostContext
 from ..delivery.consumer import Consumer, holder_of
 from ..delivery.consumer_list import ConsumerList
 from ..errors import InvalidArgument
-from ..messages.field_table import Field, FieldTable, integer_of
-from ..messages.message import Envelope, Message
+from ..messages.field_table import FieldTable
+from ..messages.message import Message
 from ..publishing.service import PersonalService
-from ..queues import scheduled
 from ..queues.bounds import bounds_of, forecast
 from ..queues.consumers import select, select_no_more
 from ..queues.kinds import register
 from ..queues.parts import Dispatch, Kind, Parts
 from ..queues.picture import picture
 from ..queues.queue import Queue
-from ..queues.reconfigure import cap_memory, recount
-from ..queues.restore import Restorer
 from ..queues.selection import Selection
 from ..rules.arguments import REPLACE, Reason, plain_arguments
-from ..stores.store import Store, TakeableStore
-from ..stores.tailed_store import TailedStore
 from ..users.permissions import EXCHANGE as EXCHANGES
 from ..users.permissions import READ, WRITE
 from . import deferring, dispatch, rebuilding
@@ -42,24 +36,21 @@ from .ending import (
     SITE_LOST,
     TIME_LIMIT,
     UNSUBSCRIBED,
-    arm,
     break_leases,
     end_due,
     expire_for,
-    expire_ready,
     late,
-    lifetime_ns,
     returned,
 )
 from .granting import begin, presented
 from .hosts import Hosts, host, scoped
+from .intake import LeasedIntake, store_of
+from .notes import notes_of
 from .owner_groups import OwnerGroups
-from .owners import BLOCK, Owners
-from .ranked_store import RANK_MAX, RankedStore, is_barrier, position_at, rank_of, ranked
 from .replay_rules import REPLAY_ARGUMENTS, is_known
 from .replaying import read_on, replay_for, take_turn
 from .rules import make_rules
-from .state import ActiveSet, Browse, Leases, Policy, leases_of, rules_of, state_of
+from .state import Browse, Leases, Policy, leases_of, rules_of, state_of
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
@@ -70,262 +61,8 @@ _id_of: Callable[[Message], int] = attrgetter("id")
 
 #: Argument of a declaration: from where on a new queue is built.
 POINT = "x-recovery-point"
-#: Messages read at once when the store is rebuilt with other ranks.
-BUILD_SLICE = 500
-#: Octets of owners per message from which on those of messages that are gone are looked for.
-RUNS_OCTETS = 8
 #: Reasons of `requeue` that count as cancels by the client.
 CANCELS = frozenset({"nacked", "rejected", "recovered"})
-#: Keys of what the journal keeps beside a queue's declaration. Source: docs/journal-format.md.
-RECOVERY, LAST_ID, DEFERRED = "leveret recovery", "leveret last-id", "leveret notes"
-HOSTS, SITES, OWNERS, MOVED = "leveret hosts", "leveret sites", "leveret owners", "leveret transferred"
-#: The settings that decide which messages a queue captures.
-_selection_of = attrgetter("underlying_topic", "default_publish_target", "filter")
-
-
-class LeasedIntake(Policy):
-    """Logs new messages, and stores or schedules them. The router has applied the queue's filter already."""
-
-    is_plain = False
-
-    __slots__ = ()
-
-    def message_for(self, queue: Queue, id_: int, content: bytes, envelope: Envelope) -> Message:
-        """A new message, with its rank if the queue has ranks."""
-        rules = self.leases.rules
-        if not rules.is_ranked:
-            return queue.store.new_message(id_, content, envelope)
-        message = Message(id_, content, envelope)
-        rank = RANK_MAX if rules.priority is None else rank_of(rules.priority, message)
-        position = position_at(rank, id_)
-        if is_barrier(rules.barrier, message):
-            self.leases.note_barrier(position)
-        return ranked(message, position)
-
-    def admit(
-        self, queue: Queue, first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
-    ) -> Sequence[int]:
-        leases, owner = self.leases, 0
-        leases.last_id = max(leases.last_id, first_id + len(contents) - 1)
-        if leases.owners is not None:
-            owner = leases.owners.came(first_id, len(contents), queue.context.broker.clock.monotonic_ns())
-            leases.record_sites()
-        storage = queue.context.broker.storage
-        if storage.durability is None:
-            wall_ms = queue.context.broker.clock.wall_ms()
-            storage.memory_log.note(queue.vhost_name, queue.name, first_id, envelope, contents, wall_ms)
-        refused: Sequence[int] = ()
-        if due_ns is not None:
-            refused = _admit(leases, first_id, envelope, contents, 0, due_ns, owner=owner)
-            scheduled.await_due(queue)
-            return refused
-        expires_ns = lifetime_ns(leases, envelope)
-        if expires_ns or leases.rules.is_ranked or queue.refusing:
-            refused = _admit(leases, first_id, envelope, contents, expires_ns, owner=owner)
-        else:
-            queue.events.enqueued_run(first_id, envelope, contents, owner)
-            queue.takeable.append_run(first_id, envelope, contents)
-            _tell_groups(queue, (leases.last_id,))
-            if leases.deferred is not None:
-                deferring.settle(leases, range(first_id, first_id + len(contents)))
-        if queue.consumer_list.consumers:
-            queue.mark()
-        return refused
-
-    def place_due(self, queue: Queue, messages: list[Message]) -> None:
-        """Make delayed messages ready; their lifetimes begin now."""
-        leases = self.leases
-        for message in messages:
-            message.expires_ns = lifetime_ns(leases, message.envelope)
-            queue.takeable.put_last(message)
-            if message.expires_ns:
-                _expect(leases, message, is_own=True)
-        positions = list(map(queue.store.position_of, messages))
-        if leases.rules.barrier is not None:
-            for position, message in zip(positions, messages):
-                if is_barrier(leases.rules.barrier, message):
-                    leases.note_barrier(position)
-        if leases.owners is not None:
-            leases.owners.waits.came_due(map(_id_of, messages), queue.context.broker.clock.monotonic_ns())
-        if leases.active is not None:
-            leases.active.came(positions)
-        _tell_groups(queue, positions)
-        if leases.deferred is not None:
-            deferring.settle(leases, [message.id for message in messages])
-        arm(leases)
-
-    def rules_changed(self, queue: Queue) -> None:
-        """Apply changed rules, also to running leases; only the backlogs of consumers do not change."""
-        leases, rules = self.leases, rules_of(queue)
-        if rules is leases.rules:
-            return
-        before, now, leases.rules = leases.rules.settings, rules.settings, rules
-        if _selection_of(before) != _selection_of(now):
-            leases.forget_topics()
-            queue.context.router.recapture(queue)
-        if (before.expiration_ms, before.expiration_model) != (now.expiration_ms, now.expiration_model):
-            leases.book.has_own_lifetimes = True  # new messages may expire before those in front of them
-        period_ns = 0 if now.lease_period_ms is None else now.lease_period_ms * MS
-        leases.book.change_period(period_ns, queue.context.broker.clock.monotonic_ns())
-        arm(leases)
-        queue.mark()
-        if (before.priority, before.barrier) != (now.priority, now.barrier):
-            was_ranked = before.priority is not None or before.barrier is not None
-            _build_anew(leases, was_ranked=was_ranked)
-        if before.target_queue_depth != now.target_queue_depth:
-            leases.active = None if now.target_queue_depth is None else ActiveSet(now.target_queue_depth)
-
-    def restore(self, queue: Queue, restorer: Restorer) -> None:
-        """Put messages back without leases and delivery counts, which do not survive a restart (queues page C.5)."""
-        self._restore_notes(restorer.notes, restorer.last_id, restorer.owners)
-        restorer.forget_attempts()
-        restorer.restore_ready(queue)
-
-    def _restore_notes(
-        self,
-        notes: FieldTable,
-        last_id: int,
-        owners: tuple[Sequence[tuple[int, int]], Mapping[int, int]],
-    ) -> None:
-        leases, point, deferred = self.leases, notes.get(RECOVERY), notes.get(DEFERRED)
-        leases.last_id = max(integer_of(notes, LAST_ID) or 0, last_id)
-        if point is not None:
-            leases.recovered_point = point.text
-        if deferred is not None and isinstance(deferred.value, bytes):
-            leases.deferred = deferring.DeferredAcks(deferred.value) if deferred.value else None
-        if leases.hosts is not None and (hosts := notes.get(HOSTS)) is not None:
-            leases.hosts.declaring.update(hosts.text.split(","))
-        if leases.owners is not None:
-            names, runs, moved = notes.get(SITES), notes.get(OWNERS), notes.get(MOVED)
-            leases.owners.set_names(names.text.split(",") if names is not None else ())
-            leases.owners.restore((_octets(runs), _octets(moved)), *owners, leases.last_id)
-
-    def restored(self, queue: Queue) -> None:
-        owners = self.leases.owners
-        if owners is not None and owners.moved:  # records say so also of messages that are gone
-            here = {id_ for id_ in rebuilding.ids_here(self.leases) if id_ in owners.moved}
-            owners.keep(here | {message.id for message in queue.scheduled})
-        deferring.settle_restored(self.leases)
-        _expect_all(self.leases)
-
-
-def _octets(field: Field | None) -> bytes:
-    return field.value if field is not None and isinstance(field.value, bytes) else b""
-
-
-def _admit(
-    leases: Leases,
-    first_id: int,
-    envelope: Envelope,
-    contents: Sequence[bytes],
-    expires_ns: int,
-    due_ns: int | None = None,
-    *,
-    owner: int = 0,
-) -> list[int]:
-    refused: list[int] = []
-    queue, store = leases.queue, leases.queue.takeable
-    is_own = envelope.expiration_ms is not None and leases.rules.settings.expiration_model != BY_QUEUE
-    for offset, content in enumerate(contents):
-        message = queue.message_for(first_id + offset, content, envelope)
-        if queue.refusing and (refusal := queue.refuses(message)) is not None:
-            if refusal.tells_publisher:
-                refused.append(offset)
-            queue.events.refused(message, refusal.reason)
-            continue
-        if due_ns is not None:
-            scheduled.schedule_new(queue, message, due_ns, owner)
-            continue
-        message.expires_ns = expires_ns
-        queue.events.enqueued(message, owner)
-        store.append(message)
-        _tell_groups(queue, (store.position_of(message),))
-        if expires_ns:
-            _expect(leases, message, is_own)
-    if leases.deferred is not None and due_ns is None:
-        deferring.settle(leases, range(first_id, first_id + len(contents)))
-    if expires_ns:
-        queue.arm_expiry()
-        arm(leases)
-        if expires_ns <= max(1, queue.context.broker.clock.monotonic_ns()):
-            _let_live_only_now(leases, expires_ns)
-    return refused
-
-
-def _tell_groups(queue: Queue, positions: Sequence[int]) -> None:
-    """Tell groups of filtering consumers of new messages at these positions."""
-    if queue.selection is not None:
-        queue.selection.groups.note_returned(sorted(positions))
-
-
-def _expect(leases: Leases, message: Message, is_own: bool) -> None:
-    """Note when a message expires: at the head of the queue, or anywhere in it once lifetimes differ."""
-    store = leases.queue.takeable
-    store.expect_expiry()
-    if is_own or leases.rules.is_ranked or leases.book.has_own_lifetimes:
-        leases.book.expect(message.expires_ns, message.id, store.position_of(message))
-
-
-def _let_live_only_now(leases: Leases, now_ns: int) -> None:
-    """Hand messages with a lifetime of 0 to consumers with room, and expire the rest (queues page A.5)."""
-    dispatch.dispatch(leases, expires=False)
-    expire_ready(leases, now_ns)
-
-
-def _build_anew(leases: Leases, *, was_ranked: bool) -> None:
-    """Rebuild the store: ranks changed. There must be no leases and no consumers. Raises: Unreadable."""
-    queue = leases.queue
-    old = queue.takeable
-    leases.barriers.clear()
-    queue.use_takeable(store_of(queue))
-    meter = queue.events.meter
-    if queue.pageable is not None:
-        queue.pageable.share.allow_paging(allowed=meter is None or not meter.forbids_paging)
-    cap_memory(queue)
-    queue.takeable.expiring = old.expiring
-    while len(old):
-        some = old.evict_head(len(old) if was_ranked else BUILD_SLICE, with_content=True).messages
-        for message in sorted(some, key=_id_of):
-            anew = queue.message_for(message.id, message.content, message.envelope)
-            anew.expires_ns = message.expires_ns
-            queue.takeable.append(anew)
-    old.drop_all()
-    old.leave_owner()
-    recount(queue)
-    leases.book.forget_lifetimes()
-    _expect_all(leases)
-
-
-def _expect_all(leases: Leases) -> None:
-    """Note the lifetimes of all messages if some may expire behind live ones."""
-    store = leases.queue.store
-    if not store.expiring:
-        return
-    times = sorted(_lifetimes(store), key=lambda one: one[2])
-    is_mixed = leases.rules.is_ranked or len(times) < len(store)
-    if is_mixed or any(one[1] > other[1] for one, other in pairwise(times)):
-        for id_, due_ns, position in times:
-            leases.book.expect(due_ns, id_, position)
-    if _outlives_what_comes(leases, times[-1][1] if times else 0):
-        leases.book.has_own_lifetimes = True
-    end_due(leases)
-
-
-def _outlives_what_comes(leases: Leases, due_ns: int) -> bool:
-    """Whether a message that comes now, with the lifetime of the queue, expires before `due_ns` (monotonic)."""
-    lifetime_ms = leases.rules.lifetime_ms(None)
-    return lifetime_ms is not None and due_after(leases.queue.context.broker.clock, lifetime_ms) < due_ns
-
-
-def _lifetimes(store: Store) -> list[tuple[int, int, int]]:
-    in_memory = store.scan(0, store.in_memory).found
-    found = [(one.id, one.expires_ns, position) for position, one in in_memory if one.expires_ns]
-    for part in store.paged_parts():
-        if isinstance(part, Message):
-            found.append((part.id, part.expires_ns, store.position_of(part)))
-        elif part.expires is not None:
-            found += [(id_, due_ns, id_) for id_, due_ns in zip(part.ids, part.expires) if due_ns]
-    return found
 
 
 class LeasedDispatch(Policy, Dispatch):
@@ -579,11 +316,6 @@ def _running(messages: Sequence[Message]) -> list[Message]:
 # -- the kind ---------------------------------------------------------------------------------------------------------
 
 
-def store_of(queue: Queue) -> TakeableStore:
-    """A new store for the queue, by its rules."""
-    return RankedStore(queue) if rules_of(queue).is_ranked else TailedStore(queue)
-
-
 def _consumer_list(queue: Queue) -> ConsumerList:
     return LeaseConsumers(queue.rules, queue.context.broker)
 
@@ -704,34 +436,6 @@ def _started(queue: Queue, is_anew: bool) -> None:
         rebuilding.begin(leases, since_id, queue.context.broker.next_id, was_there=True)
 
 
-def _notes(queue: Queue, is_whole: bool) -> FieldTable:
-    leases, notes = leases_of(queue), {}
-    if leases.recovered_point:
-        notes[RECOVERY] = Field("S", leases.recovered_point.encode())
-    if is_whole and leases.last_id:
-        notes[LAST_ID] = Field("l", leases.last_id)
-    if leases.deferred:
-        notes[DEFERRED] = Field("x", leases.deferred.to_octets())
-    if leases.hosts is not None and leases.hosts.declaring:
-        notes[HOSTS] = Field("S", ",".join(sorted(leases.hosts.declaring)).encode())
-    if leases.owners is not None and len(leases.owners.names) > 1:
-        notes[SITES] = Field("S", ",".join(leases.owners.names[1:]).encode())
-        if is_whole:
-            _shorten_runs(leases, leases.owners)
-            notes[OWNERS] = Field("x", leases.owners.runs.to_octets())
-            notes[MOVED] = Field("x", leases.owners.moved_octets())
-    return notes
-
-
-def _shorten_runs(leases: Leases, owners: Owners) -> None:
-    """Forget the owners of messages that are gone. O(messages), if most of what is known is about those."""
-    owners.runs.trim(leases.lowest_id())
-    queue = leases.queue
-    if len(owners.runs) > RUNS_OCTETS * (len(queue.store) + len(queue.scheduled) + len(leases.book) + BLOCK):
-        ids = {*rebuilding.ids_here(leases), *leases.book.leases.by_id, *(message.id for message in queue.scheduled)}
-        owners.runs = owners.runs.of(sorted(ids))
-
-
 def _view(queue: Queue) -> Hosts | None:
     """The sites that see the queue; also of one that all see, whose messages have owners."""
     return leases_of(queue).hosts
@@ -791,7 +495,7 @@ LEASED = Kind(
     bounds=bounds_of,
     forecast=forecast,
     picture=picture,
-    notes=_notes,
+    notes=notes_of,
     declared=_declared,
     describe=_describe,
     why_captured=_why_captured,

@@ -46,7 +46,7 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "engine.queues.queue": {"EXPIRE_SLICE": (2,), "EXPIRE_OCTETS": (100,), "DEAD_LETTERED_MAX": (2,)},
     "engine.leases.ending": {"EXPIRE_SLICE": (2,), "END_SLICE": (2,)},
     "engine.leases.dispatch": {"BROWSE_SLICE": (3,)},
-    "engine.leases.kind": {"BUILD_SLICE": (2,)},
+    "engine.leases.intake": {"BUILD_SLICE": (2,)},
     "engine.leases.book": {"STALE_MAX": (2,)},
     "engine.queues.bounds": {"TRIM_SLICE": (2,)},
     "engine.queues.non_destructive": {"BATCH": (2,), "LOOKING_MAX": (5,)},

@@ -1,0 +1,70 @@
+"""The notes that the journal keeps beside the declaration of a leased queue: written with it, and read after a restart.
+
+Source: queues page C.5, C.6; docs/journal-format.md.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ..messages.field_table import Field, FieldTable, integer_of
+from ..queues.queue import Queue
+from .deferring import DeferredAcks
+from .owners import BLOCK, Owners
+from .rebuilding import ids_here
+from .state import Leases, leases_of
+
+#: Keys of the notes.
+RECOVERY, LAST_ID, DEFERRED = "leveret recovery", "leveret last-id", "leveret notes"
+HOSTS, SITES, OWNERS, MOVED = "leveret hosts", "leveret sites", "leveret owners", "leveret transferred"
+#: Octets of owners per message from which on those of messages that are gone are looked for.
+RUNS_OCTETS = 8
+
+
+def notes_of(queue: Queue, is_whole: bool) -> FieldTable:
+    """The notes of a queue. `is_whole`: for a checkpoint, with all that earlier records have told."""
+    leases, notes = leases_of(queue), {}
+    if leases.recovered_point:
+        notes[RECOVERY] = Field("S", leases.recovered_point.encode())
+    if is_whole and leases.last_id:
+        notes[LAST_ID] = Field("l", leases.last_id)
+    if leases.deferred:
+        notes[DEFERRED] = Field("x", leases.deferred.to_octets())
+    if leases.hosts is not None and leases.hosts.declaring:
+        notes[HOSTS] = Field("S", ",".join(sorted(leases.hosts.declaring)).encode())
+    if leases.owners is not None and len(leases.owners.names) > 1:
+        notes[SITES] = Field("S", ",".join(leases.owners.names[1:]).encode())
+        if is_whole:
+            _shorten_runs(leases, leases.owners)
+            notes[OWNERS] = Field("x", leases.owners.runs.to_octets())
+            notes[MOVED] = Field("x", leases.owners.moved_octets())
+    return notes
+
+
+def _shorten_runs(leases: Leases, owners: Owners) -> None:
+    """Forget the owners of messages that are gone. O(messages), if most of what is known is about those."""
+    owners.runs.trim(leases.lowest_id())
+    queue = leases.queue
+    if len(owners.runs) > RUNS_OCTETS * (len(queue.store) + len(queue.scheduled) + len(leases.book) + BLOCK):
+        ids = {*ids_here(leases), *leases.book.leases.by_id, *(message.id for message in queue.scheduled)}
+        owners.runs = owners.runs.of(sorted(ids))
+
+
+def restore_notes(
+    leases: Leases, notes: FieldTable, last_id: int, owners: tuple[Sequence[tuple[int, int]], Mapping[int, int]]
+) -> None:
+    """Put the notes of a queue back. `last_id`, `owners`: told by later records."""
+    point, deferred = notes.get(RECOVERY), notes.get(DEFERRED)
+    leases.last_id = max(integer_of(notes, LAST_ID) or 0, last_id)
+    if point is not None:
+        leases.recovered_point = point.text
+    if deferred is not None and isinstance(deferred.value, bytes):
+        leases.deferred = DeferredAcks(deferred.value) if deferred.value else None
+    if leases.hosts is not None and (hosts := notes.get(HOSTS)) is not None:
+        leases.hosts.declaring.update(hosts.text.split(","))
+    if leases.owners is not None:
+        names, runs, moved = notes.get(SITES), notes.get(OWNERS), notes.get(MOVED)
+        leases.owners.set_names(names.text.split(",") if names is not None else ())
+        leases.owners.restore((_octets(runs), _octets(moved)), *owners, leases.last_id)
+
+
+def _octets(field: Field | None) -> bytes:
+    return field.value if field is not None and isinstance(field.value, bytes) else b""
