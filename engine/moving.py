@@ -156,11 +156,7 @@ class Moving:
         return None, reason
 
     def _take(self, positions: Sequence[int]) -> list[Message]:
-        if not positions:
-            return []
-        taken = self.queue.perishable.take_at(positions)
-        self.queue.events.octets_changed(taken.recounted)
-        return taken.messages
+        return self.queue.perishable.take_at(positions).messages if positions else []
 
     def _move(self, chosen: Sequence[tuple[int, Message]]) -> None:
         """Take the messages first, so that `Unreadable` ends the slice before anything is published."""

@@ -74,7 +74,7 @@ def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
 
     What their own sites cannot take is left, and so is what is not in memory.
     """
-    queue, store, turn = leases.queue, leases.queue.takeable, leases.queue.context.broker.turn
+    store, turn = leases.queue.takeable, leases.queue.context.broker.turn
     while turn.effort < until and store.ready:
         free = free_by_site(leases)
         window = list(islice(store, RUN_MAX)) if free else []
@@ -98,8 +98,7 @@ def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
         if count == len(window):
             store.take(count, UNLIMITED)
         else:
-            removed = store.take_at([message.id for _, _, some in going for message in some])
-            queue.events.octets_changed(removed.recounted)
+            store.take_at([message.id for _, _, some in going for message in some])
         for site, dealt, some in going:
             _grant_dealt(leases, owners, site, dealt, alive(leases, some))
         if count < len(window):
@@ -284,9 +283,7 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     for group in takers:
         at = firsts[group]
         del group.found[at : at + len(dealt)]
-    removed = queue.takeable.take_at(positions)
-    queue.events.octets_changed(removed.recounted)
-    messages = _still_theirs(leases, owners, removed.messages, takers)
+    messages = _still_theirs(leases, owners, queue.takeable.take_at(positions).messages, takers)
     _grant_dealt(leases, owners, site, dealt, messages)
     return bool(dealt)
 
@@ -434,9 +431,7 @@ def _scanned(leases: Leases, after: int) -> Scanned:
 def _popped(leases: Leases, owners: Owners, position: int, number: int | None) -> Message | None:
     """Take a message out, and transfer it to the owner of this number; None: it keeps its own."""
     queue = leases.queue
-    taken = queue.takeable.take_at([position])
-    queue.events.octets_changed(taken.recounted)
-    messages = alive(leases, taken.messages)
+    messages = alive(leases, queue.takeable.take_at([position]).messages)
     if not messages:
         return None
     owner = owners.owner_of(messages[0].id)

@@ -222,12 +222,11 @@ def _discard_ready(leases: Leases, positions: Sequence[int], option: str, done: 
     """Discard ready messages at these positions. Returns the ids of those that were there."""
     if not positions:
         return set()
-    taken = leases.queue.takeable.take_at(positions)
-    leases.queue.events.octets_changed(taken.recounted)
-    done.matches += len(taken.messages)
-    done.deleted += len(taken.messages)
-    _remove(leases, taken.messages, option)
-    return {message.id for message in taken.messages}
+    messages = leases.queue.takeable.take_at(positions).messages
+    done.matches += len(messages)
+    done.deleted += len(messages)
+    _remove(leases, messages, option)
+    return {message.id for message in messages}
 
 
 def _remove(leases: Leases, messages: list[Message], option: str) -> None:

@@ -144,9 +144,7 @@ def _settle_at(leases: Leases, deferred: DeferredAcks, positions: Sequence[int],
     deferred.forget(ids)
     if not deferred:
         leases.deferred = None
-    taken = queue.takeable.take_at(positions)
-    queue.events.octets_changed(taken.recounted)
-    leases.gone(taken.messages)
+    leases.gone(queue.takeable.take_at(positions).messages)
     queue.events.notes_changed()
 
 

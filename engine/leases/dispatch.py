@@ -165,16 +165,15 @@ def _hand_out_found(leases: Leases, free: Free) -> bool:
     takers = [group for group in free if group.found and group.found[0].position == position]
     for group in takers:
         del group.found[0]
-    removed = store.take_at([position])
-    queue.events.octets_changed(removed.recounted)
-    if not removed.messages:
+    messages = store.take_at([position]).messages
+    if not messages:
         return True  # the message is gone
     now_ns = queue.context.broker.clock.monotonic_ns()
-    if 0 < removed.messages[0].expires_ns < now_ns:
-        expire_for(leases, removed.messages, (TIME_LIMIT,))
+    if 0 < messages[0].expires_ns < now_ns:
+        expire_for(leases, messages, (TIME_LIMIT,))
         return True
     consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)
-    grant(leases, leases.consumer_list.choose(consumers), removed.messages)
+    grant(leases, leases.consumer_list.choose(consumers), messages)
     return True
 
 

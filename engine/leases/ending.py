@@ -162,10 +162,8 @@ def late(leases: Leases, lease: Message) -> Message | None:
         if leases.rules.settings.leasing == STRICT and not is_own:
             return None
         return taken_over(leases, [other])[0]
-    queue = leases.queue
-    taken = queue.takeable.take_at([queue.store.position_of(lease)])
-    queue.events.octets_changed(taken.recounted)
-    return taken.messages[0] if taken.messages else None
+    taken = leases.queue.takeable.take_at([leases.queue.store.position_of(lease)]).messages
+    return taken[0] if taken else None
 
 
 def taken_over(leases: Leases, ended: Sequence[Message]) -> list[Message]:
@@ -249,9 +247,7 @@ def expire_ready(leases: Leases, now_ns: int) -> None:
     """Expire a slice of the ready messages that are due, also behind live ones."""
     positions = leases.book.expired(now_ns, EXPIRE_SLICE)
     if positions:
-        gone = leases.queue.takeable.take_at(positions)
-        leases.queue.events.octets_changed(gone.recounted)
-        expire_for(leases, gone.messages, (TIME_LIMIT,))
+        expire_for(leases, leases.queue.takeable.take_at(positions).messages, (TIME_LIMIT,))
 
 
 # -- dead letters -----------------------------------------------------------------------------------------------------

@@ -118,9 +118,8 @@ def _drop_before(leases: Leases, rebuild: Rebuild) -> None:
         return
     ids = sorted(id_ for id_ in ids_here(leases) if id_ < rebuild.boundary.id)
     for start in range(0, len(ids), DROP_SLICE):
-        taken = queue.takeable.take_at(leases.positions_of(ids[start : start + DROP_SLICE]))
-        queue.events.octets_changed(taken.recounted)
-        queue.events.purged(taken.messages)
+        positions = leases.positions_of(ids[start : start + DROP_SLICE])
+        queue.events.purged(queue.takeable.take_at(positions).messages)
 
 
 def ids_here(leases: Leases) -> Iterator[int]:

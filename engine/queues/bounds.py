@@ -229,7 +229,6 @@ class RingBound(Bound):
 
     def _evict(self, queue: "Queue", count: int) -> None:
         gone = queue.perishable.evict_head(count, with_content=False)
-        queue.events.octets_changed(gone.recounted)
         queue.events.evicted(gone.messages, gone.unread)
 
 
@@ -435,7 +434,6 @@ class SubscriberBound(Bound):
             gone = queue.perishable.take_at(positions)
         else:
             gone = queue.perishable.evict_head(excess, with_content=False)
-        queue.events.octets_changed(gone.recounted)
         queue.events.evicted(gone.messages, gone.unread, PENDING_LIMIT)
 
     def _expire(self, queue: "Queue") -> None:

@@ -44,7 +44,7 @@ class Removed(NamedTuple):
 
     messages: list[Message]  # those with content, in order of delivery
     unread: list[PagedEntry]  # those whose content was not read from the journal (non-destructive stores only)
-    recounted: int = 0  # octets by which the contents of `messages` exceed the count from their arrival
+    recounted: int = 0  # of heads that were read: octets by which they exceed the count from their arrival
 
 
 class Dropped(NamedTuple):
