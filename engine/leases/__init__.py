@@ -20,10 +20,9 @@ __all__ = [
     "built_from",
     "discarding",
     "is_leased",
-    "leases_of",
-    "owners_of",
+    "list_leases",
+    "list_owners",
     "renew_leases",
-    "rules_of",
 ]
 
 
@@ -32,16 +31,11 @@ def is_leased(queue: Queue) -> bool:
     return isinstance(queue.rules.extra, LeasedRules)
 
 
-def rules_of(queue: Queue) -> LeasedRules | None:
-    """The rules of a leased queue; None: it is of another kind."""
-    return queue.rules.extra if isinstance(queue.rules.extra, LeasedRules) else None
-
-
-def leases_of(queue: Queue, count: int) -> list[dict[str, object]]:
+def list_leases(queue: Queue, count: int) -> list[dict[str, object]]:
     """Up to `count` live leases of a leased queue, as operators see them, the first to end first."""
-    from .reports import list_leases
+    from . import reports
 
-    return list_leases(queue, count)
+    return reports.list_leases(queue, count)
 
 
 def built_from(queue: Queue) -> str | None:
@@ -51,24 +45,24 @@ def built_from(queue: Queue) -> str | None:
     return leases_of(queue).recovered_point or None
 
 
-def owners_of(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
+def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
     """The steps of counting what each site has of a leased queue. Raises: BadRequest: its messages have no owners."""
-    from .reports import list_owners
+    from . import reports
 
-    return list_owners(queue)
+    return reports.list_owners(queue)
 
 
 def renew_leases(queue: Queue, bookmarks: str) -> int:
     """Renew the leases of a queue's messages with these bookmarks. Returns how many. Raises: BadRequest."""
-    from .control import renew_leases
+    from . import control
 
-    return renew_leases(queue, bookmarks)
+    return control.renew_leases(queue, bookmarks)
 
 
 def discarding(
     queue: Queue, bookmarks: str | None, filter_text: str | None, option: str
 ) -> "Generator[None, None, Discarded]":
     """The steps of one request to discard messages of a leased queue. Raises: BadRequest."""
-    from .control import discarding
+    from . import control
 
-    return discarding(queue, bookmarks, filter_text, option)
+    return control.discarding(queue, bookmarks, filter_text, option)

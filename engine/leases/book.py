@@ -6,7 +6,7 @@ Nothing here survives a restart. Source: queues page A.5 ("Timers"), C.2 ("not l
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import repeat
+from itertools import chain, repeat
 from operator import attrgetter
 
 from ..messages.message import Message
@@ -40,6 +40,10 @@ class LeaseBook:
     def __len__(self) -> int:
         """The number of leases and slots."""
         return len(self.leases) + len(self.slots)
+
+    def __iter__(self) -> Iterator[Message]:
+        """The messages of all leases, then those of all slots."""
+        return chain(self.leases.by_id.values(), self.slots.by_id.values())
 
     def end(self, messages: Sequence[Message]) -> Sequence[Message]:
         """End leases and slots. Returns the messages that were leased, without those of slots."""

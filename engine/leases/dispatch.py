@@ -21,7 +21,7 @@ from .ending import TIME_LIMIT, expire_for, expire_ready
 from .granting import alive, grant, runs_of
 from .headers import browse_entries, lease_entries, with_entries
 from .replaying import show_replays
-from .state import Leases, bookmark_of, shown
+from .state import Leases, bookmark_of, unleased_copy
 
 #: Messages that one turn shows to one browsing consumer.
 BROWSE_SLICE = 300
@@ -211,7 +211,7 @@ def _release_barrier(leases: Leases) -> bool:
         queue.events.delivered((message,), consumer.session, consumer=consumer, no_ack=True)
         consumer.session.deliver_beside(
             consumer,
-            [shown(content, envelope)],
+            [unleased_copy(content, envelope)],
             leases.past_at(consumer.session),
             redelivered=message.id < queue.events.redelivered_below,
         )
@@ -252,7 +252,9 @@ def _show(leases: Leases) -> None:
             if is_shown and (consumer.filter is None or Asked(message, broker).is_taken_by(consumer.filter)):
                 browse.left -= 1
                 entries = browse_entries(leases.topic_of(message.envelope), bookmark_of(message.id))
-                copies.append(shown(with_entries(message.envelope, message.content, entries), message.envelope.plain()))
+                copies.append(
+                    unleased_copy(with_entries(message.envelope, message.content, entries), message.envelope.plain())
+                )
         turn.effort += SHOWING * len(copies)
         if copies:
             consumer.session.deliver_beside(consumer, copies, leases.past_at(consumer.session))

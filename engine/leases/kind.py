@@ -3,9 +3,9 @@
 Source: queues page A. Why it has the store of other queues: docs/decisions/0011-leases.md.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...settings.leases.leased_settings import AMPS, LeasedFault, is_regex, leased_settings
 from ...settings.values import shown
@@ -27,7 +27,7 @@ from ..queues.selection import Selection
 from ..rules.arguments import REPLACE, Reason, plain_arguments
 from ..users.permissions import EXCHANGE as EXCHANGES
 from ..users.permissions import READ, WRITE
-from . import deferring, dispatch, rebuilding
+from . import deferring, discarding, dispatch, rebuilding
 from .arguments import BROWSE, RENEWAL, ConsumerRequest, request_of
 from .capture import TopicCapture, capture_of, check_logged
 from .consumer_list import LeaseConsumers
@@ -138,9 +138,7 @@ class LeasedDispatch(Policy, Dispatch):
         leases.consumer_list.late.difference_update(leaving)
         if not queue.deleted and any(consumer.unacked for consumer in leaving):
             gone = set(leaving)
-            tables = (leases.book.leases, leases.book.slots)
-            held = [lease for table in tables for lease in table.by_id.values() if lease.holder in gone]
-            break_leases(leases, held, UNSUBSCRIBED)
+            break_leases(leases, [lease for lease in leases.book if lease.holder in gone], UNSUBSCRIBED)
 
     def offer(self, queue: Queue, message: Message) -> bool:
         return False
@@ -289,9 +287,7 @@ class LeasedSettlement(Policy):
     def site_went(self, site: str) -> None:
         """The leases of a lost site end, and its consumers get none."""
         self.sites_changed()
-        tables = (self.leases.book.leases, self.leases.book.slots)
-        held = [lease for table in tables for lease in table.by_id.values()]
-        held = [lease for lease in held if holder_of(lease).session.client.site == site]
+        held = [lease for lease in self.leases.book if holder_of(lease).session.client.site == site]
         if held:
             break_leases(self.leases, held, SITE_LOST)
 
@@ -422,12 +418,6 @@ def _why_captured(queue: Queue, topic: str) -> str | None:
     return f"underlying-topic {shown(rules.settings.underlying_topic)}{beside}"
 
 
-def _discarding(queue: Queue, bookmarks: str | None, filter_: str | None, option: str) -> Generator[None, None, Any]:
-    from .control import discarding  # costs 30 ms and 2 MiB
-
-    return discarding(queue, bookmarks, filter_, option)
-
-
 def _started(queue: Queue, is_anew: bool) -> None:
     """Build a queue again that was not built from its present recovery point (queues page C.5)."""
     leases = leases_of(queue)
@@ -499,7 +489,7 @@ LEASED = Kind(
     declared=_declared,
     describe=_describe,
     why_captured=_why_captured,
-    discarding=_discarding,
+    discarding=discarding,
     started=_started,
     start_fault=_start_fault,
     figures=lambda queue: {"deferred_acks": deferring.count_deferred(leases_of(queue))},

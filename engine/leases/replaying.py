@@ -22,8 +22,7 @@ from ..stores.topic_log import LoggedMessage, TopicLog
 from .capture import capture_of
 from .headers import replay_entries, with_entries
 from .replay_rules import REPLAY_ARGUMENTS, ReplayRules, replay_rules
-from .state import Leases, PastHolder, bookmark_of
-from .state import shown as only_shown
+from .state import Leases, PastHolder, bookmark_of, unleased_copy
 
 if TYPE_CHECKING:
     from ..clients.session import Session
@@ -243,7 +242,7 @@ def _copy(leases: Leases, one: LoggedMessage) -> Message:
     message = one.message
     topic = leases.topic_of(message.envelope)
     entries = replay_entries(topic, bookmark_of(message.id), message.id, one.wall_ms)
-    return only_shown(with_entries(message.envelope, message.content, entries), message.envelope.plain())
+    return unleased_copy(with_entries(message.envelope, message.content, entries), message.envelope.plain())
 
 
 def _wake(queue: Queue, replay: Replay, wait_ns: int) -> None:

@@ -177,10 +177,8 @@ class Leases:
         consumers = self.consumer_list.consumers
         count = sum(one.unacked for one in consumers if self.site_at(one) == site)
         if len(self.book) > sum(one.unacked for one in consumers):
-            for table in (self.book.leases, self.book.slots):
-                holders = map(holder_of, table.by_id.values())
-                others = (one for one in holders if not isinstance(one, Consumer))
-                count += sum(one.session.client.site == site for one in others)
+            others = (one for one in map(holder_of, self.book) if not isinstance(one, Consumer))
+            count += sum(one.session.client.site == site for one in others)
         return count
 
     def id_at(self, position: int) -> int:
@@ -369,6 +367,6 @@ class PastHolder(Holder):
         super().__init__(queue, session, counts_against_prefetch=False)
 
 
-def shown(content: bytes, envelope: Envelope) -> Message:
-    """A delivery that is only shown: an acknowledgement of it has no effect."""
+def unleased_copy(content: bytes, envelope: Envelope) -> Message:
+    """A message for a delivery that is no lease: it is only shown, and acknowledging it has no effect."""
     return Message(NOTHING, content, envelope)

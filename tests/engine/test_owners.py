@@ -11,8 +11,7 @@ import pytest
 
 from leveret.engine import Session
 from leveret.engine.errors import InvalidArgument
-from leveret.engine.leases import leases_of as leases_seen
-from leveret.engine.leases import owners_of
+from leveret.engine.leases import list_leases, list_owners
 from leveret.engine.leases.owners import ALONE, OWNERS_MAX, TOGETHER, OwnerRuns, Owners, Waits
 from leveret.engine.leases.state import leases_of
 from leveret.engine.messages.field_table import Field
@@ -262,7 +261,7 @@ def test_a_site_that_hosts_the_queue_again_is_served(sites: Sites) -> None:
         declare("n3", **filter_)
     sites.publish("b", by=sites.at["n1"], key="other")
     sites.advance(100)
-    (row, *_) = finished(owners_of(sites.vhost.queues["other"]))
+    (row, *_) = finished(list_owners(sites.vhost.queues["other"]))
     assert (sites.taken("n3"), row["ready"], row["waits_for"]) == ("", 1, "a consumer")
     declare("n3")
     sites.end_turn()
@@ -575,7 +574,7 @@ def test_operators_see_whose_messages_they_are(sites: Sites) -> None:
         sites.publish("x", by=sites.at[site])
     sites.broker.sites.went("n3")
     sites.advance(3000)
-    (row, *_), rows = leases_seen(sites.named(), 10), finished(owners_of(sites.named()))
+    (row, *_), rows = list_leases(sites.named(), 10), finished(list_owners(sites.named()))
     assert (row["node"], row["owner"]) == ("n2", "n2")  # the first one came from n1, and is transferred
     assert [(one["node"], one["ready"], one["stranded"], one["leased"]) for one in rows] == [
         ("n1", 0, 0, 0),

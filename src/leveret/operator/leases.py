@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..engine import BadRequest, Queue
-from ..engine.leases import is_leased, leases_of, owners_of, renew_leases
+from ..engine.leases import is_leased, list_leases, list_owners, renew_leases
 from .command import command
 from .command_error import CommandError
 from .kinds import QueueName, VhostName
@@ -23,14 +23,14 @@ def leases(
     after: without this many of the first
     count: at most this many (default and at most 1000)
     """
-    return leases_of(_leased(at, vhost, queue), after + min(count, LISTED_MAX))[after:]
+    return list_leases(_leased(at, vhost, queue), after + min(count, LISTED_MAX))[after:]
 
 
 @command("owners")
 def owners(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Steps:
     """List whose messages a leased queue has, by node of a cluster: ready, leased, stranded, and what they wait for."""
     try:
-        rows = yield from owners_of(_leased(at, vhost, queue))
+        rows = yield from list_owners(_leased(at, vhost, queue))
     except BadRequest as error:
         raise CommandError(f"queue {queue!r}: {error}") from None
     return rows

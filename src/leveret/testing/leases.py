@@ -64,13 +64,13 @@ def leases_in(queue: Queue, edge: "Edge") -> tuple[LeaseSnapshot, ...]:
     """The leases of a queue by deadline; none if it is not leased. Call it in the broker's loop."""
     if queue.type != AMPS:
         return ()
-    from ..engine.leases import leases_of  # the package may be missing
+    from ..engine.leases import list_leases  # the package may be missing
 
     held = {message.id: message for message in queue.unacked_messages()}
     names: dict[object, str] = {endpoint.client: endpoint.name for endpoint in edge.endpoints_of(queue.vhost_name)}
     now_ms = edge.clock.monotonic_ns() // MS
     found = []
-    for row in leases_of(queue, COUNT_MAX):
+    for row in list_leases(queue, COUNT_MAX):
         lease = held[int(str(row["bookmark"]).split("|")[1])]
         message, client = message_of(lease), holder_of(lease).session.client
         ends_in_ms = row["ends_in_ms"]
