@@ -6,9 +6,9 @@ work is completed even if its client disconnects.
 """
 
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 
 from .clients.client import Client
+from .messages.message import id_of
 from .queues.queue import Queue
 
 #: Messages, and bindings, removed in one slice (about 2 ms with a journal, at the end of each connection's turn). A
@@ -16,8 +16,6 @@ from .queues.queue import Queue
 MESSAGES_SLICE, BINDINGS_SLICE = 10_000, 200
 #: Ends of turns to wait for the client to finish the small queue; after that the broker finishes it.
 WAIT_MAX = 1_000
-
-_ID = attrgetter("id")
 
 
 class BulkDelete:
@@ -82,7 +80,7 @@ class BulkDelete:
         if self._unbind is None:
             queue.events.purged(gone)
         else:
-            queue.events.deleted(sorted(gone, key=_ID), len(gone))
+            queue.events.deleted(sorted(gone, key=id_of), len(gone))
 
 
 def is_large(queue: Queue, *, deletes: bool) -> bool:

@@ -5,20 +5,17 @@ Source: behaviour page 2.7; performance page 4.
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from ..delivery.consumer import Consumer, Holder
 from ..delivery.effects import DELIVERY_OVERHEAD, Delivered, by_redelivered
-from ..messages.message import Envelope, Envelopes, Message
+from ..messages.message import Envelope, Envelopes, Message, content_of, envelope_of
 from .session_counts import SessionCounts
 from .unacked import Unacked
 
 if TYPE_CHECKING:
     from .client import Client
     from .session import Session
-
-_CONTENT, _ENVELOPE = attrgetter("content"), attrgetter("envelope")
 
 
 class Delivering(SessionCounts):
@@ -65,11 +62,11 @@ class Delivering(SessionCounts):
         """Deliver ready messages, as runs with one redelivered flag."""
         effects = []
         for redelivered, run in by_redelivered(messages, consumer.queue.events.redelivered_below):
-            envelopes = list(map(_ENVELOPE, run))
+            envelopes = list(map(envelope_of, run))
             first = envelopes[0]
             is_shared = first is envelopes[-1] and envelopes.count(first) == len(run)
             of = first if is_shared else envelopes
-            effects.append(Delivered(consumer, 0, of, redelivered, list(map(_CONTENT, run))))
+            effects.append(Delivered(consumer, 0, of, redelivered, list(map(content_of, run))))
         self.deliver(consumer, messages, effects)
         if consumer.no_ack:
             consumer.queue.acknowledged(messages)
@@ -105,7 +102,7 @@ class Delivering(SessionCounts):
         if durability is not None and durability.holds_deliveries and (sync_lsn := durability.sync_lsn_of_all()):
             self.client.send_after(sync_lsn, cast("Session", self).number)
         tag = self.next_tag
-        envelopes, contents = list(map(_ENVELOPE, messages)), list(map(_CONTENT, messages))
+        envelopes, contents = list(map(envelope_of, messages)), list(map(content_of, messages))
         self._send((Delivered(consumer, tag, envelopes, redelivered, contents),))
         if not consumer.no_ack:
             for message in messages:

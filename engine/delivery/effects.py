@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..errors import EngineError
-from ..messages.message import Envelope, Envelopes, Message, stretches_alike
+from ..messages.message import Envelope, Envelopes, Message, deliveries_of, id_of, stretches_alike
 from .consumer import Consumer
 
 if TYPE_CHECKING:
@@ -74,18 +73,16 @@ class SessionFailed:
 
 Effect = Delivered | ConsumerCancelled | SessionFailed
 
-_ID, _DELIVERIES = attrgetter("id"), attrgetter("deliveries")
-
 
 def by_redelivered(messages: Sequence[Message], below: int) -> Iterable[tuple[bool, Sequence[Message]]]:
     """The messages in order, as runs of redelivered and of new ones. `below`: `QueueEvents.redelivered_below`."""
-    if below and min(map(_ID, messages)) < below:
+    if below and min(map(id_of, messages)) < below:
         return [
             (redelivered, list(run))
             for redelivered, run in groupby(messages, lambda one: one.deliveries > 0 or one.id < below)
         ]
-    if not any(map(_DELIVERIES, messages)):
+    if not any(map(deliveries_of, messages)):
         return ((False, messages),)
-    if all(map(_DELIVERIES, messages)):
+    if all(map(deliveries_of, messages)):
         return ((True, messages),)
     return [(redelivered, list(run)) for redelivered, run in groupby(messages, lambda one: one.deliveries > 0)]

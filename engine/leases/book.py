@@ -4,15 +4,11 @@ Nothing here survives a restart. Source: queues page A.5 ("Timers"), C.2 ("not l
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain, repeat
-from operator import attrgetter
 
-from ..messages.message import Message
-
-_id_of: Callable[[Message], int] = attrgetter("id")
-_deliveries_of: Callable[[Message], int] = attrgetter("deliveries")
+from ..messages.message import Message, deliveries_of, id_of
 
 #: Leases that begin within this time end together, when the last of them does.
 TOGETHER_NS = 1_000_000
@@ -138,12 +134,12 @@ class LeaseTable:
 
     def begin(self, messages: Sequence[Message], now_ns: int) -> int:
         """Begin leases of delivered messages. Returns when they end (monotonic ns); 0: not by time."""
-        ids = list(map(_id_of, messages))
+        ids = list(map(id_of, messages))
         self.by_id.update(zip(ids, messages))
         if not self._period_ns:
             return 0
         ends = self._note(ids, now_ns + self._period_ns)
-        if max(map(_deliveries_of, messages)) > 1:
+        if max(map(deliveries_of, messages)) > 1:
             self._again.update((one.id, ends) for one in messages if one.deliveries > 1)
         if self._noted > 2 * len(self.by_id) + STALE_MAX:
             self._sweep()
@@ -171,7 +167,7 @@ class LeaseTable:
 
     def end(self, messages: Sequence[Message]) -> bool:
         """End leases. Returns whether all of them were running."""
-        ids = list(map(_id_of, messages))
+        ids = list(map(id_of, messages))
         found = list(map(self.by_id.pop, ids, repeat(None)))
         if self._again:
             for id_ in ids:

@@ -4,15 +4,14 @@ Each site has its fairness and its backlog. A message goes to another site when 
 owner has, and it has waited for one; or when its owner was given up. Source: cluster page 12.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from operator import attrgetter
 from typing import cast
 
 from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX
 from ..delivery.filter_groups import FilterGroup
-from ..messages.message import Message
+from ..messages.message import Message, id_of
 from ..queues.searching import CATCH_UP, behind
 from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
 from ..stores.store import Scanned
@@ -21,8 +20,6 @@ from .granting import alive, grant, runs_of
 from .owner_groups import OwnedFilter, OwnerGroups, key_of
 from .owners import Owners
 from .state import Leases
-
-_id_of: Callable[[Message], int] = attrgetter("id")
 
 Free = dict[FilterGroup, list[Consumer]]
 #: The consumers of a site that may have a message, by key of their filter, in the order of their subscriptions.
@@ -117,7 +114,7 @@ def _transfers(
     ]
     if not rest:
         return []
-    rest.sort(key=_id_of)
+    rest.sort(key=id_of)
     behind_id = max(some[-1].id for some in by_number.values())
     numbers = {owners.number_of_site(site): site for site in free}
     numbers = {one: numbers[one] for one in sorted(numbers) if one not in by_number}

@@ -5,9 +5,8 @@ Source: queues page A.2, A.5, H.1 (actions); docs/leases.md (renewal).
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from operator import attrgetter
 
 from ...settings.leases.leased_settings import STRICT, LeasedSettings
 from ..clock import MS, due_after
@@ -15,7 +14,7 @@ from ..delivery.consumer import holder_of
 from ..messages.content import PLAIN, ContentError, decode_properties
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED, REJECTED
 from ..messages.field_table import Field
-from ..messages.message import Envelope, Message
+from ..messages.message import Envelope, Message, id_of
 from .headers import REASON
 from .ranked_store import RankedMessage, is_barrier, ranked
 from .state import NOTHING, Leases
@@ -34,7 +33,6 @@ END_SLICE = 500
 #: With more leases than `MANY`, deadlines are at least `DISTANCE_NS` away; queues page A.5 allows a delay of 20 ms.
 MANY, DISTANCE_NS = 1000, 10 * MS
 
-_id_of: Callable[[Message], int] = attrgetter("id")
 _VARIABLE = re.compile(rb"\{\{([A-Z_]+)\}\}")
 #: Offsets of the body size in a header payload, after class and weight.
 _SIZE_AT, _SIZE_END = 4, 12
@@ -102,7 +100,7 @@ def returned(leases: Leases, messages: Sequence[Message], why: str, *, is_cancel
         queue.events.lease_ended(ended, why)
     if back:
         queue.context.broker.turn.effort += len(back)
-        back.sort(key=_id_of, reverse=True)
+        back.sort(key=id_of, reverse=True)
         for message in back if leases.rules.barrier is not None else ():
             if is_barrier(leases.rules.barrier, message):  # a basic.get had taken the barrier
                 leases.note_barrier(queue.store.position_of(message))

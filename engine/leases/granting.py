@@ -3,13 +3,12 @@
 Runs are the unit of work: messages of one envelope that were delivered equally often share headers made once.
 """
 
-from collections.abc import Callable, Sequence
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer
 from ..delivery.effects import Delivered, by_redelivered
-from ..messages.message import Envelope, Message, stretches_alike
+from ..messages.message import Message, content_of, deliveries_of, envelope_of, id_of, stretches_alike
 from ..queues.queue import Queue
 from .ending import TIME_LIMIT, arm, await_end, expire_for
 from .headers import ORIGIN, DeliveredLeases, lease_entries, run_headers, with_entries
@@ -24,18 +23,13 @@ ALIKE_MIN = 3
 #: Units of effort to make the headers of one delivery, beside the delivery itself.
 DRESSING = 2
 
-_content_of: Callable[[Message], bytes] = attrgetter("content")
-_id_of: Callable[[Message], int] = attrgetter("id")
-_deliveries_of: Callable[[Message], int] = attrgetter("deliveries")
-_envelope_of: Callable[[Message], Envelope] = attrgetter("envelope")
-
 
 def grant(leases: Leases, consumer: Consumer, messages: Sequence[Message]) -> None:
     """Deliver messages that left the store to a consumer, and lease them; a no-ack consumer settles them at once."""
     if not messages:
         return
     until_ms = None if consumer.no_ack else _until_ms(leases)
-    envelopes, first = list(map(_envelope_of, messages)), messages[0].envelope
+    envelopes, first = list(map(envelope_of, messages)), messages[0].envelope
     if envelopes.count(first) == len(messages):
         _deliver(leases, consumer, messages, until_ms)
     else:
@@ -53,16 +47,16 @@ def grant(leases: Leases, consumer: Consumer, messages: Sequence[Message]) -> No
 
 def _deliver(leases: Leases, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
     """Deliver messages of one envelope, as one run if they were delivered equally often and none was given back."""
-    deliveries, cancels = list(map(_deliveries_of, messages)), leases.book.cancels
+    deliveries, cancels = list(map(deliveries_of, messages)), leases.book.cancels
     below = leases.queue.events.redelivered_below
     if deliveries.count(deliveries[0]) == len(messages):
-        ids = list(map(_id_of, messages))
+        ids = list(map(id_of, messages))
         is_alike = not below or (min(ids) < below) == (max(ids) < below)  # in the redelivered flag
         if is_alike and (not cancels or cancels.keys().isdisjoint(ids)):
             topic = leases.topic_of(messages[0].envelope)
             headers = run_headers(topic, ORIGIN, ids, deliveries[0] + 1, until_ms)
             if headers is not None:
-                contents = list(map(_content_of, messages))
+                contents = list(map(content_of, messages))
                 effect = DeliveredLeases(consumer, 0, messages[0].envelope, contents, headers)
                 effect.redelivered |= ids[0] < below
                 consumer.session.deliver(consumer, messages, (effect,))

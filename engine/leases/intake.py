@@ -3,13 +3,13 @@
 Source: queues page A.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from operator import attrgetter
 
 from ...settings.leases.leased_settings import BY_QUEUE
 from ..clock import MS, due_after
-from ..messages.message import Envelope, Message
+from ..messages.message import Envelope, Message, id_of
 from ..queues import scheduled
 from ..queues.queue import Queue
 from ..queues.reconfigure import cap_memory, recount
@@ -21,8 +21,6 @@ from .ending import arm, end_due, expire_ready, lifetime_ns
 from .notes import restore_notes
 from .ranked_store import RANK_MAX, RankedStore, is_barrier, position_at, rank_of, ranked
 from .state import ActiveSet, Leases, Policy, rules_of
-
-_id_of: Callable[[Message], int] = attrgetter("id")
 
 #: Messages read at once when the store is rebuilt with other ranks.
 BUILD_SLICE = 500
@@ -93,7 +91,7 @@ class LeasedIntake(Policy):
                 if is_barrier(leases.rules.barrier, message):
                     leases.note_barrier(position)
         if leases.owners is not None:
-            leases.owners.waits.came_due(map(_id_of, messages), queue.context.broker.clock.monotonic_ns())
+            leases.owners.waits.came_due(map(id_of, messages), queue.context.broker.clock.monotonic_ns())
         if leases.active is not None:
             leases.active.came(positions)
         _tell_groups(queue, positions)
@@ -214,7 +212,7 @@ def _build_anew(leases: Leases, *, was_ranked: bool) -> None:
     queue.takeable.expiring = old.expiring
     while len(old):
         some = old.evict_head(len(old) if was_ranked else BUILD_SLICE, with_content=True).messages
-        for message in sorted(some, key=_id_of):
+        for message in sorted(some, key=id_of):
             anew = queue.message_for(message.id, message.content, message.envelope)
             anew.expires_ns = message.expires_ns
             queue.takeable.append(anew)

@@ -3,8 +3,7 @@
 Source: queues page A. Why it has the store of other queues: docs/decisions/0011-leases.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...settings.leases.leased_settings import AMPS, LeasedFault, is_regex, leased_settings
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
     from ..clients.client import Client
     from ..clients.session import Session
 
-_id_of: Callable[[Message], int] = attrgetter("id")
 
 #: Argument of a declaration: from where on a new queue is built.
 POINT = "x-recovery-point"

@@ -7,15 +7,14 @@ last), A.9, F.4.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import chain, islice
 from math import isnan
-from operator import attrgetter
 from typing import ClassVar
 
 from ...expressions.language import Expression
 from ..delivery.filters import MessageSubject
-from ..messages.message import Envelope, Envelopes, Message, each_of
+from ..messages.message import Envelope, Envelopes, Message, each_of, id_of
 from ..stores.memory_budget import held_octets
 from ..stores.paged_run import Part
 from ..stores.storage import NOBODY, Owner
@@ -27,8 +26,6 @@ RANK_MAX = 2**64 - 1
 LOWEST = -(2**63)
 #: Messages in a block, at most.
 BLOCK_MAX = 1024
-
-_id_of: Callable[[Message], int] = attrgetter("id")
 
 
 class RankedMessage(Message):
@@ -93,7 +90,7 @@ class Block:
         first = bisect_left(self.levels, level)
         if first == len(self.levels) or self.levels[first] != level:
             return first
-        return bisect_left(self.messages, id_, first, bisect_right(self.levels, level, first), key=_id_of)
+        return bisect_left(self.messages, id_, first, bisect_right(self.levels, level, first), key=id_of)
 
     def half(self, at: int) -> "Block":
         """Split off the messages from index `at` on. Both blocks take only the memory that they need."""

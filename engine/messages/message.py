@@ -4,8 +4,9 @@ Each queue has its own `Message` object for a message; all of them share the con
 rise in the order of publishing, so an id also gives the message's position in the queue.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
+from operator import attrgetter
 from typing import ClassVar, TypeAlias
 
 from .content import NO_PROPERTIES, PLAIN, Framing, PropertySummary, headers_of, opened_headers, splice_header
@@ -162,6 +163,13 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.id} {self.envelope.exchange!r} {self.envelope.routing_key!r} x{self.deliveries}>"
+
+
+#: Attributes of messages, for `map` and `sort`.
+id_of: Callable[[Message], int] = attrgetter("id")
+deliveries_of: Callable[[Message], int] = attrgetter("deliveries")
+content_of: Callable[[Message], bytes] = attrgetter("content")
+envelope_of: Callable[[Message], Envelope] = attrgetter("envelope")
 
 
 #: The envelopes of a run: one that all its messages share, or one for each.

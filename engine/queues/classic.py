@@ -4,8 +4,7 @@ Source: behaviour page 2.4, 2.7, 2.12, 3.2, 3.3; address-settings page 1.3, 3.3,
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..clock import MS, bounded_ms, due_after
@@ -14,7 +13,7 @@ from ..delivery.consumer_list import RUN_MAX, share_of
 from ..delivery.groups import GroupedMessage, Groups, grouped
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
 from ..messages.field_table import Field
-from ..messages.message import Envelope, Message
+from ..messages.message import Envelope, Message, id_of
 from ..rules.expiry import NO_EXPIRY_POLICY
 from ..rules.queue_rules import NO_RULES, QueueRules
 from ..rules.redelivery import redelivery_delay_ms
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from .restore import Restorer
     from .selection import Selection
 
-_id_of: Callable[[Message], int] = attrgetter("id")
 
 #: Credit of consumers, in messages, from which on paged-out messages go straight to them, without becoming ready.
 STRAIGHT_MIN = 64
@@ -485,7 +483,7 @@ class ClassicSettlement:
         if queue.deleted or not messages:
             return
         queue.context.broker.turn.effort += len(messages)
-        messages.sort(key=_id_of, reverse=True)
+        messages.sort(key=id_of, reverse=True)
         for message in messages:
             message.holder = None
         if queue.rules is not NO_RULES:

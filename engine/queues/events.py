@@ -4,8 +4,7 @@ Only this module counts and emits: one method an event. Without listeners an eve
 Source: rulings, "Events".
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer
@@ -13,7 +12,7 @@ from ..events import Counters, EventKind
 from ..flow.meter import Meter
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.event import Event, Listener, emit_mixed
-from ..messages.message import Envelope, Message
+from ..messages.message import Envelope, Message, id_of
 from ..stores.paged_index import PagedEntry
 from ..stores.paged_run import IN_JOURNAL
 from ..stores.store import Dropped, Freeable
@@ -34,8 +33,6 @@ from .queue_events import (
 
 if TYPE_CHECKING:
     from ..clients.session import Session
-
-_id_of: Callable[[Message], int] = attrgetter("id")
 
 
 class QueueEvents:
@@ -400,4 +397,4 @@ class QueueEvents:
 
 
 def _ids(messages: Iterable[Message]) -> list[int]:
-    return list(map(_id_of, messages))
+    return list(map(id_of, messages))

@@ -3,20 +3,17 @@
 Source: address-settings page 4.5 (rule 2), 5.3; management page 16 (`reschedule`, `cancel`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from heapq import heapify, heappop, heappush
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..clock import due_after
-from ..messages.message import Message
+from ..messages.message import Message, id_of
 from .bounds import LengthBound
 
 if TYPE_CHECKING:
     from .queue import Queue
-
-_id_of: Callable[[Message], int] = attrgetter("id")
 
 
 class Scheduled:
@@ -113,7 +110,7 @@ def come_due(queue: "Queue") -> None:
         for published in by_time.values():  # in order of due times, as if each had been handled on time
             _arrive(queue, published)
         if returned:
-            queue.insert(sorted(returned, key=_id_of, reverse=True))
+            queue.insert(sorted(returned, key=id_of, reverse=True))
         if store.expiring:  # `expect_expiry` was called when they were published
             queue.arm_expiry()
     await_due(queue)

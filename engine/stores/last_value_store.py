@@ -13,7 +13,7 @@ from operator import attrgetter
 from ..messages.content import PLAIN
 from ..messages.field_table import Field
 from ..messages.levels import Levels
-from ..messages.message import Envelope, Message
+from ..messages.message import Envelope, Message, id_of
 from .levels import LeveledReady, ManyLevels
 from .paged_message import UNKNOWN, Key, PagedMessage, body_size, can_leave
 from .paged_run import messages_of
@@ -25,7 +25,6 @@ AHEAD, AHEAD_OCTETS = 1000, 1024 * 1024
 #: New messages between two look-ups of the share.
 SHARE_EVERY = 1000
 
-_id_of: Callable[[Message], int] = attrgetter("id")
 _first_id_of: Callable[[Message], int] = attrgetter("first_id")
 
 
@@ -237,7 +236,7 @@ class LastValueStore(TailedStore):
                 gone.append(older)
             if has_to_come:
                 fresh.append(message)
-        fresh.sort(key=_id_of, reverse=True)
+        fresh.sort(key=id_of, reverse=True)
         self.ready.merge(fresh)
         return gone, 0
 

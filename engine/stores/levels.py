@@ -10,10 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge, nsmallest
 from itertools import chain, islice
-from operator import attrgetter
 
 from ..messages.levels import ONE_LEVEL, Levels
-from ..messages.message import Message
+from ..messages.message import Message, id_of
 from .sorted_list import SortedList
 from .storage import Owner
 from .store import LEVEL_STEP, WINDOW_MESSAGES, WINDOW_OCTETS, Scanned
@@ -27,8 +26,6 @@ NEAR = 250
 Level = deque[Message] | SortedList[Message]
 #: (id, message if it is in memory)
 Found = tuple[int, Message | None]
-
-_id_of: Callable[[Message], int] = attrgetter("id")
 
 
 class LeveledReady:
@@ -130,7 +127,7 @@ def merge_back(ready: Level, messages: list[Message]) -> int:
 
         def with_more(block: list[Message], ids: Sequence[int]) -> list[Message]:
             for id_ in ids:
-                insort(block, by_id[id_], key=_id_of)
+                insort(block, by_id[id_], key=id_of)
             return block
 
         ready.change(list(by_id), with_more)
@@ -208,7 +205,7 @@ class ReadyLevels(ABC):
         """Prepare a level for access at an id: a deque that is long up to there becomes `SortedList`. O(n), once."""
         here = self.by_level[level]
         if self.is_sorted and isinstance(here, deque) and len(here) > NEAR and here[NEAR].id <= id_:
-            self._replace(level, SortedList(here, _id_of))
+            self._replace(level, SortedList(here, id_of))
 
     def loosen(self) -> None:
         """Note that messages of a level may not be in order of ids."""
@@ -303,7 +300,7 @@ class ReadyLevels(ABC):
         taken: list[Message] = []
         if self.is_sorted:
             for id_ in ids:
-                at = bisect_left(ready, id_, 0, min(len(ready), NEAR + 1), key=_id_of)
+                at = bisect_left(ready, id_, 0, min(len(ready), NEAR + 1), key=id_of)
                 if at < len(ready) and ready[at].id == id_:
                     taken.append(ready[at])
                     del ready[at]
@@ -407,7 +404,7 @@ def _above(ready: Level, id_: int) -> Iterable[Message]:
     """The messages with ids above `id_`, which rise."""
     if isinstance(ready, SortedList):
         return (one for one in ready.behind(id_) if one.id > id_)
-    return islice(ready, bisect_right(ready, id_, 0, min(len(ready), NEAR + 1), key=_id_of), None)
+    return islice(ready, bisect_right(ready, id_, 0, min(len(ready), NEAR + 1), key=id_of), None)
 
 
 def _taken(ready: SortedList[Message], ids: Sequence[int]) -> list[Message]:
@@ -415,7 +412,7 @@ def _taken(ready: SortedList[Message], ids: Sequence[int]) -> list[Message]:
 
     def without(block: list[Message], some: Sequence[int]) -> list[Message]:
         for id_ in some:
-            at = bisect_left(block, id_, key=_id_of)
+            at = bisect_left(block, id_, key=id_of)
             if at < len(block) and block[at].id == id_:
                 found.append(block.pop(at))
         return block

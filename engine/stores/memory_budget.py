@@ -6,10 +6,9 @@ is the one that asks, its new messages are paged out. Source: queues page F.1 (l
 """
 
 from collections.abc import Iterator
-from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
-from ..messages.message import Message
+from ..messages.message import Message, content_of
 from .memory_cap import LEAVING_MAX
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ TAKE_MIN = 1024 * 1024
 #: A grant that is never used up.
 UNLIMITED = 1 << 62
 _NOTHING = (0, 0, 0)
-_CONTENT = attrgetter("content")
 
 
 class Messages(Protocol):
@@ -39,7 +37,7 @@ class Messages(Protocol):
 
 def held_octets(messages: Messages) -> int:
     """The approximate memory of messages, in octets."""
-    return sum(map(len, map(_CONTENT, messages))) + OVERHEAD * len(messages)
+    return sum(map(len, map(content_of, messages))) + OVERHEAD * len(messages)
 
 
 class MemoryBudget:

@@ -11,7 +11,7 @@ from heapq import merge
 from itertools import islice
 from typing import ClassVar
 
-from ..messages.message import Envelope, Envelopes, Message, each_of
+from ..messages.message import Envelope, Envelopes, Message, each_of, id_of
 from .memory_budget import OVERHEAD, UNLIMITED
 from .paged_index import PagedEntry, PagedIndex, stretches
 from .paged_message import Key, body_size
@@ -47,7 +47,7 @@ class NonDestructiveReady:
     def append(self, message: Message) -> None:
         """Insert a message by its id, which nearly always is at the end."""
         if self._messages and self._messages[-1].id > message.id:
-            insort(self._messages, message, lo=self._head, key=_id_of)
+            insort(self._messages, message, lo=self._head, key=id_of)
         else:
             self._messages.append(message)
 
@@ -70,12 +70,12 @@ class NonDestructiveReady:
 
     def after(self, id_: int, count: int) -> list[Message]:
         """Up to `count` messages with ids above `id_`."""
-        start = bisect_right(self._messages, id_, lo=self._head, key=_id_of)
+        start = bisect_right(self._messages, id_, lo=self._head, key=id_of)
         return self._messages[start : start + count]
 
     def take(self, id_: int) -> Message | None:
         """Remove and return the message with this id; None: it is not here."""
-        index = bisect_left(self._messages, id_, lo=self._head, key=_id_of)
+        index = bisect_left(self._messages, id_, lo=self._head, key=id_of)
         if index == len(self._messages) or self._messages[index].id != id_:
             return None
         return self._messages.pop(index)
@@ -500,7 +500,3 @@ class _Gone:
     def removed(self) -> Removed:
         """The result."""
         return Removed(self.messages, self.unread, self.recounted)
-
-
-def _id_of(message: Message) -> int:
-    return message.id

@@ -8,10 +8,9 @@ paged out completely. Source: behaviour page 3.3, 3.5; queues page F; rulings 5,
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from operator import attrgetter
 from typing import ClassVar
 
-from ..messages.message import Envelope, Envelopes, Message, each_of
+from ..messages.message import Envelope, Envelopes, Message, content_of, each_of
 from .levels import Level, LeveledReady, OneLevel, ReadyLevels
 from .memory_budget import OVERHEAD, SMALL, UNLIMITED, held_octets
 from .memory_cap import LEAVING_MAX, LEAVING_OCTETS, MemoryCap
@@ -33,8 +32,6 @@ LOAD_SLICE, LOAD_OCTETS = 1000, 4 * 1024 * 1024
 PAGE_SLICE = 1000
 #: `take` adds up the sizes of all messages if `count` times the first one's size is below this many times the room.
 LIKELY = 4
-
-_CONTENT = attrgetter("content")
 
 
 class TailedStore:
@@ -298,7 +295,7 @@ class TailedStore:
         return taken
 
     def head_octets(self, count: int) -> int:
-        return sum(map(len, map(_CONTENT, islice(self.ready, count))))
+        return sum(map(len, map(content_of, islice(self.ready, count))))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         ready = self.ready
