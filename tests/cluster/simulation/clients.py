@@ -13,7 +13,7 @@ from leveret.engine.leases.headers import ORIGIN
 
 from .books import key_of
 from .queues import LATE_MS, kind_of
-from .sites import NAMES, filter_of
+from .sites import NAMES, filter_of, headers_of
 
 if TYPE_CHECKING:
     from leveret.engine import Client as EngineClient
@@ -247,7 +247,9 @@ def send(broker: NodeBroker, by: Client, queue: str, body: str, *, has_id: bool 
     world = by.world
     if world.sites is not None and by.site is not None:
         world.sites.publishes(body, by.site.name)
-    headers: dict[str, Any] = {"key": body.partition(".")[0]}
+        if queue in world.sites.queues and world.sites.is_barrier(queue, body):
+            world.books.acknowledged(body)  # it is gone when the consumers of that moment have it, if any takes it
+    headers: dict[str, Any] = {"key": body.partition(".")[0], **headers_of(body)}
     if has_id:
         headers["_AMQ_DUPL_ID"] = key_of(body)
     if queue == "later":
@@ -287,7 +289,8 @@ class Consumer(Client):
     def __init__(self, world: World, queue: str, *, homes: Sequence[str] = NAMES, of: str = "") -> None:
         super().__init__(world, homes)
         self.queue, self._of = queue, of
-        self._is_sited = kind_of(queue).is_sited
+        self._sites = world.sites if kind_of(queue).is_sited else None
+        self._is_at_most_once = self._sites is not None and self._sites.is_at_most_once(queue)
         self.is_ending = False  # it acknowledges everything
         self._inbox: deque[Received] = deque()
         self._out: list[Received] = []  # not acknowledged
@@ -309,9 +312,11 @@ class Consumer(Client):
 
     def flushed(self, broker: NodeBroker) -> None:
         for tag, body, is_redelivered, headers in delivered_to(self.session.client):
-            if (message := self.session.unacked.get(tag)) is not None and self.queue != "stream":
+            message = self.session.unacked.get(tag)
+            if message is not None and message.id and self.queue != "stream":  # a barrier is shown without an id
                 self.books.met(message.id, body)
-            if self._is_sited:  # another client may acknowledge it before this one reads it
+            if self._sites is not None and not self._sites.is_barrier(self.queue, body):
+                # Another client may acknowledge it before this one reads it.
                 self.books.handed_out(self.queue, body, is_redelivered=is_redelivered)
             offset = headers.get("x-stream-offset")
             at = -1 if offset is None else offset.value
@@ -332,8 +337,10 @@ class Consumer(Client):
             assert one.offset == self._next_offset, f"the stream goes on at {one.offset}, not {self._next_offset}"
             self._next_offset += 1
             self.books.read(one.offset, one.body)
-        elif self._is_sited:
+        elif self._sites is not None:
             self.books.seen(self.queue, one.body, self.world.agreed_lsn)
+            if self._is_at_most_once:  # the client does not see it before that is agreed
+                self.books.gone(self.queue, one.body)
         else:
             self.books.delivered(
                 self.queue, one.body, is_redelivered=one.is_redelivered, agreed_lsn=self.world.agreed_lsn
@@ -346,7 +353,7 @@ class Consumer(Client):
         elif chance < 0.25 and kind_of(self.queue).dead_letters:
             self.session.reject(one.tag, requeue=False)
         else:
-            is_holder = not self._is_sited or self._holds(broker, one.tag)
+            is_holder = self._sites is None or self._holds(broker, one.tag)
             self.session.ack(one.tag)
             if self.queue != "stream":
                 self.books.acknowledged(one.body)

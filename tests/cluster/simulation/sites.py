@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from owners_book import OwnersBook, Past, SitedQueue
 
 from leveret.configured.typed_arguments import fields_of
-from leveret.engine import Event
+from leveret.engine import DeliveredEvent, Event
 from leveret.expressions.language import AMPS, compiled
 from leveret.serving.cluster_sites import ClusterSites
 
@@ -35,6 +35,13 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"x-lease-period": "700ms"},
     {"x-fairness": "round-robin", "x-max-backlog-total": 10},
 )
+PRIORITY: dict[str, Any] = {"x-priority-expr": "rank"}
+BARRIER: dict[str, Any] = {"x-barrier-expr": "sync = 1"}
+AT_MOST_ONCE: dict[str, Any] = {"x-semantics": "at-most-once", "x-max-backlog-total": 5}
+#: What one of them is like in this share of the worlds.
+SPECIAL, SPECIAL_SHARE = (PRIORITY, BARRIER, AT_MOST_ONCE), 0.6
+#: Ranks, and messages of a publisher from barrier to barrier.
+RANKS, SYNC_EVERY = 4, 13
 
 
 class LoudBook(OwnersBook):
@@ -58,6 +65,13 @@ class LoudBook(OwnersBook):
         with self._is_loud():
             super().turn_ended(next_lsn, agreed_lsn)
 
+    def _on_delivered(self, event: DeliveredEvent) -> None:
+        super()._on_delivered(event)
+        sites = self.world.sites
+        if sites is not None and event.subject in sites.queues and sites.is_at_most_once(event.subject):
+            for id_ in event.messages:  # it is gone, and may be lost on its way
+                self.world.books.acknowledged(sites.bodies[id_])
+
     @contextmanager
     def _is_loud(self) -> Iterator[None]:
         try:
@@ -68,19 +82,24 @@ class LoudBook(OwnersBook):
 
 
 class WorldSites:
-    """`queues`: by full name. `counted`: what the books of all brokers counted."""
+    """`queues`: by full name. `bodies`: by message id. `counted`: what the books of all brokers counted."""
 
     def __init__(self, world: World, seed: int) -> None:
         chance = Random(f"sites {seed}")
         self._world = world
         self._past: Past = {}
         self._sites: dict[str, str] = {}  # body -> where it is published
-        self._publishers: dict[int, str] = {}  # message id -> who published it
+        self.bodies: dict[int, str] = {}
+        self._ranks: dict[int, int] = {}
+        self._barriers: set[int] = set()  # ids that are barriers where there are any
         self._keys = {compiled(filter_of(one), AMPS).key: one for one in PUBLISHERS}
         self.books: list[OwnersBook] = []
         initial = chance.choice(("a", "b", "x"))
         is_by_group = chance.random() < 0.5
         options = {name: chance.choice(OPTIONS) for name in ("owned", "desk", "bills")}
+        more = Random(f"special {seed}")
+        if more.random() < SPECIAL_SHARE:
+            options[more.choice(tuple(options))] = more.choice(SPECIAL)
         self._arguments = {
             "owned": {"x-replication": "distributed", **options["owned"]},
             "desk": {"x-replication": "local", **options["desk"]},
@@ -91,17 +110,34 @@ class WorldSites:
                 **options["bills"],
             },
         }
-        backlogs = {name: one.get("x-max-backlog-total") for name, one in options.items()}
+        rules = {name: self._rules(one) for name, one in options.items()}
         domain = "east" if is_by_group else "money"
         self.queues = {
-            "owned": SitedQueue("owned", backlog=backlogs["owned"]),
-            f"bills@{domain}": SitedQueue("bills", OF_BILLS, initial, backlogs["bills"]),
+            "owned": SitedQueue("owned", **rules["owned"]),
+            f"bills@{domain}": SitedQueue("bills", OF_BILLS, initial, **rules["bills"]),
             **{
-                f"desk@{name}": SitedQueue("desk", frozenset(name), backlog=backlogs["desk"], is_of_one_site=True)
+                f"desk@{name}": SitedQueue("desk", frozenset(name), is_of_one_site=True, **rules["desk"])
                 for name in NAMES
             },
         }
         world.note(f"sites: {self._arguments}")
+
+    def _rules(self, options: dict[str, Any]) -> dict[str, Any]:
+        """What the book needs to know of a queue."""
+        return {
+            "backlog": options.get("x-max-backlog-total"),
+            "is_at_most_once": options is AT_MOST_ONCE,
+            "rank_of": self._ranks.__getitem__ if options is PRIORITY else None,
+            "is_barrier": self._barriers.__contains__ if options is BARRIER else None,
+        }
+
+    def is_at_most_once(self, queue: str) -> bool:
+        """Whether what a queue hands out is gone from it."""
+        return self.queues[queue].is_at_most_once
+
+    def is_barrier(self, queue: str, body: str) -> bool:
+        """Whether a message is for all consumers that are there when it is its turn."""
+        return self.queues[queue].is_barrier is not None and headers_of(body)["sync"] == 1
 
     # -- what nodes say -----------------------------------------------------------------------------------------------
 
@@ -149,11 +185,15 @@ class WorldSites:
 
     def _site_of(self, id_: int, body: bytes) -> str | None:
         text = body.split(b",")[0].decode()
-        self._publishers[id_] = text.partition(".")[0]
+        self.bodies[id_] = text
+        headers = headers_of(text)
+        self._ranks[id_] = headers["rank"]
+        if headers["sync"]:
+            self._barriers.add(id_)
         return self._sites.get(text)
 
     def _takes(self, consumer: Any, id_: int) -> bool:
-        return consumer.filter is None or self._keys[consumer.filter.key] == self._publishers[id_]
+        return consumer.filter is None or self._keys[consumer.filter.key] == self.bodies[id_].partition(".")[0]
 
     @property
     def counted(self) -> dict[str, int]:
@@ -162,6 +202,13 @@ class WorldSites:
             for what, count in book.counted.items():
                 total[what] = total.get(what, 0) + count
         return total
+
+
+def headers_of(body: str) -> dict[str, int]:
+    """Those that the expressions of queues read."""
+    tail = body.partition("/")[0].rpartition(".")[2]
+    number = int(tail) if tail.isdigit() else 1
+    return {"rank": number * 7 % RANKS, "sync": int(number % SYNC_EVERY == 0)}
 
 
 def filter_of(publisher: str) -> str:

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from owners_book import OwnersBook, SitedQueue
+from owners_book import SitedQueue
 
 from leveret.engine.errors import QueueNotHosted
 
 from . import sites
 from .node import NodeBroker
 from .real_node import RealNode, real_nodes
-from .sites import WorldSites
+from .sites import WorldSites, headers_of
 from .world import World
 
 #: Of a world whose queue `owned` has no limits, and in which a leads.
@@ -34,12 +34,13 @@ class Quiet(World):
         """The broker that leads."""
         return next(node.broker for node in self.nodes.values() if node.broker is not None)
 
-    def publish(self, site: str, *bodies: str, **headers: int) -> None:
+    def publish(self, site: str, *bodies: str) -> None:
         """By a client there."""
         assert self.sites is not None
+        session = self.leader.connect(site=site)
         for body in bodies:
             self.sites.publishes(body, site)
-        self.leader.publish(*bodies, key="owned", by=self.leader.connect(site=site), headers=headers)
+            self.leader.publish(body, key="owned", by=session, headers=headers_of(body))
 
     def consume(self, site: str, prefetch: int, tag: str = "") -> Any:
         """A consumer there, which acknowledges nothing. Returns its session."""
@@ -110,20 +111,18 @@ def test_two_domains_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_barrier_waits_for_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """D14: an earlier message is out at c; released when that is settled."""
-    monkeypatch.setattr(sites, "OPTIONS", ({"x-barrier-expr": "sync = 1"},))
-    for told in ("__call__", "turn_ended"):
-        monkeypatch.setattr(OwnersBook, told, lambda *_: None)  # the book knows no barriers
+    monkeypatch.setattr(sites, "OPTIONS", (sites.BARRIER,))
+    barrier = f"S.{sites.SYNC_EVERY}"
     with quiet() as world:
         session = world.consume("c", 1)
         world.publish("b", "a")
         world.consume("b", 10)
-        world.publish("b", "S", sync=1)
-        world.publish("b", "d")
+        world.publish("b", barrier, "d")
         world.run(0.2)
         assert (world.leader.taken("c"), world.leader.taken("b")) == ("a", "")
         session.ack(1)
         world.leader.end_turn()
-        assert (world.leader.taken("c"), world.leader.taken("b")) == ("S", "Sd")
+        assert (world.leader.taken("c"), world.leader.taken("b")) == (barrier, f"{barrier}d")
 
 
 def test_the_backlog_is_that_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
