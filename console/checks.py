@@ -10,7 +10,7 @@ from typing import Any
 
 from .cluster import NOT_LED, ClusterFacts
 from .messages import Answer, Refusal, bad_request
-from .options import Certificate, HostFacts, Listening
+from .node_facts import Certificate, HostFacts, Listening
 
 _DAY_MS = 86_400_000
 _UNITS = {"days": 1, "weeks": 7, "months": 30, "years": 365}

@@ -6,7 +6,7 @@ Names of nodes are those that tools see, `rabbit@NAME`.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .options import HostFacts, Listening
+from .node_facts import HostFacts, Listening
 
 #: Why checks fail where no node serves clients.
 NOT_LED = "no node of this cluster leads"
@@ -45,9 +45,9 @@ class ClusterFacts:
     """`own`: the node that answers. `leader`: None while the answering node knows of none that serves clients.
 
     `is_refused`: the answering node waits for an operator. `etcd`: why it does not reach etcd; empty: it does. `name`:
-    of [cluster]. The last fields are of the answering
-    node: its state among `states`, the end of its journal and what is agreed as LSNs, how often it began to lead, for
-    how long it held publishers, octets of the journal that came by its link.
+    of [cluster]. The last fields are of the answering node: its state among `states`, the end of its journal and the
+    agreed LSN, the number of times that it began to lead, for how long it held publishers, and the octets of the
+    journal that came by its link.
     """
 
     own: str

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .cluster import ClusterFacts
+from .node_facts import Certificate, HostFacts, Listening
+
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from .cluster import ClusterFacts
     from .dispatcher import CommandRoute
 
 Network = IPv4Network | IPv6Network
@@ -50,45 +52,6 @@ class Control(Protocol):
 
 
 @dataclass(slots=True, frozen=True)
-class Listening:
-    """One listener of the broker. `protocol` in RabbitMQ's words: amqp, amqp/ssl, http, https, ..."""
-
-    protocol: str
-    ip_address: str
-    port: int
-    is_tls: bool = False
-
-
-@dataclass(slots=True, frozen=True)
-class Certificate:
-    """The certificate of a TLS listener, and the authorities for clients' certificates: paths, and the expiry in wall
-    time of each certificate in them.
-    """
-
-    listening: Listening
-    file: str
-    expires_ms: tuple[int, ...]
-    authority: str = ""
-    authority_expires_ms: tuple[int, ...] = ()
-
-
-@dataclass(slots=True, frozen=True)
-class HostFacts:
-    """Facts about the process from the operating system and the event loop; octets for memory and disk."""
-
-    process_id: int
-    descriptors: int
-    descriptors_max: int
-    memory: int
-    memory_max: int
-    disk_free: int
-    processors: int
-    tasks: int
-    tasks_ready: int = 0
-    context_switches: int = 0
-
-
-@dataclass(slots=True, frozen=True)
 class ConsoleOptions:
     """`version`: of RabbitMQ, as shown to clients. `product_version`: our own.
 
@@ -118,4 +81,4 @@ class ConsoleOptions:
     config_files: tuple[str, ...] = ()
     certificates: Callable[[], list[Certificate]] = field(default=list)
     tls: "SSLContext | None" = None
-    cluster: "Callable[[], ClusterFacts | None]" = lambda: None
+    cluster: Callable[[], ClusterFacts | None] = lambda: None

@@ -6,7 +6,7 @@ from ..api import Api
 from ..checks import CHECKS, Check, Subject, node_check
 from ..dispatcher import Action, Handler, Level, Route
 from ..messages import Request
-from ..options import HostFacts
+from ..node_facts import HostFacts
 from ..views.nodes import alarms_of
 
 #: Checks for load balancers, which have no login.

@@ -5,7 +5,8 @@ from typing import Any
 
 from ...engine import Broker
 from ..cluster import NodeFacts
-from ..options import ConsoleOptions, HostFacts
+from ..node_facts import HostFacts
+from ..options import ConsoleOptions
 from .overview import contexts_view, exchange_types_view
 
 #: Maximum Erlang processes; tools divide by it.

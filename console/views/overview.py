@@ -6,7 +6,8 @@ from typing import Any
 from ...engine import EXCHANGE_TYPES, Broker, Client, User
 from ..cluster import NodeFacts
 from ..login import is_monitor
-from ..options import ConsoleOptions, Listening, Steps
+from ..node_facts import Listening
+from ..options import ConsoleOptions, Steps
 from ..slices import mapped
 
 _DESCRIPTIONS = {

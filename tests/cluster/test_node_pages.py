@@ -14,7 +14,7 @@ import trio.testing
 from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.cluster.agreement.states import State
 from leveret.console.cluster import ClusterFacts, NodeFacts
-from leveret.console.options import Certificate, HostFacts, Listening
+from leveret.console.node_facts import Certificate, HostFacts, Listening
 from leveret.serving import node_pages
 from leveret.serving.guest import Guest, Service
 from leveret.serving.node_checks import NodeChecks

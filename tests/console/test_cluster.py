@@ -17,7 +17,7 @@ from leveret.console.messages import Answer, Peer, Refusal, Request, query_of
 from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
-from leveret.console.options import HostFacts, Listening
+from leveret.console.node_facts import HostFacts, Listening
 from leveret.console.pages import Pages
 from leveret.console.sampler import Sampler
 from leveret.engine import ManualClock

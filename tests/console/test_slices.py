@@ -18,7 +18,7 @@ from leveret.console.metrics import objects, sums
 from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
-from leveret.console.options import HostFacts
+from leveret.console.node_facts import HostFacts
 from leveret.console.pages import Pages
 from leveret.console.sampler import Sampler
 from leveret.engine import Broker, Client, FieldTable, ManualClock, User, VirtualHost

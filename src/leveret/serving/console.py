@@ -12,7 +12,8 @@ from .. import __version__
 from ..amqp_frontend.wire.replies import reply_for
 from ..console.cluster import ClusterFacts
 from ..console.dispatcher import CommandRoute
-from ..console.options import Certificate, CommandRefused, ConsoleOptions, Listening, Steps
+from ..console.node_facts import Certificate, Listening
+from ..console.options import CommandRefused, ConsoleOptions, Steps
 from ..engine import EngineError, errors
 from ..operator.command_error import CommandError
 from ..operator.command_table import COMMANDS

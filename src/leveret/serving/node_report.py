@@ -16,7 +16,7 @@ from ..cluster.link.follower_links import FollowerStatistics
 from ..cluster.node import Node
 from ..cluster.status import CONFIGURATION
 from ..console.cluster import ClusterFacts, NodeFacts
-from ..console.options import HostFacts, Listening
+from ..console.node_facts import HostFacts, Listening
 from ..settings.declared.cluster import shown_node
 from .process_facts import host_facts_of
 from .reloading import CurrentConfiguration

@@ -12,7 +12,7 @@ from tempfile import gettempdir
 import trio
 
 from ..configured.host_facts import memory_limit
-from ..console.options import HostFacts
+from ..console.node_facts import HostFacts
 from .descriptors import descriptor_limits, open_descriptors
 
 #: The interpreter, for people.

@@ -29,7 +29,7 @@ from ..cluster.node import DirectoryRefused, Node
 from ..cluster.options import NodeOptions
 from ..cluster.status import why
 from ..configured.configured import Report
-from ..console.options import Certificate
+from ..console.node_facts import Certificate
 from ..engine import OPTIONAL_KINDS, ClusterEvent, EventKind
 from ..journal import ClusterJournal, Journal
 from ..settings import Configuration

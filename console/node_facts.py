@@ -1,0 +1,42 @@
+"""Facts about the process of a node, from the composition root or another node: resources, listeners, certificates."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True)
+class Listening:
+    """One listener of the broker. `protocol` in RabbitMQ's words: amqp, amqp/ssl, http, https, ..."""
+
+    protocol: str
+    ip_address: str
+    port: int
+    is_tls: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Certificate:
+    """The certificate of a TLS listener, and the authorities for clients' certificates: paths, and the expiry in wall
+    time of each certificate in them.
+    """
+
+    listening: Listening
+    file: str
+    expires_ms: tuple[int, ...]
+    authority: str = ""
+    authority_expires_ms: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class HostFacts:
+    """Facts about the process from the operating system and the event loop; octets for memory and disk."""
+
+    process_id: int
+    descriptors: int
+    descriptors_max: int
+    memory: int
+    memory_max: int
+    disk_free: int
+    processors: int
+    tasks: int
+    tasks_ready: int = 0
+    context_switches: int = 0
