@@ -11,6 +11,7 @@ from leveret.engine import scheduled
 from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.content import PLAIN
 from leveret.engine.messages.field_table import Field
+from leveret.testing.harness import Harness
 
 MS = 1_000_000
 FULL = {"address_full_policy": "FAIL", "max_size_messages": 1}
@@ -184,3 +185,25 @@ def test_nothing_wakes_up_for_messages_that_are_gone(way: str) -> None:
     world.check()
     next_ns = world.broker.next_deadline_ns()
     assert next_ns is None or next_ns > due_ns
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gets"),
+    [
+        ({"x_queue_type": "quorum", "x_max_length": 1}, b"back"),
+        ({"x_ring_size": 1}, b"back"),
+        ({"x_max_length": 1}, b"waits"),  # RabbitMQ's classic queue drops the head first
+    ],
+    ids=str,
+)
+def test_a_returned_message_is_offered_before_the_bound_counts(arguments: dict[str, Any], gets: bytes) -> None:
+    """A full queue gets a message back for which a consumer has room: it does not drop what is about to leave."""
+    world = Harness()
+    world.queue("q", durable=True, **arguments)
+    world.consume("q", prefetch=1)
+    for body in ("back", "waits"):
+        world.publish(body)
+        world.settle()
+    world.session.reject(1, requeue=True, why=NACKED)
+    world.settle()
+    assert [one.body for one in world.deliveries] == [b"back", gets]
