@@ -27,7 +27,7 @@ from tree import Job, Result, Tree, Verdict
 #: A fault that takes more memory than this is found.
 MEMORY_MAX = 6 << 30
 #: A test that computes for so many seconds has failed; pytest-timeout looks after those that wait.
-HANGS_S = 30
+HANGS_S = 15
 #: So many times what all tests may compute they may last: on a busy machine, and where they wait.
 WAITS_MAX = 20
 OVER = Result(Verdict.UNDECIDED, "the time was over before the tests were")
@@ -102,7 +102,7 @@ class _Lane:
             with contextlib.suppress(BaseException):
                 os.setsid()
                 os.close(read)
-                os.write(write, pickle.dumps(self._run_tests(job, items, temporary)))
+                os.write(write, pickle.dumps(self._run_tests(job, items, temporary, write)))
             os._exit(0)
         os.close(write)
         has_ended = bool(select.select([read], [], [], WAITS_MAX * job.seconds)[0])
@@ -120,7 +120,7 @@ class _Lane:
         result: Result = pickle.loads(said) if said else Result(Verdict.FOUND, "the process of the tests ended")
         return result
 
-    def _run_tests(self, job: Job, items: list[pytest.Item], temporary: str) -> Result:
+    def _run_tests(self, job: Job, items: list[pytest.Item], temporary: str, write: int) -> Result:
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_MAX, MEMORY_MAX))
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
@@ -130,7 +130,13 @@ class _Lane:
             self._program.swap(job.mutant.file, changed_functions(self._tree.before(job.mutant), job.mutant.source))
         watch = _Watch()
         self._session.config.pluginmanager.register(watch)
-        signal.signal(signal.SIGPROF, _hangs)
+
+        def hangs(*_: object) -> None:
+            """Ends the process: an exception would be caught, or Hypothesis would run the example again."""
+            os.write(write, pickle.dumps(Result(Verdict.FOUND, watch.running)))
+            os._exit(0)
+
+        signal.signal(signal.SIGPROF, hangs)
         result = Result(Verdict.SURVIVED, f"{len(items)} tests passed")
         for item, following in zip(items, [*items[1:], None]):
             signal.setitimer(signal.ITIMER_PROF, HANGS_S)
@@ -144,13 +150,13 @@ class _Lane:
         return result
 
 
-def _hangs(*_: object) -> None:
-    pytest.fail(f"more than {HANGS_S} s", pytrace=False)
-
-
 class _Watch:
     def __init__(self) -> None:
-        self.failed = ""
+        self.running = self.failed = ""
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """It runs from now on."""
+        self.running = nodeid
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """The first that failed."""

@@ -40,7 +40,7 @@ PARTS = (
     "LICENSE",
 )
 #: A test that waits for so many seconds has failed.
-WAITS_S = 300
+WAITS_S = 60
 #: Where the process ended before the first test or world: a fault of which this comes is found.
 NOTHING = "there was no result"
 
