@@ -194,6 +194,15 @@ class Sampler:
                 found["idle_since"] = self._broker().context.clock.wall_ms() - idle_ms
         return found
 
+    def since_ms(self, queue: Queue | None = None) -> int | None:
+        """Wall time of the first sample of a queue, or of the broker; what ranges show before it is not known, though
+        RabbitMQ's tools read 0. None: there is none.
+        """
+        series = self._whole if queue is None else self._series.get(queue)
+        if series is None:
+            return None
+        return self._broker().context.clock.wall_ms() - self._now_ms() + series.began_ms
+
     def rate(self, queue: Queue, name: str) -> float:
         """The rate of one of `QUEUE_NAMES`."""
         series = self._series.get(queue)

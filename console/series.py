@@ -32,15 +32,17 @@ class _Level:
 
 
 class Series:
-    """The samples of one object. `latest`: the newest values; `changed_ms`: when they changed."""
+    """The samples of one object. `latest`: the newest values; `changed_ms`: when they changed; `began_ms`: the first
+    sample.
+    """
 
-    __slots__ = ("_before", "_levels", "_looked_ms", "_period_ms", "changed_ms", "latest")
+    __slots__ = ("_before", "_levels", "_looked_ms", "_period_ms", "began_ms", "changed_ms", "latest")
 
     def __init__(self, at_ms: int, values: Sequence[int], levels: Sequence[tuple[int, int]]) -> None:
         self.latest = tuple(values)
         self._before = self.latest
         self._looked_ms, self._period_ms = at_ms, 0
-        self.changed_ms = at_ms
+        self.began_ms = self.changed_ms = at_ms
         self._levels = [_Level(seconds * 1000, count, [], []) for seconds, count in levels]
         self._note(at_ms)
 

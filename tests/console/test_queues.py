@@ -116,3 +116,13 @@ def test_virtual_hosts_without_statistics(api: ApiClient) -> None:
     assert "messages" in next(one for one in api.get("vhosts") if one["name"] == "/")
     totals = api.get("overview?disable_stats=true")["object_totals"]
     assert totals["queues"] == api.get("overview")["object_totals"]["queues"] and "consumers" not in totals
+
+
+def test_ranges_say_when_samples_began(api: ApiClient) -> None:
+    """What they show before is not known; without a range nothing is said."""
+    api.ask("PUT", "queues/%2F/ranged", {})
+    ranged = "lengths_age=60&lengths_incr=5"
+    assert api.get(f"queues/%2F/ranged?{ranged}")["leveret"]["sampled_since_ms"] is None
+    assert "sampled_since_ms" not in api.get("queues/%2F/ranged")["leveret"]
+    assert "sampled_since_ms" in api.get(f"overview?{ranged}")["leveret"]
+    assert "leveret" not in api.get("overview")

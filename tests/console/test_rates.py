@@ -62,6 +62,21 @@ def test_a_series_is_bounded() -> None:
     assert short.at(0, 100_000) is None
 
 
+def test_when_samples_begin(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """With the first activity of a queue; of the broker with the first look. Until then it is not known."""
+    sampler = Sampler(lambda: broker)
+    queue = client.vhost.queues.declare("q", client=client)
+    assert (sampler.since_ms(), sampler.since_ms(queue)) == (None, None)
+    _look(sampler, clock)
+    began_ms = clock.wall_ms()
+    assert (sampler.since_ms(), sampler.since_ms(queue)) == (began_ms, None)
+    route = client.vhost.router.route("", "q", client.user)
+    client.open_session(1).publish(route, Envelope("", "q"), [b"x"], mandatory=False)
+    _look(sampler, clock, 7.0)
+    _look(sampler, clock, 2.0)
+    assert (sampler.since_ms(), sampler.since_ms(queue)) == (began_ms, began_ms + 7000)
+
+
 def test_the_rate_by_which_a_list_is_sorted(broker: Broker, client: Client, clock: ManualClock) -> None:
     """It is that of the row, for each field of a rate that a row can have."""
     sampler = Sampler(lambda: broker)

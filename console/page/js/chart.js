@@ -11,23 +11,50 @@ export const RANGES = [
   [86400, 1800, "24 h"],
 ];
 const KEPT = 720;
+/** Colour and dashes of a line, by its name: the same on every page, whatever else is shown. */
+const LINES = ["Ready", "Unacknowledged", "Acknowledged", "Redelivered", "Unroutable", "Confirmed"];
+const SAME = { Published: "Ready", In: "Ready", "From client": "Ready", Memory: "Ready", Delivered: "Unacknowledged", Out: "Unacknowledged", "To client": "Unacknowledged" };
 const COLOURS = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"];
 const DASHES = [[], [6, 3], [2, 3], [10, 3, 2, 3], [4, 4], [1, 2]];
+const lineOf = (label, index) => {
+  const known = LINES.indexOf(SAME[label] || label);
+  return known < 0 ? index % COLOURS.length : known;
+};
 const seen = new Map();
 
-/** The parameters that ask for samples of a range. */
-export function rangeQuery(index) {
-  const [age, step] = RANGES[index];
+/** Seconds for which the broker surely has samples of connections, channels and exchanges. */
+export const SHORT_S = 55;
+
+/** The parameters that ask for samples of a range; `age`: in seconds, if not all of it. */
+export function rangeQuery(index, age = RANGES[index][0]) {
+  const step = RANGES[index][1];
   return ["lengths", "msg_rates", "data_rates"].map((name) => `${name}_age=${age}&${name}_incr=${step}`).join("&");
 }
 
-/** Times (s) and values of `series`: {label, value, details, isRate} from samples, or from what was seen as `key`. */
-export function history(key, at, series, range) {
+/** The colours of lines, as names in the style sheet. */
+export const coloursOf = (labels) => labels.map((label, index) => COLOURS[lineOf(label, index)]);
+
+/** Buttons for the range. `most`: the last of `RANGES` for which the broker has samples. */
+export function RangeChoice({ range, setRange, most = RANGES.length - 1 }) {
+  return html`<div class="ways" role="group" aria-label="Range of the charts">
+    ${RANGES.slice(0, most + 1).map(([, , text], index) => html`<button key=${text} type="button" aria-pressed=${index === range ? "true" : "false"} onClick=${() => setRange(index)}>${text}</button>`)}
+  </div>`;
+}
+
+/**
+ * Times (s) and values of `series`: {label, value, details, isRate} from samples, or from what was seen as `key`; `now`:
+ * the values that the page shows elsewhere. `since`: the first sample (ms); nothing is known of the time before.
+ */
+export function history(key, at, series, range, since = 0) {
+  return { ...pointsOf(key, at, series, range, since), now: series.map((one) => one.value) };
+}
+
+function pointsOf(key, at, series, range, since) {
   // The broker's last sample may stand at the end of an interval that is not over.
   const until = Math.max(at, ...series.map((one) => one.details?.samples?.[0]?.timestamp ?? 0)) / 1000;
   const span = [until - RANGES[range][0], until];
   const sampled = series.map((one) => one.details && one.details.samples).filter((one) => one && one.length > 1);
-  if (sampled.length) return { ...ofSamples(series), span, isOwn: false };
+  if (sampled.length) return { ...ofSamples(series, since || 0), span, isOwn: false };
   let points = seen.get(key);
   if (!points) seen.set(key, (points = []));
   const last = points[points.length - 1];
@@ -41,15 +68,16 @@ export function history(key, at, series, range) {
   };
 }
 
-function ofSamples(series) {
+function ofSamples(series, since) {
   const byTime = new Map();
   series.forEach((one, index) => {
     const samples = [...((one.details && one.details.samples) || [])].reverse();
     samples.forEach((sample, place) => {
       let value = sample.sample;
+      if (sample.timestamp < since) return;
       if (one.isRate) {
         const before = samples[place - 1];
-        if (!before) return;
+        if (!before || before.timestamp < since) return;
         value = ((sample.sample - before.sample) * 1000) / (sample.timestamp - before.timestamp);
       }
       if (!byTime.has(sample.timestamp)) byTime.set(sample.timestamp, series.map(() => null));
@@ -73,7 +101,9 @@ export function Chart({ title, points, labels, shown, isWhole = false }) {
   const place = useRef(null);
   const plot = useRef(null);
   const span = useRef(points.span);
+  const now = useRef(points.now);
   span.current = points.span;
+  now.current = points.now;
   const { theme } = useShared();
   const [dark, setDark] = useState(matchMedia("(prefers-color-scheme: dark)").matches);
   useEffect(() => {
@@ -98,13 +128,13 @@ export function Chart({ title, points, labels, shown, isWhole = false }) {
           { label: "Time", value: (_, at) => (at === null || at === undefined ? "now" : new Date(at * 1000).toLocaleTimeString("sv")) },
           ...labels.map((label, index) => ({
             label,
-            stroke: colour(COLOURS[index % COLOURS.length]),
-            dash: DASHES[index % DASHES.length],
+            stroke: colour(coloursOf(labels)[index]),
+            dash: DASHES[lineOf(label, index)],
             width: 2,
             points: { show: points.times.length < 3 },
-            // Without a pointer over the chart: the latest.
+            // Without a pointer over the chart: what the page shows elsewhere.
             value: (chart, value, place, at) => {
-              const known = at === null || at === undefined ? chart.data[place][chart.data[place].length - 1] : value;
+              const known = at === null || at === undefined ? now.current[place - 1] : value;
               return known === null || known === undefined ? "–" : shown(known);
             },
           })),
@@ -124,7 +154,7 @@ export function Chart({ title, points, labels, shown, isWhole = false }) {
   useEffect(() => {
     if (plot.current) plot.current.setData([points.times, ...points.lines]);
   }, [points]);
-  const last = points.lines.map((line, index) => `${labels[index]} ${shown(line[line.length - 1] ?? 0)}`);
+  const last = points.now.map((value, index) => `${labels[index]} ${shown(value ?? 0)}`);
   return html`<figure class="chart">
     <figcaption>${title}${points.isOwn && html` <small>${several(points.times.length, "value")} since this page was opened</small>`}</figcaption>
     <div ref=${place} role="img" aria-label=${`${title}, now: ${last.join(", ")}`}></div>

@@ -1,6 +1,7 @@
 // Connections and channels.
-import { html } from "../lib.js";
+import { html, useMemo } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
+import { Chart, history, rangeQuery, SHORT_S } from "../chart.js";
 import { bytes, count, duration, rate, rateOf, several } from "../format.js";
 import { ClientOf, ConnectionLink, QueueLink, UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
@@ -48,9 +49,18 @@ export function Connections({ query }) {
       empty=${lacksTag("monitoring") ? "You have no connection; those of others need the tag monitoring." : "No client is connected."} keyOf=${(one) => one.name} />`;
 }
 
+/** The rates of the last minute. `lines`: [label, the details of a counter]. */
+function LastMinute({ title, id, at, lines, shown, since, isWhole = false }) {
+  const points = useMemo(
+    () => history(`${id}\n${title}`, at, lines.map(([, details]) => ({ value: details && details.rate, details, isRate: true })), 0, since),
+    [at],
+  );
+  return html`<div class="charts"><${Chart} title=${title} points=${points} labels=${lines.map(([label]) => label)} shown=${shown} isWhole=${isWhole} /></div>`;
+}
+
 export function Connection({ names: [name] }) {
   const place = path("connections", name);
-  const view = usePoll(place);
+  const view = usePoll(`${place}?${rangeQuery(0, SHORT_S)}`);
   const channels = usePoll(`${place}/channels`);
   const about = usePoll(isMonitor() ? path("leveret", "connections", name) : null);
   const one = view.data;
@@ -71,7 +81,10 @@ export function Connection({ names: [name] }) {
     <${Waiting} view=${view} what=${`Connection ${name}`} />
     ${isHere && html`
       <${Blocked} about=${about.data} />
-      <${Panel} title="Details"><${Facts} rows=${[
+      <${Panel} title="Details">
+        <${LastMinute} title="Octets over the last minute" id=${name} at=${view.at} since=${one.connected_at} isWhole shown=${(value) => `${bytes(Math.round(value))}/s`}
+          lines=${[["From client", one.recv_oct_details], ["To client", one.send_oct_details]]} />
+        <${Facts} rows=${[
         ["Name given by the client", one.user_provided_name],
         ["User", html`<${UserLink} name=${one.user} />`],
         ["Virtual host", html`<${VhostLink} name=${one.vhost} />`],
@@ -159,8 +172,10 @@ export function Channels({ query }) {
       empty=${lacksTag("monitoring") ? "You have no channel open; those of others need the tag monitoring." : "No channel is open."} keyOf=${(one) => one.name} />`;
 }
 
+const CHANNEL_RATES = [["publish", "Published"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"]];
+
 export function Channel({ names: [name] }) {
-  const view = usePoll(path("channels", name));
+  const view = usePoll(`${path("channels", name)}?${rangeQuery(0, SHORT_S)}`);
   const one = view.data;
   const isHere = one && !(view.error && !view.error.isGone);
   const columns = [
@@ -174,7 +189,10 @@ export function Channel({ names: [name] }) {
     <h1><span class="name">${name}</span></h1>
     <${Waiting} view=${view} what=${`Channel ${name}`} />
     ${isHere && html`
-      <${Panel} title="Details"><${Facts} rows=${[
+      <${Panel} title="Details">
+        ${one.message_stats && html`<${LastMinute} title="Rates over the last minute" id=${name} at=${view.at} shown=${rate}
+          lines=${CHANNEL_RATES.filter(([key]) => one.message_stats[`${key}_details`]).map(([key, label]) => [label, one.message_stats[`${key}_details`]])} />`}
+        <${Facts} rows=${[
         ["Connection", one.connection_details && html`<${ConnectionLink} name=${one.connection_details.name} label=${one.connection_details.user_provided_name} />`],
         ["User", html`<${UserLink} name=${one.user} />`],
         ["Virtual host", html`<${VhostLink} name=${one.vhost} />`],

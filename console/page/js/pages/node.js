@@ -1,12 +1,15 @@
 // The process: its memory, its counters, what it was told.
-import { html, useState } from "../lib.js";
+import { html, useMemo, useState } from "../lib.js";
 import { act, usePoll } from "../api.js";
+import { Chart, history, RangeChoice } from "../chart.js";
 import { bytes, count, duration, moment } from "../format.js";
 import { lacksTag } from "../may.js";
 import { Button, Facts, Panel, Table, Tile, Waiting } from "../parts.js";
 import { dropped, secondStep } from "../second_step.js";
 import { isAdministrator } from "../state.js";
 
+/** The last of the ranges that the values of an open page fill: 1 hour. */
+const RANGE_MOST = 2;
 const words = (name) => name.replace(/_ms$/, "").replaceAll("_", " ").replaceAll("-", " ");
 
 /** A value of the status in words. */
@@ -22,6 +25,18 @@ async function reload() {
   const text = "If there is a fault in them, nothing changes. With these files:";
   if (!(await secondStep({ target: "leveret/preview/reload", body: {}, pick, lost: dropped, name: "reload", title: "Read the configuration files again", text, verb: "Reload" }))) return;
   await act("The configuration files are in force.", "POST", "leveret/reload", { body: {} });
+}
+
+/** Memory and descriptors while this page has been open: the broker keeps no samples of these. */
+function Charts({ node, at }) {
+  const [range, setRange] = useState(1);
+  const memory = useMemo(() => history(`${node.name}\nmemory`, at, [{ value: node.mem_used }], range), [at, range]);
+  const used = useMemo(() => history(`${node.name}\nused`, at, [{ value: node.fd_used }, { value: node.sockets_used }], range), [at, range]);
+  return html`<${Panel} title="Over time" aside=${html`<${RangeChoice} range=${range} setRange=${setRange} most=${RANGE_MOST} />`}>
+    <div class="charts">
+      <${Chart} title="Memory" points=${memory} labels=${["Memory"]} shown=${bytes} />
+      <${Chart} title="Open files" points=${used} labels=${["File descriptors", "Sockets"]} shown=${count} isWhole />
+    </div><//>`;
 }
 
 export function Node() {
@@ -44,6 +59,7 @@ export function Node() {
         ${node && html`<${Tile} label="Memory" value=${bytes(node.mem_used)} /><${Tile} label="Disk free" value=${bytes(node.disk_free)} />
           <${Tile} label="File descriptors" value=${count(node.fd_used)} /><${Tile} label="Sockets" value=${count(node.sockets_used)} />`}
       </div>
+      ${node && html`<${Charts} node=${node} at=${nodes.at} />`}
       <${Panel} title="Counters since the start"><${Facts} rows=${Object.entries(counters).map(([name, value]) => [words(name), count(value)])} /><//>
       ${turns.data && html`<${Panel} title="How late the event loop was"><${Facts} rows=${turns.data.counts.map((times, index) => {
         const bound = turns.data.bounds_ms[index];

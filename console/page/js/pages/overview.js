@@ -1,7 +1,7 @@
 // The broker at a glance: how much is in it, how fast it goes, and what is wrong now.
 import { html, useMemo, useState } from "../lib.js";
 import { usePoll } from "../api.js";
-import { Chart, history, rangeQuery, RANGES } from "../chart.js";
+import { Chart, history, RangeChoice, rangeQuery } from "../chart.js";
 import { bytes, count, duration, rate, rateOf, several } from "../format.js";
 import { ConnectionLink, QueueLink } from "../links.js";
 import { Rows } from "../list.js";
@@ -58,21 +58,19 @@ function Charts({ view, range, setRange }) {
   const stats = data.message_stats;
   const known = RATES.filter(([name]) => isRate(stats, name));
   const key = `overview-${range}`;
+  const since = data.leveret && data.leveret.sampled_since_ms;
   const depth = useMemo(
     () => history(`${key}-depth`, at, [
       { value: totals.messages_ready, details: totals.messages_ready_details },
       { value: totals.messages_unacknowledged, details: totals.messages_unacknowledged_details },
-    ], range),
+    ], range, since),
     [at, range],
   );
   const rates = useMemo(
-    () => history(`${key}-rates-${known.length}`, at, known.map(([name]) => ({ value: rateOf(stats, name), details: stats[`${name}_details`], isRate: true })), range),
+    () => history(`${key}-rates-${known.length}`, at, known.map(([name]) => ({ value: rateOf(stats, name), details: stats[`${name}_details`], isRate: true })), range, since),
     [at, range],
   );
-  const choice = html`<div class="ways" role="group" aria-label="Range of the charts">
-    ${RANGES.map(([, , text], index) => html`<button key=${text} type="button" aria-pressed=${index === range ? "true" : "false"} onClick=${() => setRange(index)}>${text}</button>`)}
-  </div>`;
-  return html`<${Panel} title="Messages" aside=${choice}>
+  return html`<${Panel} title="Messages" aside=${html`<${RangeChoice} range=${range} setRange=${setRange} />`}>
     <div class="charts">
       <${Chart} title="In queues" points=${depth} labels=${["Ready", "Unacknowledged"]} shown=${count} isWhole />
       ${known.length > 0

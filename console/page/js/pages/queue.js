@@ -2,7 +2,7 @@
 import { html, useMemo, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { Bind, Bindings } from "../bindings.js";
-import { Chart, history, rangeQuery } from "../chart.js";
+import { Chart, history, RangeChoice, rangeQuery } from "../chart.js";
 import { bytes, count, moment, plain, rate, rateOf, several } from "../format.js";
 import { Form } from "../form.js";
 import { ClientOf, ConnectionLink, VhostLink } from "../links.js";
@@ -17,12 +17,13 @@ import { Features } from "./queues.js";
 import { ScheduledRows } from "./trouble.js";
 
 const RATES = [["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"]];
-/** Which of the ranges its charts show: 10 minutes. */
-const RANGE = 1;
+/** Of the ranges: what its charts show at first, 10 minutes, and for how long the broker keeps samples of a queue. */
+const [RANGE, RANGE_MOST] = [1, 2];
 
 export function Queue({ names: [vhost, name] }) {
   const place = path("queues", vhost, name);
-  const view = usePoll(`${place}?${rangeQuery(RANGE)}`);
+  const [range, setRange] = useState(RANGE);
+  const view = usePoll(`${place}?${rangeQuery(range)}`);
   const bindings = usePoll(`${place}/bindings`);
   const may = useMay(vhost, "queue", name);
   const queue = view.data;
@@ -32,7 +33,7 @@ export function Queue({ names: [vhost, name] }) {
     <h1><span class="name">${name}</span> ${isHere && html`<${Features} queue=${queue} />`}</h1>
     <${Waiting} view=${view} what=${`Queue ${name}`} />
     ${isHere && html`
-      <${Numbers} queue=${queue} at=${view.at} />
+      <${Numbers} queue=${queue} at=${view.at} range=${range} setRange=${setRange} />
       <${Panel} title="Consumers"><${Consumers} list=${queue.consumer_details || []} /><//>
       <${Publishers} vhost=${vhost} name=${name} why=${lacksTag("monitoring")} />
       <${Panel} title="Bindings">
@@ -49,19 +50,20 @@ export function Queue({ names: [vhost, name] }) {
     `}`;
 }
 
-function Numbers({ queue, at }) {
+function Numbers({ queue, at, range, setRange }) {
   const stats = queue.message_stats || {};
   const known = RATES.filter(([name]) => rateOf(stats, name) !== undefined);
   const key = `queue\n${queue.vhost}\n${queue.name}`;
+  const since = queue.leveret && queue.leveret.sampled_since_ms;
   const depth = useMemo(
     () => history(`${key}\ndepth`, at, [
       { value: queue.messages_ready, details: queue.messages_ready_details },
       { value: queue.messages_unacknowledged, details: queue.messages_unacknowledged_details },
-    ], RANGE),
+    ], range, since),
     [at],
   );
   const rates = useMemo(
-    () => history(`${key}\nrates${known.length}`, at, known.map(([name]) => ({ value: rateOf(stats, name), details: stats[`${name}_details`], isRate: true })), RANGE),
+    () => history(`${key}\nrates${known.length}`, at, known.map(([name]) => ({ value: rateOf(stats, name), details: stats[`${name}_details`], isRate: true })), range, since),
     [at],
   );
   return html`
@@ -72,7 +74,7 @@ function Numbers({ queue, at }) {
       <${Tile} label="Consumers" value=${count(queue.consumers)} />
       ${known.map(([one, label]) => html`<${Tile} key=${one} label=${label} value=${rate(rateOf(stats, one))} />`)}
     </div>
-    <${Panel} title="Details">
+    <${Panel} title="Details" aside=${html`<${RangeChoice} range=${range} setRange=${setRange} most=${RANGE_MOST} />`}>
       <div class="charts">
         <${Chart} title="Messages" points=${depth} labels=${["Ready", "Unacknowledged"]} shown=${count} isWhole />
         ${known.length > 0 && html`<${Chart} title="Rates" points=${rates} labels=${known.map(([, label]) => label)} shown=${rate} />`}
