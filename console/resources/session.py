@@ -16,14 +16,14 @@ ACTIONS = ("configure", "write", "read")
 
 
 def _session(api: Api, request: Request) -> dict[str, Any]:
-    """The user of the session, packages with a page, and the number of virtual hosts that the user does not see; empty
-    without a session: the page asks before it shows a login.
-    """
+    """The user of the session, and packages with a page; empty without one: the page asks before it shows a login."""
     user = api.sessions.find(*named_in(request))
-    if user is None:
-        return {}
-    hidden = sum(not may_see(user, name) for name in api.broker.virtual_hosts)
-    return {"name": user.name, "tags": list(user.tags), "packages": list(PACKAGES), "hidden_vhosts": hidden}
+    return {} if user is None else {"name": user.name, "tags": list(user.tags), "packages": list(PACKAGES)}
+
+
+def _hidden(api: Api, request: Request) -> dict[str, int]:
+    """The number of virtual hosts that the user does not see."""
+    return {"hidden_vhosts": sum(not may_see(request.user, name) for name in api.broker.virtual_hosts)}
 
 
 def _may(api: Api, request: Request) -> dict[str, Any]:
@@ -49,5 +49,6 @@ def _patterns(user: User, vhost: str) -> dict[str, str] | None:
 
 ROUTES = [
     Route("leveret/session", {"GET": Action(Level.OPEN, _session)}),
+    Route("leveret/may", {"GET": Action(Level.ANY, _hidden)}),
     Route("leveret/may/V", {"GET": Action(Level.VHOST, _may)}),
 ]

@@ -85,8 +85,10 @@ function Place({ place, label, why, isHere }) {
 
 /** The user's tags and virtual hosts may be others than when the page was opened. */
 async function lookWhoIsHere() {
-  const found = await ask("GET", "leveret/session").catch(() => ({}));
-  if (found.name !== undefined && JSON.stringify(found) !== JSON.stringify(state.user)) set({ user: found });
+  const [user, may] = await Promise.all([ask("GET", "leveret/session"), ask("GET", "leveret/may")]).catch(() => [{}, {}]);
+  if (user.name === undefined) return;
+  const found = { user, hiddenVhosts: may.hidden_vhosts };
+  if (JSON.stringify(found) !== JSON.stringify({ user: state.user, hiddenVhosts: state.hiddenVhosts })) set(found);
 }
 
 export function Frame({ children }) {

@@ -33,7 +33,7 @@ export function useMay(vhost, kind, name) {
 
 /** What an empty list says: `nothing`, if the user sees all; else that there may be more. */
 export function emptiness(nothing) {
-  const { hidden_vhosts: hidden = 0 } = state.user || {};
+  const hidden = state.hiddenVhosts;
   if (!hidden) return nothing;
   return `${nothing} This is only what you may see: ${several(hidden, "virtual host")} in which you have no permissions ${hidden === 1 ? "is" : "are"} not shown.`;
 }

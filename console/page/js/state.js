@@ -14,6 +14,7 @@ function choices() {
 const listeners = new Set();
 export const state = {
   user: null, // {name, tags}
+  hiddenVhosts: 0, // how many the user does not see
   vhost: "", // empty: all
   every: 5, // seconds between two requests; 0: never again
   theme: "auto",
