@@ -230,12 +230,10 @@ def create(lake: str, table: str, position: "Position | None", parts: Sequence[P
     return open_table(lake, table)
 
 
-def commit(
-    delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Position", filled: Sequence[int] = ()
-) -> Any:
+def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Position") -> Any:
     """Add parts and move the position, or neither. Durable when it returns, if the lake is on this machine.
 
-    Args:   delta: as `open_table` gave it. filled: as for `extend`. Returns: the same, of now.
+    Args:   delta: as `open_table` gave it. Returns: the same, of now.
     Raises: ValueError (somebody else has moved the position since then), OSError.
     """
     from deltalake import Schema
@@ -247,7 +245,7 @@ def commit(
             "append",
             Schema.from_arrow(schema_of(table)),
             _partition(table),
-            commit_properties=_moved(end, first_journal(delta), filled),
+            commit_properties=_moved(end, first_journal(delta)),
         )
     make_durable(path)
     now = open_table(lake, table)
@@ -361,9 +359,8 @@ def _adds(parts: Sequence[Part], *, is_new: bool = True) -> list[Any]:
     ]
 
 
-def _moved(position: "Position", first: str, filled: Sequence[int] = ()) -> Any:
+def _moved(position: "Position", first: str) -> Any:
     numbers = {_SEGMENT: position.segment, _OFFSET: position.offset, _LSN: position.lsn}
-    numbers |= {f"{_FILLED}{lsn}": 1 for lsn in filled}
     return _properties(first, position.journal, numbers)
 
 

@@ -5,7 +5,8 @@ pieces are added to all tables, then their rows go: until then jobs see the hole
 commit that adds them, so that a fill that was killed goes on with the tables that lack them.
 
 A table that reads a part of the journal after the others (`payloads`, asked for later) may meet other damage than they
-did, because they read another copy or were filled since. `catch_up` makes that even.
+did, because they read another copy or were filled since. It does not read what its copy has of a known hole, which
+comes with the rest of it (`besides_holes`); of other damage copies give what they have (`catch_up`).
 """
 
 import os
@@ -35,18 +36,37 @@ class _Piece(NamedTuple):
 
 
 class CaughtUp(NamedTuple):
-    """`parts`: what copies have of what a table met as damage. `has`: first records of the known holes that the table
-    has read. `rows`: of new holes, for which no copy has the records."""
+    """`parts`: what copies have of what a table met as damage. `rows`: of new holes, for which no copy has the
+    records."""
 
     parts: list[Part]
-    has: list[int]
     rows: list[Row]
+
+
+def besides_holes(lake: str, plan: JournalPlan, slices: Sequence[Slice]) -> list[Slice]:
+    """What a table reads that comes after `holes`: not what this copy has of a known hole. Raises: JournalError,
+    ValueError, OSError."""
+    found = list(slices)
+    for row in _rows_of(lake, _files_of(open_table(lake, "holes"), plan.journal_id)):
+        if any(part.start_lsn <= row["last_lsn"] and row["first_lsn"] < part.end_lsn for part in found):
+            for piece in plan.whole(row["first_lsn"], row["last_lsn"] + 1):
+                found = [rest for part in found for rest in _without(part, piece)]
+    return found
+
+
+def _without(part: Slice, piece: Slice) -> list[Slice]:
+    """A slice without some of its blocks. Records that are lost before it stay lost before it."""
+    if part.segment != piece.segment or piece.end <= part.start or part.end <= piece.start:
+        return [part]
+    before = part._replace(end=max(piece.start, part.start), end_lsn=max(piece.start_lsn, part.start_lsn))
+    behind = part._replace(start=piece.end, start_lsn=piece.end_lsn, lost_from=0, lost_why="")
+    rest = [before._replace(is_sealed=False)] if before.start < before.end or part.lost_from else []
+    return [*rest, behind] if behind.start < behind.end else rest
 
 
 def catch_up(
     lake: str,
     plans: Sequence[JournalPlan],
-    span: tuple[int, int],
     tables: tuple[str, ...],
     met: Sequence[Part],
     write: Write,
@@ -54,21 +74,15 @@ def catch_up(
 ) -> CaughtUp:
     """What tables that read a span of the journal after `holes` did have to add; new holes are committed.
 
-    Args:   plans, write, lose: as for `fill_holes`. span: first record, and behind the last. tables: that have read it
-            now. met: parts of `holes` with the damage that they met, which are not committed.
+    Args:   plans, write, lose: as for `fill_holes`. tables: that have read it now. met: parts of `holes` with the
+            damage that they met, which are not committed.
     Raises: JournalError, ValueError, OSError.
     """
     journal = plans[0].journal_id
     holes = open_table(lake, "holes")
     kept = kept_of(open_table(lake, "events"), journal)
-    marked = [one for one in files_in(holes) if one["mark"] == mark_of(journal)] if holes is not None else []
-    known = _rows_of(lake, marked)
+    known = _rows_of(lake, _files_of(holes, journal))
     damage = _rows_of(lake, [{"path": one.path} for one in met])
-    has = [
-        row["first_lsn"]
-        for row in known
-        if span[0] <= row["first_lsn"] and row["last_lsn"] < span[1] and not any(_overlap(row, one) for one in damage)
-    ]
     pieces: list[_Piece] = []
     rows: list[Row] = []
     for row in damage:
@@ -86,7 +100,7 @@ def catch_up(
     if rows:
         _note(lake, journal, rows, tables)
         extend(holes, lake, "holes", [part_of(lake, "holes", rows, mark_of(journal))])
-    return CaughtUp(parts, has, rows)
+    return CaughtUp(parts, rows)
 
 
 def _note(lake: str, journal: str, rows: Sequence[Row], tables: Sequence[str]) -> None:
@@ -97,10 +111,6 @@ def _note(lake: str, journal: str, rows: Sequence[Row], tables: Sequence[str]) -
         lsns = [row["first_lsn"] for row in rows if place is not None and row["last_lsn"] < place.lsn]
         if lsns := [lsn for lsn in lsns if not has_filled(delta, journal, lsn)]:
             extend(delta, lake, table, [], journal, lsns)
-
-
-def _overlap(row: Row, other: Row) -> bool:
-    return bool(row["first_lsn"] <= other["last_lsn"] and other["first_lsn"] <= row["last_lsn"])
 
 
 def _besides(span: tuple[int, int], rows: Sequence[Row]) -> list[tuple[int, int]]:
@@ -132,7 +142,7 @@ def fill_holes(
     journal = plans[0].journal_id
     events, holes = open_table(lake, "events"), open_table(lake, "holes")
     kept = kept_of(events, journal)
-    old = [one for one in files_in(holes) if one["mark"] == mark_of(journal)]
+    old = _files_of(holes, journal)
     pieces: dict[int, _Piece] = {}  # by their first record
     rows: list[Row] = []
     for row in _rows_of(lake, old):
@@ -156,6 +166,10 @@ def fill_holes(
     counts = _add(lake, journal, pieces, write, lose)
     _rewritten(lake, holes, old, [row for row in rows if row["first_lsn"] not in pieces], journal)
     return counts
+
+
+def _files_of(holes: Any, journal: str) -> list[dict[str, Any]]:
+    return [] if holes is None else [one for one in files_in(holes) if one["mark"] == mark_of(journal)]
 
 
 def _rows_of(lake: str, files: Sequence[Any]) -> list[Row]:
@@ -213,7 +227,7 @@ def _rewritten(lake: str, holes: Any, old: Sequence[Any], rows: Sequence[Row], j
     """Put rows in the place of a journal's. Returns the table of then, and the files with its rows."""
     new = [part_of(lake, "holes", rows, mark_of(journal))] if rows else []
     holes = replace(holes, lake, "holes", old, new, is_change=True)
-    return holes, [one for one in files_in(holes) if one["mark"] == mark_of(journal)]
+    return holes, _files_of(holes, journal)
 
 
 def _add(lake: str, journal: str, pieces: dict[int, _Piece], write: Write, lose: Lose) -> dict[str, int]:

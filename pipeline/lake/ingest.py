@@ -283,22 +283,21 @@ class _Ingest:
 
     def _fill_with(self, parts: list[Part], start: Position, end: Position, tables: tuple[str, ...]) -> None:
         slices = self._plan.slices(start, end)
-        octets, done = sum(part.end - part.start for part in slices), 0
         is_late = "holes" not in tables
+        if is_late:
+            from .filling import besides_holes, catch_up  # as dear as pyarrow, and seldom needed
+            from .parts import discard
+
+            slices = besides_holes(self._lake, self._plan, slices)
+        octets, done = sum(part.end - part.start for part in slices), 0
         for part, made in self._written(self._plan, slices, (*tables, "holes") if is_late else tables):
             parts += made
             done += part.end - part.start
             if len(slices) > 1:
                 self._progress.say("part", octets=done, of=octets)
-        has: list[int] = []
         if is_late:
-            from .filling import catch_up  # as dear as pyarrow, and seldom needed
-            from .parts import discard
-
             met = [one for one in parts if one.table == "holes"]
-            span = start.lsn, end.lsn
-            late = catch_up(self._lake, self._all_copies(), span, tables, met, self._parts, self._lose)
-            has = late.has
+            late = catch_up(self._lake, self._all_copies(), tables, met, self._parts, self._lose)
             parts += late.parts
             discard(self._lake, met)
             if late.rows:
@@ -308,7 +307,7 @@ class _Ingest:
             self._tell_holes(parts)
         for table in tables:
             added = [one for one in parts if one.table == table]
-            self._deltas[table] = commit(self._deltas[table], self._lake, table, added, end, has)
+            self._deltas[table] = commit(self._deltas[table], self._lake, table, added, end)
             self._places[table] = end
             rows = sum(one.rows for one in added)
             self._rows[table] += rows

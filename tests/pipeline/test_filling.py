@@ -160,6 +160,27 @@ def test_contents_that_are_asked_for_later(is_filled: bool, order: tuple[str, ..
         assert in_lake(lake, table) == in_journal(whole, table), table
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_contents_from_a_copy_that_has_a_part_of_a_hole(is_cut: bool, tmp_path: Path) -> None:
+    """Asked for later: what it has comes once, with the rest of the hole, wherever a micro-batch ends."""
+    whole, damaged, partly = copies(tmp_path, 3)
+    lake = tmp_path / "lake"
+    base, _ = second_segment(whole)
+    blocks = blocks_of(whole / "journal", base)
+    for data, chosen in ((damaged, blocks[2:9]), (partly, blocks[4:6])):
+        for offset, _, _ in chosen:
+            harm(data / "journal", base, offset)
+    ingest(lake, damaged, payloads=False)
+    given = ["--journal", f"shop={partly}", "--lake", str(lake), "--payloads"]
+    assert main(["ingest", *given, *(["--max-bytes", "300"] if is_cut else [])]) == 0
+    assert [(row["first_lsn"], row["last_lsn"] + 1) for row in holes_in(lake)] == [(blocks[2][1], blocks[8][2])]
+    for places in ((partly, damaged), (partly, whole)):
+        ingest(lake, *places)
+    assert holes_in(lake) == []
+    for table in WITHOUT_HOLES:
+        assert in_lake(lake, table) == in_journal(whole, table), table
+
+
 @pytest.mark.parametrize("what", ["read", "register"])
 def test_a_copy_that_cannot_be_read(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Is told of once; the others fill."""
