@@ -20,7 +20,7 @@ from ...journal.format.heap import decode_define
 from ...journal.format.names import Names
 from ...journal.format.record import DEFINE, RECORD_SIZE
 from .arrow_files import ArrowFiles
-from .holes import BAD_BLOCK, CUT, REPAIRED, Hole, SoundBlocks
+from .holes import BAD_BLOCK, CUT, REPAIRED, Hole, SoundBlocks, time_of
 from .positions import JournalGone, Slice
 
 #: The table of record.py.
@@ -183,17 +183,13 @@ def _of_gap(segment: int, block: Block, before_us: int | None) -> Hole:
 
 def _first_us(block: Block) -> int | None:
     """The time of a block's first record."""
-    return _time(block, 0) if block.header.record_count and not block.header.flags & IS_GAP else None
+    return time_of(block, 0) if block.header.record_count and not block.header.flags & IS_GAP else None
 
 
 def _last_us(block: Block, otherwise: int | None) -> int | None:
     if not block.header.record_count or block.header.flags & IS_GAP:
         return otherwise
-    return _time(block, block.header.record_count - 1)
-
-
-def _time(block: Block, index: int) -> int:
-    return int.from_bytes(block.data[HEADER_SIZE + RECORD_SIZE * index :][:8], "little", signed=True)
+    return time_of(block, block.header.record_count - 1)
 
 
 def _take_all_names(files: ArrowFiles, directory: str, segment: int, names: Names) -> None:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from ...journal.disk.files import ReadableFiles
 from ...journal.disk.segment import Scan
-from ...journal.format.block import Block
+from ...journal.format.block import HEADER_SIZE, Block
+from ...journal.format.record import RECORD_SIZE
 
 #: Why records are lost.
 BAD_BLOCK = "a bad block"
@@ -43,6 +44,11 @@ class Lost(NamedTuple):
     next_lsn: int
     offset: int
     octets: int
+
+
+def time_of(block: Block, index: int) -> int:
+    """The time of a block's record, in microseconds since 1970."""
+    return int.from_bytes(block.data[HEADER_SIZE + RECORD_SIZE * index :][:8], "little", signed=True)
 
 
 class SoundBlocks:

@@ -8,7 +8,7 @@ only what all nodes have (docs/journal-format.md, "What a reader may trust").
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,7 +18,10 @@ from ...journal.disk.segment import Scan, Segment, path_of, read_footer, segment
 from ...journal.format.block import IS_GAP
 from ...journal.format.errors import JournalError
 from .arrow_files import locate
-from .holes import DELETED, NO_SEGMENT, SoundBlocks
+from .holes import DELETED, NO_SEGMENT, SoundBlocks, time_of
+
+#: Octets of a slice that is one task's work; a segment has 64 MiB unless the settings say otherwise.
+SLICE_MAX = 128 * 1024 * 1024
 
 
 class Position(NamedTuple):
@@ -151,21 +154,52 @@ class JournalPlan:
                     found.append(at)
         return [part for part in found if part.end_lsn > part.start_lsn]
 
-    def within(self, start: Position, end: Position, octets: int) -> Position:
-        """A position between them, at least one block and not much more than `octets` after `start`."""
-        room = octets
+    def within(self, start: Position, end: Position, octets: int, records: int | None = None) -> Position:
+        """A position between them, at least one block and not more than so many octets and records after `start`."""
+        room, last_lsn = octets, end.lsn if records is None else start.lsn + records
         at = start
         for part in self._parts(start, end):
             size = part.end - part.start
-            if size <= room:
+            if size <= room and part.end_lsn <= last_lsn:
                 room -= size
                 at = self._behind(part)
                 continue
-            offset, lsn = self._cut(part, part.start + room)
-            if (offset, lsn) == (part.start, part.start_lsn) and at == start:
-                offset, lsn = self._next_cut(part)
-            return self._at(part.segment, offset, lsn) if offset < part.end else self._behind(part)
+            cut = self._cut(part, part.start + room, last_lsn)
+            if cut is None:
+                if at != start:
+                    return at
+                cut = self._next_cut(part)
+            return self._at(part.segment, *cut) if cut[0] < part.end else self._behind(part)
         return at if at != start else end
+
+    def divided(self, parts: Sequence[Slice], count: int) -> list[Slice]:
+        """The same in at least so many slices, if there are as many blocks, none much larger than SLICE_MAX."""
+        octets = max(1, min(SLICE_MAX, sum(part.end - part.start for part in parts) // count))
+        found: list[Slice] = []
+        for part in parts:
+            while part.end - part.start > octets:
+                offset, lsn = self._cut(part, part.start + octets, part.end_lsn) or self._next_cut(part)
+                if offset >= part.end:
+                    break
+                found.append(part._replace(end=offset, end_lsn=lsn, is_sealed=False))
+                part = part._replace(start=offset, start_lsn=lsn, lost_from=0, lost_why="")
+            found.append(part)
+        return found
+
+    def at(self, moment_us: int) -> Position:
+        """Before the first block that ends at that time or later; the end of the journal if there is none. Raises:
+        Damaged, OSError."""
+        end = self.end()
+        for part in self._parts(self.first(), end):
+            footer = self._footers.get(part.segment)
+            if footer is not None and footer.ts_max < moment_us:
+                continue
+            with self._open(part.segment) as handle:
+                for block in self._scan(handle, part.start_lsn, part.start, part.end):
+                    count = 0 if block.header.flags & IS_GAP else block.header.record_count
+                    if any(time_of(block, index) >= moment_us for index in {0, count - 1} if count):
+                        return self._at(part.segment, block.offset, block.header.base_lsn)
+        return end
 
     def _at(self, segment: int, offset: int, lsn: int) -> Position:
         return Position(self.journal_id, segment, offset, lsn)
@@ -333,29 +367,23 @@ class JournalPlan:
 
     # -- cutting ------------------------------------------------------------------------------------------------------
 
-    def _cut(self, part: Slice, offset: int) -> tuple[int, int]:
-        """(octets, LSN) of a block boundary of a slice at or before an offset."""
+    def _cut(self, part: Slice, offset: int, lsn: int) -> tuple[int, int] | None:
+        """(octets, LSN) of the last block boundary of a slice at or before both; None: its first block goes beyond."""
+        begin = part
         footer = self._footers.get(part.segment)
         if footer is not None:
-            at = bisect_right(footer.index_offsets, offset) - 1
-            if at >= 0 and footer.index_offsets[at] >= part.start:
-                return footer.index_offsets[at], footer.index_lsns[at]
-            return part.start, part.start_lsn
-        found = (part.start, part.start_lsn)
-        for end, lsn in self._boundaries(part):
-            if end > offset:
+            at = min(bisect_right(footer.index_offsets, offset), bisect_right(footer.index_lsns, lsn)) - 1
+            if at >= 0 and footer.index_offsets[at] > part.start:
+                begin = part._replace(start=footer.index_offsets[at], start_lsn=footer.index_lsns[at])
+        found = None if begin is part else (begin.start, begin.start_lsn)
+        for behind, end_lsn in self._boundaries(begin):
+            if behind > offset or end_lsn > lsn:
                 break
-            found = (end, lsn)
+            found = behind, end_lsn
         return found
 
     def _next_cut(self, part: Slice) -> tuple[int, int]:
-        """The first boundary after the start of a slice, an indexed one if possible."""
-        footer = self._footers.get(part.segment)
-        if footer is not None:
-            at = bisect_right(footer.index_offsets, part.start)
-            if at < len(footer.index_offsets):
-                return footer.index_offsets[at], footer.index_lsns[at]
-            return part.end, part.end_lsn
+        """The first boundary after the start of a slice."""
         return next(self._boundaries(part), (part.end, part.end_lsn))
 
     def _boundaries(self, part: Slice) -> Iterator[tuple[int, int]]:

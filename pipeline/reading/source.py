@@ -4,15 +4,17 @@
     spark.read.format("leveret_journal").load("leveret-data").where("kind = 'acked'")
     spark.readStream.format("leveret_journal").option("reader", "audit").load("leveret-data")
 
-Options: `table` (events), `columns` (a,b,c: Spark 4.3 does not report which it needs to a Python source), `reader` (a
-name: segments stay until it has read them; streams), `from`, `until` (positions), `maxBytesPerTrigger` (octets of
-journal per micro-batch, 256 MiB), `failOnDataLoss` (true: damage fails the query; false: it is passed over, and becomes
-a row of the table `holes`), `pushdown` (false). With pushdown filters are applied here, whole segments by their
-footers; it needs spark.sql.python.filterPushdown.enabled, and a `load()` of its own for each query: Spark 4.3.0 keeps
-what was pushed with what `load()` gave, and other queries of that would lack rows.
+Options, as Spark's Kafka source names them where it has the same: `table` (events), `columns` (a,b,c: Spark 4.3 does
+not report which it needs to a Python source), `reader` (a name: segments stay until it has read them; streams),
+`startingOffsets` (earliest, latest, or a position), `startingTimestamp` (milliseconds since 1970), of batches also
+`endingOffsets` and `endingTimestamp`, `maxBytesPerTrigger` (octets of journal per micro-batch, 256 MiB),
+`maxOffsetsPerTrigger` (records), `minPartitions`, `failOnDataLoss` (true: damage fails the query; false: it is passed
+over, and becomes a row of the table `holes`), `pushdown` (false). With pushdown filters are applied here, whole
+segments by their footers; it needs spark.sql.python.filterPushdown.enabled, and a `load()` of its own for each query:
+Spark 4.3.0 keeps what was pushed with what `load()` gave, and other queries of that would lack rows.
 
-A partition is a segment, or what is new of it. A stream's offsets are (segment, position); each row comes exactly once
-in a query with a checkpoint, also when it, or the broker, is killed. Source: Spark page 2.
+A partition is a segment, a part of a large one, or what is new of it. A stream's offsets are (segment, position); each
+row comes exactly once in a query with a checkpoint, also when it, or the broker, is killed. Source: Spark page 2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,12 +26,13 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
+    ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
 from ..schemas import ddl
 from .positions import JournalPlan, Position, Slice
-from .tables import TableReader, position_of, reader_of
+from .tables import EARLIEST, LATEST, TableReader, bound_of, number_of, place_of, reader_of
 
 NAME = "leveret_journal"
 MAX_BYTES = 256 * 1024 * 1024
@@ -82,14 +85,13 @@ class PlainReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], schema: Iterable[Any] = ()) -> None:
         self.table: TableReader = reader_of(options, schema)
-        self.start = position_of(options, "from")
-        self.until = position_of(options, "until")
+        self.start = bound_of(options, "starting", EARLIEST)
+        self.end = bound_of(options, "ending", LATEST)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each segment that can contain a row."""
+        """One for each segment that can contain a row, or more."""
         plan = self.table.plan()
-        parts = self.table.slices(plan, self.start or plan.first(), self.until or plan.end())
-        return _partitions(plan, parts)
+        return _partitions(plan, self.table.slices(plan, place_of(plan, self.start), place_of(plan, self.end)))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow batches."""
@@ -127,11 +129,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Mapping[str, str], schema: Iterable[Any] = ()) -> None:
         self.table: TableReader = reader_of(options, schema)
         self.name = options.get("reader")
-        self.start = position_of(options, "from")
-        self.until = position_of(options, "until")
-        self.max_bytes = int(options.get("maxBytesPerTrigger", MAX_BYTES))
-        if self.max_bytes <= 0:
-            raise ValueError("maxBytesPerTrigger must be above 0")
+        self.start = bound_of(options, "starting", EARLIEST)
+        for name in ("endingOffsets", "endingTimestamp"):
+            if name in options:
+                raise ValueError(f"option {name}: a stream has no end; .trigger(availableNow=True) reads what is there")
+        self.max_bytes = number_of(options, "maxBytesPerTrigger", MAX_BYTES)
+        has_most = "maxOffsetsPerTrigger" in options
+        self.max_records = number_of(options, "maxOffsetsPerTrigger", 1) if has_most else None
+        self._reached_lsn = 0  # by the newest micro-batch
         self._plan: JournalPlan | None = None
         self._target: Position | None = None
         self._is_registered = False
@@ -146,17 +151,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan
 
     def initialOffset(self) -> dict[str, Any]:
-        """For a new query: the beginning of the journal."""
-        if self.start is not None:
-            self.plan.check(self.start)
-            self._register(self.start.lsn)
-            return self.start.as_dict()
+        """For a new query."""
+        if self.start != EARLIEST:
+            start = place_of(self.plan, self.start)
+            self._register(start.lsn)
+            return start.as_dict()
         self._register(0)  # before reading what exists, so that it is kept
         return self.plan.first().as_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """A number of octets of journal."""
-        return ReadMaxBytes(self.max_bytes)
+        """A number of octets of journal, or of records."""
+        return ReadMaxBytes(self.max_bytes) if self.max_records is None else ReadMaxRows(self.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of a micro-batch from `start` on."""
@@ -165,21 +170,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.plan.check(begin)  # first: in another journal nothing may be released up to this place
             self.plan.check_there(begin)  # for what is gone nothing is to be kept
             self._register(begin.lsn)
-        end = self._target or self.until or self.plan.end()
+        end = self._target or self.plan.end()
         if (end.segment, end.offset) <= (begin.segment, begin.offset):
-            return start
-        if isinstance(limit, ReadAllAvailable):
-            return end.as_dict()
-        octets = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.max_bytes
-        return self.plan.within(begin, end, octets).as_dict()
+            end = begin
+        elif not isinstance(limit, ReadAllAvailable):
+            end = self.plan.within(begin, end, self.max_bytes, self.max_records)
+        self._reached_lsn = end.lsn
+        return end.as_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The present end of the journal."""
-        return self.plan.end().as_dict()
+        """The present end of the journal, and how many records the query is behind it: in its progress."""
+        end = self.plan.end()
+        return {**end.as_dict(), "offsetsBehindLatest": end.lsn - self._reached_lsn}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read up to the present end only."""
-        self._target = self.until or self.plan.end()
+        self._target = self.plan.end()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Everything below is in the sink: its segments may be deleted."""

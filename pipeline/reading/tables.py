@@ -13,22 +13,28 @@ from .arrow_files import locate
 from .positions import JournalPlan, Position, Slice
 from .predicate import EVENT_CODES, TABLE_CODES, Predicate
 
-#: A batch of a stream is not much larger than this, unless the option is set.
+#: As Spark's Kafka source names them, where it has the same.
 OPTIONS = (
-    *("path", "journal", "table", "columns", "pushdown", "reader", "from", "until", "maxbytespertrigger"),
-    "failondataloss",
+    *("path", "journal", "table", "columns", "pushdown", "reader", "failondataloss", "minpartitions"),
+    *("startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp"),
+    *("maxbytespertrigger", "maxoffsetspertrigger"),
 )
+EARLIEST, LATEST = "earliest", "latest"
+#: Where to begin, or to end; a number: microseconds since 1970.
+Bound = Position | int | str
 
 
 @dataclass(slots=True)
 class TableReader:
-    """`where`: path or URI of the journal or of its data directory. `strict`: damage is an error, else passed over."""
+    """`where`: path or URI of the journal or of its data directory. `strict`: damage is an error, else passed over.
+    `least`: the fewest slices, if there are as many blocks."""
 
     where: str
     table: str = "events"
     columns: Columns = EVENTS
     predicate: Predicate = field(default_factory=Predicate)
     strict: bool = True
+    least: int = 1
 
     def plan(self) -> JournalPlan:
         """The readable part. Raises: ForeignDirectory, OSError."""
@@ -42,7 +48,7 @@ class TableReader:
         found = plan.slices(start, end, lambda segment: self.predicate.may_be_in(segment, codes))
         if self.table == "segments":
             return [part for part in found if part.start == 0]
-        return found
+        return plan.divided(found, self.least)
 
     def batches(self, directory: str, part: Slice) -> Iterator[Any]:
         """The rows of a slice as Arrow batches. Raises: JournalGone, Damaged, OSError."""
@@ -84,7 +90,15 @@ def reader_of(options: Mapping[str, str], schema: Iterable[Any] = ()) -> TableRe
     wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
     columns = _columns_of(table, schema) or chosen(table, wanted)
     is_strict = str(given.get("failondataloss", "true")).lower() == "true"
-    return TableReader(where, table, columns, strict=is_strict)
+    return TableReader(where, table, columns, strict=is_strict, least=number_of(given, "minpartitions", 1))
+
+
+def number_of(options: Mapping[str, str], name: str, otherwise: int) -> int:
+    """An option that counts. Raises: ValueError."""
+    text = options.get(name, str(otherwise))
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"option {name}: {text!r} is no whole number above 0")
+    return int(text)
 
 
 def _columns_of(table: str, schema: Iterable[Any]) -> Columns:
@@ -100,13 +114,29 @@ def _columns_of(table: str, schema: Iterable[Any]) -> Columns:
     return tuple(found)
 
 
-def position_of(options: Mapping[str, str], name: str) -> Position | None:
-    """A position given as an option, in JSON. Raises: ValueError, JournalError."""
-    text = options.get(name)
-    if text is None:
-        return None
+def bound_of(options: Mapping[str, str], side: str, otherwise: str) -> Bound:
+    """`startingOffsets` or `endingOffsets`: earliest, latest, or a position in JSON, as a query's progress shows it;
+    before it `startingTimestamp` or `endingTimestamp`, in milliseconds since 1970. Raises: ValueError, JournalError."""
+    moment = options.get(f"{side}Timestamp")
+    if moment is not None:
+        if not moment.isdecimal():
+            raise ValueError(f"option {side}Timestamp: {moment!r} is no number of milliseconds since 1970")
+        return int(moment) * 1000
+    text = options.get(f"{side}Offsets", otherwise)
+    if text in (EARLIEST, LATEST):
+        return text
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"option {name}: {text!r} is no JSON") from error
+        raise ValueError(f"option {side}Offsets: {text!r} is neither earliest, latest nor JSON") from error
     return Position.of(value)
+
+
+def place_of(plan: JournalPlan, bound: Bound) -> Position:
+    """Raises: JournalError (of another journal), Damaged, OSError."""
+    if isinstance(bound, Position):
+        plan.check(bound)
+        return bound
+    if isinstance(bound, int):
+        return plan.at(bound)
+    return plan.first() if bound == EARLIEST else plan.end()

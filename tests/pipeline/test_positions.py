@@ -43,11 +43,11 @@ def filled(path: Path, messages: int = 60, **more: Any) -> RecordedBroker:
     return one
 
 
-def steps(plan: JournalPlan, octets: int) -> Iterator[tuple[Position, Position]]:
+def steps(plan: JournalPlan, octets: int, records: int | None = None) -> Iterator[tuple[Position, Position]]:
     """The way of a stream that may read so much at once."""
     at, end = plan.first(), plan.end()
     while at != end:
-        following = plan.within(at, end, octets)
+        following = plan.within(at, end, octets, records)
         assert (following.segment, following.offset) > (at.segment, at.offset)
         yield at, following
         at = following
@@ -95,6 +95,61 @@ def test_pieces_of_any_size_are_the_whole(tmp_path: Path, octets: int) -> None:
     pieces = [pair for start, end in steps(plan, octets) for pair in between(fresh, start, end)]
     assert pieces == whole
     assert len(list(steps(plan, octets))) >= (5 if octets <= 700 else 1)
+
+
+@pytest.mark.parametrize("records", [1, 7, 40])
+def test_so_many_records_at_once(tmp_path: Path, records: int) -> None:
+    """No more than that, unless one block has more; sealed and open segments alike."""
+    one = filled(tmp_path)
+    one.publish("q", 9)
+    one.tick()
+    plan = JournalPlan(str(tmp_path))
+    whole = between(plan, plan.first(), plan.end())
+    taken = list(steps(plan, 1 << 40, records))
+    assert [pair for start, end in taken for pair in between(plan, start, end)] == whole
+    larger = [(start, end) for start, end in taken if end.lsn - start.lsn > records]
+    assert all(plan.within(start, end, 1) == end for start, end in larger), "each is one block"
+    assert records < 40 or not larger
+    assert records == 1 or len(taken) < len(list(steps(plan, 1)))
+
+
+@pytest.mark.parametrize("count", [1, 3, 20, 10_000])
+def test_slices_are_divided(tmp_path: Path, count: int) -> None:
+    """Into at least so many, as far as there are blocks; each can be read alone, and together they are the whole."""
+    one = RecordedBroker(tmp_path, segment_size=20_000)
+    for number in range(60):
+        one.declare(f"q{number}")  # whose name only its segment tells
+        one.publish(f"q{number}")
+    one.tick()
+    plan = JournalPlan(str(tmp_path))
+    parts = plan.slices(plan.first(), plan.end())
+    divided = plan.divided(parts, count)
+    assert len(divided) >= min(count, 60) and (count > 1 or divided == parts)
+    reader = TableReader(str(tmp_path), "events", EVENTS, least=count)
+    assert reader.slices(plan, plan.first(), plan.end()) == divided
+    whole, again = (
+        [row for part in some for batch in reader.batches(plan.directory, part) for row in batch.to_pylist()]
+        for some in (parts, reversed(divided))
+    )
+    assert sorted(again, key=lambda row: row["lsn"]) == whole
+
+
+def test_the_place_of_a_time(tmp_path: Path) -> None:
+    """Before the first block of then or later, in sealed segments and the open one; the end if all is older."""
+    one = filled(tmp_path, 0)
+    for _ in range(60):
+        one.clock.advance_ns(1_000_000_000)
+        one.publish("q")
+    one.tick()
+    plan = JournalPlan(str(tmp_path))
+    whole = [(row["lsn"], row["ts"]) for batch in TableReader(str(tmp_path)).all_batches() for row in batch.to_pylist()]
+    assert len({part.segment for part in plan.slices(plan.first(), plan.end())}) > 3
+    for _, moment in (whole[0], whole[1], whole[20], whole[60], whole[-1]):
+        start = JournalPlan(str(tmp_path)).at(round(moment.timestamp() * 1_000_000))
+        found = [lsn for lsn, _ in between(plan, start, plan.end())]
+        assert found == [lsn for lsn, at in whole if at >= moment]
+    assert plan.at(0) == plan.first()
+    assert plan.at(round(whole[-1][1].timestamp() * 1_000_000) + 1) == plan.end()
 
 
 def test_positions_survive_a_kill_and_what_follows(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,13 @@ from pyspark.sql.datasource import (
     Not,
     StringStartsWith,
 )
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from recorded_broker import RecordedBroker
 
 from leveret.journal import JournalError
 from leveret.journal.disk.directory import reader_offsets
-from leveret.pipeline.reading.source import JournalSource, PushingReader, StreamReader
+from leveret.pipeline.reading import events
+from leveret.pipeline.reading.source import JournalSource, PlainReader, PushingReader, StreamReader
 
 
 def options(path: Path, **more: str) -> Any:
@@ -83,6 +85,49 @@ def test_filters_taken_and_left(broker: RecordedBroker, tmp_path: Path) -> None:
     assert list(other.pushFilters([EqualTo(("queue",), "q")])) != []
 
 
+@pytest.mark.parametrize(
+    ("filters", "is_by_footer"),
+    [
+        ([LessThanOrEqual(("lsn",), 30)], True),
+        ([GreaterThan(("ts",), datetime(2023, 11, 14, 23, tzinfo=UTC))], True),
+        ([EqualTo(("kind",), "acked")], True),
+        ([EqualTo(("queue",), "rare")], False),
+        ([EqualTo(("vhost",), "/"), In(("queue",), ("rare", "none"))], False),
+    ],
+)
+def test_only_what_is_asked_for_is_decoded(
+    filters: list[Any], is_by_footer: bool, broker: RecordedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns that are named, of rows that filters want; segments without any are passed over, by their footers."""
+    broker.clock.advance_ns(3600 * 10**9)
+    broker.declare("rare")
+    broker.publish("rare")
+    broker.get("q", 2)
+    broker.tick()
+    decoded: Counter[str] = Counter()
+
+    def counting(name: str, make: Any) -> Any:
+        def counted(some: Any) -> Any:
+            decoded[name] += len(some.index)
+            return make(some)
+
+        return counted
+
+    for name, make in events.COLUMNS.items():
+        monkeypatch.setitem(events.COLUMNS, name, counting(name, make))
+    plain = PlainReader(options(tmp_path))
+    every = len(plain.partitions())
+    whole = rows(plain, plain.partitions())
+    assert decoded == dict.fromkeys(events.COLUMNS, whole)
+    decoded.clear()
+    reader = PushingReader(options(tmp_path, columns="lsn,ts,kind,queue,vhost"))
+    assert list(reader.pushFilters(filters)) == []
+    found = reader.partitions()
+    assert (len(found) < every) == is_by_footer
+    count = rows(reader, found)
+    assert 0 < count < whole // 2 and decoded == dict.fromkeys(("lsn", "ts", "kind", "queue", "vhost"), count)
+
+
 def test_schemas(tmp_path: Path) -> None:
     """As Spark asks for them."""
     assert (
@@ -104,7 +149,8 @@ def test_a_stream_goes_step_by_step(broker: RecordedBroker, tmp_path: Path) -> N
         assert found == rows(reader, reader.partitions(at, following))
         total, at, steps = total + found, following, steps + 1
     everything = reader.latestOffset(start, ReadAllAvailable())
-    assert everything == at == reader.reportLatestOffset() and steps > 2
+    assert {**everything, "offsetsBehindLatest": 0} == {**at, "offsetsBehindLatest": 0} == reader.reportLatestOffset()
+    assert steps > 2
     assert total == rows(reader, reader.partitions(start, everything))
     reader.commit(at)
     assert reader_offsets(str(tmp_path)) == {"r": at["lsn"]}
@@ -139,7 +185,7 @@ def test_another_journal_is_refused(broker: RecordedBroker, tmp_path: Path) -> N
         with pytest.raises(JournalError, match="this is journal .*, not .*, which this reader has read"):
             reader.latestOffset(place, ReadAllAvailable())
         with pytest.raises(JournalError, match="this is journal"):
-            StreamReader(options(path, reader="r", **{"from": json.dumps(place)})).initialOffset()
+            StreamReader(options(path, reader="r", startingOffsets=json.dumps(place))).initialOffset()
         assert reader_offsets(str(path)) == {}
 
 
@@ -155,10 +201,38 @@ def test_an_older_copy_of_the_journal_is_refused(broker: RecordedBroker, tmp_pat
 
 def test_bad_options(tmp_path: Path) -> None:
     """Said when the query is made."""
-    with pytest.raises(ValueError, match="above 0"):
-        StreamReader(options(tmp_path, maxBytesPerTrigger="0"))
-    with pytest.raises(ValueError, match="is no JSON"):
-        StreamReader(options(tmp_path, until="{"))
+    for name in ("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minPartitions"):
+        with pytest.raises(ValueError, match="no whole number above 0"):
+            StreamReader(options(tmp_path, **{name: "0"}))
+    with pytest.raises(ValueError, match="neither earliest, latest nor JSON"):
+        StreamReader(options(tmp_path, startingOffsets="{"))
+    with pytest.raises(ValueError, match="no number of milliseconds"):
+        PlainReader(options(tmp_path, endingTimestamp="90s"))
+    with pytest.raises(ValueError, match="a stream has no end"):
+        StreamReader(options(tmp_path, endingOffsets="latest"))
+
+
+def test_options_of_the_kafka_source(broker: RecordedBroker, tmp_path: Path) -> None:
+    """Where it begins and ends, how much it takes at once, and how far behind it is."""
+    end = StreamReader(options(tmp_path)).plan.end()
+    whole = PlainReader(options(tmp_path))
+    assert len(PlainReader(options(tmp_path, minPartitions="12")).partitions()) >= 12 > len(whole.partitions())
+    middle = StreamReader(options(tmp_path, maxOffsetsPerTrigger="20"))
+    assert middle.getDefaultReadLimit() == ReadMaxRows(20)
+    at = middle.latestOffset(middle.initialOffset(), ReadMaxRows(20))
+    assert 0 < at["lsn"] <= 21
+    report = middle.reportLatestOffset()
+    assert report is not None and report["offsetsBehindLatest"] == end.lsn - at["lsn"] > 0
+    ending = PlainReader(options(tmp_path, endingOffsets=json.dumps(at)))
+    beginning = PlainReader(options(tmp_path, startingOffsets=json.dumps(at)))
+    parts = [rows(one, one.partitions()) for one in (ending, beginning, whole)]
+    assert parts[0] + parts[1] == parts[2] and all(parts)
+    late = {"startingTimestamp": "4102444800000"}
+    assert StreamReader(options(tmp_path, **late)).initialOffset() == end.as_dict()
+    assert StreamReader(options(tmp_path, startingOffsets="latest", reader="r")).initialOffset() == end.as_dict()
+    assert reader_offsets(str(tmp_path)) == {"r": end.lsn}
+    early = PlainReader(options(tmp_path, startingTimestamp="1000", endingTimestamp="4102444800000"))
+    assert rows(early, early.partitions()) == parts[2]
 
 
 def test_a_schema_chooses_columns(broker: RecordedBroker, tmp_path: Path) -> None:
