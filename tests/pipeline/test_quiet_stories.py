@@ -11,6 +11,7 @@ pytest.importorskip("deltalake", reason="the pipeline's libraries are not instal
 from lakes import fill
 from recorded_broker import RecordedBroker
 
+from leveret.engine import Field
 from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.audit import audit, fates
 from leveret.pipeline.jobs.losses import loss
@@ -29,16 +30,33 @@ KINDS: dict[str, dict[str, Any]] = {
     "retries": {"x_redelivery_delay": 30, "x_max_delivery_attempts": 3},
     "leased": {"x_queue_type": "amps", "x_lease_period": 1000, "x_max_backlog_per_consumer": 5},
     "strict": {"x_queue_type": "amps", "x_lease_period": 1000, "x_leasing": "strict"},
+    "sited": {"x_queue_type": "amps", "x_lease_period": 1000, "x_replication": "distributed"},
+    "delayed": {},
     "kept": {"x_non_destructive": True},
     "log": {"x_queue_type": "stream"},
 }
 KEEPING = {"kept", "log"}
+SITES = ("n1", "n2")
 COUNT = 6
+DELAY_MS = 20
+
+
+def begin(journal: Path) -> RecordedBroker:
+    return RecordedBroker(journal, segment_size=20_000, site=SITES[0], groups=dict.fromkeys(SITES, ""))
+
+
+def publish(one: RecordedBroker, name: str) -> None:
+    more: dict[str, Any] = {}
+    if name == "delayed":
+        more["headers"] = {"_AMQ_SCHED_DELIVERY": Field("l", one.clock.wall_ms() + DELAY_MS)}
+    one.publish(name, COUNT, **more)
+    one.advance(DELAY_MS)
+    one.settle()
 
 
 def read(one: RecordedBroker, name: str, readers: int) -> None:
-    """By two consumers; each acknowledges what it gets."""
-    sessions = [one.client.open_session() for _ in range(readers)]
+    """By consumers at two sites; each acknowledges what it gets."""
+    sessions = [one.connect(site=SITES[at % 2]) for at in range(readers)]
     for session in sessions:
         more = {"x_stream_offset": "first"} if name == "log" else {}
         one.consume(name, by=session, prefetch=2, **more)
@@ -59,17 +77,17 @@ def read(one: RecordedBroker, name: str, readers: int) -> None:
 def test_nothing_was_lost_or_tried_twice(ends: str, engine: Any, tmp_path: Path) -> None:
     """Over three starts of the broker, with persistent messages; those that a queue keeps are read in each of them."""
     journal, lake = tmp_path / "journal", str(tmp_path / "lake")
-    one = RecordedBroker(journal, segment_size=20_000)
+    one = begin(journal)
     for name, arguments in KINDS.items():
         one.queue(name, client=one.client, **arguments)
     one.settle()
     for _ in range(3):
         for name in KINDS:
-            one.publish(name, COUNT)
+            publish(one, name)
             read(one, name, 2)
         one.tick()
         one.kill() if ends == "killed" else one.close()
-        one = RecordedBroker(journal, segment_size=20_000)
+        one = begin(journal)
     one.tick()
     one.close()
     fill(journal, Path(lake))

@@ -28,6 +28,7 @@ class RecordedBroker(Harness):
         fsync: str = "commit",
         segment_size: int = 1 << 26,
         reader_size: int = 0,
+        **broker: Any,
     ) -> None:
         options = JournalOptions(
             preallocate_size=0, scope=scope, fsync=fsync, segment_size=segment_size, reader_size=reader_size
@@ -37,6 +38,7 @@ class RecordedBroker(Harness):
             journal_options=options,
             recorder=FullRecorder if scope == "all" else Recorder,
             user=USER,
+            **broker,
         )
 
     def declare(self, name: str, *, durable: bool = True, arguments: FieldTable | None = None) -> None:
