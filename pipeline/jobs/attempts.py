@@ -15,46 +15,49 @@ RETURNS = ("requeued", "scheduled", "lease_ended")
 
 class Attempt(NamedTuple):
     """One delivery. `ms`: from the delivery to the act; nothing of HOLD, which is none. LATE: its consumer unsubscribed
-    then, and acknowledged after `late_ms`, before anybody else had the message. `lsn`: of the record of the act."""
+    then, and acknowledged after `late_ms`, before anybody else had the message. `lsn`: of the record of the act.
+    `number`: of the delivery, as the broker counted it; 0: not known."""
 
     ms: int = 0
     act: str = ACK
     late_ms: int = 0
     lsn: int = 0
+    number: int = 0
 
 
 class Moment(NamedTuple):
-    """An event of a message in a queue."""
+    """An event of a message in a queue. `attempt`: of a delivery."""
 
     ms: int
     kind: str
     reason: str | None = None
     lsn: int = 0
+    attempt: int = 0
 
 
 def attempts_of(moments: Iterable[Moment]) -> tuple[Attempt, ...]:
     """The deliveries among the events of one message, which are in their order."""
     found: list[Attempt] = []
     begun: int | None = None
-    began = 0
+    began = number = 0
     unsettled = Attempt(0, HOLD)  # what becomes of the one that is out if its consumer does nothing more
     is_gone = False
-    for ms, kind, reason, lsn in moments:
+    for ms, kind, reason, lsn, attempt in moments:
         if kind == "delivered":
             if begun is not None:
                 found.append(unsettled)
-            begun, began, unsettled = ms, ms, Attempt(0, HOLD)
+            begun, began, number, unsettled = ms, ms, attempt, Attempt(0, HOLD, number=attempt)
             if is_gone:  # acknowledged as it was sent
-                found.append(Attempt(lsn=lsn))
+                found.append(Attempt(lsn=lsn, number=number))
                 begun = None
         elif begun is None:
             if kind == "acked" and found and found[-1].act == CLOSE:
-                found[-1] = Attempt(found[-1].ms, LATE, ms - began, lsn)
+                found[-1] = Attempt(found[-1].ms, LATE, ms - began, lsn, number)
             is_gone = is_gone or kind == "acked"
         elif kind == "lease_ended" and reason == "taken_over":  # by an acknowledgement, or by an operator
-            unsettled = Attempt(ms - begun, CLOSE, lsn=lsn)
+            unsettled = Attempt(ms - begun, CLOSE, lsn=lsn, number=number)
         elif (act := _act(kind, reason)) is not None:
-            found.append(Attempt(ms - begun, act, lsn=lsn))
+            found.append(Attempt(ms - begun, act, lsn=lsn, number=number))
             begun = None
     if begun is not None:
         found.append(unsettled)

@@ -2,7 +2,8 @@
 
 The model of consumers: each recorded delivery was credit for one message; unused credit remains until a message
 arrives. A message is held as long, and ends as, it did at each of its recorded deliveries (attempts.py). So consumers
-that were absent are absent again, and none are assumed to be faster than they were.
+that were absent are absent again, and none are assumed to be faster than they were. When the broker was started anew,
+what was out was back in its place, and nothing of that is recorded or counted.
 """
 
 import heapq
@@ -42,6 +43,8 @@ OF_CONTENTS = (
     "x-default-publish-target",
 )
 ONCE = (Attempt(),)
+#: What a step does that is no consumer's.
+START = "start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +61,15 @@ class Arrival:
 
 
 class Offer(NamedTuple):
-    """Credit for one delivery: its time (milliseconds), and the record of the delivery."""
+    """Credit for one delivery: its time (milliseconds), and the record of the delivery. Or a start of the broker."""
 
     ms: int
     lsn: int = 0
 
 
 class _Step(NamedTuple):
-    """An arrival; else, of a delivery (`tag` at a session), how it ends; else credit for one.
+    """An arrival; else, of a delivery (`tag` at a session), how it ends; else a start of the broker, or credit for one
+    delivery.
 
     What happens in the same millisecond happens in the order in which it was recorded (`lsn`).
     """
@@ -95,19 +99,20 @@ def simulate(
     *,
     vhost: str = "/",
     declared: Mapping[str, object] | None = None,
+    starts: Iterable[Offer] = (),
     until_ms: int = 0,
 ) -> dict[str, int]:
     """Counters of the queue; `open`: the messages in it at the end; `untold`: by how many messages each may be wrong.
 
     Args:   settings: see `read_settings`. declared: the arguments that the queue was declared with; those of its entry
-            in the settings replace them. until_ms: when the recording ends.
+            in the settings replace them. starts: of the broker. until_ms: when the recording ends.
     Raises: ValueError (faulty settings), EngineError (arguments that no queue can have).
     """
     configuration = read_settings(settings)
     entry = next((one for one in configuration.queues if (one.vhost, one.name) == (vhost, queue_name)), None)
     arguments = declared or {} if entry is None else entry.arguments
     simulation = _Simulation(queue_name, vhost, arguments, configuration)
-    simulation.plan(arrivals, offers)
+    simulation.plan(arrivals, offers, starts)
     simulation.run(until_ms)
     return simulation.counters()
 
@@ -133,9 +138,11 @@ class _Simulation:
         self.route = vhost.router.route("", queue_name, guest)
         self.publisher = self.client.open_session()
         self.free: list[Session] = []  # for one delivery at a time: it may be closed alone
+        self.busy: set[Session] = set()  # with a delivery that is out
         self.known: dict[int, Arrival] = {}  # by message id
         self.tries: dict[int, int] = {}  # deliveries, by message id
         self.credit = 0
+        self.is_starting = False
         self.returned = 0
         self.released: set[int] = set()  # leases that have ended here, though the engine does not know
         self.broker.context.listeners.append(self._listen)
@@ -146,8 +153,10 @@ class _Simulation:
         self.steps: list[_Step] = []  # a heap
         self.order = 0
 
-    def plan(self, arrivals: Iterable[Arrival], offers: Iterable[Offer]) -> None:
+    def plan(self, arrivals: Iterable[Arrival], offers: Iterable[Offer], starts: Iterable[Offer]) -> None:
         """Arrivals first: where no order is recorded they come before credit."""
+        for ms, lsn in starts:
+            self._expect(ms, lsn, act=START)
         for arrival in arrivals:
             self._expect(arrival.ms, arrival.lsn, arrival=arrival)
         for ms, lsn in offers:
@@ -185,6 +194,8 @@ class _Simulation:
             step = heapq.heappop(self.steps)
             if step.arrival is not None:
                 self._publish(step.arrival)
+            elif step.act == START:
+                self._start()
             elif step.session is None:
                 self.credit += 1
             else:
@@ -220,7 +231,7 @@ class _Simulation:
     def _listen(self, event: Event) -> None:
         """Count returns, as `lives.RETURNED` does."""
         kinds = (EventKind.REQUEUED, EventKind.SCHEDULED, EventKind.LEASE_ENDED)
-        if event.kind in kinds and (event.detail or {}).get("why") not in NO_RETURN:
+        if event.kind in kinds and not self.is_starting and (event.detail or {}).get("why") not in NO_RETURN:
             self.returned += len(set(event.messages) - self.released)
 
     def _publish(self, arrival: Arrival) -> None:
@@ -230,7 +241,26 @@ class _Simulation:
         content = PLAIN.join(encode_header(arrival.size_bytes), bytes(arrival.size_bytes))
         self.publisher.publish(self.route, Envelope("", self.queue.name, facts), [content], mandatory=False)
 
+    def _start(self) -> None:
+        """No client is left of before, and messages are counted as the broker went on counting them."""
+        self.is_starting = True
+        for message in self.queue.unacked_messages():
+            message.deliveries = 0  # else it might die of this one
+        for session in self.busy:
+            session.close(failed=False)
+        self.busy.clear()
+        self.broker.end_turn()
+        self.is_starting = False
+        self.credit = 0
+        for message in self.queue.messages():
+            following = self.known[message.id].attempts[self.tries.get(message.id, 0) :][:1]
+            if following and following[0].number:
+                message.deliveries, message.uncounted = following[0].number - 1, 0
+
     def _settle(self, session: Session, tag: int, act: str) -> None:
+        if session not in self.busy:  # it ended with a start of the broker
+            return
+        self.busy.remove(session)
         if act in (CLOSE, LOSE):
             session.close(failed=act == LOSE)
             return
@@ -250,6 +280,7 @@ class _Simulation:
                 return
             tag, message, *_ = got
             self.credit -= 1
+            self.busy.add(session)
             attempts = self.known[message.id].attempts
             count = self.tries[message.id] = self.tries.get(message.id, 0) + 1
             attempt = attempts[count - 1] if count <= len(attempts) else Attempt(attempts[-1].ms if attempts else 0)

@@ -5,10 +5,11 @@ deliveries show when there was a consumer.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..engines.protocol import Row, rows, value, words
 from .attempts import RETURNS, Moment, attempts_of
+from .lives import STARTED
 from .outputs import WHATIF
 from .simulation import Arrival, Offer, read_settings, simulate
 from .tables import Tables
@@ -17,7 +18,7 @@ from .tables import Tables
 DIFFERENT = "abs(was - would_be) > untold"
 MOMENTS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
 #: Credit for what is delivered at once was there before: a consumer waited.
-#: Arrivals, each with what happened to it as texts "milliseconds LSN kind reason"; and deliveries, as credit.
+#: Arrivals, each with what happened to it as texts "milliseconds LSN attempt kind reason"; and deliveries, as credit.
 STEPS = """
 SELECT vhost, queue, unix_millis(enqueued_ts) AS ms, false AS is_offer, enqueued_lsn AS lsn, size_bytes,
     CAST(priority AS int) AS priority, arg_ms, requeues, moments, kind AS fate
@@ -63,9 +64,14 @@ def whatif(tables: Tables, settings: str) -> str:
     tables.with_deliveries("whatif")
     engine = tables.engine
     until_ms = int(value(engine, "SELECT unix_millis(max(ts)) FROM recorded") or 0)
+    starts = [
+        Offer(row["ms"], row["lsn"])
+        for row in rows(engine, f"SELECT unix_millis(ts) AS ms, lsn FROM whole_events WHERE {STARTED}")
+    ]
     declared = {(row["vhost"], row["queue"]): json.loads(row["arguments"]) for row in rows(engine, DECLARED)}
     moment = (
-        "CAST(unix_millis(ts) AS string) || ' ' || CAST(lsn AS string) || ' ' || kind || ' ' || coalesce(reason, '')"
+        "CAST(unix_millis(ts) AS string) || ' ' || CAST(lsn AS string) || ' ' || CAST(attempt AS string)"
+        " || ' ' || kind || ' ' || coalesce(reason, '')"
     )
     steps = STEPS.format(
         lives=tables.fold(recorded=True),
@@ -74,14 +80,14 @@ def whatif(tables: Tables, settings: str) -> str:
     )
 
     def work(own: list[Row]) -> list[Row]:
-        return one_queue(own, settings, declared, until_ms)
+        return one_queue(own, settings, declared, starts, until_ms)
 
     simulated = f"SELECT * FROM ({steps}) AS steps ANTI JOIN {tables.keeping()} AS keeping USING (vhost, queue)"
     engine.each_queue("simulated", simulated, work, WHATIF)
     return "SELECT * FROM simulated"
 
 
-def one_queue(own: list[Row], settings: str, declared: Declared, until_ms: int) -> list[Row]:
+def one_queue(own: list[Row], settings: str, declared: Declared, starts: Sequence[Offer], until_ms: int) -> list[Row]:
     """The rows of one queue; on Spark by an executor."""
     own = sorted(own, key=lambda row: (row["ms"], row["lsn"]))
     came = [row for row in own if not row["is_offer"]]
@@ -93,6 +99,7 @@ def one_queue(own: list[Row], settings: str, declared: Declared, until_ms: int) 
         settings,
         vhost=vhost,
         declared=declared.get((vhost, queue)),
+        starts=starts,
         until_ms=until_ms,
     )
 
@@ -124,5 +131,5 @@ def _arrival(row: Row) -> Arrival:
 
 
 def _moment(text: str) -> Moment:
-    ms, lsn, kind, reason = text.split(" ", 3)
-    return Moment(int(ms), kind, reason or None, int(lsn))
+    ms, lsn, attempt, kind, reason = text.split(" ", 4)
+    return Moment(int(ms), kind, reason or None, int(lsn), int(attempt))

@@ -1,4 +1,5 @@
-"""What-if under the settings that were in force gives what happened, whatever clients did. Without Java.
+"""What-if under the settings that were in force gives what happened, whatever clients did, over starts of the broker.
+Without Java.
 
 WHATIF_STORIES=200 tells as many stories, half a second of CPU each.
 """
@@ -65,7 +66,8 @@ class Story:
     """What some clients did, at random: consumers with a prefetch, gets, every way to settle, lost connections."""
 
     def __init__(self, path: Path, chance: random.Random) -> None:
-        self.one, self.chance = RecordedBroker(path), chance
+        self.path, self.chance = path, chance
+        self.one = RecordedBroker(path)
         for name, arguments in QUEUES.items():
             self.one.declare(name, arguments=table(arguments))
         self.consumers: dict[Session, str] = {}
@@ -78,6 +80,13 @@ class Story:
             (self._publish, self._publish, self._consume, self._settle, self._settle, self._settle, self._end)
         )()
         one.settle()
+
+    def start_anew(self) -> None:
+        """The broker ends, and another one begins on what it wrote: no client is left."""
+        self.one.tick()
+        self.chance.choice((self.one.kill, self.one.close))()
+        self.one = RecordedBroker(self.path, clock=self.one.clock)
+        self.consumers.clear()
 
     def _pass_time(self, duration_ns: int) -> None:
         """As a broker does, which acts when something is due."""
@@ -130,7 +139,9 @@ def test_what_happened_happens_again(seed: int, tmp_path: Path) -> None:
     from leveret.pipeline.engines.local import LocalEngine
 
     story = Story(tmp_path / "journal", random.Random(seed))
-    for _ in range(STEPS):
+    for at in range(STEPS):
+        if at and at % 150 == 0:
+            story.start_anew()
         story.step()
     story.one.close()
     lake = str(tmp_path / "lake")
