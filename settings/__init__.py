@@ -34,6 +34,7 @@ from .policies.policies import (
     Policy,
     PolicyFault,
     PolicyLayer,
+    faults_of_policy,
     make_policy,
     policy_layer,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "WholeLimits",
     "Wildcards",
     "entry",
+    "faults_of_policy",
     "layer_of",
     "load_configuration",
     "make_policy",

@@ -3,11 +3,13 @@
 Source: management page 8.2, 8.3.
 """
 
+import html
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from ...settings import Policy
+from ...settings.policies.policy_keys import erlang
 from ..api import Api
 from ..bodies import json_object, require
 from ..dispatcher import Action, Level, Route
@@ -17,7 +19,7 @@ from ..messages import Answer, Request, bad_request, not_authorised, not_found
 from ..options import Steps
 from ..views.access import vhost_limits
 from .policies import OPERATORS
-from .vhosts import LIMITS, change_limits
+from .vhosts import LIMITS, change_limits, faults_of_limits
 
 _LIMITS, _OPERATOR, _POLICY = "vhost-limits", "operator_policy", "policy"
 
@@ -74,8 +76,10 @@ def _set_parameter(api: Api, request: Request) -> Steps:
     component = names["COMPONENT"]
     if component in (_LIMITS, _OPERATOR):
         _for_administrators(request)
-        if not isinstance(value, dict):
-            raise bad_request(f"value of {names['NAME']} must be an object")
+        value = {} if value == [] else value
+        faults = _faults(component, names["NAME"], value)
+        if faults:
+            raise bad_request(html.escape(faults, quote=False))
         if component == _OPERATOR:
             return (yield from OPERATORS.put_value(api, request, value))
         is_there = bool(vhost_limits(vhost))
@@ -87,6 +91,20 @@ def _set_parameter(api: Api, request: Request) -> Steps:
         "parameters set", component=component, name=names["NAME"], vhost=vhost.name, value=_as_word(value)
     )
     return Answer(201 if done["created"] else 204)
+
+
+def _faults(component: str, name: str, value: object) -> str:
+    """RabbitMQ's refusal of a value that is no object, of unknown limits, of an operator policy without its parts."""
+    if isinstance(value, list):
+        faults = [f"Unrecognised terms {erlang(value)} in {name}"]
+    elif not isinstance(value, dict):
+        faults = [f"{name} not a list {erlang(value)}"]
+    elif component == _LIMITS:
+        return faults_of_limits(name, value)
+    else:
+        keys = ("definition", "pattern", "priority")
+        faults = [f'Key "{key}" not found in {name}' for key in keys if key not in value]
+    return "Validation failed\n\n" + "".join(f"{fault}\n" for fault in faults) if faults else ""
 
 
 def _clear_parameter(api: Api, request: Request) -> Steps:

@@ -1,15 +1,16 @@
 """Policies and operator policies. Source: management page 2, 8.1."""
 
 import html
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...settings import Policy
+from ...settings import Policy, faults_of_policy
 from ..api import Api
 from ..bodies import json_object, require
 from ..dispatcher import Action, Level, Route
 from ..listing import Columns, listed
-from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
+from ..messages import JSON_MEDIA, Answer, Refusal, Request, bad_request, not_found
 from ..options import CommandRefused, Steps
 
 
@@ -49,7 +50,10 @@ class _Policies:
         if not isinstance(definition, dict):
             raise bad_request("definition: expected an object")
         is_there = api.broker.context.policies.find(vhost, name, is_operator=self._is_operator) is not None
-        priority = given.get("priority", 0)
+        apply_to, priority = given.get("apply-to", "all"), given.get("priority", 0)
+        if None in (pattern, apply_to, priority):  # to a command null means that nothing is given
+            faults = faults_of_policy(pattern, definition, apply_to, priority, is_operator=self._is_operator)
+            raise self._refusal("Validation failed\n\n" + "\n".join(faults))
         try:
             yield from api.run(
                 f"{self._command} set",
@@ -57,14 +61,18 @@ class _Policies:
                 vhost=vhost,
                 pattern=pattern,
                 definition=definition,
-                apply_to=given.get("apply-to"),
+                apply_to=apply_to,
                 # Commands parse words as JSON: a text must stay a text.
-                priority=f'"{priority}"' if isinstance(priority, str) else priority,
+                priority=json.dumps(priority) if isinstance(priority, str) else priority,
             )
         except CommandRefused as refused:
-            reason = refused.reason if refused.reason.endswith("\n") else f"{refused.reason}\n"
-            raise bad_request(reason if self._is_operator else html.escape(reason, quote=False)) from None
+            raise self._refusal(refused.reason) from None
         return Answer(204 if is_there else 201)
+
+    def _refusal(self, reason: str) -> Refusal:
+        """RabbitMQ escapes the reasons of policies, and not those of operator policies."""
+        reason = reason if reason.endswith("\n") else f"{reason}\n"
+        return bad_request(reason if self._is_operator else html.escape(reason, quote=False))
 
     def before_clearing(self, api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Check that the policy exists. Raises: Refusal."""

@@ -220,8 +220,8 @@ def _set_limit(api: Api, request: Request) -> Steps:
 
 def _clear_limit(api: Api, request: Request) -> Steps:
     user, name = _user(api, request), request.names["NAME"]
-    if name not in LIMITS:
-        raise not_found()
+    if name not in LIMITS:  # it is not set
+        return Answer(204)
     yield from api.run("users limits", name=user.name, **{name.replace("-", "_"): -1})
     return Answer(204)
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...engine import VirtualHost
-from ...settings.policies.policy_keys import erlang
+from ...settings.policies.policy_keys import erlang, erlang_list
 from ..api import Api
 from ..bodies import boolean, json_object, require
 from ..dispatcher import Action, Level, Route
 from ..listing import Columns, listed
 from ..login import is_monitor, may_see
-from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
+from ..messages import JSON_MEDIA, Answer, Request, bad_request
 from ..options import Steps
 from ..ranges import Range, ranges_of
 from ..views.access import vhost_limits, vhost_view
@@ -97,24 +97,34 @@ def _limits(api: Api, request: Request) -> Steps:
 def _set_limit(api: Api, request: Request) -> Steps:
     vhost, name = api.vhost_to_change(request), request.names["NAME"]
     (value,) = require(json_object(request), "value")
+    faults = faults_of_limits("limits", {name: value})
+    if faults:
+        raise bad_request(faults)
     yield from change_limits(api, vhost.name, {name: value})
     return Answer(204)
 
 
+def faults_of_limits(name: str, limits: Mapping[str, Any]) -> str:
+    """RabbitMQ's refusal of the parameter `name` with these limits; empty if they are valid."""
+    unknown = {one: value for one, value in limits.items() if one not in LIMITS}
+    faults = [f"Unrecognised terms {erlang_list(unknown)} in {name}"] if unknown else []
+    faults += [
+        f"{one} should be a number, actually was {erlang(limits[one])}"
+        for one in sorted(limits.keys() & set(LIMITS), reverse=True)
+        if isinstance(limits[one], bool) or not isinstance(limits[one], int)
+    ]
+    return "Validation failed\n\n" + "".join(f"{fault}\n" for fault in faults) if faults else ""
+
+
 def change_limits(api: Api, vhost: str, limits: Mapping[str, Any]) -> Steps:
-    """Set limits of a virtual host; -1: no limit. Raises: Refusal."""
-    for name, value in limits.items():
-        if name not in LIMITS:
-            raise bad_request(f'Validation failed\n\nUnrecognised terms [{{<<"{name}">>,{erlang(value)}}}] in limits\n')
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise bad_request(f"Validation failed\n\n{name} should be a number, actually was {erlang(value)}\n")
+    """Set valid limits of a virtual host; -1: no limit. Raises: Refusal."""
     yield from api.run("vhosts limits", name=vhost, **{name.replace("-", "_"): limits[name] for name in limits})
 
 
 def _clear_limit(api: Api, request: Request) -> Steps:
     vhost, name = api.vhost(request), request.names["NAME"]
-    if name not in LIMITS:
-        raise not_found()
+    if name not in LIMITS:  # it is not set
+        return Answer(204)
     yield from api.run("vhosts limits", name=vhost.name, **{name.replace("-", "_"): -1})
     return Answer(204)
 

@@ -94,34 +94,59 @@ def make_policy(
     is_stored: bool = False,
 ) -> Policy:
     """A checked policy. `is_stored`: an earlier release may have accepted it. Raises: PolicyFault."""
-    from ...expressions.patterns.pattern_syntax import PatternFault
-    from ...expressions.patterns.patterns import Pattern
-
     if not name or len(name.encode()) > NAME_OCTETS_MAX:
         raise PolicyFault("the name must be text of 1 to 255 octets")
-    if isinstance(priority, bool) or not isinstance(priority, int) or not -LONG_MAX <= priority <= LONG_MAX:
-        raise PolicyFault(f"priority should be a number, actually was {erlang(priority)}")
-    if not isinstance(pattern, str):
-        raise PolicyFault("pattern should be a regular expression")
-    try:
-        compiled = Pattern(pattern)
-    except PatternFault as fault:
-        raise PolicyFault(f"pattern should be regular expression but is invalid: {fault}") from None
-    if not isinstance(apply_to, str) or apply_to not in APPLY_TO:
-        raise PolicyFault(f"apply-to '{apply_to}' unrecognised; should be 'queues', 'exchanges' or 'all'")
-    if not isinstance(definition, dict | MappingProxyType):
-        raise PolicyFault("the definition must be an object")
-    fault_text = fault_of_definition(definition, is_operator=is_operator)
-    if not is_stored:  # earlier releases took any value of keys of mirrored queues, which have no effect
-        fault_text = fault_text or fault_of_mirroring(definition)
-    if fault_text:
-        raise PolicyFault(fault_text)
+    faults, compiled = _faults(pattern, definition, apply_to, priority, is_operator=is_operator, is_stored=is_stored)
+    if faults:
+        raise PolicyFault("\n".join(faults))
+    assert isinstance(pattern, str) and isinstance(apply_to, str)
+    assert isinstance(definition, dict | MappingProxyType) and isinstance(priority, int | float)
     plain = {key: _plain(key, value) for key, value in definition.items()}
     try:
         check_conflicts(_arguments(plain))
     except ArgumentFault as fault:
         raise PolicyFault(_X.sub("", str(fault))) from None
-    return Policy(name, vhost, pattern, MappingProxyType(plain), apply_to, priority, is_operator, origin, compiled)
+    return Policy(name, vhost, pattern, MappingProxyType(plain), apply_to, int(priority), is_operator, origin, compiled)
+
+
+def faults_of_policy(
+    pattern: object, definition: object, apply_to: object, priority: object, *, is_operator: bool
+) -> list[str]:
+    """All faults of a policy, in RabbitMQ's words and order."""
+    return _faults(pattern, definition, apply_to, priority, is_operator=is_operator, is_stored=False)[0]
+
+
+def _faults(
+    pattern: object, definition: object, apply_to: object, priority: object, *, is_operator: bool, is_stored: bool
+) -> tuple[list[str], "Pattern | None"]:
+    """The faults, and the compiled pattern."""
+    from ...expressions.patterns.pattern_syntax import PatternFault
+    from ...expressions.patterns.patterns import Pattern
+
+    faults, compiled = [], None
+    if not isinstance(definition, dict | MappingProxyType):
+        faults.append("the definition must be an object")
+    else:
+        fault_text = fault_of_definition(definition, is_operator=is_operator)
+        if not is_stored:  # earlier releases took any value of keys of mirrored queues, which have no effect
+            fault_text = fault_text or fault_of_mirroring(definition)
+        if fault_text:
+            faults.append(fault_text)
+    if not isinstance(apply_to, str) or apply_to not in APPLY_TO:
+        word = apply_to if isinstance(apply_to, str) else erlang(apply_to)
+        faults.append(f"apply-to '{word}' unrecognised; should be 'queues', 'exchanges' or 'all'")
+    if not isinstance(pattern, str):
+        faults.append(f"pattern should be a binary but was {erlang(pattern)}")
+    else:
+        try:
+            compiled = Pattern(pattern)
+        except PatternFault as fault:
+            faults.append(f"pattern should be regular expression but is invalid: {fault}")
+    if isinstance(priority, bool) or not isinstance(priority, int | float):
+        faults.append(f"priority should be a number, actually was {erlang(priority)}")
+    elif priority != priority // 1 or not -LONG_MAX <= priority <= LONG_MAX:
+        faults.append(f"priority should be a 64-bit integer, actually was {erlang(priority)}")
+    return faults, compiled
 
 
 @frozen

@@ -44,7 +44,7 @@ def _integer(low: int, high: int | None = None) -> Callable[[object], bool]:
 
 
 def _word(*words: object) -> Callable[[object], bool]:
-    return lambda value: not isinstance(value, bool) and value in words
+    return lambda value: not isinstance(value, bool | float) and value in words
 
 
 def _anything(value: object) -> bool:
@@ -134,8 +134,8 @@ POLICY_KEYS: dict[str, PolicyKey] = {
     "ha-sync-batch-size": PolicyKey(_C, _anything, ""),
     "ha-promote-on-shutdown": PolicyKey(_C, _anything, ""),
     "ha-promote-on-failure": PolicyKey(_C, _anything, ""),
-    "federation-upstream": PolicyKey(_EVERYTHING, _text, "is not a valid federation upstream"),
-    "federation-upstream-set": PolicyKey(_EVERYTHING, _text, "is not a valid federation upstream set"),
+    "federation-upstream": PolicyKey(_EVERYTHING, _text, "is not a valid federation upstream name"),
+    "federation-upstream-set": PolicyKey(_EVERYTHING, _text, "is not a valid federation upstream set name"),
     "federation-upstream-pattern": PolicyKey(_EVERYTHING, _text, "is not a valid federation upstream pattern"),
     # RabbitMQ 4.3's, which has them on quorum queues only.
     "delayed-retry-type": PolicyKey(_C | _Q, _word("disabled", "failed", "returned", "all"),
@@ -185,18 +185,14 @@ def fault_of_definition(definition: Mapping[str, object], *, is_operator: bool) 
     """RabbitMQ's refusal of a definition; empty if it is valid."""
     if not definition:
         return "no policy provided"
-    unknown = {
-        key: value
-        for key, value in definition.items()
-        if key not in POLICY_KEYS or (is_operator and not POLICY_KEYS[key].is_for_operators)
-    }
-    if unknown:
-        return f"{erlang_list(unknown)} are not recognised policy settings"
-    for key, value in definition.items():
-        row = POLICY_KEYS[key]
-        if not row.is_right(value):
+    unknown = {}
+    for key, value in sorted(definition.items()):
+        row = POLICY_KEYS.get(key)
+        if row is None or (is_operator and not row.is_for_operators):
+            unknown[key] = value
+        elif not row.is_right(value):
             return f"{erlang(value)} {row.refusal}"
-    return ""
+    return f"{erlang_list(unknown)} are not recognised policy settings" if unknown else ""
 
 
 def fault_of_mirroring(definition: Mapping[str, object]) -> str:

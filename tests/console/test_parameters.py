@@ -11,6 +11,7 @@ from api_client import ApiClient
 FAILED = "Validation failed\n\n"
 AMQP_1 = {"src-protocol": "amqp10", "src-uri": "amqp://", "dest-protocol": "amqp10", "dest-uri": "amqp://"}
 NEITHER = "Must specify 'src-exchange' or 'src-queue'\n"
+NO_PRIORITY = 'Key "priority" not found in top\n'
 BOTH = "Cannot specify 'src-exchange' and 'src-queue'\n"
 
 
@@ -81,7 +82,8 @@ def test_limits_are_parameters(api: ApiClient) -> None:
 
 def test_operator_policies_are_parameters(api: ApiClient) -> None:
     """The same."""
-    path, value = "parameters/operator_policy/%2F/top", {"pattern": "^a", "definition": {"max-length": 1}}
+    path = "parameters/operator_policy/%2F/top"
+    value = {"pattern": "^a", "definition": {"max-length": 1}, "priority": 0}
     assert api.ask("PUT", path, {"value": value}).status == 201
     assert api.ask("GET", "operator-policies/%2F/top").json["definition"] == {"max-length": 1}
     assert api.ask("DELETE", path).status == 204
@@ -102,17 +104,28 @@ def test_policies_are_shown_as_parameters_but_not_set(api: ApiClient) -> None:
 @pytest.mark.parametrize(
     "component, value, reason",
     [
-        ("vhost-limits", 5, "value of top must be an object"),
-        ("vhost-limits", {"banana": 1}, f'{FAILED}Unrecognised terms [{{<<"banana">>,1}}] in limits\n'),
-        ("vhost-limits", {"max-queues": "a"}, f'{FAILED}max-queues should be a number, actually was <<"a">>\n'),
-        ("operator_policy", [], "value of top must be an object"),
-        ("operator_policy", {"pattern": "a"}, "[{key_missing,definition}]"),
+        ("vhost-limits", None, "top not a list null\n"),
+        ("vhost-limits", "abc", 'top not a list &lt;&lt;"abc"&gt;&gt;\n'),
+        ("vhost-limits", [1], "Unrecognised terms [1] in top\n"),
+        ("vhost-limits", {"b": 1, "a": "x"}, '''\
+Unrecognised terms [{&lt;&lt;"a"&gt;&gt;,&lt;&lt;"x"&gt;&gt;},{&lt;&lt;"b"&gt;&gt;,1}] in top
+'''),
+        ("vhost-limits", {"max-queues": "a"}, 'max-queues should be a number, actually was &lt;&lt;"a"&gt;&gt;\n'),
+        ("operator_policy", 5, "top not a list 5\n"),
+        ("operator_policy", [], 'Key "definition" not found in top\nKey "pattern" not found in top\n' + NO_PRIORITY),
+        ("operator_policy", {"pattern": "a"}, 'Key "definition" not found in top\n' + NO_PRIORITY),
+        ("federation-upstream", [], 'Key "uri" not found in top\n'),
+        ("federation-upstream", {"b": 1, "a": 2}, '''\
+Unrecognised terms [{&lt;&lt;"a"&gt;&gt;,2},{&lt;&lt;"b"&gt;&gt;,1}] in top
+Key "uri" not found in top
+'''),
+        ("shovel", [], f'{NEITHER}Key "dest-uri" not found in top\nKey "src-uri" not found in top\n'),
     ],
-)
+)  # fmt: skip
 def test_values_that_are_none(component: str, value: Any, reason: str, api: ApiClient) -> None:
-    """As by their own paths."""
+    """Each fault on a line, unknown keys in order."""
     refused = api.ask("PUT", f"parameters/{component}/%2F/top", {"value": value})
-    assert (refused.status, refused.reason) == (400, reason)
+    assert (refused.status, refused.reason) == (400, FAILED + reason)
 
 
 @pytest.mark.parametrize("method, body", [("PUT", {"value": {}}), ("DELETE", None)])

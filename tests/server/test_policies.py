@@ -150,7 +150,7 @@ def test_an_exchange_tells() -> None:
     [
         ({"pattern": "", "definition": {"max-length": 1}}, "policies set: expected name=NAME"),
         ({"name": "p", "definition": {"max-length": 1}}, "policies set: expected pattern=PATTERN"),
-        ({"name": "p", "pattern": 5, "definition": {"max-length": 1}}, "pattern should be a regular expression"),
+        ({"name": "p", "pattern": 5, "definition": {"max-length": 1}}, "pattern should be a binary but was 5"),
         ({"name": "p", "pattern": "", "definition": "{"}, "definition: is not JSON"),
         ({"name": "p", "pattern": "", "definition": "[" * 100_000}, "definition: is not JSON"),
         ({"name": "p", "pattern": "", "definition": {"max-length": 1}, "priority": "high"}, "priority: is not JSON"),

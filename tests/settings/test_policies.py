@@ -35,7 +35,7 @@ ANY = {"max-length": 1}
     "pattern, definition, options, text",
     [
         ("[", ANY, {}, "pattern should be regular expression but is invalid: "),
-        (5, ANY, {}, "pattern should be a regular expression"),
+        (5, ANY, {}, "pattern should be a binary but was 5"),
         ("^x", {}, {}, "no policy provided"),
         ("^x", {"foo": 1}, {}, '[{<<"foo">>,1}] are not recognised policy settings'),
         ("^x", {"foo": 1, "bar": "x"}, {}, '[{<<"bar">>,<<"x">>},{<<"foo">>,1}] are not recognised policy settings'),

@@ -158,7 +158,7 @@ class DefinitionsReader:
                         raise ValueError("expected an object")
                     read(entry)
                 except (ValueError, PatternFault, CommandError) as error:
-                    self.found.faults.append(f"{self.where}: {error}")
+                    self.found.faults.append(f"{self.where}: {'; '.join(str(error).splitlines())}")
                 except EngineError as error:
                     self.found.faults.append(f"{self.where}: {text_of(error)}")
         return self.found

@@ -109,6 +109,8 @@ WORD = Kind("WORD", _read_name)
 Name = Annotated[str, NAME]
 #: Two kinds of patterns: the command checks a `PATTERN` itself; a `Pattern` is any text.
 PATTERN = Kind("PATTERN", _read_anything)
+#: The objects that a policy applies to, which the command checks.
+APPLY_TO = Kind("TEXT", _read_anything)
 Pattern = Annotated[str, Kind("PATTERN", _read_text)]
 #: One of a few words, which the command checks.
 Word = Annotated[str, WORD]

@@ -189,10 +189,10 @@ def _faults(component: str, name: str, value: object) -> Iterator[str]:
         yield f"component {component} not found"
     elif not isinstance(value, Mapping | list):
         yield f"value of {name} must be an object or a list"
-    elif component == "federation-upstream" and isinstance(value, Mapping):
-        yield from _upstream_faults(name, value)
-    elif component == "shovel" and isinstance(value, Mapping):
-        yield from _shovel_faults(name, value)
+    elif component == "federation-upstream":
+        yield from _upstream_faults(name, value if isinstance(value, Mapping) else {})
+    elif component == "shovel":
+        yield from _shovel_faults(name, value if isinstance(value, Mapping) else {})
 
 
 _UPSTREAM_KEYS = frozenset({
@@ -203,13 +203,13 @@ _UPSTREAM_KEYS = frozenset({
 
 
 def _upstream_faults(name: str, value: Mapping[str, Any]) -> Iterator[str]:
+    unknown = [f'{{&lt;&lt;"{key}"&gt;&gt;,{_term(value[key])}}}' for key in sorted(value.keys() - _UPSTREAM_KEYS)]
+    if unknown:
+        yield f"Unrecognised terms [{','.join(unknown)}] in {name}"
     if "uri" not in value:
         yield f'Key "uri" not found in {name}'
     else:
         yield from _uri_faults("uri", value["uri"])
-    unknown = [f'{{&lt;&lt;"{key}"&gt;&gt;,{_term(one)}}}' for key, one in value.items() if key not in _UPSTREAM_KEYS]
-    if unknown:
-        yield f"Unrecognised terms [{','.join(unknown)}] in {name}"
 
 
 def _shovel_faults(name: str, value: Mapping[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from ..console.dispatcher import Http, Level
 from ..settings import Policy, PolicyFault, make_policy
 from .command import command
 from .command_error import CommandError
-from .kinds import JSON, NAME, PATTERN, TEXT, OnlyVhost, VhostName
+from .kinds import APPLY_TO, JSON, NAME, PATTERN, OnlyVhost, VhostName
 from .operator import Operator
 
 PolicyName = Annotated[str, NAME, "of the policy"]
@@ -21,7 +21,7 @@ class Wanted:
     pattern: Annotated[Any, PATTERN, "of the names it applies to"]
     definition: Annotated[Any, JSON, 'like {"max-length": 10}']
     _: KW_ONLY
-    apply_to: Annotated[str, TEXT, "all (the default), queues, exchanges, classic_queues, ..."] = "all"
+    apply_to: Annotated[Any, APPLY_TO, "all (the default), queues, exchanges, classic_queues, ..."] = "all"
     priority: Annotated[Any, JSON, "of those that match the highest wins (default 0)"] = 0
 
 

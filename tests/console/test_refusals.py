@@ -1,0 +1,86 @@
+"""Refusals of policies, limits and bindings: status and reason as RabbitMQ 3.10.8 gives them."""
+
+from typing import Any
+
+import pytest
+from api_client import ApiClient
+
+FAILED = "Validation failed\n\n"
+RIGHT = {"pattern": "^a", "definition": {"max-length": 1}, "priority": 0, "apply-to": "queues"}
+NO_SUCH_OBJECTS = "apply-to '{}' unrecognised; should be 'queues', 'exchanges' or 'all'\n"
+
+
+@pytest.mark.parametrize("kind", ["policies", "operator-policies"])
+@pytest.mark.parametrize(
+    "wrong, reason",
+    [
+        ({"pattern": None}, "pattern should be a binary but was null\n"),
+        ({"pattern": True}, "pattern should be a binary but was true\n"),
+        ({"pattern": 1.5}, "pattern should be a binary but was 1.5\n"),
+        ({"pattern": {}}, "pattern should be a binary but was #{}\n"),
+        ({"apply-to": None}, NO_SUCH_OBJECTS.format("null")),
+        ({"apply-to": True}, NO_SUCH_OBJECTS.format("true")),
+        ({"apply-to": ""}, NO_SUCH_OBJECTS.format("")),
+        ({"apply-to": "nothing"}, NO_SUCH_OBJECTS.format("nothing")),
+        ({"priority": None}, "priority should be a number, actually was null\n"),
+        ({"priority": True}, "priority should be a number, actually was true\n"),
+        ({"priority": [1]}, "priority should be a number, actually was [1]\n"),
+        ({"priority": 1.5}, "priority should be a 64-bit integer, actually was 1.5\n"),  # RabbitMQ takes it
+        ({"definition": {"max-length": -1, "message-ttl": "x", "foo": 1}}, "-1 is not a valid maximum length\n"),
+        (
+            {"definition": {"expires": 0}, "apply-to": "x", "pattern": 5, "priority": None},
+            f"0 is not a valid queue expiry\n{NO_SUCH_OBJECTS.format('x')}pattern should be a binary but was 5\n"
+            "priority should be a number, actually was null\n",
+        ),
+    ],
+)
+def test_policies(kind: str, wrong: dict[str, Any], reason: str, api: ApiClient) -> None:
+    """Each fault on a line: of the definition, of what it applies to, of the pattern, of the priority."""
+    refused = api.ask("PUT", f"{kind}/%2F/wrong", RIGHT | wrong)
+    assert (refused.status, refused.reason) == (400, FAILED + reason)
+    assert api.ask("GET", f"{kind}/%2F/wrong").status == 404
+
+
+@pytest.mark.parametrize("priority, shown", [("\\", "\\"), ("5", "5")])
+def test_a_priority_that_is_text(priority: str, shown: str, api: ApiClient) -> None:
+    """Policies escape what they show, operator policies do not."""
+    for kind, text in (("policies", f'&lt;&lt;"{shown}"&gt;&gt;'), ("operator-policies", f'<<"{shown}">>')):
+        refused = api.ask("PUT", f"{kind}/%2F/wrong", RIGHT | {"priority": priority})
+        assert refused.reason == f"{FAILED}priority should be a number, actually was {text}\n"
+
+
+def test_a_priority_that_is_a_whole_number(api: ApiClient) -> None:
+    """Written as a float, it is the integer."""
+    assert api.ask("PUT", "policies/%2F/whole", RIGHT | {"priority": 3.0}).status == 201
+    assert api.ask("GET", "policies/%2F/whole").json["priority"] == 3
+
+
+@pytest.mark.parametrize(
+    "key, value, reason",
+    [
+        ("federation-upstream", 5, "5 is not a valid federation upstream name"),
+        ("federation-upstream-set", None, "null is not a valid federation upstream set name"),
+        ("queue-version", 1.0, "1.0 is not a valid queue-version value"),
+        ("queue-version", True, "true is not a valid queue-version value"),
+    ],
+)
+def test_values_of_keys(key: str, value: Any, reason: str, api: ApiClient) -> None:
+    """In RabbitMQ's words."""
+    refused = api.ask("PUT", "policies/%2F/wrong", {"pattern": "a", "definition": {key: value}})
+    assert (refused.status, refused.reason) == (400, f"{FAILED}{reason}\n")
+
+
+def test_limits_that_are_unknown_are_not_set(api: ApiClient) -> None:
+    """Clearing one that nobody can set changes nothing, and is no error; of a user or host that is missing it is."""
+    api.ask("PUT", "users/limited", {"password": "limited", "tags": ""})
+    assert api.ask("DELETE", "vhost-limits/%2F/max-channels").status == 204
+    assert api.ask("DELETE", "user-limits/limited/max-queues").status == 204
+    assert api.ask("DELETE", "vhost-limits/missing/max-channels").status == 404
+    assert api.ask("DELETE", "user-limits/missing/max-queues").status == 404
+
+
+@pytest.mark.parametrize("path", ["e/amq.topic/e/amq.default", "e/amq.default/e/amq.topic"])
+def test_bindings_of_the_default_exchange(path: str, api: ApiClient) -> None:
+    """It is bound to each queue by its name, and to nothing else."""
+    refused = api.ask("POST", f"bindings/%2F/{path}", {"routing_key": "r"})
+    assert (refused.status, refused.reason) == (401, "Access refused.")
