@@ -9,7 +9,9 @@ place for this: `Poller` replaces `_epoll` of its I/O manager, and looks at its 
 not exist (other systems, another trio) there is no poller, and endpoints wait through trio. See docs/decisions/0031.
 """
 
+import os
 import select
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -141,6 +143,41 @@ class Poller:
         """As trio calls `select.epoll.close` at its end."""
         self._epoll.close()
         self._inner.close()
+
+
+class Wakeup:
+    """Calls a function where trio waits, whenever another thread asks for it.
+
+    `TrioToken.run_sync_soon` switches to a task of trio for each call, which takes ten times as long.
+    """
+
+    __slots__ = ("_action", "_fd", "_lock", "_poller")
+
+    def __init__(self, poller: Poller, action: Callable[[], object]) -> None:
+        self._poller = poller
+        self._action = action
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lock = threading.Lock()  # a request must not write to the file that has the number next
+
+    def request(self) -> None:
+        """Ask for a call, from any thread. Requests before the call are one; after the end of `run` there is none."""
+        with self._lock:
+            if self._fd >= 0:
+                os.eventfd_write(self._fd, 1)
+
+    async def run(self) -> None:
+        """Call the function when asked to, until cancelled. Raises: what it raises."""
+        try:
+            await self._poller.until(self._fd, self._call)
+        finally:
+            self._poller.forget(self._fd)
+            with self._lock:
+                os.close(self._fd)
+                self._fd = -1
+
+    def _call(self) -> None:
+        os.eventfd_read(self._fd)
+        self._action()
 
 
 _OF_RUN: trio.lowlevel.RunVar[Poller | None] = trio.lowlevel.RunVar("poller")

@@ -7,6 +7,7 @@ import runpy
 import select
 import socket
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import trio
 
 from leveret.amqp_frontend.edge import poller as module
-from leveret.amqp_frontend.edge.poller import Poller, poller_of_this_run
+from leveret.amqp_frontend.edge.poller import Poller, Wakeup, poller_of_this_run
 
 
 def in_trio(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -189,6 +190,83 @@ async def test_tasks_and_sockets_of_trio_go_on_beside_turns_without_end() -> Non
                 await trio.sleep_forever()
             nursery.cancel_scope.cancel()
     assert count >= 3
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps of all tasks."""
+
+    count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+
+
+@in_trio
+async def test_another_thread_has_a_function_called_without_a_step_of_a_task() -> None:
+    steps, called, done = Steps(), threading.Semaphore(0), trio.Event()
+    wakeup, token = Wakeup(attached(), called.release), trio.lowlevel.current_trio_token()
+
+    def ask() -> None:
+        for _ in range(50):
+            wakeup.request()
+            assert called.acquire(timeout=30)
+        token.run_sync_soon(done.set)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wakeup.run)
+        await rounds()
+        trio.lowlevel.add_instrument(steps)
+        thread = threading.Thread(target=ask)
+        thread.start()
+        await done.wait()
+        trio.lowlevel.remove_instrument(steps)
+        thread.join()
+        nursery.cancel_scope.cancel()
+    assert steps.count < 10
+
+
+@in_trio
+async def test_requests_before_the_call_are_one() -> None:
+    calls = list[int]()
+    wakeup = Wakeup(attached(), lambda: calls.append(1))
+    wakeup.request()  # nobody listens yet
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wakeup.run)
+        await rounds()
+        assert calls == [1]
+        wakeup.request()
+        wakeup.request()
+        await rounds()
+        assert calls == [1, 1]
+        nursery.cancel_scope.cancel()
+
+
+@in_trio
+async def test_a_request_after_the_end_is_written_nowhere() -> None:
+    """Another file may have its number by then."""
+    wakeup = Wakeup(attached(), list)
+    number = wakeup._fd
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await wakeup.run()
+    with pair() as (ours, theirs):
+        assert number in (ours.fileno(), theirs.fileno())
+        wakeup.request()
+        for sock in (ours, theirs):
+            sock.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                sock.recv(1)
+
+
+@in_trio
+async def test_a_wakeup_raises_what_its_function_raises() -> None:
+    def broken() -> None:
+        raise RuntimeError("broken")
+
+    wakeup = Wakeup(attached(), broken)
+    wakeup.request()
+    with pytest.raises(RuntimeError, match="broken"):
+        await wakeup.run()
 
 
 @pytest.mark.parametrize("has", [{"is_guest": True}, {"io_manager": object()}])

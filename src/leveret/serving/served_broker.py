@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from ..amqp_frontend.edge.poller import Wakeup, poller_of_this_run
 from ..configured.configured import Report
 from ..engine import Unreadable
 from .composition import BuiltBroker, Data, DataUnusable, build_broker
@@ -131,7 +132,7 @@ class ServedBroker:
 
                 nursery.start_soon(check_invariants, self.built.broker)
             if self.built.supervisor is not None:
-                nursery.start_soon(self._tend_journal)
+                nursery.start_soon(self._tend_journal, self._request_report(nursery))
             await nursery.start(self._run_frontend, arrivals)
             on_serving()
             if self._listeners.console or self._listeners.metrics:
@@ -208,7 +209,16 @@ class ServedBroker:
             task_status=task_status,
         )
 
-    async def _tend_journal(self) -> None:
+    def _request_report(self, nursery: trio.Nursery) -> Callable[[], object] | None:
+        """See `Supervisor.tend`."""
+        supervisor, poller = self.built.supervisor, poller_of_this_run()
+        if supervisor is None or poller is None:
+            return None
+        wakeup = Wakeup(poller, supervisor.more_is_safe)
+        nursery.start_soon(wakeup.run)
+        return wakeup.request
+
+    async def _tend_journal(self, request_report: Callable[[], object] | None) -> None:
         """Serve the journal as long as the broker runs. Raises: Unreadable."""
         from ..journal import DirectoryLost
         from .supervisor import why_unusable
@@ -216,7 +226,7 @@ class ServedBroker:
         supervisor, path = self.built.supervisor, self._options.data
         assert supervisor is not None and path is not None
         try:
-            await supervisor.tend()
+            await supervisor.tend(request_report)
         except DirectoryLost as error:
             self._lost = DataUnusable(f"{why_unusable(path, error)}; the broker stops")
             self.stop()

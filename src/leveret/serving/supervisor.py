@@ -159,7 +159,7 @@ class Supervisor:
         """All nodes of a cluster that are in sync have what is below `lsn`. See `cluster.front.Leadership`."""
         self.journal.agree(lsn, reports=not at_once)
         if at_once:
-            self._more_is_safe()
+            self.more_is_safe()
 
     def _end_turn(self) -> int:
         """Release the records for writing. Returns the LSN behind them.
@@ -177,17 +177,18 @@ class Supervisor:
             self._failed(failure)
         return lsn
 
-    async def tend(self) -> None:
+    async def tend(self, request_report: Callable[[], object] | None = None) -> None:
         """Handle reports of the journal's thread, make checkpoints, reclaim, until cancelled.
 
+        `request_report`: called by that thread, has the loop call `more_is_safe` soon; None: through trio.
         Raises: Unreadable, when content that is only on disk could not be read: the broker must not go on without it;
         DirectoryLost, when nothing can be stored any longer.
         """
         token = trio.lowlevel.current_trio_token()
 
-        def call_soon(action: object) -> None:
+        def report_through_trio() -> None:
             try:
-                token.run_sync_soon(action, idempotent=True)  # type: ignore[arg-type]
+                token.run_sync_soon(self.more_is_safe, idempotent=True)
             except trio.RunFinishedError:
                 pass
 
@@ -197,7 +198,8 @@ class Supervisor:
             except trio.RunFinishedError:
                 pass
 
-        self.journal.set_callbacks(lambda lsn: call_soon(self._more_is_safe), failed)
+        request = request_report or report_through_trio
+        self.journal.set_callbacks(lambda lsn: request(), failed)
         if self.journal.failure is not None:  # before the callbacks were set
             self._failed(self.journal.failure)
         while True:
@@ -222,7 +224,8 @@ class Supervisor:
         self._unreadable = error
         self._wake.set()
 
-    def _more_is_safe(self) -> None:
+    def more_is_safe(self) -> None:
+        """Answers may go out: more records are safe. Called by the loop's thread."""
         if self._is_closed:
             return
         recorder = self.recorder
