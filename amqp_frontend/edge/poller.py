@@ -25,9 +25,13 @@ T = TypeVar("T")
 class _Waiter(Generic[T]):
     """A task that waits for its socket. `turn`: returns what the task goes on with, or None."""
 
-    __slots__ = ("error", "result", "task", "turn")
+    __slots__ = ("error", "fd", "others", "result", "task", "turn")
 
-    def __init__(self, task: trio.lowlevel.Task, turn: Callable[[], T | None]) -> None:
+    def __init__(
+        self, fd: int, others: "dict[int, _Waiter[Any]]", task: trio.lowlevel.Task, turn: Callable[[], T | None]
+    ) -> None:
+        self.fd = fd
+        self.others = others
         self.task = task
         self.turn = turn
         self.result: T | None = None
@@ -41,6 +45,11 @@ class _Waiter(Generic[T]):
             self.error = error
             return True
         return self.result is not None
+
+    def abort(self, _: object) -> trio.lowlevel.Abort:
+        """The task was cancelled."""
+        del self.others[self.fd]
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 class Poller:
@@ -75,19 +84,14 @@ class Poller:
         A turn must not bring a deadline of trio forward, which is not looked at before the next event: it wakes a task.
         Raises: what `turn` raises; Cancelled; OSError.
         """
-        waiters = self._waiters
-
-        def abort(_: object) -> trio.lowlevel.Abort:
-            del waiters[fd]
-            return trio.lowlevel.Abort.SUCCEEDED
-
         try:
             self._epoll.modify(fd, select.EPOLLIN)  # it was left registered, or `_take_turns` has taken it out
         except OSError:
             self._epoll.register(fd, select.EPOLLIN)
-        waiter = waiters[fd] = _Waiter(trio.lowlevel.current_task(), turn)
+        waiters = self._waiters
+        waiter = waiters[fd] = _Waiter(fd, waiters, trio.lowlevel.current_task(), turn)
         try:
-            await trio.lowlevel.wait_task_rescheduled(abort)
+            await trio.lowlevel.wait_task_rescheduled(waiter.abort)
         except trio.Cancelled:
             if waiter.error is None:
                 raise
