@@ -243,7 +243,7 @@ class Api:
         return found
 
     def vhost_to_change(self, request: Request) -> VirtualHost:
-        """As `vhost`, but for changes: the 404 says `vhost_not_found`. Raises: Refusal."""
+        """Like `vhost`, but for changes: the 404 says `vhost_not_found`. Raises: Refusal."""
         found = self.broker.virtual_hosts.get(request.names["V"])
         if found is None:
             raise Refusal(404, "not_found", "vhost_not_found")

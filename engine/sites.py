@@ -21,7 +21,7 @@ class SiteWatcher(Protocol):
     """Follows the sites of a broker."""
 
     def site_went(self, site: str) -> None:
-        """The site is not there any more; it may come back."""
+        """A site has gone; it may come back."""
 
     def sites_changed(self) -> None:
         """A site came, came back, or was given up; or `transfer_after_ns` is another one."""

@@ -57,7 +57,7 @@ class Expression:
             return None
 
     def value(self, subject: Subject) -> Value:
-        """Its value for a message; None: NULL."""
+        """The value of the expression for a message; None: NULL."""
         subject.spent = 0
         try:
             if self._evaluate is None:

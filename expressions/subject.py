@@ -63,7 +63,7 @@ class Subject(ABC):
             raise TooCostly
 
     def read(self) -> Value:
-        """Its body as JSON; None if it is none."""
+        """The body of the message as JSON; None if it is no JSON."""
         document = _document(self.body())
         self.is_unreadable = document is None
         self.document = document

@@ -117,8 +117,9 @@ Truth: TypeAlias = Callable[[Value], "bool | None"]
 
 
 def truth(value: Value) -> bool | None:
-    """In content filters: numbers other than 0, also in texts (queues page B.2, choice 5). For an array, any
-    element.
+    """Whether a value counts as true in a content filter: a number other than 0, also as text; of an array any element.
+
+    Source: queues page B.2, choice 5.
     """
     kind = type(value)
     if kind is bool:
@@ -136,7 +137,7 @@ def truth(value: Value) -> bool | None:
 
 
 def truth_in_selectors(value: Value) -> bool | None:
-    """In selectors: booleans; all other values are false."""
+    """The truth of a value in a selector: that of a boolean; None: NULL; all other values are false."""
     if value is None or isinstance(value, bool):
         return value
     return False

@@ -47,10 +47,11 @@ _LINGER_NOTHING = struct.pack("ii", 1, 0)
 
 
 class Pause(NamedTuple):
-    """Why a connection's task goes on after a turn.
+    """The reason for which a connection's task goes on after a turn.
 
-    is_unfinished: the peer's requests are not finished. is_stalled: because answers have piled up. congested: a queue
-    that the peer published into. is_end: nothing comes any more. is_unread: the broker is suspended.
+    is_unfinished: requests of the peer are not finished. is_stalled: too many answers are not sent yet. congested: the
+    congested queue that the peer published into. is_end: the peer sends nothing more. is_unread: the broker is
+    suspended.
     """
 
     is_unfinished: bool = False

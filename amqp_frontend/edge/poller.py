@@ -106,7 +106,7 @@ class Poller:
             self._epoll.unregister(fd)
 
     def poll(self, timeout: float, maxevents: int) -> Sequence[tuple[int, int]]:
-        """As trio calls `select.epoll.poll`. Returns trio's events when it has some, a task to run, or no more time."""
+        """See `select.epoll.poll`. Returns trio's events when it has some, a task to run, or no time left."""
         end = time.monotonic() + timeout
         while True:
             if not self._events:
@@ -144,7 +144,7 @@ class Poller:
         return False
 
     def close(self) -> None:
-        """As trio calls `select.epoll.close` at its end."""
+        """See `select.epoll.close`; trio calls it at its end."""
         self._epoll.close()
         self._inner.close()
 

@@ -128,7 +128,7 @@ class Server:
             logger.warning("%s: refused: %s", peer.name, why)
 
     async def _find_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool) -> None:
-        """As `_make_room`, but a known peer waits a little for a slot, and so do those behind it in the backlog.
+        """Like `_make_room`, but a known peer waits a little for a slot, and so do those behind it in the backlog.
 
         Raises: NoSlot.
         """

@@ -192,7 +192,8 @@ SPOOLED_MAX = 65_536
 class ParkedContents:
     """Counts a connection's parked work: `count`, `octets` in memory; `spooled_count`, `spooled` in the temp store.
 
-    `publishes`: messages in both. `is_unread`: it is so much that the peer is not read. It is the engine's `Parked`.
+    `publishes`: messages in both. `is_unread`: the peer is not read, because too much is parked. It is the engine's
+    `Parked`.
     """
 
     __slots__ = ("_broker", "count", "is_unread", "octets", "publishes", "spooled", "spooled_count")
@@ -503,7 +504,7 @@ class Parking:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is parked that the peer is not read."""
+        """Whether the peer is not read, because too much is parked."""
         return self.state is S.STALLED or self.state is S.NOTIFIED_STALLED
 
     @property

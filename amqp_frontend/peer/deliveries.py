@@ -98,7 +98,7 @@ def contents_for(envelope: Envelope, contents: Sequence[bytes], number: int, fra
 
 
 def content_parts(envelope: Envelope, content: bytes, number: int, frame_max: int) -> Sequence[Octets]:
-    """As `contents_for`, for one content; the frames of a large one come in parts."""
+    """Like `contents_for`, for one content; the frames of a large one come in parts."""
     framing = envelope.framing
     if len(content) < LARGE:
         return contents_for(envelope, (content,), number, frame_max)

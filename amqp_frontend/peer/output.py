@@ -55,7 +55,7 @@ class Output:
         self.reply_size += sum(map(len, parts))
 
     def send_beside(self, number: int, *parts: Octets) -> None:
-        """As `send_raw`, for confirms and returns, which may pass deliveries of their channel."""
+        """Like `send_raw`, for confirms and returns, which may pass deliveries of their channel."""
         self.parts += parts
         self.reply_size += sum(map(len, parts))
 

@@ -47,7 +47,7 @@ class JournalWait:
         self.sync_lsn = max(self.sync_lsn, sync_lsn)
 
     def send_all_after(self, sync_lsn: int) -> None:
-        """As `send_after`, for all channels."""
+        """Like `send_after`, for all channels."""
         self.sync_lsn = max(self.sync_lsn, sync_lsn)
 
     def clear(self) -> None:

@@ -118,7 +118,7 @@ _SENT_ALIKE = frozenset(
 
 
 def received_method(index: int, arguments: bytes) -> Method:
-    """As `decode_method`, with errors that name the method.
+    """Like `decode_method`, with errors that name the method.
 
     The result must not be changed: peers that send the same octets share it.
     """
@@ -230,7 +230,7 @@ _ANSWERED_ALIKE = frozenset(
 
 
 def answer_frame(channel: int, method: type[Method], *values: object) -> bytes:
-    """As `encode_method`, with a cache for answers that are sent often."""
+    """Like `encode_method`, with a cache for answers that are sent often."""
     if method in _ANSWERED_ALIKE:
         return _encoded_once(channel, method, *values)
     return encode_method(channel, method, *values)

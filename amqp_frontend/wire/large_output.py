@@ -111,7 +111,7 @@ def body_parts(content: bytes) -> tuple[bytes, list[memoryview]]:
 
 
 def framed(channel: int, header: bytes, body: Iterable[memoryview], frame_max: int) -> list[Octets]:
-    """As `content_frames`, for a body in slices."""
+    """Like `content_frames`, for a body in slices."""
     payload_max = frame_max - FRAME_OVERHEAD
     body = list(body)
     left = sum(map(len, body))

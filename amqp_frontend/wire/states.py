@@ -121,7 +121,7 @@ class ParkingState(_Key):
     OPEN = auto()  # nothing is parked
     PARKING = auto()  # work is parked; the peer is read, and events that may pass are handled
     NOTIFIED = auto()  # as PARKING, and connection.blocked was sent
-    STALLED = auto()  # as PARKING, but so much is parked that the peer is not read
+    STALLED = auto()  # as PARKING, but the peer is not read, because too much is parked
     NOTIFIED_STALLED = auto()  # as STALLED, and connection.blocked was sent
 
 

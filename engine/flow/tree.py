@@ -189,7 +189,7 @@ class UsageTree:
     def _memory_nodes(self, queue: "Queue", vhost: str, rules: FlowRules) -> Iterator[Usage]:
         if rules.memory_limit:
             where = f"queue '{queue.name}' in vhost '{vhost}'"
-            # A limit that blocks nobody is another node, so that clients which the old one blocked continue.
+            # A limit that does not block is another node, so that clients which the old limit blocked continue.
             name = queue.name if rules.holds else ("in memory", queue.name)
             yield self._node("memory", vhost, name, where, rules.memory_limit)
         if self.system is not None:

@@ -56,7 +56,7 @@ class Usage:
             self.on_eased(self)
 
     def stay_full(self) -> None:
-        """Its use was counted anew, and it was full before: it still is, unless the use has fallen to the low mark."""
+        """Be full as before a recount, unless the use has fallen to the low mark."""
         self.is_full = self.limit > 0 and self.used > self.low
 
     def change(self, amount: int) -> None:

@@ -46,7 +46,7 @@ def _leveled(ready: LeveledReady) -> Iterator[str]:
 
 
 def _values(ready: LastValueReady) -> Iterator[str]:
-    """Of a last-value queue: contents in memory and on disk only."""
+    """Faults of the counts in a last-value queue: contents in memory, and contents that are on disk only."""
     paged = [message for message in ready if isinstance(message, PagedMessage)]
     left = sum(message.is_left for message in paged)
     if ready.left_count != left:

@@ -105,7 +105,10 @@ def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
 def _transfers(
     leases: Leases, owners: Owners, free: dict[str, FreeAtSite], by_number: dict[int, list[Message]]
 ) -> list[tuple[str, list[Consumer], list[Message]]]:
-    """Of messages at the head, by owner, those that go to other sites, in equal parts. These sites own none of them."""
+    """Divide the messages at the head that go to other sites among these, in equal parts. `by_number`: by owner.
+
+    The sites that get them own none of the messages at the head.
+    """
     rest = [
         message
         for number, some in by_number.items()

@@ -140,7 +140,7 @@ class LeaseConsumers(ConsumerList):
         return self._dealt(free, count)
 
     def deal_at(self, site: str, consumers: Sequence[Consumer], count: int) -> list[Consumer]:
-        """As `deal`, among these consumers of a site, which has turns of its own. All have room."""
+        """Like `deal`, among these consumers of a site, which has turns of its own. All have room."""
         places = {one: at for at, one in enumerate(self.consumers)}
         last, before = self._last_at.get(site), self._next
         self._next = 0 if last is None else places[last] + 1

@@ -30,7 +30,7 @@ SITE_LOST = "site_lost"
 EXPIRE_SLICE = 1000
 #: Leases that end in one slice.
 END_SLICE = 500
-#: With more leases than `MANY`, deadlines are at least `DISTANCE_NS` away; queues page A.5 allows a delay of 20 ms.
+#: With more leases than `MANY`, a deadline is at least `DISTANCE_NS` away; queues page A.5 allows a delay of 20 ms.
 MANY, DISTANCE_NS = 1000, 10 * MS
 
 _VARIABLE = re.compile(rb"\{\{([A-Z_]+)\}\}")

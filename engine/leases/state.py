@@ -127,7 +127,7 @@ class Leases:
         return [id_ for id_ in ids if id_ <= self.active.end]
 
     def scan_active(self, after: int, count: int) -> Scanned:
-        """As `Store.scan`, for active messages only."""
+        """Like `Store.scan`, for active messages only."""
         store = self.queue.store
         if self.active is None:
             return store.scan(after, count)

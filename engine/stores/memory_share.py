@@ -72,7 +72,7 @@ class MemoryShare:
         return True
 
     def grants_above_tail(self, store: "TailedStore", message: Message) -> bool:
-        """As `grants`, for a message of a higher level than all of the tail.
+        """Like `grants`, for a message of a higher level than all of the tail.
 
         Uses the count of octets, if there is one, so that the budget need not measure the store.
         """

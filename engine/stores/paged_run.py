@@ -62,7 +62,7 @@ class Taken(NamedTuple):
     uncounted: int
 
     def first(self, count: int) -> "Taken":
-        """Its first `count` messages."""
+        """The first `count` messages of these."""
         expires = None if self.expires is None else self.expires[:count]
         return self._replace(ids=self.ids[:count], sizes=self.sizes[:count], expires=expires)
 

@@ -35,8 +35,7 @@ LIKELY = 4
 
 
 class TailedStore:
-    """Its parts: `levels` has the messages in memory, `tail` the paged-out ones, `share` the limits of memory.
-
+    """The store of an ordinary queue. `levels`: messages in memory; `tail`: paged-out ones; `share`: memory limits.
     `tail_io` moves messages from memory to the tail and back.
 
     `ready` is `levels.ready`, and `has_tail` whether there is a tail: plain attributes, because each run reads them.

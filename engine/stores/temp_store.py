@@ -11,7 +11,7 @@ from .paged_run import Location
 
 
 class TempStore(Protocol):
-    """Its contents do not survive the process. `unspool` reads files, which exceeds a turn's time."""
+    """Files for messages that do not survive the process. `unspool` reads files, which exceeds a turn's time."""
 
     #: Maximum octets; 0: limited by the disk only. It may change at any time.
     limit: int

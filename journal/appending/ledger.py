@@ -146,7 +146,10 @@ class Ledger:
         return found
 
     def kept_for(self, lsn: int, unneeded: Sequence[int]) -> tuple[int, int]:
-        """Of segments that are not needed (`removable`) those with records from `lsn` on: octets, end of the oldest."""
+        """Segments that are kept only for a reader at `lsn`: their octets, and the end of the oldest.
+
+        `unneeded`: the segments that nothing else needs (`removable`).
+        """
         size = oldest_us = 0
         for row, after in zip(self.rows[: len(unneeded)], self.rows[1:]):
             if after.base_lsn > lsn:

@@ -1,6 +1,7 @@
-"""How long, and for how many octets, segments are kept for readers: one that nobody runs any more is dropped.
+"""Limits of age and octets for the segments that are kept for readers. A reader beyond a limit is dropped.
 
-It learns of it when it comes back: a note stays in its place (`readers/NAME.dropped`), and what it needs may be gone.
+A dropped reader learns of it when it comes back, by a note in its place (`readers/NAME.dropped`); the records that it
+needs may be gone then.
 Before the limit of age a warning is logged, and noted (`readers/NAME.warned`), so that none is dropped without one.
 """
 

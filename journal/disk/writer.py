@@ -201,7 +201,7 @@ class Writer:
             return is_there()
 
     def agree(self, lsn: int, *, reports: bool = True) -> None:
-        """Of the leader of a cluster: all nodes that are in sync have fsynced the records below `lsn`."""
+        """Note that all nodes in sync have fsynced the records below `lsn`; for the leader of a cluster."""
         cluster = self.file.cluster
         assert cluster is not None and lsn <= self.file.durable_lsn
         if lsn > cluster.agreed_lsn:

@@ -168,7 +168,7 @@ def _without_secrets(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_password(value: object) -> object:
-    """Of a federation upstream or a shovel: one URI, or a list."""
+    """The URI of a federation upstream or a shovel, or its list of URIs, without passwords."""
     if isinstance(value, list):
         return [_without_password(one) for one in value]
     return _hidden(value) if isinstance(value, str) and "://" in value else value

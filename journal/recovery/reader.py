@@ -53,7 +53,7 @@ class JournalReader:
     def _segment(
         self, base_lsn: int, is_last: bool, from_lsn: int, trust_open: bool, end_lsn: int | None
     ) -> Generator[tuple[int, Record], None, int]:
-        """`end_lsn`: of a cluster: no record from there on is trusted."""
+        """Read one segment. `end_lsn`: in a cluster, the records from this LSN on are not trusted."""
         name = segment_name(base_lsn)
         with opened(self.files, self.directory, base_lsn) as handle:
             scan = Scan(self.files, handle, base_lsn)

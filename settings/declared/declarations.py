@@ -161,5 +161,5 @@ class LoggedTopic:
 
     @property
     def title(self) -> str:
-        """Its name in reports."""
+        """The name of the declaration in reports."""
         return f"logged topic {self.name!r}" + (" (pattern)" if self.is_pattern else "")

@@ -344,7 +344,7 @@ class ConfigurationBuilder:
 
     def _check_cluster(self, configuration: Configuration, cluster_at: Origin) -> None:
         def place(table: str, key: str) -> Origin:
-            """Of the key, of its table's first key, or of [cluster]."""
+            """The line of the key, of the first key of its table, or of [cluster]."""
             inside = (at for (one, _), at in self.explicit_at.items() if one == table != "cluster")
             return self.explicit_at.get((table, key)) or next(inside, cluster_at)
 

@@ -116,7 +116,7 @@ class AmpsSource(XmlSource):
     def parts(
         self, element: Element, path: str, repeatable: Collection[str] | None = ()
     ) -> Iterator[tuple[Element, str]]:
-        """As `children`, with `<Include>` replaced by the included file; its root is left out if it has this
+        """Like `children`, with `<Include>` replaced by the included file; its root is left out if it has this
         element's name.
         """
         element.children = list(self._with_included(element, path, element.children, 0))

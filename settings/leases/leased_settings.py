@@ -381,7 +381,7 @@ def leased_settings(name: str, arguments: Mapping[str, object]) -> LeasedSetting
 
 
 def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSettings, list[LeasedFault]]:
-    """As `leased_settings`, but with all faults at once; an invalid value is replaced by its default."""
+    """Like `leased_settings`, but with all faults at once; an invalid value is replaced by its default."""
     faults: list[LeasedFault] = []
     scope = arguments.get(SCOPE)
     called = name if scope is None else name.removesuffix(f"@{scope}")

@@ -300,7 +300,7 @@ class Policies:
         return self._by_identity.get((vhost, is_operator, name))
 
     def with_these(self, policies: Iterable[Policy]) -> "Policies":
-        """With these policies added, replacing those of the same identity."""
+        """These policies added to all others; a policy of the same identity is replaced."""
         added = {policy.identity: policy for policy in policies}
         return Policies({**self._by_identity, **added}.values())
 

@@ -211,7 +211,7 @@ def fault_of_mirroring(definition: Mapping[str, object]) -> str:
 
 
 def _fault_of_mirrors(mode: object, definition: Mapping[str, object]) -> str:
-    """Of ha-params: a number, or names of nodes."""
+    """The fault of ha-params, which are a number, or names of nodes."""
     params, is_given = definition.get("ha-params"), "ha-params" in definition
     shown = erlang(params) if is_given else "none"
     if mode == "all":

@@ -213,7 +213,7 @@ def amqp_worker(amqp_broker: RunningBroker | RealBroker) -> Iterator[Workers]:
 
 @pytest.fixture(scope="module")
 def amqp_module_worker(amqp_module_broker: RunningBroker | RealBroker) -> Iterator[Workers]:
-    """As `amqp_worker`, for a module and its virtual host."""
+    """Like `amqp_worker`, for a module and its virtual host."""
     yield from _workers(amqp_module_broker)
 
 

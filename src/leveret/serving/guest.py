@@ -91,7 +91,7 @@ class Guest:
 
     @property
     def address(self) -> object:
-        """As `accept` gave it, or as a proxy named it."""
+        """Like `accept` gave it, or as a proxy named it."""
         return self._arrival.address
 
     @property

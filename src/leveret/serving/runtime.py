@@ -133,7 +133,7 @@ class Runtime:
             self._alarm.watch(self.broker.context.clock, None)
 
     def suspend(self) -> None:
-        """As `quiesce`, but send nothing, and leave unfinished work as it is. Idempotent. Called between turns."""
+        """Like `quiesce`, but send nothing, and leave unfinished work as it is. Idempotent. Called between turns."""
         self.quiesce()
         if not self.is_silent and not self.has_resigned:
             self.is_silent = True

@@ -151,7 +151,7 @@ class ServedBroker:
         self.stopping.set()
 
     def abandon(self) -> None:
-        """As `stop`, but nothing is written any more: this node does not lead."""
+        """Like `stop`, but nothing is written any more: this node does not lead."""
         self._is_abandoned = True
         self.stopping.set()
 
