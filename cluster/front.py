@@ -37,7 +37,7 @@ class Leadership(Protocol):
         """Like `serve` ends: for a broker that never served."""
 
     def resign(self) -> None:
-        """Close the connections and write nothing any more: `serve` returns soon."""
+        """Close the connections and write no more records: `serve` returns soon."""
 
     def sites_are(self, sites: Mapping[str, Mapping[str, object]]) -> None:
         """Before `serve`: the other nodes that have links, and what each says of its site (see `Front.site`)."""

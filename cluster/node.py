@@ -76,10 +76,10 @@ logger = logging.getLogger("leveret.cluster")
 AGAIN_S = 1.0
 #: Seconds for which a node that stops waits for another to take the lead.
 LEAVE_S = 10.0
-#: Seconds for which the event loop may stand still before the leases of this node are not renewed any more.
+#: Seconds for which the event loop may stand still before this node's leases are no longer renewed.
 STANDSTILL_S = 10.0
 BEAT_S = 0.5
-#: Beacons of which each has to differ from this node's wall clock by so much, before it warns.
+#: Consecutive beacons that must differ from this node's wall clock, and nanoseconds of difference, before it warns.
 CLOCK_BEACONS = 5
 CLOCK_NS = 1_000_000_000
 #: Later than any deadline.

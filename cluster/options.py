@@ -11,7 +11,7 @@ from .link.introduction import Address, LinkOptions, LinkTls
 
 @dataclass(slots=True, frozen=True)
 class NodeOptions:
-    """Of one node. `nodes`: the links of all nodes by name, this one's as others reach it.
+    """The options of one node. `nodes`: the links of all nodes by name, this one's as others reach it.
 
     level: what this program can read. addresses: where clients connect, (kind, `HOST:PORT`).
     """

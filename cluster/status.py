@@ -7,13 +7,13 @@ from .agreement.view import Leader, NodeKey, View
 from .link.follower_links import FollowerStatistics
 from .node import Node
 
-#: Of a status: what a node tells of its configuration.
+#: The key of a status with facts about a node's configuration.
 CONFIGURATION = "configuration"
 _COPIES = frozenset({State.FOLLOWING, State.IN_SYNC})
 
 
 def cluster_status(node: Node) -> dict[str, Any]:
-    """As this node sees it. Of followers it knows more while it leads."""
+    """The state of the cluster as this node sees it. A leader knows more of followers."""
     view, key = node.view, node.key()
     leader = _leader(node)
     links = None if node.leading is None else node.leading.links
@@ -73,7 +73,7 @@ def why(node: Node) -> str:
 
 
 def _handover(node: Node) -> dict[str, Any] | None:
-    """Of the last one that this leader was asked for."""
+    """The last handover that this leader was asked for."""
     attempt = node.handover
     return None if attempt is None else {"to": attempt.to, "refused": attempt.refusal or None}
 

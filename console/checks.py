@@ -141,7 +141,7 @@ def _protocol(subject: Subject, names: Names) -> Any:
 
 
 def _virtual_hosts(subject: Subject, names: Names) -> Any:
-    """They run where the broker does."""
+    """Each virtual host runs where the broker does."""
     return OK if subject.is_led else _failed("Some virtual hosts are down", **{"virtual-hosts": [], "detail": NOT_LED})
 
 

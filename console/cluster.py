@@ -99,7 +99,7 @@ class Replicas:
 
 
 def replicas_of(own: str, cluster: ClusterFacts | None) -> Replicas:
-    """Of each queue. `own`: the node that answers, which leads."""
+    """The places of each durable queue. `own`: the node that answers, which leads."""
     if cluster is None:
         return Replicas(own, [own], [own])
     return Replicas(own, [node.name for node in cluster.nodes], cluster.running)

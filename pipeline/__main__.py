@@ -52,8 +52,7 @@ def _end_with_parent() -> None:
 
 
 def _as_a_process() -> int:
-    """Make the best of what the process was given: a stream that is closed is one that nobody reads, and what its
-    character set lacks is escaped."""
+    """Run as a process: replace closed streams, and escape characters that a stream's character set lacks."""
     while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next file that is opened would be stdout
         pass
     os.close(nowhere)

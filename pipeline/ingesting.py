@@ -35,7 +35,7 @@ def choose_members(options: argparse.Namespace) -> None:
 
 
 def lake_beside(journal: str) -> str:
-    """Where the lake of a journal is unless somebody says so: beside the broker's data directory."""
+    """The default place of a journal's lake: beside the broker's data directory."""
     from ..journal.disk.directory import find_journal
 
     directory = Path(find_journal(journal)).absolute()
@@ -137,7 +137,7 @@ def _copy(
 
 @contextmanager
 def progress_of(options: argparse.Namespace, measure: Measure | None = None) -> Iterator[Progress]:
-    """Of an ingest, also of one that another job has begun; `follow` has many, and says only what is news."""
+    """The progress of an ingest, also one that another job has begun. `follow` has many, and reports only news."""
     is_one_of_many = options.job == "follow"
     progress = Progress("follow" if is_one_of_many else "ingest", measure=measure, is_brief=is_one_of_many)
     try:

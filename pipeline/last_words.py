@@ -15,7 +15,7 @@ _CALL = "An error occurred while calling"
 _CLASS = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
 _STANDALONE = re.compile(r"spark://([^:/,]+):(\d+)")
 PROBE_SECONDS = 3
-#: What Spark says when its cluster is not there, or not any more.
+#: Texts of Spark when its cluster is not there, or has gone.
 _LOST = (
     "All masters are unresponsive",
     "stopped SparkContext",

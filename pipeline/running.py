@@ -19,7 +19,7 @@ from .starting import Engines
 if TYPE_CHECKING:
     from .output.conditions import Condition
 
-#: Of several jobs' codes the first of these that one has.
+#: The exit code of several jobs: the first of these that one of them has.
 GRAVEST = (EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK)
 
 

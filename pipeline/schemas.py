@@ -49,7 +49,7 @@ EVENTS: Columns = (
     Column("consumer", "string", True),
     #: 0: unknown.
     Column("conn_id", "int"),
-    #: Of delivered, requeued, scheduled, lease_ended: counted deliveries so far, this one included: the first is 1.
+    #: Events delivered, requeued, scheduled, lease_ended: counted deliveries so far, with this one: the first is 1.
     Column("attempt", "smallint"),
     #: 1 durable, 2 kept (acked, but the queue keeps it), 4 range (the record is for many messages), 32 redelivered.
     Column("flags", "tinyint"),
@@ -68,8 +68,8 @@ EVENTS: Columns = (
     #: Octets of body; known for published and enqueued, else 0.
     Column("size_bytes", "int"),
     Column("segment", "string"),
-    #: Of `published`: the message that this one is a dead-lettered, or moved, copy of; null: of none. Rows that an
-    #: older release wrote have none.
+    #: Events `published`: the message of which this one is a dead-lettered or moved copy; null: it is no copy, or an
+    #: older release wrote the row.
     Column("cause_id", "bigint", True),
 )
 

@@ -19,7 +19,7 @@ WITHOUT_OLDER = {
     "fairness": "ts >= {since}",
     "deadletters": "(ts >= {since} OR kind NOT IN ('dead_lettered', 'killed', 'expired'))",
 }
-#: Of these the jobs that read nothing older at all. (Fairness looks up connections, deadletters deliveries.)
+#: Jobs with `since` that read nothing older. (Fairness looks up connections, deadletters deliveries.)
 READS_SINCE = ("latency",)
 #: What `since` asks of a job's rows, in SQL. The audit's have an LSN, no time.
 ROWS_SINCE = {
@@ -70,7 +70,7 @@ class Selection:
         return self.since_us // (window_s * 10**6) * window_s * 10**6
 
     def read(self, job: str, window_s: int) -> tuple[int | None, int | None]:
-        """Of which times a job needs events at all: since, until."""
+        """The times (since, until) of the events that a job has to read."""
         return (self.since_of(job, window_s) if job in READS_SINCE else None), self.until_us
 
     def events(self, job: str, window_s: int, sql: Dialect) -> str | None:
@@ -110,7 +110,7 @@ def _day(at_us: int) -> str:
 
 
 def moment_us(text: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> int:
-    """A time in microseconds since 1970: ISO 8601 (UTC unless it says otherwise), or so long ago (`2h`, `30m`).
+    """A time in microseconds since 1970: ISO 8601 (by default UTC), or a time span before now (`2h`, `30m`).
 
     Raises: ValueError.
     """

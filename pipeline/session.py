@@ -141,8 +141,9 @@ def hush() -> None:
 
 
 def private_directory(above: Path) -> Path:
-    """A directory that only this user can read or write. Code is run from it, so one that somebody else has made under
-    this name is refused. Raises: PermissionError."""
+    """A directory that only this user can read or write. Code is run from it: a directory of another user is refused.
+
+    Raises: PermissionError."""
     user = os.getuid()
     path = above / f"leveret-spark-{user}"
     path.mkdir(mode=0o700, exist_ok=True)

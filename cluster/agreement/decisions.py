@@ -33,14 +33,14 @@ class EndLease:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Copy the journal of this leader, by its link, which may be its address already; None: of nobody."""
+    """Copy the journal of this leader, by its link, which may be its address already; None: copy no journal."""
 
     leader: Leader | None
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Whether the follower's link acknowledges what is fsynced. Off: none may leave this node any more."""
+    """Whether the follower's link acknowledges what is fsynced. Off: no acknowledgement may leave this node."""
 
     is_on: bool
 
@@ -83,7 +83,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """Hold nobody any more, read clients again: after `Hold`, `Suspend` or `Quiesce`; the first one after `TakeOver`
+    """Release publishers, and read clients again: after `Hold`, `Suspend` or `Quiesce`. The first one after `TakeOver`
     lets the listeners serve, as `Hold` does."""
 
 

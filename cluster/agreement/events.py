@@ -172,7 +172,7 @@ class DiskFull:
 
 @dataclass(frozen=True, slots=True)
 class DiskFailed:
-    """At the leader: its journal takes nothing any more, until it is opened anew."""
+    """The leader's journal accepts no more records until it is opened again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +184,9 @@ class JournalDamaged:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """An operator, or SIGTERM (`is_leaving`), wants another node to lead: `to`, or whichever has the most.
+    """An operator, or SIGTERM (`is_leaving`), wants another node to lead: `to`, or the node with most of the journal.
 
-    A node that leaves gives up the lead in any case; else it leads on when nobody can follow it.
+    A node that leaves gives up the lead in any case; another one leads on if no node can succeed it.
     """
 
     to: bytes | None = None

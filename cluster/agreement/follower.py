@@ -23,7 +23,7 @@ class Lack:
 
 
 class Follower:
-    """Whom this node follows. It keeps to a leader that etcd does not name any more until there is another one."""
+    """The leader that this node follows: it keeps to a leader that etcd no longer names until there is another."""
 
     __slots__ = (
         "becomes_another",
@@ -94,10 +94,9 @@ class Follower:
             self._become_another(lack.end, lack.agreed)
 
     def _become_another(self, end: int, agreed: int) -> None:
-        """Its disk was put back: what it lacks it had acknowledged (rule R10).
+        """Leave the set for good: this node's disk was put back, and lacks records that it had acknowledged (rule R10).
 
-        With a part of that it could lead, as the key `agreed` is late. So it gives its place in the set away, for good,
-        before it copies anything.
+        With a part of these records it could lead, because the key `agreed` is late. So it leaves before it copies.
         """
         context = self.context
         self.becomes_another, self.lack = True, None

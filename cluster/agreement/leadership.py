@@ -133,7 +133,7 @@ class Leadership:
         self._note_keys(frozenset(one.node_id for one in view.nodes))
 
     def _note_keys(self, registered: frozenset[bytes]) -> None:
-        """A node that stops takes its key out of etcd, so that nobody waits for it once its link is closed."""
+        """Note the nodes with a key in etcd. A node that stops deletes its key: it is not waited for without a link."""
         if registered != self.registered:
             self.left = (self.left | (self.registered - registered)) - registered
             self.registered = registered
@@ -142,7 +142,7 @@ class Leadership:
                 member.is_gone = not member.is_linked
 
     def _take_set(self, insync: InSync) -> None:
-        """The set has changed, and this leader alone changes it: nothing that was in doubt can be done any more."""
+        """Take a changed set. This leader alone changes it, so a transaction in doubt can no longer be done."""
         if insync.level > self.insync.level:
             self.context.decide(LevelRaised(insync.level))
         self.insync, self.possible = insync, frozenset()
@@ -380,7 +380,7 @@ class Leadership:
         self.context.transact(change(self.key, self.insync, nodes, self.agreed, self.wanted_level))
 
     def _let_enter(self) -> None:
-        """Followers that are close behind are waited for from now on, so that they catch up with what is agreed."""
+        """Wait for followers that are close behind, so that they catch up with what is agreed."""
         now_ns, within_ns = self.context.now_ns, self.context.timers.grow_within_ns
         for node_id, member in self.members.items():
             if node_id in self.waited or not member.is_linked or member.overdue_ns(self.context.timers) <= now_ns:

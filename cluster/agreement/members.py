@@ -32,7 +32,7 @@ class Member:
         return self.acked < self.lost
 
     def close(self, now_ns: int, timers: Timers) -> None:
-        """Its link is gone; its process is perhaps not. One that was overdue before stays so."""
+        """Note that the member's link is gone; its process may still run. A member that was overdue stays overdue."""
         if self.is_linked:
             before_ns = self.overdue_ns(timers) - timers.join_patience_ns
             self.is_linked, self.since_ns, self.owed_ns = False, now_ns, None

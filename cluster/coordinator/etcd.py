@@ -22,7 +22,7 @@ logger = logging.getLogger("leveret.cluster")
 
 Result = TypeVar("Result")
 
-#: Of an answer with other fields than etcd's.
+#: Errors of reading an answer whose fields are not etcd's.
 _MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
 
 _RANGE, _TRANSACTION, _WATCH = "/v3/kv/range", "/v3/kv/txn", "/v3/watch"
@@ -113,7 +113,7 @@ class EtcdCoordinator:
     # -- in the loop --------------------------------------------------------------------------------------------------
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        """Left alone when this task is cancelled: whoever does that also aborts what the thread waits for."""
+        """Run work in a thread, which goes on when this task is cancelled: the canceller aborts its request, too."""
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
 
     async def _request(self, work: Callable[[Gateway], Result]) -> Result:

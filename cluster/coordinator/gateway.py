@@ -130,12 +130,14 @@ class Gateway:
 
     def change(self, path: str, body: Json, answer_seconds: float | None = None) -> Json:
         """The answer of the first member that takes the request, which is not sent to another member.
+
         Raises: InDoubt; Unreachable; Refused (nothing was done); UnfitCoordinator.
         """
         return self._ask(path, body, answer_seconds, True)
 
     def stream(self, path: str, body: Json, silence_seconds: float) -> Iterator[Json]:
         """The answers to a request that has many, until none comes for `silence_seconds`.
+
         Raises: Unreachable: always at its end; Refused; UnfitCoordinator.
         """
         response = self._from_any_member(lambda: self._send(path, body, silence_seconds))

@@ -34,7 +34,7 @@ class NotOurs(Exception):
 
 
 class Keys:
-    """Of one cluster."""
+    """The keys of one cluster in etcd."""
 
     def __init__(self, name: str) -> None:
         self.prefix = f"/leveret/{name}/0/"

@@ -156,7 +156,7 @@ class FollowerLinks:
                 outlet.written(base_lsn, offset, octets)
 
     def needed(self, needs: frozenset[str]) -> None:
-        """Octets that are written from now on need more of a program."""
+        """Note the features that a program needs to read the octets written after this call."""
         with self._lock:
             self.needs |= needs
         self._say(Needs(self.needs))
@@ -197,7 +197,7 @@ class FollowerLinks:
             follower.close(why)
 
     def statistics(self) -> list[FollowerStatistics]:
-        """Of each link."""
+        """The statistics of each link."""
         return [follower.statistics() for follower in self._followers.values()]
 
     def told_status(self) -> Mapping[str, object]:
@@ -261,7 +261,7 @@ class FollowerLinks:
             self.report(JournalDamaged(self._damage))
 
     def entered(self, follower: "_Follower") -> None:
-        """The follower is one of the leader's from now on: it is sent what is written."""
+        """Add a follower to those that are sent what is written."""
         self._followers[follower.node_id] = follower
         if not follower.is_beside:
             self._acknowledging += (follower,)

@@ -19,7 +19,7 @@ from .frames import Decoder, FrameFault, Greet, Message, No, Proof, Prove, encod
 
 #: Octets of one read.
 READ_SIZE = 256 * 1024
-#: Of one message of the introduction: the whole of it is limited.
+#: The time limit of one message of the introduction, whose time is limited as a whole.
 FOREVER = math.inf
 
 
@@ -59,7 +59,7 @@ class LinkTls:
         self.has_dropped = False
 
     def replace(self, fresh: "LinkTls") -> None:
-        """Take the contexts of `fresh`, for links that are opened from now on. For links that have TLS."""
+        """Take the contexts of `fresh` for later links. Call it only if links have TLS."""
         if self.server is not None and fresh.server is not None:
             self.has_dropped |= not self.trusted <= fresh.trusted
             self.trusted = fresh.trusted

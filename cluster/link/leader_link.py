@@ -139,7 +139,7 @@ class LeaderLink:
         return 0 if self._following is None else self._following.received
 
     def acknowledge(self, is_on: bool) -> None:
-        """Send acknowledgements, or send none from now on."""
+        """Start or stop sending acknowledgements."""
         self.acknowledges = is_on
         if self._following is not None:
             self._following.acknowledge(is_on)
@@ -241,7 +241,7 @@ class _Following:
 
     One thread receives, checks, writes, fsyncs and acknowledges: each hop between it and the event loop would cost more
     than all else that is done for a block. The event loop sends the status, and says whether acknowledgements may be
-    sent; whoever sends has `_sending`, so that none is sent any more when `acknowledge(False)` returns (rule R6).
+    sent. A sender holds the lock `_sending`, so that no acknowledgement is sent after `acknowledge(False)` (rule R6).
     """
 
     def __init__(self, leader_link: LeaderLink, link: LinkStream, term: int, copy: Copy | None) -> None:
@@ -397,7 +397,7 @@ class _Following:
                 self._acknowledged = lsn if is_taken else self._acknowledged  # else the next one says it
 
     def _send(self, message: Message) -> bool:
-        """Send a small message, for whoever has `_sending`. False: there is no room for it now."""
+        """Send a small message; the caller holds `_sending`. False: there is no room for it now."""
         try:
             if self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]

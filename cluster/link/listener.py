@@ -91,7 +91,7 @@ class LinkListener:
             await trio.aclose_forcefully(stream)
 
     def end_all(self) -> None:
-        """End all connections: whoever is a node opens others, and proves itself anew."""
+        """End all connections. Nodes open new ones, and prove themselves again."""
         for scope in self._served:
             scope.cancel()
 

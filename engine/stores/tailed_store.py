@@ -36,6 +36,7 @@ LIKELY = 4
 
 class TailedStore:
     """The store of an ordinary queue. `levels`: messages in memory; `tail`: paged-out ones; `share`: memory limits.
+
     `tail_io` moves messages from memory to the tail and back.
 
     `ready` is `levels.ready`, and `has_tail` whether there is a tail: plain attributes, because each run reads them.

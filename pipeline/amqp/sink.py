@@ -27,7 +27,7 @@ QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions(Publishing):
-    """Of the sink, as Spark hands them over."""
+    """The options of the sink, as Spark hands them over."""
 
     @classmethod
     def read(cls, options: Any, columns: list[str]) -> "SinkOptions":

@@ -97,7 +97,7 @@ class LocalEngine:
         self._make(name, "TABLE" if kept else "VIEW", f"AS {sql}")
 
     def _make(self, name: str, kind: str, what: str, cursor: Any = None) -> None:
-        """In place of what has this name."""
+        """Make a table or view, in place of what has this name."""
         if name in self._kinds:
             self._run(f"DROP {self._kinds.pop(name)} {name}")
         self._run(f"CREATE {kind} {name} {what}", cursor)

@@ -66,7 +66,7 @@ class Work:
 
     @property
     def engine(self) -> Engine:
-        """Who computes."""
+        """The engine that runs the SQL."""
         return self.tables.engine
 
     @property
@@ -84,7 +84,7 @@ class Opened:
         self._tables: Tables | None = None
 
     def tables(self, engine: Engine, job: str, options: argparse.Namespace, node: Node | None = None) -> Tables:
-        """Of the times that a job reads; `node`: of one of several. Raises: as `open_tables`."""
+        """The tables, limited to the times that a job reads; `node`: one of several. Raises: see `open_tables`."""
         read = options.selection.read(job, options.window)
         if self._tables is None or self._of != (engine, read, node):
             since, until = read

@@ -7,7 +7,7 @@ from .tables import Tables
 
 #: Kinds of events that remove a message otherwise than by an acknowledgement.
 CAUSES = ("evicted", "replaced", "expired", "dropped", "killed", "dead_lettered", "purged", "deleted", "cancelled")
-#: What somebody wanted to be removed: a ring or a queue of last values by its nature, the rest by an operator.
+#: Events that remove messages on purpose: in a ring or a queue of last values by its nature, else by an operator.
 ON_PURPOSE = ("evicted", "replaced", "purged", "deleted", "cancelled")
 IS_REMOVED = f"kind IN ({words(CAUSES)}) AND msg_id > 0 AND queue <> '' AND (CAST(flags AS int) & {KEPT}) = 0"
 #: A message that died in several queues may have fewer copies that arrived than deaths. They belong to the deaths of

@@ -13,7 +13,7 @@ from .outputs import REPLAY_LOG
 from .replay import LOG
 from .tables import Tables
 
-#: Rows of `events` up to which a lake is answered without Spark, if nobody says by what. An audit of as many takes
+#: Maximum rows of `events` in a lake that is read without Spark if no engine is given. An audit of this many takes
 #: 4.5 GB of memory and a seventh of Spark's CPU (docs/pipeline.md).
 LOCAL_MAX = 50_000_000
 #: What the directories of tables by date add to their columns.

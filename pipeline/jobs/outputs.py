@@ -99,7 +99,7 @@ def conform(dialect: Dialect, sql: str, wanted: Columns) -> str:
     return f"SELECT {listed} FROM ({sql}) AS answer"
 
 
-#: Of a window of so many seconds the begin, from a time in seconds.
+#: The begin of a window of `window_s` seconds, from a time in seconds.
 WINDOW = "({second} - {second} % {window_s})"
 #: Milliseconds between two timestamps, with its microseconds.
 MS_BETWEEN = "((unix_micros({end}) - unix_micros({begin})) / 1000)"

@@ -125,12 +125,12 @@ def marked(headers_json: str, replay_id: str) -> str:
 
 
 def vhosts_chosen(tables: Tables) -> list[str]:
-    """Of the messages to send."""
+    """The virtual hosts of the messages to send."""
     return [row["vhost"] for row in rows(tables.engine, f"SELECT DISTINCT vhost FROM {CHOSEN} ORDER BY vhost")]
 
 
 def urls(vhosts: Iterable[str], url: str) -> dict[str, str]:
-    """Virtual host -> URL, for the virtual hosts of the messages: each goes to that which it was published in.
+    """Virtual host -> URL. Each message goes to the virtual host in which it was published.
 
     Raises: ValueError (`url` names another).
     """

@@ -19,7 +19,7 @@ from .engine_table import EngineTable
 from .tables import Tables
 
 QUEUES_MAX, WINDOWS_MAX, ROWS_MAX = 8, 500, 20
-#: How many windows a report has, about, and how wide they are unless somebody says so: in seconds, to a day.
+#: The number of windows that a report aims at, and their possible widths if none is given: in seconds, up to a day.
 WINDOWS_AIMED = 240
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 #: Names of totals -> the events that are counted. In SQL.
@@ -38,8 +38,8 @@ OF_DELIVERIES = ("delivered", "redelivered")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Of which lake, which part. `tables`: that part. `answer`: what a job says, by windows of so many seconds; raises
-    ValueError (it cannot, for what was recorded)."""
+    """The part of a lake that a report is about. `tables`: that part. `answer`: a job's result by windows of a width;
+    raises ValueError if too little was recorded for it."""
 
     name: str
     selection: Selection
@@ -48,7 +48,7 @@ class Asked:
 
     @property
     def engine(self) -> Engine:
-        """Who computes."""
+        """The engine that runs the SQL."""
         return self.tables.engine
 
     @property

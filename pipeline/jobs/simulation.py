@@ -32,7 +32,7 @@ from .attempts import ACK, CLOSE, HOLD, LATE, LOSE, REQUEUE, Attempt
 MS = 1_000_000
 #: Counters that are compared.
 WHAT = ("enqueued", "acknowledged", "requeued", "expired", "killed", "replaced", "dropped")
-#: What is no return: somebody else took the message, it expired, or it was delayed from the start.
+#: Reasons that are no return: another client took the message, it expired, or it was delayed from the start.
 NO_RETURN = ("taken_over", "lifetime", "published")
 #: Arguments that look into contents, or at topics: what was recorded was captured.
 OF_CONTENTS = (
@@ -205,8 +205,8 @@ class _Simulation:
                 self._deliver(step.ms)
 
     def _pass_time(self, until_ms: int) -> int:
-        """To the next deadline, at which consumers with credit take what became ready, else to `until_ms`. Returns: the
-        time in milliseconds."""
+        """Move the time to the next deadline, at which consumers with credit take what became ready, else to
+        `until_ms`. Returns: the time in milliseconds."""
         now_ns, end_ns = self.clock.monotonic_ns(), (until_ms - self.begin_ms) * MS
         due_ns = self.broker.next_deadline_ns()
         if due_ns is None or due_ns > end_ns:
@@ -271,7 +271,7 @@ class _Simulation:
         self.free.append(session)
 
     def _deliver(self, now_ms: int) -> None:
-        """As many as there is credit for; each ends as it did."""
+        """Deliver as many messages as there is credit for; each delivery ends as it was recorded."""
         while self.credit:
             session = self.free.pop() if self.free else self.client.open_session()
             got = session.get(self.queue, no_ack=False)

@@ -32,9 +32,9 @@ class EmptyLake(ValueError):
 
 
 class Tables:
-    """Of an engine with the views of the whole tables; `conditions`, in SQL, by table: what is chosen of them. `kept`:
+    """The tables of a lake as views of an engine. `conditions`: SQL by table, for the rows that are chosen. `kept`:
     what retention has left. `has_holes`: whether the table `holes` has files. The views of one engine are those of the
-    last `Tables`. `node`, `journal`: of which node, if the lake has several. Raises: EmptyLake."""
+    last `Tables`. `node`, `journal`: the node, if the lake has several. Raises: EmptyLake."""
 
     def __init__(
         self,

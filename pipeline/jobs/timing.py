@@ -19,8 +19,8 @@ FROM (
     GROUP BY vhost, queue, {slot}
 ) AS folded
 """
-#: Who had a lease that ended is who had the message delivered last before that. Percentiles are taken from counts by
-#: duration, because one consumer may have had all messages of the lake: those do not fit into the memory of one task.
+#: A lease that ended belonged to the consumer of the message's last delivery before. Percentiles are taken from counts
+#: by duration, because one consumer may have had all messages, which do not fit into the memory of one task.
 FAIR = """
 WITH handed AS (
     SELECT msg_id, vhost, queue, coalesce(consumer, '') AS consumer, conn_id,

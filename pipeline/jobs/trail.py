@@ -14,7 +14,7 @@ from .tables import EmptyLake, NotRecorded, Tables
 
 #: Brokers in a row that are looked at; a ring of them ends by itself.
 HOPS_MAX = 100
-#: Of messages: the texts by which others may know them.
+#: The texts of messages by which other nodes may know them.
 NAMES = "SELECT msg_id, {message_id} AS message_id FROM payloads WHERE msg_id IN ({ids})"
 SOUGHT = "SELECT DISTINCT msg_id FROM payloads WHERE {message_id} IN ({names}) ORDER BY msg_id LIMIT {most}"
 Causes = dict[int, int]
@@ -38,7 +38,7 @@ class Trail:
             self._replayed.setdefault(node, {})[name] = msg_id
 
     def follow(self, message: str, begin: Sequence[Node]) -> dict[str, Causes]:
-        """Node -> its messages of this trail, each with that which it is a copy of (0 none).
+        """Node -> its messages of this trail, each with the id of the message that it is a copy of (0: of none).
 
         Args:   message: as for `trace`. begin: the nodes where it is looked for first.
         Raises: NotRecorded, EmptyLake (no node could look for it), ValueError.

@@ -14,7 +14,7 @@ from .outputs import WHATIF
 from .simulation import Arrival, Offer, read_settings, simulate
 from .tables import Tables
 
-#: Of rows of `WHATIF`: what the simulation does not give as it happened.
+#: The condition for rows of `WHATIF` whose simulated number differs from the recorded one.
 DIFFERENT = "abs(was - would_be) > untold"
 MOMENTS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
 #: Credit for what is delivered at once was there before: a consumer waited.

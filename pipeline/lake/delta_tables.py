@@ -204,7 +204,7 @@ def create(lake: str, table: str, position: "Position | None", parts: Sequence[P
     """Make a table that is filled up to a position (if it has any) with these parts. Returns it, as `open_table`.
 
     Args:   first: the id of the journal of the lake's first node, if that is another one.
-    Raises: ValueError (there is one, or somebody else makes it), OSError.
+    Raises: ValueError (the table exists, or another process makes it), OSError.
     """
     from deltalake import Schema
     from deltalake.transaction import create_table_with_add_actions
@@ -234,7 +234,7 @@ def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Posit
     """Add parts and move the position, or neither. Durable when it returns, if the lake is on this machine.
 
     Args:   delta: as `open_table` gave it. Returns: the same, of now.
-    Raises: ValueError (somebody else has moved the position since then), OSError.
+    Raises: ValueError (another process has moved the position since then), OSError.
     """
     from deltalake import Schema
 

@@ -85,7 +85,7 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
 
 
 def name_of(directory: str) -> str:
-    """What a node is called if nobody says it: as the directory of its data."""
+    """The default name of a node: that of the directory of its data."""
     path = directory.rstrip("/")
     above, _, name = path.rpartition("/")
     return (above.rpartition("/")[2] if name == "journal" else name) or "node"
@@ -316,7 +316,7 @@ class _Ingest:
                 self._progress.say("batch", table=table, batch=self._deltas[table].version(), rows=rows)
 
     def _tell_holes(self, parts: Sequence[Part]) -> None:
-        """Of what is about to be committed."""
+        """Report the holes that are about to be committed."""
         from pyarrow import parquet  # dear to import, and seldom needed
 
         for one in parts:
@@ -342,7 +342,7 @@ class _Ingest:
             self._progress.say("filled", **filled)
 
     def _all_copies(self) -> list[JournalPlan]:
-        """Also that which is read; what is damaged in them is passed over."""
+        """The plans of all copies, also of the one that is read; damage in them is passed over."""
         return [JournalPlan(self._options.journal, strict=False), *self._copies]
 
     def _parts(self, plan: JournalPlan, slices: Sequence[Slice], tables: tuple[str, ...]) -> Iterator[Sequence[Part]]:

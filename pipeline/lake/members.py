@@ -43,8 +43,8 @@ class _Copy(NamedTuple):
 
 @dataclass(slots=True)
 class Member:
-    """A broker, or a cluster. `name`: "" if nobody gave it one. `directory`: of its journal. `copies`: paths or URIs of
-    that, and of the other nodes' copies."""
+    """A broker, or a cluster. `name`: "" if none was given. `directory`: of its journal. `copies`: paths or URIs of
+    that directory, and of the other nodes' copies."""
 
     name: str
     journal_id: str
@@ -73,7 +73,7 @@ class Member:
         further = [one for one in found if one.goes_beyond(reached)] or found
         least = min(one.first.lsn for one in further)
         following = [one for one in further if reached is not None and one.first.lsn <= reached.lsn + 1]
-        # None has what follows: that which lacks the fewest records is read, or refused.
+        # No copy has the next record: the copy that lacks the fewest records is read, or refused.
         best = max(following or [one for one in further if one.first.lsn == least], key=_Copy.end_at)
         is_furthest = best.end_at() == max(map(_Copy.end_at, found))
         return Choice(best.place, [one.place for one in found if one is not best], is_furthest)
@@ -136,10 +136,10 @@ def members_of(given: Sequence[str], *, leaves_out: bool = False) -> tuple[list[
 def named(
     members: Sequence[Member], lake: str, *, are_several: bool, gone: list[str] | None = None
 ) -> Sequence[Member]:
-    """Each of several gets a name: that which the lake knows it by, else that of its directory. Raises: ValueError (two
-    have the same), OSError.
+    """The members with names, if there are several: the name in the lake, else that of the directory.
 
-    Args: gone: those that have the same are left out, with a sentence here, instead of an error.
+    Args:   gone: members with equal names are left out, with a sentence in this list, instead of an error.
+    Raises: ValueError (two have the same name), OSError.
     """
     known = {node.journal: node.name for node in nodes_of(lake)}
     if are_several:

@@ -125,7 +125,7 @@ class _TableWriter:
             one.abandon()
 
     def delete(self) -> None:
-        """After an error: all its files, for nobody knows of them; what cannot be deleted is left to `swept`."""
+        """Delete all files of the part after an error: no commit names them. `swept` deletes what is left."""
         for path in [*(one.path for one in self._made), *(one.path for one in self._open.values())]:
             with suppress(OSError):
                 self._files.system.delete_file(f"{self._root}/{path}")
@@ -234,7 +234,7 @@ def part_of(lake: str, table: str, rows: Sequence[Any], mark: str = "") -> Part:
 
 
 def _conformed(batch: Any, schema: Any) -> Any:
-    """With exactly these columns: those that an older release did not have are null."""
+    """A batch with exactly these columns; columns that an older release did not have are null."""
     names = set(batch.schema.names)
     columns = [
         batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)

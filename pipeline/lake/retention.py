@@ -37,7 +37,7 @@ def today() -> date:
 
 
 def days_ago(days: int, now: date) -> date:
-    """The first day to keep so that nothing younger than so many days goes."""
+    """The first day to keep, so that nothing younger than `days` is dropped."""
     return now - timedelta(days=min(days, (now - date.min).days))
 
 

@@ -26,7 +26,7 @@ PARTITION = "date="
 def committed(lake: str, table: str) -> list[str]:
     """The table's files that count, as paths within it: `date=2026-11-21/part-...parquet`.
 
-    Raises: ValueError (the log of these files is missing or lacks its end, so nobody knows which count), OSError.
+    Raises: ValueError (the log of these files is missing or lacks its end, so it is unknown which count), OSError.
     """
     files, root = locate(lake)
     _last_batch(files, root, table)
@@ -109,7 +109,7 @@ def migrate(lake: str, progress: Progress) -> dict[str, int]:
             create(lake, table, position, parts)
             found[table] = len(parts)
             progress.say("migrated", table=table, files=len(parts), lsn=position.lsn)
-    for table in TABLES:  # what is left of it says nothing any more
+    for table in TABLES:  # the rest of the log is of no use
         if open_table(lake, table) is not None:
             files.remove_tree(f"{root}/{table}/{SINK_LOG}")
             files.remove_tree(f"{root}/{CHECKPOINTS}/{table}")

@@ -56,7 +56,7 @@ def by_processes(work: Work, slices: Sequence[Slice], processes: int) -> Iterato
 
 
 def _end_with_parent() -> None:
-    """Whoever waits for the work may be killed: then nobody wants it any more. An interrupt is that one's."""
+    """End this process with its parent, which may be killed. Leave interrupts to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -69,7 +69,7 @@ def _end_with_parent() -> None:
 
 
 def by_spark(work: Work, slices: Sequence[Slice], spark: Any) -> Iterator[Made]:
-    """All slices at once, one task each. Tasks that are repeated, or run twice, leave parts that nobody commits."""
+    """All slices at once, one task each. Tasks that are repeated, or run twice, leave parts that no commit names."""
     tasks = spark.sparkContext.parallelize([tuple(part) for part in slices], len(slices))
     found = tasks.map(lambda part: [tuple(one) for one in work.write(Slice(*part))]).collect()
     for part, made in zip(slices, found, strict=True):

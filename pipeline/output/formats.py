@@ -23,7 +23,7 @@ NUMBERS = ("bigint", "int", "smallint", "tinyint", "double")
 
 
 def as_json(answer: Answer, rows: int | None, more: Mapping[str, Any] | None = None) -> str:
-    """One line: job, facts, the number of rows, and at most so many of them."""
+    """One line of JSON: job, facts, the number of rows, and at most `rows` of them."""
     result: dict[str, Any] = {"job": answer.job, **answer.facts}
     if answer.main is not None:
         result |= {"rows": answer.main.count(), "table": records(answer.main, rows)}
@@ -36,7 +36,7 @@ def records(table: Table, rows: int | None) -> list[dict[str, Any]]:
 
 
 def as_csv(table: Table, rows: int | None) -> str:
-    """With a head line; times in ISO 8601, arrays as JSON, null as nothing."""
+    """A table as CSV with a head line; times in ISO 8601, arrays as JSON, null as an empty field."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = [column.name for column in table.columns]

@@ -57,7 +57,7 @@ def _holds(condition: "Condition", answer: Answer) -> bool:
 def tell_lineage(
     options: argparse.Namespace, job: str, outputs: Mapping[str, tuple[Columns, int]], error: str | None = None
 ) -> str | None:
-    """Tell whoever --lineage names. Returns: why that failed, which is not the job's fault."""
+    """Send the event to the target of --lineage. Returns: why that failed, which does not fail the job."""
     if not options.lineage:
         return None
     if job == "ingest":

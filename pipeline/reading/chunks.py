@@ -48,7 +48,7 @@ RECORD = np.dtype(
 assert RECORD.itemsize == RECORD_SIZE
 #: A chunk is complete with this many records, or octets of heap.
 ROWS, HEAP_OCTETS = 65_536, 16 * 1024 * 1024
-#: Of a chunk that has holes alone.
+#: The header of a chunk that has only holes.
 NO_HEADER = Header(0, MAGIC, 0, 0, 0, 0, 0)
 
 
@@ -82,7 +82,7 @@ class Chunk:
         return bytes(block.data[start : start + length])
 
     def heap_integers(self, indices: Any, offset: int) -> Any:
-        """Of records (rising indices) the integer of 8 octets at an offset of their heap entries. Raises: Damaged."""
+        """The integers of 8 octets at an offset of the heap entries of records (rising indices). Raises: Damaged."""
         found: Any = np.zeros(len(indices), np.int64)
         records = self.records[indices]
         owners = np.searchsorted(self.starts, indices, "right") - 1
@@ -131,8 +131,9 @@ def read_chunks(files: ArrowFiles, directory: str, part: Slice, *, strict: bool 
 
 
 def _strict_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, names: Names) -> Iterator[Block | Hole]:
-    """Its blocks, the hole before it, and before each gap block the hole that it marks. Raises: Damaged (not all of it
-    can be read).
+    """The blocks of a slice, the hole before it, and before each gap block the hole that it marks.
+
+    Raises: Damaged (a part cannot be read).
     """
     yield from _hole_before(part)
     scan, before_us = Scan(files, handle, part.start_lsn, offset=part.start, size=part.end), None
@@ -146,7 +147,7 @@ def _strict_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, 
 
 
 def _sound_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, names: Names) -> Iterator[Block | Hole]:
-    """Its whole blocks, and each hole before the block that follows it."""
+    """The undamaged blocks of a slice, and each hole before the block that follows it."""
     yield from _hole_before(part)
     scan = SoundBlocks(files, handle, part.start_lsn, offset=part.start, size=part.end)
     before_us: int | None = None
@@ -206,7 +207,7 @@ def _take_all_names(files: ArrowFiles, directory: str, segment: int, names: Name
 
 
 def _bad_block(scan: Scan, directory: str, segment: int, end_lsn: int) -> Damaged:
-    """In the words, and with the records, of `leveret journal verify`. `end_lsn`: behind the last that may be lost."""
+    """The fault, as `leveret journal verify` words it. `end_lsn`: behind the last record that may be lost."""
     later = scan.next_block()
     last = (end_lsn if later is None else later.header.base_lsn) - 1
     return Damaged(

@@ -237,7 +237,7 @@ def _arg_ms(rows: _Rows) -> Any:
 
 
 def _cause_id(rows: _Rows) -> Any:
-    """Of messages that the broker published itself, in the heap entry of their record; null if there is none."""
+    """The causes of messages that the broker itself published, from the heap entries of their records; else null."""
     causes: Any = np.zeros(len(rows.index), np.int64)
     published = np.flatnonzero(rows.records["kind"] == PUBLISHED)
     causes[published] = rows.chunk.heap_integers(rows.index[published], CAUSE_ID_OFFSET)

@@ -53,7 +53,7 @@ def _lines(
 def _ended(
     lines: list[list[float | None]], rows: Sequence[Row], report: Report, place: dict[int, int]
 ) -> list[list[float | None]]:
-    """A queue that was emptied has no rows any more: it has 0 messages."""
+    """The lines with 0 messages where a queue has no more rows, because it was emptied."""
     last: dict[tuple[str, str], int] = {}
     for row in rows:
         key, at = (row["vhost"], row["queue"]), place.get(second(row), -1)

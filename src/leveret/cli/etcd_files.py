@@ -78,7 +78,7 @@ etcd certificates (client-cert-auth), and [cluster] https URLs with [cluster.etc
 
 @dataclass(slots=True, frozen=True)
 class Member:
-    """Of etcd. `client`, `peer`: ports."""
+    """A member of etcd. `client`, `peer`: ports."""
 
     name: str
     host: str
@@ -86,7 +86,7 @@ class Member:
     peer: int
 
     def url(self, port: int, host: str = "") -> str:
-        """Of one of its ports."""
+        """The URL of one of the member's ports."""
         host = host or self.host
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

@@ -50,7 +50,7 @@ def explanation_of(answer: dict[str, Any]) -> Explanation:
 
 
 def explanation_text(one: Explanation) -> str:
-    """As text: the object, the matches, then each setting with its rule."""
+    """The text of an explanation: the object, the matches, then each setting with its rule."""
     declared = f", declared at {one.declared_at}" if one.declared_at else ""
     lines = [f"{one.kind} {one.name} (address {one.address}, vhost {one.vhost}){declared}"]
     lines.append("matches, most specific first: " + (", ".join(one.matches) or "none"))

@@ -33,9 +33,9 @@ Status = dict[str, Any]
 
 
 def node_state(url: str, timeout_s: float, context: ssl.SSLContext | None = None) -> Status | None:
-    """What a node that does not lead knows of its cluster; None: what is there is no such node.
+    """The state of its cluster that a node knows which does not lead; None: the URL is not that of such a node.
 
-    Raises: ControlFailed: it tells nobody, or nobody from here.
+    Raises: ControlFailed: the node gives no answer, or none to this machine.
     """
     where = target_of(url)
     try:
@@ -60,7 +60,7 @@ def node_state(url: str, timeout_s: float, context: ssl.SSLContext | None = None
 
 
 class NodeCommands:
-    """Of one command line. `timeout_s`: for the whole command; None: the usual."""
+    """The requests of one command line to a node. `timeout_s`: for the whole command; None: the default."""
 
     def __init__(
         self,

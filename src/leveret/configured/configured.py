@@ -373,7 +373,7 @@ class ConfiguredObjects:
 
 
 def delete_undeclared(queue: Queue) -> tuple[int, str]:
-    """Delete a queue that no file declares any more. Returns the number of messages in it, and what was done."""
+    """Delete a queue that files no longer declare. Returns the number of messages in it, and what was done."""
     queue.context.broker.scheduler.dispatch_now(queue)
     unacked = queue.unacked
     count = queue.context.queues.remove(queue) + unacked

@@ -75,7 +75,7 @@ async def carry_parcels_slowly(client: Client) -> None:
 
 
 async def import_orders(client: Client) -> None:
-    """As many orders as the broker takes."""
+    """Publish as many orders as the broker takes."""
     await client.declare("orders")
     for number in count():
         await client.publish("orders", f'{{"order": {number}, "text": "{"x" * 200}"}}')
@@ -93,7 +93,7 @@ async def book_orders(client: Client) -> None:
 
 
 async def measure(client: Client) -> None:
-    """A thousand readings each ten seconds, which nobody reads in time."""
+    """Publish a thousand readings each ten seconds, which are not read in time."""
     await client.declare("readings")
     while True:
         for number in range(1000):

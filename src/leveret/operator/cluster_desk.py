@@ -15,7 +15,7 @@ class ClusterDesk(Protocol):
         """Nodes with their states, term, end and lag; the in-sync set; what is agreed."""
 
     def history(self) -> dict[str, Any]:
-        """Who led when, and which nodes were in sync, as the leader's process has seen it since it began."""
+        """The leaders and the nodes in sync over time, as the leader's process has seen them since its start."""
 
     def configurations(self) -> dict[str, Any]:
         """How the configurations of the other nodes differ from the leader's, and how their last reloads went."""

@@ -36,12 +36,12 @@ class Argument:
 
     @property
     def typed(self) -> str:
-        """Its name on the command line."""
+        """The name of the argument on the command line."""
         return self.kind.typed or self.name
 
     @property
     def usage(self) -> str:
-        """Its form in usage lines."""
+        """The form of the argument in usage lines."""
         word = self.typed.upper() if self.is_positional else f"{self.typed}={self.kind.word}"
         return word if self.is_required else f"[{word}]"
 

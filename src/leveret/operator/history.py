@@ -85,7 +85,7 @@ def _rows_of(at: Operator, id_: int, is_all: bool) -> list[dict[str, Any]]:
 
 
 def _check(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Raises: CommandError, if one of them cannot be put back any more."""
+    """Check that the versions can be put back: their virtual hosts exist. Raises: CommandError."""
     for row in rows:
         if row["vhost"] and row["vhost"] not in broker.virtual_hosts:
             raise CommandError(f"the virtual host {row['vhost']!r} of version {row['id']} is gone")

@@ -21,7 +21,7 @@ def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
 def parked_of(client: Client) -> dict[str, Any]:
     """The parked publishes of a client, in memory and in the temp store; empty: none.
 
-    `unread`: there are so many that the client is not read.
+    `unread`: the client is not read, because too much is parked.
     """
     parked = client.parked
     if parked is None or not (parked.publishes or parked.octets):

@@ -13,7 +13,7 @@ from .node_report import NodeReport
 
 
 class LeaderDesk:
-    """Of one node, while its broker leads."""
+    """The desk of the node whose broker leads."""
 
     def __init__(self, node: Node, report: NodeReport) -> None:
         self._node = node

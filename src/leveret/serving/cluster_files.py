@@ -54,7 +54,7 @@ class ClusterFiles:
         return []
 
     def marks(self, configuration: Configuration) -> dict[str, FileMark | None]:
-        """Of the files with certificates."""
+        """The marks of the files with certificates."""
         files = _Files(configuration)
         found = (files.path(table, key) for table in _TLS_TABLES for key in _TLS_KEYS)
         return marks_of(path for path in found if path is not None)
@@ -98,7 +98,7 @@ class _Files:
         return ClusterFiles(etcd, secret, LinkTls(server, client, self._trusted()))
 
     def _warn(self, secret: bytes, *, has_tls: bool) -> None:
-        """Of what clients with TLS do not expect of a cluster."""
+        """Warn of logins that fail, and of contents in clear between nodes, if only clients use TLS."""
         configuration = self._configuration
         where, has_clients = self.origin("cluster", "nodes"), configuration.tls.certificate is not None
         if has_clients and "EXTERNAL" in configuration.broker.mechanisms and not (secret or has_tls):

@@ -41,7 +41,7 @@ def site_of(configuration: Configuration) -> dict[str, object]:
 
 
 class ClusterSites:
-    """Of one broker that leads. `refused`: node -> why it does not host queues that its files declare, one line each.
+    """The sites of a broker that leads. `refused`: node -> why it does not host queues that its files declare.
 
     `end_turn`: ends the broker's turn. `others`: the names of all other nodes.
     """
@@ -107,7 +107,7 @@ class ClusterSites:
         self._declared[name] = declared
 
     def _withdraw(self, name: str, queues: Sequence[Queue]) -> None:
-        """The files of a node do not declare these queues any more: delete those of no other node, if settings say so.
+        """Withdraw queues that a node's files no longer declare: delete those of no other node, if settings say so.
 
         As for queues of the leader's own files, what was withdrawn while no leader knew of it stays.
         """

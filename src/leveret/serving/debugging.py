@@ -6,7 +6,7 @@ from ..engine import Broker
 from ..engine.invariants import check_broker
 
 INTERVAL_S = 1.0
-#: Of queues with more messages only the counts are checked: a full check takes some microseconds a message.
+#: Maximum messages of a queue that is checked in full (microseconds a message); of a longer one only the counts are.
 MESSAGES_MAX = 10_000
 
 

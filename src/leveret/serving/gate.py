@@ -141,7 +141,7 @@ class Gate:
             self._accepts.may.set()
 
     def close(self) -> None:
-        """Close clients at once, from now on: this node cannot be one of the cluster."""
+        """Close all clients, and later ones at once: this node cannot be one of the cluster."""
         self._is_closed = True
         self._set(None, None)
 

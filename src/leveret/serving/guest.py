@@ -19,7 +19,7 @@ from ..amqp_frontend.options import FrontendOptions
 HANDSHAKE_S = 5.0
 #: Octets of one read.
 READ_SIZE = 128 * 1024
-#: Of a client that its proxy does not name: it may be anywhere, so it does not count as loopback.
+#: The address of a client that its proxy does not name: it may be anywhere, so it does not count as loopback.
 ANYWHERE = ("0.0.0.0", 0)
 
 
@@ -104,7 +104,7 @@ class Guest:
 
     @property
     def tls(self) -> EndedTls | None:
-        """Its TLS, which has ended here or at another node; None: it uses none, or that comes."""
+        """The client's TLS, which has ended here or at another node; None: it uses none, or has not begun it."""
         return self._arrival.tls
 
     @property
@@ -145,7 +145,7 @@ class Guest:
                 pass
 
     async def peek(self, size: int) -> bytes:
-        """Its first octets, `size` at most, when there are some; they stay to be read. Empty: it has closed.
+        """Wait for the client's first octets, and return up to `size` of them without reading them; empty: it closed.
 
         Raises: OSError.
         """

@@ -16,7 +16,7 @@ PREFIX = "/api/"
 
 
 class NodeChecks:
-    """Of this node. `data`: the directory of the journal."""
+    """The health checks of this node. `data`: the directory of the journal."""
 
     def __init__(self, report: NodeReport, data: str, certificates: Callable[[], list[Certificate]]) -> None:
         self._report = report

@@ -64,7 +64,7 @@ class NodePages:
                 await stream.aclose()
 
     def _without_prefix(self, path: str) -> str:
-        """As the API has its paths: other pages have no prefix."""
+        """A path without the API's prefix; other pages have none."""
         rest = path.removeprefix(self._configuration().management.path_prefix)
         return rest if rest.startswith(PREFIX) else path
 

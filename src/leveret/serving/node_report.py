@@ -38,7 +38,7 @@ ENDS_MAX, ENDS_MS = 1200, 500
 FAULTS_MAX, FAULT_MAX = 5, 300
 #: Octets of the lines, as JSON, that say why queues are not hosted.
 NOT_HOSTED_MAX = 8 * 1024
-#: Of a status: leaderships that its node knows.
+#: The key of a status with the leaderships that a node knows.
 _HISTORY = "led"
 _SERVES = frozenset({State.LEADING, State.HELD})
 #: Figures of a process -> their names in a status.
@@ -58,7 +58,8 @@ class Led:
 
 @dataclass(slots=True, frozen=True)
 class ConfigurationFacts:
-    """Of another node. `differences`: names of what differs. `faults`: of its last reload, which changed nothing."""
+    """The configuration of another node. `differences`: names of the parts that differ. `faults`: of its last reload,
+    which changed nothing."""
 
     node: str
     differences: tuple[str, ...]
@@ -67,8 +68,9 @@ class ConfigurationFacts:
 
 
 class NodeReport:
-    """Of this process. `node`: called when it is made. `data`: the directory of the journal. `reserve`: octets that the
-    journal leaves free. `clients`: connections that are held or passed on. `shared`: of this node's configuration.
+    """The report of this process for other nodes. `node`: called for each report. `data`: the directory of the journal.
+    `reserve`: octets that the journal leaves free. `clients`: connections that are held or passed on. `shared`: the
+    shared parts of this node's configuration.
     """
 
     def __init__(
@@ -155,7 +157,7 @@ class NodeReport:
         return {name: one for name, one in found.items() if isinstance(one, dict)}
 
     def configurations(self) -> list[ConfigurationFacts]:
-        """Of the other nodes that are connected: what differs from this node's, and how their last reload went."""
+        """For each connected node the differences from this node's configuration, and the result of its last reload."""
         own = self._node().options.name
         return [
             ConfigurationFacts(
@@ -177,13 +179,13 @@ class NodeReport:
         return _words(told, name) if isinstance(told, Mapping) else []
 
     def _alarms(self, host: HostFacts) -> tuple[str, ...]:
-        """Of this node: a follower has only a disk that can be full."""
+        """The alarms of this node. That of a follower is a full disk."""
         if self.led is not None:
             return self.led.alarms()
         return ("disk",) if host.disk_free < self.reserve else ()
 
     def _others_alarms(self) -> Iterable[tuple[str, str]]:
-        """Of followers, for the other followers."""
+        """The alarms of followers, for the other followers."""
         for node_id, link in self._linked().items():
             key = None if (view := self._node().view) is None else view.node_of(node_id)
             if key is not None:
@@ -193,7 +195,7 @@ class NodeReport:
 
     @property
     def cluster_name(self) -> str:
-        """As the leader said it last."""
+        """The name of the cluster that the leader told last."""
         if self.led is not None:
             return self.led.cluster_name()
         return _text(self._node().leader_status, "cluster-name") or self._cluster_name

@@ -151,7 +151,7 @@ class ServedBroker:
         self.stopping.set()
 
     def abandon(self) -> None:
-        """Like `stop`, but nothing is written any more: this node does not lead."""
+        """Like `stop`, but write no more records: this node does not lead."""
         self._is_abandoned = True
         self.stopping.set()
 
@@ -238,7 +238,7 @@ class ServedBroker:
 
 
 def digest_of(file: "JsonFile") -> str:
-    """Of a file of definitions."""
+    """The digest of a file of definitions."""
     import hashlib  # a broker without a cluster needs neither
     import json
 

@@ -379,7 +379,7 @@ class ServedNode:
         await self._pages.answer(guest)
 
     def _certificates(self) -> list[Certificate]:
-        """Of the TLS listeners, as read last. The imports cost more than a node without TLS needs."""
+        """The certificates of the TLS listeners, as read last. The imports are made only if there is TLS."""
         if not self._listeners.has_tls:
             return []
         from .console import certificates_of, listening

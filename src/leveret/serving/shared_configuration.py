@@ -23,7 +23,7 @@ OCTETS_MAX = 24 * 1024
 #: Parts that are named in a warning, and of another node's list that are read.
 NAMED_MAX, READ_MAX = 8, 2000
 _DIGEST_SIZE, _FINGERPRINT_SIZE = 8, 16
-#: Of fingerprints: another one whenever the same configuration gets other parts, or other texts, than before.
+#: Version of fingerprints: changes whenever the same configuration gets other parts, or other texts, than before.
 _FORM = "1"
 _CLIENT_CA = "[tls] client-ca (its content)"
 
@@ -49,7 +49,7 @@ class SharedConfiguration:
         return hmac.digest(self._secret, text.encode("utf-8", "surrogatepass"), "sha256").hex()[:size]
 
     def _short(self, digests: Mapping[str, str]) -> dict[str, str]:
-        """With one part in the place of each kind that is large: the list passes over the link with each beacon."""
+        """The digests, short: one for all parts of a large kind, because they pass over the link with each beacon."""
         kinds: dict[str, dict[str, str]] = {}
         for name, digest in digests.items():
             kinds.setdefault(_kind_of(name), {})[name] = digest
@@ -63,7 +63,7 @@ class SharedConfiguration:
         return {name: digest for of_kind in short.values() for name, digest in of_kind.items()}
 
     def _cut(self, digests: Mapping[str, str]) -> dict[str, str]:
-        """With short names."""
+        """The digests with short names."""
         return {
             name if len(name) <= NAME_MAX else f"{name[:NAME_MAX]}... {self._digest(name, _DIGEST_SIZE)}": digest
             for name, digest in digests.items()
