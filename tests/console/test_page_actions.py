@@ -271,6 +271,29 @@ def test_without_rights(browser: Any, broker: RunningBroker, api: ApiClient) -> 
         assert person.complaints == []
 
 
+def test_a_half_filled_form_outlives_the_session(person: Person, api: ApiClient) -> None:
+    """The same user finds it after the next login; after a logout it is gone."""
+    person.tab.locator("#places").get_by_label("Refresh").select_option("1")
+    person.opens("queues", heading="Queues")
+    form = person.unfolds("Add a queue")
+    person.fills(form, name="half", arguments='{"x-max-length": 3}')
+    person.allowed.append("status of 401")
+    person.tab.context.clear_cookies()
+    person.sees("The session of guest is over.")
+    assert not form.is_visible()
+    login = person.tab.locator(".login")
+    person.fills(login, user="guest", password="guest")
+    person.button("Log in", within=login).click()
+    person.button("Add", within=form).click()
+    person.sees("Queue half is there.")
+    assert api.get("queues/%2F/half")["arguments"] == {"x-max-length": 3}
+    assert person.tab.title() == "Queues – Leveret"
+    person.fills(form, name="other")
+    person.button("Log out").click()
+    person.tab.get_by_label("Password").wait_for()
+    assert person.tab.locator("[name=arguments]").count() == 0
+
+
 def test_by_keyboard(person: Person, api: ApiClient) -> None:
     """A slash finds, Enter goes there, Escape leaves a question, the first Tab leads to the content."""
     api.ask("PUT", "queues/%2F/keyed", {})

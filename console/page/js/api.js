@@ -75,7 +75,7 @@ export async function ask(method, target, { body, form, headers, signal, patienc
   }
   if (response.ok) return value;
   const isLoggedOut = response.status === 401 && !(value && value.error === "not_authorised");
-  if (isLoggedOut && state.user) set({ user: null });
+  if (isLoggedOut && state.user) set({ user: null, left: state.user });
   throw new Refused(response.status, reasonOf(response, value), isLoggedOut);
 }
 
@@ -125,12 +125,13 @@ export async function act(done, method, target, options) {
  * Old values stay while there are no new ones. Returns {data, at, error, isLoading, reload}.
  */
 export function usePoll(target, { isOnce = false, headers } = {}) {
-  const { every, vhost } = useShared();
+  const { every, vhost, user } = useShared();
+  const isLoggedIn = Boolean(user);
   const [view, setView] = useState({ data: undefined, at: 0, error: null, isLoading: true });
   const [turn, setTurn] = useState(0);
   const shown = useRef(null);
   useEffect(() => {
-    if (target === null) return undefined;
+    if (target === null || !isLoggedIn) return undefined;
     const stop = new AbortController();
     let timer = 0;
     let failures = 0;
@@ -148,7 +149,7 @@ export function usePoll(target, { isOnce = false, headers } = {}) {
         if (state.gone) set({ gone: null });
         setView({ data, at: Date.now(), error: null, isLoading: false });
       } catch (error) {
-        if (stop.signal.aborted) return;
+        if (stop.signal.aborted || error.isLoggedOut) return;
         if (error.isGone) {
           failures += 1;
           set({ gone: { since: state.gone ? state.gone.since : Date.now(), failures } });
@@ -164,6 +165,6 @@ export function usePoll(target, { isOnce = false, headers } = {}) {
       stop.abort();
       clearTimeout(timer);
     };
-  }, [target, every, vhost, turn, isOnce]);
+  }, [target, every, vhost, turn, isOnce, isLoggedIn]);
   return { ...view, reload: () => setTurn((count) => count + 1) };
 }

@@ -91,8 +91,8 @@ async function lookWhoIsHere() {
   if (JSON.stringify(found) !== JSON.stringify({ user: state.user, hiddenVhosts: state.hiddenVhosts })) set(found);
 }
 
-export function Frame({ children }) {
-  const { user, vhost, every, theme, gone } = useShared();
+export function Frame({ user, children }) {
+  const { vhost, every, theme, gone } = useShared();
   const { segments } = useRoute();
   const overview = usePoll("overview?disable_stats=true", { isOnce: true });
   const vhosts = usePoll("vhosts?disable_stats=true&columns=name", { isOnce: true });
@@ -108,7 +108,7 @@ export function Frame({ children }) {
   }, [segments.join("\n")]);
   const leave = async () => {
     await ask("POST", "leveret/logout").catch(() => {});
-    set({ user: null, notes: [] });
+    set({ user: null, left: null, notes: [] });
   };
   const names = Array.isArray(vhosts.data) ? vhosts.data.map((one) => one.name) : [];
   if (vhost && !names.includes(vhost)) names.push(vhost);

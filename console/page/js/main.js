@@ -57,7 +57,7 @@ function Page() {
 }
 
 function App() {
-  const { user, theme } = useShared();
+  const { user, theme, left } = useShared();
   const [isAsked, setAsked] = useState(false);
   useEffect(() => {
     ask("GET", "leveret/session")
@@ -70,8 +70,10 @@ function App() {
     else document.documentElement.dataset.theme = theme;
   }, [theme]);
   if (!isAsked) return html`<p class="empty" role="status">Loading …</p>`;
+  const shown = user || left; // whose session ended by itself finds the page, and its half-filled forms, as they were
   return html`
-    ${user ? html`<${Frame}><${GoneBand} /><${Page} /><//>` : html`<${Login} />`}
+    ${shown && html`<div key=${shown.name} hidden=${!user}><${Frame} user=${shown}><${GoneBand} /><${Page} /><//></div>`}
+    ${!user && html`<${Login} />`}
     <${Notes} /><${Question} />
   `;
 }

@@ -14,6 +14,7 @@ function choices() {
 const listeners = new Set();
 export const state = {
   user: null, // {name, tags}
+  left: null, // the same of a session that ended by itself, until the next login
   hiddenVhosts: 0, // how many the user does not see
   vhost: "", // empty: all
   every: 5, // seconds between two requests; 0: never again
@@ -62,9 +63,13 @@ export function forget(id) {
   set({ notes: state.notes.filter((one) => one.id !== id) });
 }
 
-export const has = (...tags) => Boolean(state.user) && tags.some((tag) => state.user.tags.includes(tag));
+/** Whose page is shown, also behind the login that follows the end of a session. */
+const shownUser = () => state.user || state.left;
+export const has = (...tags) => Boolean(shownUser()) && tags.some((tag) => shownUser().tags.includes(tag));
+/** The name of the user whose page is shown. */
+export const me = () => shownUser().name;
 /** Whether the broker has a package, whose page is shown then. */
-export const brings = (name) => Boolean(state.user) && state.user.packages.includes(name);
+export const brings = (name) => Boolean(shownUser()) && shownUser().packages.includes(name);
 export const isAdministrator = () => has("administrator");
 export const isMonitor = () => has("administrator", "monitoring");
 export const isPolicymaker = () => has("administrator", "policymaker");

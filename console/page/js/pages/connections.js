@@ -9,7 +9,7 @@ import { Ago, Badge, confirm, Danger, Facts, Panel, Table, Waiting } from "../pa
 import { go, to } from "../route.js";
 import { secondStep } from "../second_step.js";
 import { lacksTag } from "../may.js";
-import { isMonitor, state } from "../state.js";
+import { isMonitor, me } from "../state.js";
 
 const flow = (one, name) => {
   const speed = one[`${name}_details`] && one[`${name}_details`].rate;
@@ -106,7 +106,7 @@ export function Connection({ names: [name] }) {
       <//>
       ${about.data && html`<${Held} about=${about.data} />`}
       ${!isMonitor() && html`<${Panel} title="Consumers and unacknowledged messages"><p class="empty">Hidden: ${lacksTag("monitoring")}.</p><//>`}
-      <${Panel} title="Close"><${Danger} label="Close the connection …" onClick=${close} why=${one.user === state.user.name ? "" : lacksTag()} /><//>
+      <${Panel} title="Close"><${Danger} label="Close the connection …" onClick=${close} why=${one.user === me() ? "" : lacksTag()} /><//>
     `}`;
 }
 

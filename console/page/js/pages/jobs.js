@@ -8,7 +8,7 @@ import { Rows } from "../list.js";
 import { Ago, confirm, Danger, Facts, Panel, Waiting } from "../parts.js";
 import { Messages } from "../publish.js";
 import { lacksTag, useMay } from "../may.js";
-import { note, state } from "../state.js";
+import { me, note } from "../state.js";
 
 const TYPED_ABOVE = 1000;
 const ACTS = {
@@ -120,7 +120,7 @@ export function Jobs() {
     { title: "Rate", isNumber: true, isWide: true, cell: (job) => rate(job.per_second) },
     { title: "By", isWide: true, cell: (job) => html`<span class="name">${job.by || "leveret ctl"}</span>` },
     { title: "Begun", cell: (job) => html`<${Ago} ms=${job.started} />` },
-    { title: "", cell: (job) => !job.ended && html`<${Danger} label="Cancel …" onClick=${() => cancel(job, view.reload)} why=${job.by === state.user.name ? "" : lacksTag()} />` },
+    { title: "", cell: (job) => !job.ended && html`<${Danger} label="Cancel …" onClick=${() => cancel(job, view.reload)} why=${job.by === me() ? "" : lacksTag()} />` },
   ];
   return html`<h1>Jobs</h1>
     <p class="dim">Moves, replays and discards of many messages. A restart ends them; what they have moved stays moved.</p>

@@ -7,7 +7,7 @@ import { List, Rows } from "../list.js";
 import { Badge, confirm, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
 import { secondStep } from "../second_step.js";
-import { state } from "../state.js";
+import { me } from "../state.js";
 
 const TAGS = 'administrator, monitoring, policymaker, management; without any: AMQP only';
 const tagsOf = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
@@ -58,7 +58,7 @@ export function User({ names: [name] }) {
   const isHere = user && !(view.error && !view.error.isGone);
   const remove = async () => {
     const text = `${name}, with all permissions.`;
-    if (!(await secondStep({ target: path("leveret", "preview", "users", name), title: "Delete this user", text, verb: "Delete", typed: name === state.user.name ? name : "" }))) return;
+    if (!(await secondStep({ target: path("leveret", "preview", "users", name), title: "Delete this user", text, verb: "Delete", typed: name === me() ? name : "" }))) return;
     if (await act(`${name} is deleted.`, "DELETE", place)) go(["users"]);
   };
   return html`
