@@ -13,6 +13,8 @@ from ..views.overview import overview_view, totals_of
 
 #: The extension of RabbitMQ's own page.
 _EXTENSIONS = [{"javascript": "dispatcher.js"}]
+#: Clients of the stream protocol, which is not spoken here, by RabbitMQ's paths.
+_STREAM_CLIENTS = ("connections", "publishers", "consumers")
 
 
 def _overview(api: Api, request: Request) -> Steps:
@@ -61,6 +63,11 @@ def _nothing_of_vhost(api: Api, request: Request) -> list[Any]:
     return []
 
 
+def _nothing_of_queue(api: Api, request: Request) -> list[Any]:
+    api.queue(request)
+    return []
+
+
 def _done(api: Api, request: Request) -> Answer:
     """There is nothing to balance: the leader of a cluster leads all queues."""
     return Answer(204)
@@ -84,8 +91,9 @@ ROUTES = [
     Route("federation-links/V", {"GET": Action(Level.MONITORING, _nothing_of_vhost)}),
     Route("federation-links/state/down", {"GET": Action(Level.MONITORING, _nothing)}),
     Route("federation-links/V/state/down", {"GET": Action(Level.MONITORING, _nothing_of_vhost)}),
-    Route("stream/connections", {"GET": Action(Level.MONITORING, _nothing)}),
-    Route("stream/connections/V", {"GET": Action(Level.MONITORING, _nothing_of_vhost)}),
+    *(Route(f"stream/{kind}", {"GET": Action(Level.MONITORING, _nothing)}) for kind in _STREAM_CLIENTS),
+    *(Route(f"stream/{kind}/V", {"GET": Action(Level.MONITORING, _nothing_of_vhost)}) for kind in _STREAM_CLIENTS),
+    Route("stream/publishers/V/Q", {"GET": Action(Level.MONITORING, _nothing_of_queue)}),
     Route("deprecated-features", {"GET": Action(Level.ANY, _nothing)}),
     Route("deprecated-features/used", {"GET": Action(Level.ANY, _nothing)}),
 ]

@@ -149,6 +149,14 @@ def test_a_policymaker_does_not_change_them(method: str, body: Any, api: ApiClie
         ("federation-links/state/down", 200),
         ("federation-links/%2F/state/down", 200),
         ("stream/connections/%2F", 200),
+        ("stream/connections", 200),
+        ("stream/publishers", 200),
+        ("stream/publishers/%2F", 200),
+        ("stream/publishers/nope", 404),
+        ("stream/publishers/%2F/nope", 404),
+        ("stream/consumers", 200),
+        ("stream/consumers/%2F", 200),
+        ("stream/consumers/nope", 404),
     ],
 )
 def test_links_of_plug_ins_that_are_not_there(path: str, status: int, api: ApiClient) -> None:
