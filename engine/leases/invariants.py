@@ -48,6 +48,9 @@ def _owners_of(leases: Leases) -> Iterator[str]:
     back = {id_ for number, ids in owners.back.items() for id_ in ids if owners.moved.get(id_) == number}
     if not back >= owners.moved.keys() & ready:
         yield f"does not know that {sorted(owners.moved.keys() & ready - back)[:20]} are back"
+    strays = {id_ for ids in owners.back.values() for id_ in ids} - ready
+    if strays:
+        yield f"takes {sorted(strays)[:20]} for ready"
 
 
 def _messages_of(leases: Leases) -> Iterator[str]:

@@ -95,9 +95,7 @@ class Captures:
 
     def among(self, queues: Iterable[Queue]) -> list[str]:
         """The publish targets of the capturing ones of these queues, which a message reached by name or binding."""
-        capturing = [queue for queue in queues if queue.kind.captures]
-        scopes, site = self._context.scopes, self._context.broker.sites.now
-        return [self.targets[queue.name] for queue in capturing if scopes is None or scopes.has(queue, site)]
+        return [self.targets[queue.name] for queue in queues if queue.kind.captures]
 
     def capturing(self, topics: Sequence[str], *, is_dry: bool = False) -> "dict[Queue, Expression | None]":
         """The queues that take messages of any of these topics from the present site; see `Capture.capturing`."""

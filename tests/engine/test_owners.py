@@ -3,13 +3,12 @@
 Three sites with one queue; the rows are of cluster page 13. All in virtual time. Source: cluster page 12.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from owned_sites import SITES, OwnedSites, owned_queue
 
-from leveret.engine import Session
 from leveret.engine.errors import InvalidArgument
 from leveret.engine.leases import list_leases, list_owners
 from leveret.engine.leases.owners import ALONE, OWNERS_MAX, TOGETHER, OwnerRuns, Owners, Waits
@@ -19,56 +18,13 @@ from leveret.engine.options import BrokerOptions
 from leveret.operator.steps import finished
 from leveret.testing.harness import Harness, arguments_of
 
-SITES = ("n1", "n2", "n3")
-
-
-class Sites(Harness):
-    """A broker at n1 with a client at each site, and a distributed queue."""
-
-    checks = True
-    #: Arguments of the queue.
-    arguments: dict[str, Any] = {"x_replication": "distributed"}
-
-    def begin(self) -> None:
-        super().begin()
-        self.at = {site: self.connect(f"client at {site}", site=site) for site in SITES}
-        self.events: list[tuple[str, str, object]] = []
-        if "q" not in self.vhost.queues:
-            self.queue(client=self.at["n1"].client, **self.arguments)
-        self.broker.context.listeners.append(self._hear)
-
-    def _hear(self, event: Any) -> None:
-        if event.kind.value in ("transferred", "lease_ended"):
-            self.events.append((event.kind.value, str(event.detail), list(event.messages)))
-
-    def reader(self, site: str, tag: str = "", *, prefetch: int = 1, **arguments: Any) -> str:
-        """A consumer at a site. Returns its tag."""
-        self.consume(tag=tag or site, by=self.connect(site=site), prefetch=prefetch, **arguments)
-        return tag or site
-
-    def transfers(self) -> list[str]:
-        return [detail for kind, detail, _ in self.events if kind == "transferred"]
-
-    def client_of(self, tag: str) -> Session:
-        return next(one.session for one in self.named().consumers if one.tag == tag)
-
-
-def queue_of(journal: Path | None = None, groups: Sequence[str] = SITES, **arguments: Any) -> Sites:
-    """Sites with a queue of these arguments."""
-
-    class Other(Sites):
-        pass
-
-    Other.arguments = {"x_replication": "distributed", "x_max_backlog_per_consumer": 100, **arguments}
-    return Other(kind="amps", site="n1", groups=dict.fromkeys(groups, ""), journal=journal)
-
 
 @pytest.fixture
-def sites() -> Sites:
-    return queue_of()
+def sites() -> OwnedSites:
+    return owned_queue()
 
 
-def test_a_message_goes_where_a_consumer_is(sites: Sites) -> None:
+def test_a_message_goes_where_a_consumer_is(sites: OwnedSites) -> None:
     """D01: published at n1, a consumer at n2 alone: at once."""
     sites.reader("n2")
     sites.publish("a", by=sites.at["n1"])
@@ -76,7 +32,7 @@ def test_a_message_goes_where_a_consumer_is(sites: Sites) -> None:
     assert sites.transfers() == ["{'from': 'n1', 'to': 'n2'}"]
 
 
-def test_the_own_site_comes_first(sites: Sites) -> None:
+def test_the_own_site_comes_first(sites: OwnedSites) -> None:
     """D02: consumers at n1, with room, and n2: all at n1."""
     sites.reader("n2", prefetch=100)
     sites.reader("n1", prefetch=100)
@@ -85,7 +41,7 @@ def test_the_own_site_comes_first(sites: Sites) -> None:
     assert (sites.taken("n1"), sites.taken("n2"), sites.transfers()) == ("abcdef", "", [])
 
 
-def test_idle_consumers_get_a_message_once(sites: Sites) -> None:
+def test_idle_consumers_get_a_message_once(sites: OwnedSites) -> None:
     """D03: idle ones at n2 and n3, one message of n1."""
     sites.reader("n2")
     sites.reader("n3")
@@ -94,7 +50,7 @@ def test_idle_consumers_get_a_message_once(sites: Sites) -> None:
     assert sites.taken() == "a" and len(sites.transfers()) == 1
 
 
-def test_a_busy_site_keeps_its_messages_for_50_ms(sites: Sites) -> None:
+def test_a_busy_site_keeps_its_messages_for_50_ms(sites: OwnedSites) -> None:
     """Its consumer has no room. Then the oldest goes to another site; the rest follows in order."""
     sites.reader("n1")
     sites.reader("n2", prefetch=2)
@@ -107,7 +63,7 @@ def test_a_busy_site_keeps_its_messages_for_50_ms(sites: Sites) -> None:
     assert sites.transfers() == ["{'from': 'n1', 'to': 'n2'}"]
 
 
-def test_a_reload_changes_how_long_messages_wait_for_their_site(sites: Sites) -> None:
+def test_a_reload_changes_how_long_messages_wait_for_their_site(sites: OwnedSites) -> None:
     """transfer-after: of messages that are there, too. With 0 they go at once."""
 
     def reload(transfer_after_ms: int) -> None:
@@ -133,7 +89,7 @@ def test_a_reload_changes_how_long_messages_wait_for_their_site(sites: Sites) ->
     assert sites.taken("n2") == "b"
 
 
-def test_marks_of_a_long_wait_take_little_memory(sites: Sites) -> None:
+def test_marks_of_a_long_wait_take_little_memory(sites: OwnedSites) -> None:
     """Of many messages those that come within 2 % of it wait until the same time; none goes before its own."""
     second = 1_000_000_000
     sites.broker.sites.transfer_after_ns = 3600 * second
@@ -149,7 +105,7 @@ def test_marks_of_a_long_wait_take_little_memory(sites: Sites) -> None:
     assert waits.next_ns() > (3600 + ALONE + 199) * second
 
 
-def test_a_message_waits_for_its_site_since_it_came(sites: Sites) -> None:
+def test_a_message_waits_for_its_site_since_it_came(sites: OwnedSites) -> None:
     """Not since the one before, which came just before it."""
     sites.reader("n1")
     sites.reader("n2", prefetch=10)
@@ -164,7 +120,7 @@ def test_a_message_waits_for_its_site_since_it_came(sites: Sites) -> None:
     assert sites.taken("n2") == "c"
 
 
-def delayed(sites: Sites, ms: int, *bodies: str, by: str) -> None:
+def delayed(sites: OwnedSites, ms: int, *bodies: str, by: str) -> None:
     """Publish messages that are ready later."""
     sites.publish(*bodies, by=sites.at[by], headers={"_AMQ_SCHED_DELIVERY": sites.clock.wall_ms() + ms})
 
@@ -172,7 +128,7 @@ def delayed(sites: Sites, ms: int, *bodies: str, by: str) -> None:
 @pytest.mark.parametrize("arguments", [{}, {"x_priority_expr": "rank"}, {"x_target_depth": 1000}])
 def test_a_delayed_message_waits_for_its_site_since_it_is_ready(arguments: dict[str, Any]) -> None:
     """Not since it was published; and younger messages that have waited longer go before it."""
-    sites = queue_of(**arguments)
+    sites = owned_queue(**arguments)
     sites.reader("n1")
     sites.reader("n2", prefetch=10)
     sites.publish("x", by=sites.at["n1"])
@@ -188,7 +144,7 @@ def test_a_delayed_message_waits_for_its_site_since_it_is_ready(arguments: dict[
 
 
 @pytest.mark.parametrize("asked", [{}, {"x_filter": "1 = 1"}])
-def test_delayed_messages_are_their_publishers(sites: Sites, asked: dict[str, Any]) -> None:
+def test_delayed_messages_are_their_publishers(sites: OwnedSites, asked: dict[str, Any]) -> None:
     """They stand behind younger ones of other sites."""
     delayed(sites, 500, "late", by="n1")
     sites.publish("b", "c", by=sites.at["n2"])
@@ -205,7 +161,7 @@ def test_a_dispatch_with_little_time_goes_on(monkeypatch: pytest.MonkeyPatch, ar
     """Many filters use up its time. Yet it looks at a message, so that the next one does not begin the same again."""
     for module in ("by_site", "dispatch"):
         monkeypatch.setattr(f"leveret.engine.leases.{module}.LOOKING_MAX", 2)
-    sites = queue_of(**arguments)
+    sites = owned_queue(**arguments)
     sites.reader("n1", prefetch=5)
     sites.reader("n2", prefetch=5, x_filter="a = 1")
     sites.ends_turns = False
@@ -218,7 +174,7 @@ def test_a_dispatch_with_little_time_goes_on(monkeypatch: pytest.MonkeyPatch, ar
     assert sites.taken() == "4"
 
 
-def test_a_site_takes_its_own_before_older_ones_of_others(sites: Sites) -> None:
+def test_a_site_takes_its_own_before_older_ones_of_others(sites: OwnedSites) -> None:
     """Though those may be transferred at once."""
     sites.publish("a", "b", by=sites.at["n1"])
     sites.publish("c", by=sites.at["n2"])
@@ -233,7 +189,7 @@ def test_a_site_takes_its_own_before_older_ones_of_others(sites: Sites) -> None:
     assert order == "cabd"
 
 
-def test_a_transferred_message_stays_where_it_went(sites: Sites) -> None:
+def test_a_transferred_message_stays_where_it_went(sites: OwnedSites) -> None:
     """Given back, it is READY at n2: a free consumer of n1, who published it, does not get it before its time."""
     sites.reader("n2")
     sites.publish("a", by=sites.at["n1"])
@@ -243,7 +199,7 @@ def test_a_transferred_message_stays_where_it_went(sites: Sites) -> None:
     assert (sites.taken("n2"), sites.taken("n1")) == ("aa", "")
 
 
-def test_a_site_that_hosts_the_queue_again_is_served(sites: Sites) -> None:
+def test_a_site_that_hosts_the_queue_again_is_served(sites: OwnedSites) -> None:
     """Its files had another filter for a while: its consumer had nothing then, and its messages went at once."""
     filter_ = {"x_queue_filter": "1 = 1"}
     queue = {"x_replication": "distributed", "x_max_backlog_per_consumer": 5}
@@ -272,7 +228,7 @@ def test_a_site_that_hosts_the_queue_again_is_served(sites: Sites) -> None:
 def test_more_sites_than_a_queue_tells_apart_get_all_messages(tmp_path: Path, arguments: dict[str, Any]) -> None:
     """Those beyond 30 have what belongs to the leader, also when one of them leads; a lost one's goes to others."""
     names = [f"n{number}" for number in range(1, 36)]
-    sites = queue_of(tmp_path, names, **arguments)
+    sites = owned_queue(tmp_path, names, **arguments)
 
     def publish() -> None:
         for name in names:
@@ -292,7 +248,7 @@ def test_more_sites_than_a_queue_tells_apart_get_all_messages(tmp_path: Path, ar
         return sorted(got.split())
 
     publish()
-    assert len(owners_in(sites).names) == OWNERS_MAX + 1
+    assert len(sites.owners.names) == OWNERS_MAX + 1
     assert take("n2", "n34", "n35") == sorted(names)
     publish()
     sites._options["site"] = "n35"
@@ -305,13 +261,7 @@ def test_more_sites_than_a_queue_tells_apart_get_all_messages(tmp_path: Path, ar
     assert sorted([*take("n34"), *sites.taken().split()]) == sorted(names)
 
 
-def owners_in(sites: Sites) -> Owners:
-    owners = leases_of(sites.named()).owners
-    assert owners is not None
-    return owners
-
-
-def test_a_lost_site_has_its_messages_taken(sites: Sites) -> None:
+def test_a_lost_site_has_its_messages_taken(sites: OwnedSites) -> None:
     """D05, D06: n1 owns 10 and goes; another gets each once, without an operator; n1 is back and delivers none."""
     reader = sites.at["n2"]
     sites.reader("n2", "r", prefetch=4)
@@ -327,7 +277,7 @@ def test_a_lost_site_has_its_messages_taken(sites: Sites) -> None:
     assert reader.client.site == "n2"
 
 
-def test_the_leases_of_a_lost_site_end_at_once(sites: Sites) -> None:
+def test_the_leases_of_a_lost_site_end_at_once(sites: OwnedSites) -> None:
     """Why: site_lost. Its consumers get nothing meanwhile; what nobody took is its own again when it is back."""
     sites.reader("n3", prefetch=5)
     sites.publish("a", "b", by=sites.at["n3"])
@@ -340,7 +290,7 @@ def test_the_leases_of_a_lost_site_end_at_once(sites: Sites) -> None:
     assert sites.taken("n3") == "ab" and sites.transfers() == []
 
 
-def test_a_site_that_is_gone_for_3_s_is_given_up(sites: Sites) -> None:
+def test_a_site_that_is_gone_for_3_s_is_given_up(sites: OwnedSites) -> None:
     """Its consumers would have had 50 ms; its messages are stranded, and go at once."""
     sites.broker.sites.went("n3")
     assert not sites.broker.sites.is_lost("n3")
@@ -352,7 +302,7 @@ def test_a_site_that_is_gone_for_3_s_is_given_up(sites: Sites) -> None:
 
 def test_an_initial_owner_that_is_not_there() -> None:
     """Its messages are stranded and served."""
-    sites = queue_of(x_replication="group", x_initial_owner="n9", x_queue_domain="X")
+    sites = owned_queue(x_replication="group", x_initial_owner="n9", x_queue_domain="X")
     sites.consume("q@X", "r", by=sites.at["n1"])
     sites.publish("a", by=sites.at["n1"])
     assert sites.taken("r") == "a" and sites.transfers() == ["{'from': 'n9', 'to': 'n1'}"]
@@ -360,7 +310,7 @@ def test_an_initial_owner_that_is_not_there() -> None:
 
 def test_messages_of_a_site_that_was_given_up_wait_for_nobody() -> None:
     """The initial owner is lost, and its connections linger. Until then they wait for it."""
-    sites = queue_of(x_replication="group", x_initial_owner="n2", x_queue_domain="X")
+    sites = owned_queue(x_replication="group", x_initial_owner="n2", x_queue_domain="X")
     sites.queue(client=sites.at["n2"].client, **sites.arguments)
     sites.consume("q", "r1", by=sites.at["n1"], prefetch=10)
     sites.consume("q", "r2", by=sites.at["n2"])
@@ -375,7 +325,7 @@ def test_messages_of_a_site_that_was_given_up_wait_for_nobody() -> None:
 
 def test_the_initial_owner_comes_first() -> None:
     """Whoever published."""
-    sites = queue_of(x_replication="group", x_initial_owner="n2", x_queue_domain="X")
+    sites = owned_queue(x_replication="group", x_initial_owner="n2", x_queue_domain="X")
     for site in ("n2", "n3"):
         sites.queue(client=sites.at[site].client, **sites.arguments)
     sites.consume("q", "r1", by=sites.at["n1"])
@@ -389,7 +339,7 @@ def test_the_initial_owner_comes_first() -> None:
 
 def test_the_backlog_is_by_site() -> None:
     """D15: MaxBacklog 2, consumers at three sites: 2 at each."""
-    sites = queue_of(x_max_backlog_total=2)
+    sites = owned_queue(x_max_backlog_total=2)
     for site in SITES:
         sites.reader(site, prefetch=100)
         sites.reader(site, f"{site} too", prefetch=100)
@@ -402,7 +352,7 @@ def test_the_backlog_is_by_site() -> None:
 
 def test_fairness_is_by_site() -> None:
     """Round robin at each site by itself."""
-    sites = queue_of(x_fairness="round-robin")
+    sites = owned_queue(x_fairness="round-robin")
     for tag, site in (("a1", "n1"), ("b1", "n2"), ("a2", "n1"), ("b2", "n2")):
         sites.reader(site, tag, prefetch=100)
     for site in ("n1", "n2") * 4:
@@ -410,7 +360,7 @@ def test_fairness_is_by_site() -> None:
     assert [len(sites.taken(tag)) for tag in ("a1", "a2", "b1", "b2")] == [2, 2, 2, 2]
 
 
-def test_filters_at_sites(sites: Sites) -> None:
+def test_filters_at_sites(sites: OwnedSites) -> None:
     """The best match of the own site; then the oldest match elsewhere, whose own consumers do not take it."""
     sites.reader("n1", "r1", prefetch=100, x_filter="a = 1")
     sites.reader("n2", "r2", prefetch=100, x_filter="a = 2")
@@ -424,7 +374,7 @@ def test_filters_at_sites(sites: Sites) -> None:
 
 def test_priorities_at_sites() -> None:
     """By rank within a site."""
-    sites = queue_of(x_priority_expr="rank")
+    sites = owned_queue(x_priority_expr="rank")
     for number, (site, rank) in enumerate((("n1", 1), ("n2", 9), ("n1", 5))):
         sites.publish(str(number), by=sites.at[site], headers={"rank": rank})
     sites.reader("n1", prefetch=1)
@@ -438,7 +388,7 @@ def test_priorities_at_sites() -> None:
 
 def test_a_barrier_waits_for_all_sites() -> None:
     """D14: an earlier message is out at n3; the barrier of n1 is released when that is settled."""
-    sites = queue_of(x_barrier_expr="sync = 1")
+    sites = owned_queue(x_barrier_expr="sync = 1")
     sites.reader("n3")
     sites.publish("a", by=sites.at["n1"])
     sites.reader("n1", prefetch=10)
@@ -452,7 +402,7 @@ def test_a_barrier_waits_for_all_sites() -> None:
 
 def test_a_barrier_does_not_go_to_a_site_that_is_gone() -> None:
     """Though its consumer is still subscribed; it has it when the site is back."""
-    sites = queue_of(x_barrier_expr="sync = 1")
+    sites = owned_queue(x_barrier_expr="sync = 1")
     sites.reader("n3", prefetch=10)
     sites.broker.sites.went("n3")
     sites.publish("S", by=sites.at["n1"], headers={"sync": 1})
@@ -466,7 +416,7 @@ def test_a_barrier_does_not_go_to_a_site_that_is_gone() -> None:
 
 def test_a_delayed_barrier_is_one() -> None:
     """What came while it was delayed is not behind it; what comes later is."""
-    sites = queue_of(x_barrier_expr="sync = 1")
+    sites = owned_queue(x_barrier_expr="sync = 1")
     due_ms = sites.clock.wall_ms() + 500
     sites.publish("S", by=sites.at["n1"], headers={"sync": 1, "_AMQ_SCHED_DELIVERY": due_ms})
     sites.reader("n1", prefetch=10)
@@ -485,7 +435,7 @@ def test_a_delayed_barrier_is_one() -> None:
 
 def test_a_get_does_not_pass_a_barrier() -> None:
     """Nor has it the barrier, as long as a message of another site is before it."""
-    sites = queue_of(x_barrier_expr="sync = 1")
+    sites = owned_queue(x_barrier_expr="sync = 1")
     sites.reader("n1")
     sites.publish("x", "a", by=sites.at["n1"])
     sites.publish("S", by=sites.at["n2"], headers={"sync": 1})
@@ -503,7 +453,7 @@ def test_a_get_does_not_pass_a_barrier() -> None:
 
 def test_a_younger_message_of_a_higher_rank_does_not_hold_an_older_one_back() -> None:
     """The consumer at n2 has room: at 50 ms the first one goes there, though another one has to wait."""
-    sites = queue_of(x_priority_expr="rank")
+    sites = owned_queue(x_priority_expr="rank")
     sites.reader("n1")
     sites.reader("n2")
     sites.publish("x", "low", by=sites.at["n1"], headers={"rank": 1})
@@ -519,7 +469,7 @@ def test_a_younger_message_of_a_higher_rank_does_not_hold_an_older_one_back() ->
     assert sites.taken("n2") == "high"
 
 
-def test_a_get_at_a_site_that_is_gone(sites: Sites) -> None:
+def test_a_get_at_a_site_that_is_gone(sites: OwnedSites) -> None:
     """Has nothing: its lease would not end with the site."""
     sites.publish("a", by=sites.at["n3"])
     sites.broker.sites.went("n3")
@@ -529,7 +479,7 @@ def test_a_get_at_a_site_that_is_gone(sites: Sites) -> None:
     assert got is not None and got[1].body == b"a"
 
 
-def test_gets_at_sites(sites: Sites) -> None:
+def test_gets_at_sites(sites: OwnedSites) -> None:
     """The own first, then what may be transferred; before its time it is not there."""
     sites.reader("n1")
     sites.publish(*"abc", by=sites.at["n1"])
@@ -543,7 +493,7 @@ def test_gets_at_sites(sites: Sites) -> None:
 
 def test_a_transfer_reads_forward_to_an_inactive_message() -> None:
     """TargetQueueDepth: to the message that another site asks for, and no further."""
-    sites = queue_of(x_target_depth=1000)
+    sites = owned_queue(x_target_depth=1000)
     for number in range(1500):
         sites.publish("x", by=sites.at["n1"], headers={"n": number})
     sites.reader("n2", prefetch=10, x_filter="n = 1200")
@@ -556,7 +506,7 @@ def test_a_transfer_reads_forward_to_an_inactive_message() -> None:
 
 def test_a_transfer_gives_nothing_that_was_acknowledged_before_it_was_active() -> None:
     """TargetQueueDepth: a message is gone as soon as it becomes active, also because another site asks for it."""
-    sites = queue_of(x_target_depth=1000)
+    sites = owned_queue(x_target_depth=1000)
     first = sites.broker.context.next_id
     for number in range(1500):
         sites.publish(f"{number}", by=sites.at["n1"], headers={"n": number})
@@ -567,7 +517,7 @@ def test_a_transfer_gives_nothing_that_was_acknowledged_before_it_was_active() -
     assert sites.taken("n2") == "1200"
 
 
-def test_operators_see_whose_messages_they_are(sites: Sites) -> None:
+def test_operators_see_whose_messages_they_are(sites: OwnedSites) -> None:
     """By node; of a node that is lost they are stranded. Explanations name the hosts."""
     sites.reader("n2", prefetch=1)
     for site in ("n1", "n2", "n2", "n3"):
@@ -586,15 +536,15 @@ def test_operators_see_whose_messages_they_are(sites: Sites) -> None:
     assert described["hosted-by"] == "n1, n2" and described["owner"] == "by message"
 
 
-def joined(path: Path, **arguments: Any) -> Sites:
-    """Sites whose queue has the messages a to c from a time without a cluster."""
+def joined(path: Path, **arguments: Any) -> OwnedSites:
+    """OwnedSites whose queue has the messages a to c from a time without a cluster."""
     arguments = {"x_replication": "distributed", "x_max_backlog_per_consumer": 100, **arguments}
     plain = Harness(kind="amps", journal=path)
     plain.queue(**arguments)
     plain.publish(*"abc", headers={"a": 1}, delivery_mode=2)
     plain.checkpoint()
     plain.close()
-    return Sites(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=path)
+    return OwnedSites(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=path)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"x_priority_expr": "rank"}, {"x_target_queue_depth": 5}])
@@ -623,7 +573,7 @@ def test_messages_of_no_known_owner_count_in_the_backlog(tmp_path: Path) -> None
 def test_changes_of_owners_that_a_checkpoint_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those messages belong to the own site."""
     monkeypatch.setattr("leveret.engine.leases.owners.KEPT_OCTETS", 600)
-    sites = queue_of(tmp_path, x_max_backlog_per_consumer=1000)
+    sites = owned_queue(tmp_path, x_max_backlog_per_consumer=1000)
     for number in range(600):
         sites.publish("x", by=sites.at[("n2", "n3")[number % 2]], headers={"a": 1}, delivery_mode=2)
     sites.restart()
@@ -636,7 +586,7 @@ def test_changes_of_owners_that_a_checkpoint_leaves_out(tmp_path: Path, monkeypa
 def test_sites_beyond_those_that_a_queue_tells_apart() -> None:
     """Their messages are the own site's, and their consumers get those."""
     many = [f"m{number}" for number in range(40)]
-    sites = queue_of(groups=[*SITES, *many])
+    sites = owned_queue(groups=[*SITES, *many])
     publishers = {site: sites.connect(site=site) for site in many}
     for site in many:
         sites.publish(f"{site} ", by=publishers[site], headers={"a": 1})
@@ -648,9 +598,9 @@ def test_sites_beyond_those_that_a_queue_tells_apart() -> None:
     assert sites.taken() == "m38"
 
 
-def rebuilt(**arguments: Any) -> Sites:
-    """Sites whose queue r was built from the log, with the messages a to c."""
-    sites = queue_of()
+def rebuilt(**arguments: Any) -> OwnedSites:
+    """OwnedSites whose queue r was built from the log, with the messages a to c."""
+    sites = owned_queue()
     sites.vhost.exchanges.declare("orders", "topic")
     client, topic = sites.at["n1"].client, {"x_replication": "distributed", "x_underlying_topic": "orders"}
     sites.queue("p", client=client, **topic)
@@ -682,7 +632,7 @@ def test_messages_from_the_log_need_not_wait() -> None:
 
 def test_a_message_from_the_log_comes_between_others() -> None:
     """It has the owner of those before it, and is found."""
-    owners = Owners(queue_of().broker.sites, None)
+    owners = Owners(owned_queue().broker.sites, None)
     one, other = map(owners.number_of_site, ("n2", "n3"))
     owners.note(10, 10, one)
     owners.note(20, 20, other)
@@ -695,7 +645,7 @@ def test_a_message_from_the_log_comes_between_others() -> None:
 
 def test_a_dead_letter_of_a_transferred_message() -> None:
     """It goes to the queue of the site that had the message."""
-    sites = queue_of(x_dead_letter_exchange="", x_dead_letter_routing_key="dlq", x_max_cancels=1)
+    sites = owned_queue(x_dead_letter_exchange="", x_dead_letter_routing_key="dlq", x_max_cancels=1)
     dead = {site: sites.queue("dlq", client=sites.at[site].client, x_replication="local") for site in ("n1", "n2")}
     sites.reader("n2")
     sites.publish("a", by=sites.at["n1"])
@@ -706,7 +656,7 @@ def test_a_dead_letter_of_a_transferred_message() -> None:
 
 def test_the_owners_of_messages_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     """Behind messages that no consumer takes."""
-    sites = queue_of(tmp_path)
+    sites = owned_queue(tmp_path)
     for site in ("n1", "n2"):
         sites.reader(site, prefetch=50, x_filter="a = 1")
     sites.publish("stays", by=sites.at["n3"], headers={"a": 2}, delivery_mode=2)
@@ -738,7 +688,7 @@ def test_what_an_owner_has_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -
 
 def test_returned_messages_by_owner() -> None:
     """In many runs, and one by one."""
-    owners = Owners(queue_of().broker.sites, None)
+    owners = Owners(owned_queue().broker.sites, None)
     one, other = map(owners.number_of_site, ("n2", "n3"))
     owners.note(1, 100, owners.number_of_site("n1"))
     owners.move(range(10, 90), one)
@@ -780,7 +730,7 @@ def test_ids_may_be_far_apart(gap: int) -> None:
 def test_owners_survive_a_restart(tmp_path: Any) -> None:
     """Those of records, and of a checkpoint. A transfer, too."""
 
-    class Kept(Sites):
+    class Kept(OwnedSites):
         arguments: dict[str, Any] = {"x_replication": "distributed", "x_max_backlog_per_consumer": 100}
 
     sites = Kept(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=tmp_path)

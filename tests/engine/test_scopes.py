@@ -176,6 +176,7 @@ def test_a_message_that_a_site_does_not_reach_goes_to_the_alternate_exchange(sit
 def test_consumers_of_a_site_that_is_gone_get_nothing(sites: Sites, arguments: dict[str, Any]) -> None:
     """Its connections linger. Neither what they had, nor new messages; nor later consumers, nor gets."""
     sites.declared("n2", x_max_backlog_per_consumer=5, **arguments)
+    sites.consume(by=sites.connect(site="n2"), tag="watcher", prefetch=5, x_max_backlog=0)
     sites.consume(by=sites.connect(site="n2"), tag="one", prefetch=2)
     sites.publish("a", "b", by=sites.at["n2"])
     assert sites.taken() == "ab"
@@ -187,7 +188,6 @@ def test_consumers_of_a_site_that_is_gone_get_nothing(sites: Sites, arguments: d
     assert (sites.taken("one"), sites.taken("other"), sites.taken("browser")) == ("", "", "abc")
     assert sites.get(by=sites.at["n2"]) is None
     sites.broker.sites.came("n2", "east")
-    sites.consume(by=sites.connect(site="n2"), tag="watcher", prefetch=5, x_max_backlog=0)
     sites.end_turn()
     assert sorted(sites.taken("one") + sites.taken("other")) == ["a", "b", "c"] and sites.taken() == ""
 
@@ -292,6 +292,64 @@ def test_a_site_that_declares_it_otherwise_does_not_host_it(sites: Sites) -> Non
     sites.of_files("n3", **where, x_queue_filter="a = 1")
     sites.publish("c", by=sites.at["n3"], headers={"a": 1})
     assert sites.bodies_of("q") == "bc"
+
+
+@pytest.mark.parametrize(
+    ("replication", "other"),
+    [
+        ("distributed", {"x_queue_filter": "a = 2"}),
+        ("distributed", {"x_semantics": "at-most-once"}),
+        ("distributed", {"x_underlying_topic": "orders"}),
+        ("group", {"x_initial_owner": "n2"}),
+    ],
+)
+def test_what_sites_have_to_agree_in(tmp_path: Any, replication: str, other: dict[str, Any]) -> None:
+    """D10: also one that declared it as the others did before; it does not host the queue after a restart, either."""
+    where = {"x_replication": replication}
+    if replication == "group":
+        where |= {"x_initial_owner": "n1", "x_queue_domain": "X"}
+    sites = Sites(kind="amps", site="n1", groups=GROUPS, journal=tmp_path)
+    for site in ("n1", "n3"):
+        sites.of_files(site, **where)
+    for is_again in (False, True):
+        with pytest.raises(InvalidArgument, match="E-MISMATCH") as refused:
+            sites.of_files("n3", **{**where, **other})
+        assert refused.value.key == next(iter(other)).replace("_", "-")
+        client = sites.at["n3"].client
+        assert sites.vhost.queues.seen("q", client) is None
+        if not is_again:
+            sites.restart()
+            if replication == "group":
+                assert sites.vhost.queues.seen("q", sites.at["n3"].client) is None
+
+
+@pytest.mark.parametrize("order", [("local", "group"), ("group", "local")])
+def test_the_queue_of_a_site_comes_before_that_of_its_group(sites: Sites, order: tuple[str, ...]) -> None:
+    for replication in order:
+        owner = {"x_initial_owner": "n1"} if replication == "group" else {}
+        sites.declared("n1", x_replication=replication, **owner)
+    for site in ("n1", "n2"):
+        sites.publish(site, by=sites.at[site])
+    assert (sites.bodies_of("q@n1"), sites.bodies_of("q@east")) == ("n1", "n2")
+
+
+def test_a_site_without_a_group_is_its_own() -> None:
+    """A GroupLocalQueue without a domain there is that of no other site."""
+    sites = Sites(kind="amps", site="n1", groups={**GROUPS, "n1": "", "n2": ""})
+    sites.declared("n2", x_replication="group", x_initial_owner="n2")
+    assert list(sites.vhost.queues) == ["q@n2"]
+    for site in ("n1", "n2"):
+        sites.publish(site, by=sites.at[site])
+    assert sites.bodies_of("q@n2") == "n2"
+
+
+def test_queues_that_are_gone_follow_no_sites(sites: Sites) -> None:
+    local_queues(sites)
+    sites.declared("n1", "plain")
+    sites.declared("n1", "all", x_replication="distributed")
+    for name in list(sites.vhost.queues):
+        sites.vhost.queues.remove(sites.vhost.queues[name])
+    assert not sites.broker.sites.watchers
 
 
 def test_a_client_that_declares_it_otherwise_is_refused_alone(sites: Sites) -> None:
