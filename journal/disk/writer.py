@@ -289,8 +289,8 @@ class Writer:
                     break  # the interval is over
                 if self._closing or not wait:
                     return False
-                self._is_idle = not is_patient
-                if not is_patient:
+                self._is_idle = not (is_patient and self._open.count)  # without records there is no delay to wait for
+                if self._is_idle:
                     timeout_s = until_sync_s
                 elif until_sync_s is None:
                     timeout_s = SYNC_DELAY_SECONDS

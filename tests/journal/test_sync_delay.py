@@ -80,6 +80,27 @@ def test_patience_has_an_end() -> None:
     driver.journal.close()
 
 
+def test_without_acknowledgements_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread sleeps until there are records."""
+    driver, durable = _started(SimulatedFiles())
+    work, timeouts, has_waited = driver.journal.writer._work, list[float | None](), threading.Event()
+    wait = work.wait
+
+    def waited(timeout: float | None = None) -> bool:
+        timeouts.append(timeout)
+        has_waited.set()
+        return wait(timeout)
+
+    monkeypatch.setattr(work, "wait", waited)
+    driver.publish([b"1"], "a")
+    assert durable.reaches(driver.journal.commit())
+    assert has_waited.wait(SECONDS_MAX)
+    driver.publish([b"2"], "a")
+    assert durable.reaches(driver.journal.commit())
+    assert set(timeouts) == {None}
+    driver.journal.close()
+
+
 @pytest.mark.usefixtures("endless")
 @pytest.mark.parametrize("last", ["published", "acknowledged"])
 def test_the_thread_is_busy_while_turns_end(last: str) -> None:
