@@ -17,7 +17,7 @@ from simulated_files import SimulatedFiles
 from leveret.amqp_frontend.flow.parking import Parking
 from leveret.amqp_frontend.session.confirming import Confirming
 from leveret.engine.broker import Broker
-from leveret.engine.clients import delivering
+from leveret.engine.clients import session as sessions
 from leveret.engine.clients.confirms import Confirms
 from leveret.engine.clients.session import Session
 from leveret.engine.dead_letters import DeadLetters
@@ -227,7 +227,7 @@ PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     "forgotten wake-up of a client": [(Broker, "more_is_safe", _forget_a_client)],
     "forgotten wake-up of a queue": [(Queue, "mark", _rarely(0.1))],
     "lost at requeue": [(Queue, "requeue", _lose_at_requeue)],
-    "forgotten redelivered flag": [(delivering, "Delivered", _forget_the_flag)],
+    "forgotten redelivered flag": [(sessions, "Delivered", _forget_the_flag)],
     "forgotten expiry": [(classic, "time_to_live_ms", _rarely(0.05))],
     "ring one too many": [
         (RingBound, "takes_run", _rarely(1, lambda *_: False)),
