@@ -155,6 +155,7 @@ class Leading:
             joined=self._node_joined,
             left=self._node_left,
         )
+        self.links.say(self._agreed)  # as the leader before said: a follower with less has a disk that was put back
         self._soon(self._take_links)
 
     def _note_synced(self, lsn: int) -> None:

@@ -73,9 +73,10 @@ def test_what_is_agreed_is_told_to_the_broker_and_to_the_followers(tmp_path: Pat
 
     async def agree(path: Path) -> None:
         led = leading(path, writing)
-        await opened(led)
+        await led.open(CopiedJournal.open(led._options.path), b"J" * 16, 5)
+        assert led.links is not None and led.links.agreed == 5, "from the first beacon on, by the leader before"
         led.agree(7, at_once=True)
-        assert led.links is not None and led.links.agreed == 7
+        assert led.links.agreed == 7
         assert led.leadership.agreed == [7]  # type: ignore[union-attr]
         await led.resign("b leads term 3")
 
