@@ -405,6 +405,17 @@ def test_what_a_new_leader_has_restored_waits_until_others_have_it(arguments: di
     assert [one.body for one in peer.take()] == [b"a"]
 
 
+def test_a_publish_that_a_queue_refuses_is_nacked() -> None:
+    """As without other nodes: behind the confirms of what was published before, which wait."""
+    bench = Bench({**QUORUM, "x-max-length": 1, "x-overflow": "reject-publish"})
+    bench.publisher.call(1, C.Confirm.Select)
+    bench.publish("a", delivery_mode=2)
+    bench.publish("b", delivery_mode=2)
+    assert bench.heard(bench.publisher) == []
+    bench.pair.agree()
+    assert bench.heard(bench.publisher) == ["1 Basic.Ack", "1 Basic.Nack"]
+
+
 def test_a_node_without_others_pays_nothing() -> None:
     """The parts of a connection that hold output back are those of a cluster alone."""
     from pair import Pair

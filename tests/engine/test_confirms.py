@@ -48,3 +48,12 @@ def test_each_publish_is_answered_once_and_in_order(steps: list[tuple]) -> None:
     confirms.take(safe)
     due = [at for at, barrier in enumerate(barriers) if barrier <= safe]
     assert confirms.confirmed == (max(due) + 1 if due else 0)
+
+
+def test_what_is_safe_when_the_journal_fails_is_confirmed() -> None:
+    """Its confirm was about to be sent: a nack would have it published twice."""
+    confirms = Confirms()
+    for lsn in (1, 2, 3):
+        confirms.add(1, (), lsn)
+    confirms.refuse_waiting(2)
+    assert confirms.take(2) == [(2, True, True), (3, False, False)]

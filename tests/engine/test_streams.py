@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from leveret.engine.messages.content import headers_of
 from leveret.engine.messages.event import Event
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.message import Envelope
+from leveret.engine.queues.stream import LogEnd
 from leveret.engine.rules.stream_start import age_ms
 from leveret.engine.stores.stream_store import StreamStore
 from leveret.testing.harness import Harness, messages
@@ -114,3 +116,19 @@ def test_a_restored_log() -> None:
 def test_ages(text: bytes, ms: int | None) -> None:
     """Units Y, M (month), D, h, m (minute), s."""
     assert age_ms(text) == ms
+
+
+def test_each_message_of_a_stream_waits_for_its_own_record() -> None:
+    """Some are safe while later ones are not: readers get those, and no more."""
+    log: Any = SimpleNamespace(next_offset=0)
+    durability: Any = SimpleNamespace(safe_lsn=0, sync_lsn_of_all=lambda: 10 * log.next_offset)
+    broker = SimpleNamespace(
+        storage=SimpleNamespace(durability=durability), scheduler=SimpleNamespace(await_safe=lambda queue: None)
+    )
+    queue: Any = SimpleNamespace(context=SimpleNamespace(broker=broker))
+    end, found = LogEnd(log), []
+    for log.next_offset in (1, 2, 3):
+        assert end.find_safe_offset(queue) == 0
+    for durability.safe_lsn in (9, 10, 25, 30):
+        found.append(end.find_safe_offset(queue))
+    assert found == [0, 1, 2, 3]
