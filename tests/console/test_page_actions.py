@@ -271,6 +271,23 @@ def test_without_rights(browser: Any, broker: RunningBroker, api: ApiClient) -> 
         assert person.complaints == []
 
 
+def test_keys_are_added_by_a_click(person: Person, api: ApiClient) -> None:
+    """With an example, beside what is written; what is there says its value; what is no object takes none."""
+    person.opens("queues", heading="Queues")
+    form = person.unfolds("Add a queue")
+    person.fills(form, name="clicked", arguments='{"x-max-length": 3}')
+    form.get_by_text("Keys to add").click()
+    assert person.button("x-max-length", within=form).is_disabled()
+    person.sees("now 3: messages at most", within=form)
+    person.button("x-message-ttl", within=form).click()
+    person.button("Add", within=form).click()
+    person.sees("Queue clicked is there.")
+    assert api.get("queues/%2F/clicked")["arguments"] == {"x-max-length": 3, "x-message-ttl": 60000}
+    person.fills(form, arguments="[1")
+    person.sees("no key can be added", within=form)
+    assert person.button("x-message-ttl", within=form).is_disabled()
+
+
 def test_a_half_filled_form_outlives_the_session(person: Person, api: ApiClient) -> None:
     """The same user finds it after the next login; after a logout it is gone."""
     person.tab.locator("#places").get_by_label("Refresh").select_option("1")

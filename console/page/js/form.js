@@ -28,7 +28,7 @@ function read(field, text) {
   return given;
 }
 
-/** `fields`: {name, label, type, options, value, hint, required}. `onSubmit(values)` gives true to clear the form.
+/** `fields`: {name, label, type, options, value, hint, required, keys}; `keys`: see keys.js, for an object. `onSubmit(values)` gives true to clear the form.
  * `also`: another verb; `onSubmit(values, true)` if that was chosen. `username`: whose password is in it, for what keeps passwords.
  * `why`: the reason why the user may not; all is grey then. */
 export function Form({ fields, verb, also, onSubmit, name, kind = "", username, why = "" }) {
@@ -75,6 +75,29 @@ export function Form({ fields, verb, also, onSubmit, name, kind = "", username, 
   </form>`;
 }
 
+/** The object that a text of JSON is; null: it is none. */
+function objectOf(text) {
+  try {
+    const value = JSON.parse(text || "{}");
+    return value !== null && typeof value === "object" && !Array.isArray(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Keys that an object can have, with what they do and their value now; a click adds one with an example. */
+function Keys({ keys, text, isGrey, onChange }) {
+  const value = objectOf(text);
+  const add = (key, example) => onChange(JSON.stringify({ ...value, [key]: example }, null, 1));
+  return html`<details class="keys"><summary>Keys to add</summary><ul class="pairs">
+    ${keys.map(([key, example, help]) => {
+      const isHere = value !== null && key in value;
+      return html`<li key=${key}><button type="button" disabled=${isGrey || value === null || isHere} onClick=${() => add(key, example)}>${key}</button>
+        <small>${isHere ? `now ${JSON.stringify(value[key])}: ` : ""}${help}</small></li>`;
+    })}
+  </ul>${value === null && html`<p class="fault">What is written above is not a JSON object, so no key can be added.</p>`}</details>`;
+}
+
 function Field({ field, form, value, fault, isGrey, onChange }) {
   const id = `${form}-${field.name}`.replace(/[^A-Za-z0-9-]/g, "-");
   const about = fault || field.hint;
@@ -110,5 +133,6 @@ function Field({ field, form, value, fault, isGrey, onChange }) {
       inputmode=${field.type === "number" ? "numeric" : undefined} autocomplete=${field.autocomplete || "off"}
       list=${field.list} onInput=${onInput} />`;
   }
-  return html`<div class="field"><label for=${id}>${field.label}${field.required && html`<span aria-hidden="true"> *</span>`}</label>${control}${hint}</div>`;
+  return html`<div class="field"><label for=${id}>${field.label}${field.required && html`<span aria-hidden="true"> *</span>`}</label>${control}${hint}
+    ${field.keys && html`<${Keys} keys=${field.keys} text=${value} isGrey=${isGrey} onChange=${onChange} />`}</div>`;
 }

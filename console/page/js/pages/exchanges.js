@@ -4,6 +4,7 @@ import { act, exchangeSegment, path, usePoll } from "../api.js";
 import { Bind, Bindings } from "../bindings.js";
 import { count, rate, rateOf } from "../format.js";
 import { Form } from "../form.js";
+import { EXCHANGE_ARGUMENTS } from "../keys.js";
 import { ExchangeLink, VhostLink } from "../links.js";
 import { List } from "../list.js";
 import { Badge, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
@@ -54,7 +55,7 @@ function Add() {
     { name: "durable", label: "Durable", type: "checkbox", value: true },
     { name: "auto_delete", label: "Auto-delete", type: "checkbox" },
     { name: "internal", label: "Internal", type: "checkbox" },
-    { name: "arguments", label: "Arguments", type: "json", hint: 'like {"alternate-exchange": "unrouted"}' },
+    { name: "arguments", label: "Arguments", type: "json", hint: 'like {"alternate-exchange": "unrouted"}', keys: EXCHANGE_ARGUMENTS },
   ];
   const add = async ({ name, vhost, ...body }) =>
     Boolean(await act(`Exchange ${name} is there.`, "PUT", path("exchanges", vhost, name), { body }));

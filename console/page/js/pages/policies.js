@@ -3,6 +3,7 @@ import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { Form } from "../form.js";
 import { plain, several } from "../format.js";
+import { OPERATOR_KEYS, POLICY_KEYS } from "../keys.js";
 import { List, Rows } from "../list.js";
 import { Button, Danger, Fold, Panel, Table } from "../parts.js";
 import { to } from "../route.js";
@@ -103,7 +104,7 @@ function Edit({ base, policy, example, why, done }) {
     { name: "pattern", label: "Pattern", required: true, value: policy && policy.pattern, hint: "a regular expression; ^orders\\. is every name that begins so" },
     { name: "apply", label: "Applies to", options: APPLY, value: policy ? policy["apply-to"] : "queues" },
     { name: "priority", label: "Priority", type: "number", value: policy ? policy.priority : 0 },
-    { name: "definition", label: "Definition", type: "json", rows: 4, required: true, value: policy ? JSON.stringify(policy.definition, null, 1) : "", hint: `like ${example}` },
+    { name: "definition", label: "Definition", type: "json", rows: 4, required: true, value: policy ? JSON.stringify(policy.definition, null, 1) : "", hint: `like ${example}`, keys: base === "policies" ? POLICY_KEYS : OPERATOR_KEYS },
   ];
   const save = async (values) => {
     const body = { pattern: values.pattern, definition: values.definition, priority: values.priority ?? 0, "apply-to": values.apply };

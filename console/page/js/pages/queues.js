@@ -3,6 +3,7 @@ import { html } from "../lib.js";
 import { act, ask, path } from "../api.js";
 import { bytes, count, rate, rateOf, several } from "../format.js";
 import { Form } from "../form.js";
+import { QUEUE_ARGUMENTS } from "../keys.js";
 import { QueueLink } from "../links.js";
 import { List } from "../list.js";
 import { Ago, Badge, confirm, Danger, Fold, Table } from "../parts.js";
@@ -116,7 +117,7 @@ function Add() {
     { name: "type", label: "Type", options: ["classic", "quorum", "stream"], value: "classic" },
     { name: "durable", label: "Durable", type: "checkbox", value: true },
     { name: "auto_delete", label: "Auto-delete", type: "checkbox" },
-    { name: "arguments", label: "Arguments", type: "json", hint: 'like {"x-max-length": 1000, "x-ring-size": 50}' },
+    { name: "arguments", label: "Arguments", type: "json", hint: 'like {"x-max-length": 1000, "x-ring-size": 50}', keys: QUEUE_ARGUMENTS },
   ];
   const add = async (values) => {
     const body = {
