@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...engine import Broker, Grant, User, VirtualHost
+from ...engine import Broker, User, VirtualHost
 
 
 def user_view(user: User) -> dict[str, Any]:
@@ -29,16 +29,9 @@ def vhost_limits(vhost: VirtualHost) -> dict[str, int]:
     return {name: value for name, value in limits.items() if value is not None}
 
 
-def grants_of(user: User, broker: Broker) -> dict[str, Grant]:
-    """Permissions by virtual host; an administrator of everything has one in each."""
-    if user.permissions is None:
-        return {name: Grant() for name in broker.virtual_hosts}
-    return {vhost: permissions.grant for vhost, permissions in user.permissions.items()}
-
-
 def permission_rows(user: User, broker: Broker) -> Iterator[dict[str, Any]]:
     """Permissions, one row for each virtual host."""
-    for vhost, grant in grants_of(user, broker).items():
+    for vhost, grant in user.grants(broker.virtual_hosts).items():
         yield {
             "user": user.name,
             "vhost": vhost,

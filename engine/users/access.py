@@ -12,7 +12,7 @@ from ...settings.frozen import frozen
 from ..errors import LoginRefused, LoginThrottled, PermissionRefused, TopicRefused, VirtualHostRefused
 from .login_throttle import LoginThrottle
 from .passwords import NO_PASSWORD, PasswordHash
-from .permissions import EXCHANGE, Permissions, TopicPermission
+from .permissions import EXCHANGE, Grant, Permissions, TopicPermission
 
 #: The tag of users that are links between brokers (queues page E.5.2).
 INTERNAL_LINK = "x-internal-link"
@@ -62,6 +62,12 @@ class User:
         for vhost, topics in self.topics_before_permissions.items():
             for exchange, topic in topics.items():
                 yield vhost, exchange, topic
+
+    def grants(self, vhosts: Iterable[str]) -> dict[str, Grant]:
+        """The permissions by virtual host; with full access to all hosts, those in each of `vhosts`."""
+        if self.permissions is None:
+            return {name: Grant() for name in vhosts}
+        return {vhost: permissions.grant for vhost, permissions in self.permissions.items()}
 
     def check_vhost(self, vhost: str) -> None:
         """Raises: VirtualHostRefused, if the user has no permissions there, not even empty ones."""

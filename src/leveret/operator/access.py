@@ -13,7 +13,6 @@ from ..console.dispatcher import Http, Level
 from ..engine import (
     NO_PASSWORD,
     SHA256,
-    Broker,
     Grant,
     PasswordHash,
     Permissions,
@@ -152,7 +151,7 @@ def list_permissions(
     return [
         {"user": one.name, "vhost": host, "configure": grant.configure, "write": grant.write, "read": grant.read}
         for one in at.broker.users
-        for host, grant in grants_of(one, at.broker).items()
+        for host, grant in one.grants(at.broker.virtual_hosts).items()
         if user in (None, one.name) and vhost in (None, host)
     ]
 
@@ -172,7 +171,7 @@ def set_permissions(
     patterns = {"configure": configure, "write": write, "read": read}
     for key, text in patterns.items():
         _check_pattern("permissions set", key, text)
-    grants = grants_of(owner, at.broker)
+    grants = owner.grants(at.broker.virtual_hosts)
     before = grants.get(vhost)
     topics = owner.topics_before_permissions.get(vhost, MappingProxyType({})) if before is None else before.topics
     changed = with_grants(owner, {**grants, vhost: Grant(**patterns, topics=topics)})
@@ -185,7 +184,7 @@ def clear_permissions(at: Operator, user: UserName, *, vhost: VhostName = "/") -
     """Allow a user nothing more in a virtual host; open connections stay."""
     owner = at.user(user)
     at.vhost(vhost)
-    grants = grants_of(owner, at.broker)
+    grants = owner.grants(at.broker.virtual_hosts)
     before = grants.pop(vhost, None)
     changed = with_grants(owner, grants)
     at.broker.connections.replace_user(
@@ -246,7 +245,7 @@ def clear_topics(
 def _change_topics(
     at: Operator, user: User, vhost: str, change: Callable[[Mapping[str, TopicPermission]], dict[str, TopicPermission]]
 ) -> None:
-    grants = grants_of(user, at.broker)
+    grants = user.grants(at.broker.virtual_hosts)
     if vhost not in grants:
         at.broker.connections.replace_user(
             with_topics_before_permissions(user, vhost, change(user.topics_before_permissions.get(vhost, {})))
@@ -327,14 +326,7 @@ def set_default_type(at: Operator, name: HostName, type: QueueType | None = None
     return {"name": name, "default_queue_type": type}
 
 
-# -- leaves --------------------------------------------------------------------------------------------------------
-
-
-def grants_of(user: User, broker: Broker) -> dict[str, Grant]:
-    """A user's grants by virtual host, also for a user with all permissions everywhere."""
-    if user.permissions is None:
-        return {name: Grant() for name in broker.virtual_hosts}
-    return {vhost: permissions.grant for vhost, permissions in user.permissions.items()}
+# -- helpers -------------------------------------------------------------------------------------------------------
 
 
 def with_grants(user: User, grants: Mapping[str, Grant]) -> User:

@@ -33,7 +33,7 @@ from ..engine import (
 )
 from ..settings import Configuration
 from ..settings.values import shown
-from .access import grants_of, with_grants, with_topics_before_permissions
+from .access import with_grants, with_topics_before_permissions
 from .command import command
 from .command_error import CommandError
 from .definitions_reader import (
@@ -82,7 +82,9 @@ class Definitions:
                 raise CommandError(f"no virtual host {only!r}")
             return (yield from self._export_one(broker, broker.virtual_hosts[only]))
         users = list(broker.users)
-        rights = yield from mapped(lambda user: (user.name, grants_of(user, broker), list(user.topics())), users)
+        rights = yield from mapped(
+            lambda user: (user.name, user.grants(broker.virtual_hosts), list(user.topics())), users
+        )
         grants = [(name, vhost, grant) for name, granted, _ in rights for vhost, grant in granted.items()]
         topics = [(name, *topic) for name, _, given in rights for topic in given]
         objects = yield from _object_values(vhosts)
@@ -289,7 +291,7 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
             password = plan.passwords[name]
             is_same = before is not None and before.password.is_right(password)
             user = replace(user, password=before.password if before is not None and is_same else new_hash(password))
-        grants = grants_of(before, broker) if before is not None else {}
+        grants = before.grants(broker.virtual_hosts) if before is not None else {}
         if before is not None and name in plan.users:
             user = replace(
                 user, loopback_only=before.loopback_only, topics_before_permissions=before.topics_before_permissions
