@@ -1,16 +1,24 @@
-"""`leveret serve` of another release, or with another wall clock: LEVEL AHEAD_S PYTHON -m leveret serve ..."""
+"""`leveret serve` of another release, or with another wall clock: LEVEL AHEAD PYTHON -m leveret serve ...
+
+AHEAD: seconds, or a file with them, which may change while the node runs.
+"""
 
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 
 def main() -> int:
     """Returns the exit code."""
-    level, ahead_ns = int(sys.argv[1]), int(float(sys.argv[2]) * 1e9)
+    level, ahead = int(sys.argv[1]), sys.argv[2]
     now, now_ns = time.time, time.time_ns
-    time.time = lambda: now() + ahead_ns / 1e9
-    time.time_ns = lambda: now_ns() + ahead_ns
+
+    def ahead_s() -> float:
+        return float(Path(ahead).read_text() if ahead.startswith("/") else ahead)
+
+    time.time = lambda: now() + ahead_s()
+    time.time_ns = lambda: now_ns() + int(ahead_s() * 1e9)
 
     from leveret.__main__ import main as leveret
     from leveret.serving import served_node

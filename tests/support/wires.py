@@ -1,4 +1,4 @@
-"""TCP relays on loopback that can be cut, in each direction: what is sent then arrives when they are mended."""
+"""TCP relays on loopback that can be slow, or cut in each direction: what is sent then arrives when they are mended."""
 
 import os
 import socket
@@ -61,6 +61,7 @@ class Wire:
         self.port: int = free_ports(1)[0]
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self._cut = Cut()
+        self.rates: dict[str | None, int] = {}  # octets a second that pass to a client, by its name
         self._is_closed = False
         self._open: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -130,9 +131,11 @@ class Wire:
 
     def _copy(self, source: socket.socket, sink: socket.socket, whose: str | None, forth: bool) -> None:
         with suppress(OSError):
-            while data := source.recv(65536):
+            while data := source.recv(65536 if (rate := None if forth else self.rates.get(whose)) is None else 512):
                 self._cut.await_passage(whose, forth=forth)
                 sink.sendall(data)
+                if rate is not None:
+                    threading.Event().wait(len(data) / rate)
         self._cut.await_passage(whose, forth=forth)
         _hang_up(sink)
 
