@@ -29,7 +29,7 @@ from .losses import loss
 from .opening import is_known, open_log, open_tables
 from .redelivery import POISON_ATTEMPTS, redelivery
 from .replay import CHOSEN, LOG, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen
-from .story import deadletters, told, trace
+from .story import deadletters, trace, trace_of
 from .tables import EmptyLake, NotRecorded, Tables
 from .timing import fairness, latency
 from .trail import Trail, replays_in
@@ -270,7 +270,7 @@ def _trace(work: Work) -> Answer:
     """Raises: ValueError (there is no such message), NotRecorded."""
     tables, message = work.tables, work.options.message
     way = getattr(work.options, "way", None)
-    story = trace(tables, message) if way is None else told(tables, way)
+    story = trace(tables, message) if way is None else trace_of(tables, way)
     found = EngineTable(work.engine, "trace", _rows_of(story, work), outputs.TRACE)
     if way is None and not found.count():
         more = "; correlation ids, message ids and headers are in a lake only with `ingest --payloads`"

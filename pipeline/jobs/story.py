@@ -102,10 +102,10 @@ def family(tables: Tables, ids: list[int]) -> dict[int, int]:
 
 def trace(tables: Tables, message: str) -> str:
     """`TRACE`; empty without such a message. Raises: NotRecorded, ValueError."""
-    return told(tables, family(tables, ids_of(tables, message)))
+    return trace_of(tables, family(tables, ids_of(tables, message)))
 
 
-def told(tables: Tables, causes: Mapping[int, int]) -> str:
+def trace_of(tables: Tables, causes: Mapping[int, int]) -> str:
     """`TRACE` of these messages. `causes`: message id -> id of the message that it is a copy of; 0: of none."""
     cases = " ".join(f"WHEN {id_} THEN {cause}" for id_, cause in causes.items() if cause)
     cause = f"CASE msg_id {cases} END" if cases else "NULL"
