@@ -99,6 +99,20 @@ def test_an_empty_key_has_a_name(api: ApiClient) -> None:
     assert api.ask("DELETE", "bindings/%2F/e/amq.direct/q/keyless/~").status == 204
 
 
+def test_keys_of_bindings_with_arguments(api: ApiClient) -> None:
+    """The key depends on the arguments: another for others, the same again. RabbitMQ's has a hash of Erlang's terms."""
+    api.ask("PUT", "queues/%2F/argued", {"durable": True})
+    path = "bindings/%2F/e/amq.headers/q/argued"
+    keys = []
+    for arguments in ({"n": 1}, {"n": 2}, {"n": "1"}, {"n": 1}):
+        made = api.ask("POST", path, {"routing_key": "a.b", "arguments": arguments})
+        keys.append(made.headers["location"].partition("/")[2])
+        assert api.get(f"{path}/{keys[-1]}")["arguments"] == arguments
+    assert keys[0] == keys[3] and len(set(keys)) == 3
+    assert [api.ask("DELETE", f"{path}/{keys[0]}").status for _ in range(2)] == [204, 404]
+    assert len(api.get(path)) == 2
+
+
 @pytest.mark.trap(85)
 def test_who_makes_a_virtual_host_may_use_it(api: ApiClient) -> None:
     """Trap 85: the user who creates it over HTTP gets all permissions there."""
