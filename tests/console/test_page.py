@@ -28,6 +28,7 @@ PAGES = [
     (["dead-letters"], "Dead letters"),
     (["jobs"], "Jobs"),
     (["policies"], "Policies"),
+    (["parameters"], "Parameters"),
     (["changes"], "Changes"),
     (["users"], "Users"),
     (["users", "guest"], "guest"),

@@ -271,6 +271,42 @@ def test_without_rights(browser: Any, broker: RunningBroker, api: ApiClient) -> 
         assert person.complaints == []
 
 
+def test_parameters(person: Person, api: ApiClient) -> None:
+    """Set as any JSON, shown, and deleted; feature flags are only shown."""
+    person.opens("parameters", heading="Parameters")
+    form = person.unfolds("Set a parameter")
+    person.fills(form, name="far", component="federation-upstream", value="{nonsense")
+    person.button("Set", within=form).click()
+    person.sees("The value is not JSON: a text stands in quotes.")
+    person.fills(form, value='{"uri": "amqp://far"}')
+    person.button("Set", within=form).click()
+    person.sees("far is set.")
+    assert api.get("parameters/federation-upstream/%2F/far")["value"] == {"uri": "amqp://far"}
+    person.sees('{"uri":"amqp://far"}', within=person.panel("Of virtual hosts"))
+    form = person.unfolds("Set a global parameter")
+    person.fills(form, name="note", value='"kept"')
+    person.button("Set", within=form).click()
+    row = person.panel("Of the broker").get_by_role("row").filter(has_text="note")
+    person.button("Delete …", within=row).click()
+    person.confirms("Delete")
+    person.sees("note is deleted.")
+    assert api.ask("GET", "global-parameters/note").status == 404
+    person.sees("quorum_queue", within=person.panel("Feature flags"))
+
+
+def test_definitions_of_one_virtual_host(person: Person, api: ApiClient) -> None:
+    """Without users; the others are not in the file."""
+    api.ask("PUT", "vhosts/apart", {})
+    api.ask("PUT", "queues/apart/only", {"durable": True})
+    person.opens("definitions", heading="Definitions")
+    person.panel("Export").get_by_label("Of").select_option(label="apart")
+    with person.tab.expect_download() as download:
+        person.button("Export").click()
+    found = json.loads(download.value.path().read_text())
+    assert [one["name"] for one in found["queues"]] == ["only"] and "users" not in found
+    assert "apart" in download.value.suggested_filename
+
+
 def test_keys_are_added_by_a_click(person: Person, api: ApiClient) -> None:
     """With an example, beside what is written; what is there says its value; what is no object takes none."""
     person.opens("queues", heading="Queues")

@@ -23,6 +23,7 @@ const PAGES = {
   find: ["find", "Find"],
   events: ["find", "Events"],
   policies: ["policies", "Policies"],
+  parameters: ["parameters", "Parameters"],
   changes: ["changes", "Changes"],
   users: ["users", "Users", "User"],
   vhosts: ["vhosts", "VirtualHosts", "VirtualHost"],

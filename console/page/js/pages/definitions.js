@@ -1,6 +1,6 @@
 // Everything that is declared and set, out and in. An import is looked through before it is sent.
 import { html, useState } from "../lib.js";
-import { act, ask } from "../api.js";
+import { act, ask, path, usePoll } from "../api.js";
 import { several } from "../format.js";
 import { Rows } from "../list.js";
 import { lacksTag } from "../may.js";
@@ -34,15 +34,18 @@ function Difference({ found }) {
 
 export function Definitions() {
   const [draft, setDraft] = useState(null);
+  const vhosts = usePoll("vhosts?disable_stats=true&columns=name", { isOnce: true });
+  const [vhost, setVhost] = useState(null);
+  const names = Array.isArray(vhosts.data) ? vhosts.data.map((one) => one.name) : [];
   const save = async () => {
-    const done = await act("", "GET", "definitions");
+    const done = await act("", "GET", vhost === null ? "definitions" : path("definitions", vhost));
     if (!done) return;
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([JSON.stringify(done.value, null, 1)], { type: "application/json" }));
-    link.download = `leveret-definitions-${new Date().toISOString().slice(0, 10)}.json`;
+    link.download = `leveret-definitions-${vhost === null ? "" : `${vhost.replace(/[^A-Za-z0-9]+/g, "-")}-`}${new Date().toISOString().slice(0, 10)}.json`;
     link.click();
     URL.revokeObjectURL(link.href);
-    note("The definitions are in your downloads. They hold hashes of passwords: keep them safe.");
+    note(vhost === null ? "The definitions are in your downloads. They hold hashes of passwords: keep them safe." : "The definitions are in your downloads.");
   };
   const choose = async (event) => {
     const [file] = event.currentTarget.files;
@@ -65,7 +68,10 @@ export function Definitions() {
   return html`
     <h1>Definitions</h1>
     <${Panel} title="Export">
-      <p>Virtual hosts, users, permissions, exchanges, queues, bindings, policies and parameters as RabbitMQ's JSON; no messages.</p>
+      <p>Virtual hosts, users, permissions, exchanges, queues, bindings, policies and parameters as RabbitMQ's JSON; no messages. Of one virtual host: what is in it, without users and permissions.</p>
+      <p><label>Of <select value=${vhost === null ? "" : `v${vhost}`} onChange=${(event) => setVhost(event.currentTarget.value === "" ? null : event.currentTarget.value.slice(1))}>
+        <option value="">the whole broker</option>
+        ${names.map((name) => html`<option key=${name} value=${`v${name}`}>${name}</option>`)}</select></label></p>
       <${Button} kind="main" label="Export" onClick=${save} why=${lacksTag()} />
     <//>
     <${Panel} title="Import">

@@ -1,0 +1,82 @@
+// Parameters of virtual hosts and of the broker, as clients and tools set them; and what this broker tells of feature flags.
+import { html, useState } from "../lib.js";
+import { act, path, usePoll } from "../api.js";
+import { Form } from "../form.js";
+import { plain } from "../format.js";
+import { List, Rows } from "../list.js";
+import { lacksTag } from "../may.js";
+import { confirm, Danger, Fold, Panel, Waiting } from "../parts.js";
+import { note, state } from "../state.js";
+
+/** Of virtual hosts or of the whole broker: the path of one, and the fields beside its value. */
+const KINDS = {
+  parameters: {
+    place: (one) => path("parameters", one.component, one.vhost, one.name),
+    fields: () => [{ name: "component", label: "Component", required: true }, { name: "vhost", label: "Virtual host", value: state.vhost || "/", required: true }],
+    columns: [
+      { title: "Component", sort: "component", cell: (one) => html`<span class="name">${one.component}</span>` },
+      { title: "Virtual host", sort: "vhost", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
+    ],
+  },
+  "global-parameters": { place: (one) => path("global-parameters", one.name), fields: () => [], columns: [] },
+};
+
+function Kind({ title, base, what, empty }) {
+  const [turn, setTurn] = useState(0);
+  const { place, fields, columns } = KINDS[base];
+  const why = lacksTag("policymaker");
+  const changed = (done) => done && setTurn((count) => count + 1);
+  const remove = async (one) => {
+    if (!(await confirm({ title: `Delete this ${what}`, text: `${one.name}. This cannot be undone.`, verb: "Delete" }))) return;
+    changed(await act(`${one.name} is deleted.`, "DELETE", place(one)));
+  };
+  const save = async ({ value, ...one }) => {
+    let given;
+    try {
+      given = JSON.parse(value);
+    } catch {
+      note("The value is not JSON: a text stands in quotes.", true);
+      return false;
+    }
+    const done = await act(`${one.name} is set.`, "PUT", place(one), { body: { value: given } });
+    changed(done);
+    return Boolean(done);
+  };
+  const all = [
+    { title: "Name", sort: "name", cell: (one) => html`<span class="name">${one.name}</span>` },
+    ...columns,
+    { title: "Value", cell: (one) => html`<code>${plain(one.value)}</code>` },
+    { title: "", cell: (one) => html`<${Danger} label="Delete …" onClick=${() => remove(one)} why=${why} />` },
+  ];
+  const form = [{ name: "name", label: "Name", required: true }, ...fields(), { name: "value", label: "Value", type: "textarea", required: true, hint: 'JSON, like {"uri": "amqp://other"} or "text"' }];
+  return html`<${Panel} title=${title}>
+    ${why ? html`<p class="empty">Hidden: ${why}.</p>` : html`<${List} key=${turn} base=${base} query=${{}} columns=${all} caption=${title} what=${what} isPaged=${false} empty=${empty} keyOf=${place} />`}
+    <${Fold} title=${`Set a ${what}`}><${Form} name=${`Set a ${what}`} fields=${form} verb="Set" onSubmit=${save} why=${why} /><//>
+  <//>`;
+}
+
+/** Feature flags: all of them are on, so there is nothing to set. */
+function FeatureFlags() {
+  const why = lacksTag();
+  const view = usePoll(why ? null : "feature-flags", { isOnce: true });
+  const rows = Array.isArray(view.data) ? view.data : [];
+  const columns = [
+    { title: "Name", cell: (one) => html`<span class="name">${one.name}</span>` },
+    { title: "State", cell: (one) => one.state },
+    { title: "Stability", isWide: true, cell: (one) => one.stability },
+    { title: "What it is", isWide: true, cell: (one) => one.desc },
+  ];
+  return html`<${Panel} title="Feature flags">
+    ${why ? html`<p class="empty">Hidden: ${why}.</p>` : html`<p class="dim">Those that RabbitMQ's tools ask for. They cannot be changed here.</p>
+      <${Waiting} view=${view} what="feature flags" />
+      ${rows.length > 0 && html`<${Rows} rows=${rows} columns=${columns} caption="Feature flags" keyOf=${(one) => one.name} />`}`}
+  <//>`;
+}
+
+export function Parameters() {
+  return html`<h1>Parameters</h1>
+    <p class="dim">Policies and limits have pages of their own. Shovels and federation links are kept, and do not run here.</p>
+    <${Kind} title="Of virtual hosts" base="parameters" what="parameter" empty="There is no parameter." />
+    <${Kind} title="Of the broker" base="global-parameters" what="global parameter" empty="There is no global parameter." />
+    <${FeatureFlags} />`;
+}
