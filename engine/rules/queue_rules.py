@@ -4,7 +4,7 @@ A queue without any rule shares `NO_RULES`, and its hot path checks none.
 Source: behaviour page 3.1 to 3.5; address-settings page 3, 4, 6.6.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...settings import Layer, PolicyLayer, ResolvedSettings, settings_of_arguments
@@ -32,7 +32,7 @@ RING = "x-ring-size"
 LAST_VALUE_KEY_DEFAULT = "_AMQ_LVQ_NAME"
 
 
-@dataclass(slots=True, frozen=True)
+@frozen
 class AutoCreatedQueue:
     """A dead-letter or expiry queue that is created for an address: its name is PREFIX + address + SUFFIX.
 
