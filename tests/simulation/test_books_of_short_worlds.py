@@ -12,6 +12,7 @@ from simulator.books.groups import GROUP, SEQUENCE, Groups
 from simulator.books.limits import Limits
 from simulator.books.moves import MOVED, Moves
 from simulator.books.redelivery import Redelivery
+from simulator.books.returns import Returns
 from simulator.books.routing import Routing
 from simulator.ledger import Broken
 
@@ -193,3 +194,29 @@ def test_a_message_waits_as_long_as_its_publisher_said() -> None:
 def test_a_message_waits_no_longer_and_no_shorter(sentence: str, said_ms: int) -> None:
     with pytest.raises(Broken, match=sentence):
         wait(said_ms, 100)
+
+
+# -- returns ----------------------------------------------------------------------------------------------------------
+
+CLIENT = SimpleNamespace()
+S1, S2 = SimpleNamespace(client=CLIENT), SimpleNamespace(client=CLIENT)
+HELD: list[Step] = [("enqueued", "a", [1]), ("delivered", "a", [1], {"session": S1})]
+
+
+def returns() -> History:
+    return History(lambda it: Returns(it.where), a={})
+
+
+@pytest.mark.parametrize("steps", [
+    [*HELD, ("requeued", "a", [1], "nacked"), ("delivered", "a", [1], {"session": S1})],
+    [*HELD, ("requeued", "a", [1], "closed"), ("delivered", "a", [1], {"session": S2})],
+    [*HELD, ("requeued", "a", [1], "lost"), ("delivered", "a", [1], {"session": SimpleNamespace(client=1)})],
+])  # fmt: skip
+def test_what_came_back_goes_to_another(steps: list[Step]) -> None:
+    returns().tell(steps)
+
+
+@pytest.mark.parametrize(("why", "session"), [("closed", S1), ("lost", S1), ("lost", S2)])
+def test_who_has_gone_takes_nothing(why: str, session: Any) -> None:
+    steps: list[Step] = [*HELD, ("requeued", "a", [1], why), ("delivered", "a", [1], {"session": session})]
+    say_no(returns(), steps, "had given it back as it ended")

@@ -153,8 +153,8 @@ class Lives:
         if host.is_giving_up:
             return
         self.invariants.turn_ended(host.broker)
+        self._world.objects.turn_ended(journal.next_lsn, journal.durable_lsn, is_unfinished=is_unfinished)
         if not is_unfinished:
-            self._world.objects.turn_ended(journal.next_lsn, journal.durable_lsn)
             if journal.committed_lsn < journal.next_lsn:
                 self._world.knowledge.unsafe_ns = now_ns()
             takes_nothing = host.supervisor.recorder.takes_nothing

@@ -48,6 +48,7 @@ class Objects:
         self.durable: State = {}
         self.states = 0
         self._waiting: deque[tuple[int, State]] = deque()  # LSN behind a turn, what there was then
+        self._is_blurred = False  # what there was behind some turn is not known: it was not the end of its work
         self._has_changed = False
         self._is_behind = False
         self._broker: Broker | None = None
@@ -56,8 +57,11 @@ class Objects:
         if type(event) in _CHANGES:
             self._has_changed = True
 
-    def turn_ended(self, lsn: int, durable_lsn: int) -> None:
-        """What there is now is safe when all below `lsn` is."""
+    def turn_ended(self, lsn: int, durable_lsn: int, *, is_unfinished: bool = False) -> None:
+        """What there is now is safe when all below `lsn` is. `is_unfinished`: the broker works on."""
+        if is_unfinished:
+            self._is_blurred = self._is_blurred or self._has_changed
+            return
         assert self._broker is not None
         recorder = cast(Any, self._broker.context.storage.durability)
         if self._has_changed and not recorder.is_lost:
@@ -76,6 +80,18 @@ class Objects:
     def _survives(self, lsn: int) -> None:
         while self._waiting and self._waiting[0][0] <= lsn:
             self.durable = self._waiting.popleft()[1]
+        self._is_blurred = self._is_blurred and bool(self._waiting)
+
+    def is_safe(self, committed_lsn: int, *key: object, is_there: bool = True) -> bool:
+        """Whether something is there, or not, wherever a broker may start again. `key`: as in `facts_of`, its begin."""
+        if self._is_behind or self._is_blurred or self._has_changed:
+            return True  # as far as anybody knows
+        state = self.durable
+        for lsn, later in self._waiting:
+            if lsn > committed_lsn:
+                break
+            state = later
+        return is_there is any(one[: len(key)] == key for one in state)
 
     def attach(self, broker: Broker, written_lsn: int | None) -> None:
         """Keep the books of this broker from now on. See `Ledger.attach`. Raises: Broken."""
@@ -93,7 +109,7 @@ class Objects:
                 raise Broken(f"a restart found what never was: {min(differences, key=len)}")
         self.durable = found
         self._waiting.clear()
-        self._has_changed = self._is_behind = False
+        self._has_changed = self._is_behind = self._is_blurred = False
         self._broker = broker
         broker.context.listeners.append(self)
 

@@ -113,7 +113,7 @@ TROUBLING = frozenset({"operator blocks publishers", *FAULT_GROUPS["disk"], *FAU
 #: Queues that any message may come to.
 PLAIN_KINDS = frozenset({"plain", "volatile", "rejecting", "delayed", "quorum", "ring", "bounded", "single-active"})
 #: How likely a world has each of these groups; others: `SELDOM`.
-LIKELY, SELDOM = {"lives": 0.6, "connections": 0.4, "ends": 0.3}, 0.15
+LIKELY, SELDOM = {"lives": 0.7, "connections": 0.4, "ends": 0.3}, 0.2
 
 
 #: Of so many worlds one is long, and has everything.
@@ -133,7 +133,7 @@ def make_world(seed: int) -> Plan:
 def make_swarm(seed: int) -> Plan:
     """The short world of a seed."""
     chance = Random(f"swarm {seed}")
-    plan = Plan(seed, chance.choice((1.5, 2.5, 4.0)), _configuration(chance))
+    plan = Plan(seed, chance.choice((1.0, 2.0, 4.0)), _configuration(chance))
     has_flow = chance.random() < 0.3
     has_system = has_flow and chance.random() < 0.3
     if has_flow:
@@ -167,6 +167,8 @@ def _give_habits(plan: Plan, chance: Random) -> None:
         for kind, options in channels:
             if kind == "publisher" and chance.random() < 0.2:
                 options["cuts"] = True
+            if options.get("mode") == "none" and not any(exchange for exchange, _ in options.get("targets", ())):
+                options["asks"] = True
 
 
 def _configuration(chance: Random) -> str:
@@ -224,7 +226,7 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
         plan.clients.append(ClientPlan("binder", len(plan.clients) + 1, chance.getrandbits(32), {}))
     if not has_system:
         for kind in ("declarer", "tenant"):
-            if chance.random() < 0.2:
+            if chance.random() < 0.3:
                 options = {} if kind == "declarer" else _tenant(chance)
                 plan.clients.append(ClientPlan(kind, len(plan.clients) + 1, chance.getrandbits(32), options))
     multiply(plan, chance, has_flow=has_flow)
@@ -238,7 +240,7 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
 def _moods(chance: Random) -> dict[str, Any]:
     """Of a worker, beside what every world has."""
     options: dict[str, Any] = {}
-    for name, share in (("shared", 0.2), ("flows", 0.2), ("restless", 0.4)):
+    for name, share in (("shared", 0.2), ("flows", 0.2), ("restless", 0.4), ("asks", 0.3)):
         if chance.random() < share:
             options[name] = True
     if chance.random() < 0.2:

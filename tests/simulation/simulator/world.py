@@ -17,6 +17,7 @@ from leveret.amqp_frontend.wire import publish_memory
 from leveret.engine import EventKind, Unreadable
 from leveret.settings import load_configuration
 
+from .answers import Answers
 from .books import Books
 from .calm import calm_left_ns
 from .clients import make_client
@@ -150,6 +151,7 @@ class World:
         self.clock = SimulatedClock()
         self.disk = Disk(self.chance("disk"))
         self.objects = Objects()
+        self.answers = Answers(self.ledger, self.objects, self.disk, self.knowledge.happened)
         self.past = Past.load(self.plan.past) if self.plan.past else None
         if self.past is not None:
             self.past.restore(self.disk.files, self.ledger, self.knowledge)

@@ -23,6 +23,7 @@ from .moves import Moves
 from .owners import Owners
 from .priorities import Priorities
 from .redelivery import Redelivery
+from .returns import Returns
 from .routes import Routes
 from .routing import Routing
 from .statistics import Statistics
@@ -54,17 +55,9 @@ class Books:
         self._memories = Memories(where, clock)
         self.owners = Owners(plan, where, self.leases, clock, happened)
         books: Iterable[Any] = (
-            *(
-                self.routing,
-                self.moves,
-                self.deaths,
-                self.deliveries,
-                self.statistics,
-                self.redelivery,
-                Limits(where),
-                self.flow,
-            ),
-            *(routes, self._memories, Priorities(where), Expiries(where, clock), self.leases, self.owners, self.groups),
+            *(self.routing, self.moves, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where)),
+            *(self.flow, routes, self._memories, Priorities(where), Expiries(where, clock), self.leases, self.owners),
+            *(self.groups, Returns(where)),
             where,  # it comes last: the others see what was before
         )
         self._books = list(books)

@@ -52,6 +52,7 @@ class Deliveries(Book):
         self._newest: dict[tuple[QueueName, Any], int] = {}  # of those that a session got for the first time
         self._moved: dict[QueueName, int] = {}  # the same of all sessions, of queues that handed out in this turn
         self._read: dict[tuple[Any, str | None], int] = {}  # of streams: session and consumer -> the last one
+        self.is_certain = True  # whether what arrived last came before: an earlier broker may have handed it out
 
     def handlers(self) -> Handlers:
         return {
@@ -180,6 +181,7 @@ class Deliveries(Book):
         if found is None:
             raise Broken(f"{product}, channel {channel}: delivery {tag} was not handed out, or came twice")
         name, id_, flag, whose = found
+        self.is_certain = flag is not None
         if self._routing.keys.get(id_, body[-KEY_SIZE:]) != body[-KEY_SIZE:]:
             raise Broken(f"{product}, channel {channel}: delivery {tag} is not message {id_} of {name}")
         if content is not None:

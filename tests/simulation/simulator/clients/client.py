@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leveret.interop.wire.raw_codec import PROTOCOL_HEADER, Method, decode_method, method_frame
 
+from ..answers import Answers
 from ..books import Books
 from ..disk import Disk
 from ..ledger import Broken, Ledger
@@ -48,7 +49,10 @@ FRAME_MAX = 16 * 1024
 CHANNEL_MAX = 2047
 #: While none of these disturbs it, a connection never goes without heartbeats.
 SILENCING = frozenset(
-    {"pause", "latency", "stalled client", "one-way stall", "slow reader", "half-open", "half-closed"}
+    {
+        *("pause", "latency", "stalled client", "one-way stall", "slow reader", "half-open", "half-closed"),
+        "site goes",
+    }
 )
 #: How often the time between two tries to connect doubles: to half a minute on average.
 TRIES_MAX = 6
@@ -100,6 +104,7 @@ class Surroundings(Protocol):
     schedule: Schedule
     network: Network
     disk: Disk
+    answers: Answers
     knowledge: Knowledge
     books: Books
     ledger: Ledger

@@ -46,11 +46,21 @@ class Declarer(Channel):
         self.ask("exchange.delete", "exchange.delete-ok", lambda _: None, exchange=self._name)
         self._exchange = ""
         if not self._queue:
-            self.ask("queue.delete", "queue.delete-ok", then, queue=self._name)
+            self.ask("queue.delete", "queue.delete-ok", self._gone(then), queue=self._name)
             return
         queue, self._queue = self._queue, ""
-        deleted = self._compared(queue, "deleted", then) if "arguments" not in self._sort else then
+        deleted = self._gone(self._compared(queue, "deleted", then) if "arguments" not in self._sort else then)
         self.ask("queue.delete", "queue.delete-ok", deleted, queue=queue)
+
+    def _gone(self, then: Callable[[Method], object]) -> Callable[[Method], None]:
+        """What is answered is so, also after a power cut."""
+
+        def answered(method: Method) -> None:
+            if method.name == "queue.delete-ok":
+                self.world.answers.of("queue", self.client.vhost, self._name, is_there=False)
+            then(method)
+
+        return answered
 
     def _compared(self, queue: str, counter: str, then: Callable[[Method], object]) -> Callable[[Method], None]:
         """What the broker says that it took away at once is what the books saw leave since now."""
@@ -109,14 +119,29 @@ class Declarer(Channel):
         kind = chance.choice(("direct", "fanout", "topic"))
         auto_delete = chance.random() < 0.5
         self._sort = chance.choice(SORTS)
-        self.ask("queue.declare", "queue.declare-ok", lambda _: None, queue=self._queue, **self._sort)
+        is_durable = chance.random() < 0.5
+        stays = self._sort.get("durable") and "arguments" not in self._sort
+        vhost, name = self.client.vhost, self._name
         self.ask(
-            "exchange.declare", "exchange.declare-ok", lambda _: None,
-            exchange=self._exchange, type=kind, durable=chance.random() < 0.5, auto_delete=auto_delete,
+            "queue.declare", "queue.declare-ok", self._there(stays, "queue", vhost, name),
+            queue=name, **self._sort,
         )  # fmt: skip
         self.ask(
-            "queue.bind", "queue.bind-ok", lambda _: None, queue=self._queue, exchange=self._exchange, routing_key="",
+            "exchange.declare", "exchange.declare-ok",
+            self._there(is_durable and not auto_delete, "exchange", vhost, name),
+            exchange=name, type=kind, durable=is_durable, auto_delete=auto_delete,
         )  # fmt: skip
+        self.ask(
+            "queue.bind", "queue.bind-ok", self._there(stays and is_durable, "binding", vhost, name, "Queue", name),
+            queue=name, exchange=name, routing_key="",
+        )  # fmt: skip
+
+    def _there(self, stays: bool, *key: object) -> Callable[[Method], None]:
+        def answered(_: Method) -> None:
+            if stays:
+                self.world.answers.of(*key)
+
+        return answered
 
     def _publish(self) -> None:
         chance, knowledge = self.chance, self.world.knowledge

@@ -119,8 +119,22 @@ class Publisher(Channel):
         if client.link is not None and client.link.unread_by_broker > UNREAD_MAX:
             return  # its socket takes no more
         self.send(b"".join(self._batch()))
+        if self.options.get("asks") and self.chance.random() < 0.1:
+            self._ask()
         if self.mode == "transactions" and self.chance.random() < 0.3:
             self._end_transaction()
+
+    def _ask(self) -> None:
+        """Something that is answered when it is safe, and so is what was before it."""
+        keys = [key for key, sent in self._unanswered.items() if sent.persistent]
+        queue = next(self.world.plan.queue(key) for exchange, key in self.targets if not exchange)
+
+        def answered(_: Method) -> None:
+            seen = self.world.books.routing.seen
+            self.world.answers.after((), (key for key in keys if key in seen))
+
+        if queue.durable:
+            self.declare(queue, answered)
 
     def finish(self) -> None:
         if self._transaction and self._is_ready and not self.client.waiting:

@@ -44,6 +44,8 @@ class Worker(Channel):
         self._prefetch = 0  # of the consumer
         self._is_paused = False  # by channel.flow
         self._selector: str = options.get("selector", "")
+        self._asks = "asks" in options and self.queue.durable and not self._has_transactions
+        self._asks = self._asks and not {"keeps", "leased"} & self.queue.features.keys()
 
     @property
     def has_consumer(self) -> bool:
@@ -112,10 +114,15 @@ class Worker(Channel):
         if self._selector and not TAKES[self._selector](of_in(self.client.header)):
             raise Broken(f"{self.queue.name}: {held[1]} came to a consumer that takes {self._selector}")
         if "first_key" in self.queue.features and consumer and "rebalances" not in self.queue.features:
-            is_first = FIRST in Content(self.client.header[HEADER_START:], b"").headers
-            if is_first != (held in books.groups.first) and not (is_first and redelivered):  # it was, and says it again
-                raise Broken(f"{self.queue.name}: {held[1]} says first={is_first} of its group")
-        if not redelivered and self._is_ordered and body[-KEY_SIZE:] not in books.routing.again:
+            begins = FIRST in Content(self.client.header[HEADER_START:], b"").headers
+            if begins != (held in books.groups.first) and not (begins and redelivered):  # it did, and says it again
+                raise Broken(f"{self.queue.name}: {held[1]} says first={begins} of its group")
+        if (
+            not redelivered
+            and self._is_ordered
+            and books.deliveries.is_certain
+            and body[-KEY_SIZE:] not in books.routing.again
+        ):
             if number <= self._newest.get(publisher, 0):
                 raise Broken(f"{self.queue.name}: message {number} of {publisher} came after {self._newest[publisher]}")
             self._newest[publisher] = number
@@ -198,10 +205,18 @@ class Worker(Channel):
             return
         if self.options.get("flows") and not self.client.waiting and self.chance.random() < 0.1:
             self._flow(is_on=self._is_paused)
+        elif self._asks and self._held and not self.client.waiting and self.chance.random() < 0.05:
+            self._acknowledge_and_ask()
         elif self.chance.random() < (0.05 if self.options.get("restless") else 0.004):
             self._do_something_else()
         else:
             self._act_on_held()
+
+    def _acknowledge_and_ask(self) -> None:
+        """Something that is answered when it is safe, and so is what was before it."""
+        held = list(self._held.values())
+        self._settle([settle(ACK, self.number, max(self._held), MULTIPLE)], list(self._held))
+        self.declare(self.queue, lambda _: self.world.answers.after(held))
 
     def _act_on_held(self) -> None:
         chance, held = self.chance, self._held
