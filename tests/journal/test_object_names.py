@@ -6,8 +6,9 @@ import pytest
 from simulated_files import SimulatedFiles
 
 from leveret.engine import User
-from leveret.journal import JournalOptions
-from leveret.journal.format.record import EXCHANGE, VHOST
+from leveret.journal import Declared, JournalOptions, recover
+from leveret.journal.format.heap import IS_DURABLE
+from leveret.journal.format.record import EXCHANGE, QUEUE, VHOST
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.message_index import message_index
@@ -204,3 +205,20 @@ def test_segments_that_a_power_cut_brings_back_leave_no_hole() -> None:
             life.files = after
             life.begin()
             assert life.users() == {"admin"}
+
+
+def test_a_name_with_two_ids_is_that_of_the_later_object() -> None:
+    """A head says so that a version wrote which did not retire names: the earlier queue goes, with its messages."""
+    life = Life()
+    life.queue("q")
+    life.publish("old")
+    life.settle()
+    names = life.journal.names
+    (vhost,) = names.ids_of(VHOST)
+    later, _ = names.new(QUEUE, vhost, "q")
+    life.journal.objects.declared(later, Declared(QUEUE, IS_DURABLE, "", b""))
+    life.roll()
+    life.settle()
+    found = recover(life.files.power_cut(), life.path)
+    assert found.names.id_of(QUEUE, vhost, "q") == later
+    assert [id_ for id_, one in found.objects.items() if one.what == QUEUE] == [later] and not found.queues
