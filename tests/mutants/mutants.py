@@ -103,7 +103,7 @@ def main() -> int:
     parser.add_argument("--room", nargs="*", default=[], help="folders or files; default: all that have rows")
     parser.add_argument("--rows", action="store_true", help="no faults by operators")
     parser.add_argument("--operators", action="store_true", help="no rows")
-    parser.add_argument("--only", nargs="*", help="rows by name")
+    parser.add_argument("--only", nargs="*", help="rows and faults by operators, by name: the same sample once more")
     parser.add_argument("--by", choices=("tests", "simulation"), default="tests")
     parser.add_argument("--sample", type=int, help="faults by operators, by default 200; with --rows: rows by lot")
     parser.add_argument(
@@ -118,13 +118,13 @@ def main() -> int:
         measure(str(options.lanes))
         return 0
     mutants = [] if options.operators else [row for room in options.room or [""] for row in read_rows(room)]
-    if options.only:
-        mutants = [mutant for mutant in mutants if mutant.name in options.only]
-    elif options.rows and options.sample:
+    if options.rows and options.sample:
         mutants = random.Random(options.seed).sample(mutants, min(options.sample, len(mutants)))
     elif not options.rows and options.room:
         samples = [sample_operators(room, options.sample or 200, options.seed) for room in options.room]
         mutants += [mutant for some in zip_longest(*samples) for mutant in some if mutant is not None]
+    if options.only:
+        mutants = [mutant for mutant in mutants if mutant.name in options.only]
     print(f"seed {options.seed}, {len(mutants)} faults", flush=True)
     results, begun = [], monotonic()
     missed: list[Mutant] = []
