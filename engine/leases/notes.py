@@ -3,7 +3,7 @@
 Source: queues page C.5, C.6; docs/journal-format.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ..messages.field_table import Field, FieldTable, integer_of
 from ..queues.queue import Queue
@@ -49,7 +49,7 @@ def _shorten_runs(leases: Leases, owners: Owners) -> None:
 
 
 def restore_notes(
-    leases: Leases, notes: FieldTable, last_id: int, owners: tuple[Sequence[tuple[int, int]], Mapping[int, int]]
+    leases: Leases, notes: FieldTable, last_id: int, owners: tuple[Iterable[tuple[int, int]], Mapping[int, int]]
 ) -> None:
     """Put the notes of a queue back. `last_id`, `owners`: told by later records."""
     point, deferred = notes.get(RECOVERY), notes.get(DEFERRED)

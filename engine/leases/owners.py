@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from struct import Struct
 
 from ..sites import Sites
@@ -307,14 +307,14 @@ class Owners:
         return b"".join(_MOVED.pack(*one) for one in islice(self.moved.items(), KEPT_OCTETS // _MOVED.size))
 
     def restore(
-        self, octets: tuple[bytes, bytes], runs: Sequence[tuple[int, int]], transferred: Mapping[int, int], last_id: int
+        self, octets: tuple[bytes, bytes], runs: Iterable[tuple[int, int]], transferred: Mapping[int, int], last_id: int
     ) -> None:
         """Take what a checkpoint had of owners, then what records said after it, up to the message `last_id`."""
         self.runs.restore(octets[0])
         if any(number >= len(self.names) for number in self.runs.newest):
             self.runs = OwnerRuns()
         count, append, known_id = len(self.names), self.runs.append, self.runs.last_id
-        for (first_id, number), (behind, _) in pairwise((*runs, (last_id + 1, 0))):
+        for (first_id, number), (behind, _) in pairwise(chain(runs, ((last_id + 1, 0),))):
             if first_id > known_id:
                 append(first_id, behind - 1, number if number < count else 0)
         self.moved.update(_MOVED.iter_unpack(octets[1]))

@@ -6,7 +6,7 @@ Source: address-settings page 4.5, 5.7; queues page F.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ..clock import AHEAD_MS_MAX, MS
@@ -53,7 +53,7 @@ class RecoveredMessages(Protocol):
         """The states of messages that are not new, by id."""
 
     @property
-    def owners(self) -> Sequence[tuple[int, int]]:
+    def owners(self) -> Iterable[tuple[int, int]]:
         """(id, number of an owner), ids rising: the owner of the messages from this id to the next one here."""
 
     @property
@@ -149,7 +149,7 @@ class Restorer:
         return self._found.last_id
 
     @property
-    def owners(self) -> tuple[Sequence[tuple[int, int]], Mapping[int, int]]:
+    def owners(self) -> tuple[Iterable[tuple[int, int]], Mapping[int, int]]:
         """`RecoveredMessages.owners`, and `RecoveredMessages.transferred`."""
         return self._found.owners, self._found.transferred
 

@@ -8,7 +8,7 @@ letter with an older id) go to a dictionary until the next compaction.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from operator import itemgetter
@@ -63,8 +63,9 @@ class RecoveredQueue:
     _highest_id: int = 0  # as of the last compaction
     _late: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)  # LSN, size, expiry, priority
     states: dict[int, MessageState] = field(default_factory=dict)  # without the priority
-    #: Message id, number of its owner, where it is another than before.
-    owners: list[tuple[int, int]] = field(default_factory=list)
+    # Where the owner is another than before: message ids, and the numbers of their owners.
+    _owned: "array[int]" = field(default_factory=lambda: array("q"))
+    _owners: "array[int]" = field(default_factory=lambda: array("H"))
     transferred: dict[int, int] = field(default_factory=dict)  # message id, number of its last owner
 
     def __len__(self) -> int:
@@ -77,9 +78,15 @@ class RecoveredQueue:
 
     def note_owner(self, id_: int, number: int) -> None:
         """A message, and those behind it until another one is noted, belong to the site of this number."""
-        owners = self.owners
-        if not owners or (owners[-1][1] != number and id_ > owners[-1][0]):
-            owners.append((id_, number))
+        owners = self._owners
+        if not owners or (owners[-1] != number and id_ > self._owned[-1]):
+            self._owned.append(id_)
+            owners.append(number)
+
+    @property
+    def owners(self) -> Iterable[tuple[int, int]]:
+        """Message id and number of its owner, where that is another than before."""
+        return zip(self._owned, self._owners)
 
     # -- changes by records -------------------------------------------------------------------------------------------
 
