@@ -14,7 +14,9 @@ from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import read_format
 from leveret.journal.disk.segment import agreed_lsn, path_of, segments_in
 from leveret.journal.format import needs
+from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recovery.recovery import IDS_SKIPPED, prepare
+from leveret.testing.harness import Harness
 
 
 def test_nothing_is_safe_before_it_is_agreed() -> None:
@@ -33,6 +35,18 @@ def test_nothing_is_safe_before_it_is_agreed() -> None:
     leader.journal.agree(lsn)
     assert leader.safe == [lsn - 1, lsn]
     assert leader.journal.wait(lsn)
+
+
+def test_an_answer_about_all_that_was_done_waits_until_that_is_agreed() -> None:
+    """So do readers of streams: what is on the own disk alone may be cut."""
+    leader = led()
+    leader.journal.agree(leader.journal.next_lsn)
+    recorder = Recorder(Harness().broker, leader.journal)
+    assert recorder.sync_lsn_of_all() == 0
+    lsn = leader.publish()
+    assert leader.journal.durable_lsn == lsn and recorder.sync_lsn_of_all() == lsn
+    leader.journal.agree(lsn)
+    assert recorder.sync_lsn_of_all() == 0
 
 
 def test_a_block_is_reported_before_its_fsync() -> None:
