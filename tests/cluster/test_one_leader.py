@@ -4,18 +4,22 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from in_trio import in_trio
 from written_journal import JOURNAL_ID, WrittenJournal, segments
 
 from leveret.cluster.agreement.events import Durable, Event, LeaderHeard
+from leveret.cluster.link import leader_link
 from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.frames import VERSION, Ack, Beacon, Copy, Decoder, Octets, Unlink, Welcome, encode
-from leveret.cluster.link.introduction import LinkFault, LinkStream
-from leveret.cluster.link.leader_link import LeaderLink, _Following
+from leveret.cluster.link.introduction import Address, LinkFault, LinkStream
+from leveret.cluster.link.leader_link import Ending, LeaderLink, _Following
+from leveret.journal import NotInJournal
 from leveret.journal.copying.copied_journal import CopiedJournal
 
 
@@ -161,3 +165,27 @@ async def test_a_copy_beside_takes_the_journals_place_when_it_is_whole(tmp_path:
     bench.following._fsync()
     assert bench.following._is_whole and segments(bench.path) == bench.journal.segments()
     assert bench.heard == []
+
+
+def test_a_node_that_cannot_go_on_where_the_leader_does_asks_for_a_full_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its next link: the one that failed would fail again."""
+    wanted: list[bool] = []
+
+    async def connected(*_: object) -> Any:
+        return SimpleNamespace(close=trio.lowlevel.checkpoint)
+
+    async def follow(link: LeaderLink, *_: object) -> bool:
+        wanted.append(link._wants_copy)
+        if len(wanted) == 1:
+            raise NotInJournal("there is no record 7")
+        return True
+
+    monkeypatch.setattr(leader_link, "connect", connected)
+    monkeypatch.setattr(LeaderLink, "_follow", follow)
+    copied = CopiedJournal.open(str(tmp_path / "n2"))
+    link = LeaderLink(Circle("orders"), "n2", str(tmp_path / "n2"), copied, lambda event: None)
+    ending = trio.run(link.run, Address("127.0.0.1", 1), 1, clock=trio.testing.MockClock(autojump_threshold=0))
+    copied.close()
+    assert ending is Ending.COPIED and wanted == [False, True]
