@@ -99,10 +99,10 @@ def read_known(path: Path = KNOWN_FILE) -> dict[str, dict[str, str]]:
     return tables
 
 
-#: What differs from run to run, and what it is called in facts.
+#: What differs from run to run, and what it is called in facts. Nodes a, b and c are those of `LocalCluster`.
 _VOLATILE = (
     (re.compile(r"127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+"), "CONNECTION"),
-    (re.compile(r"\b(?:peer\d+|rabbit)@localhost\b"), "NODE"),
+    (re.compile(r"\b(?:peer\d+|rabbit)@(?:localhost|[abc])\b"), "NODE"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*(?:[+-]\d\d:\d\d|Z)?"), "TIME"),
     (re.compile(r"amq\.(?:gen-|ctag)[\w.-]+"), "GENERATED"),
 )

@@ -135,8 +135,10 @@ def test_known_differences_are_of_tools_that_are_there(tmp_path: Path) -> None:
 
 def test_what_changes_from_run_to_run_is_hidden() -> None:
     """Names of connections and nodes, times."""
-    text = "127.0.0.1:5 -> 127.0.0.1:5672 peer77@localhost rabbit@localhost 2026-11-23T10:00:00.5+00:00 amq.gen-x"
-    assert steady(text) == "CONNECTION NODE NODE TIME GENERATED"
+    text = (
+        "127.0.0.1:5 -> 127.0.0.1:5672 peer77@localhost rabbit@localhost rabbit@c 2026-11-23T10:00:00.5+00:00 amq.gen-x"
+    )
+    assert steady(text) == "CONNECTION NODE NODE NODE TIME GENERATED"
 
 
 def test_fields_of_an_answer() -> None:
