@@ -16,6 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ConnectionClosedByBroker
 from socket_broker import SocketBroker
 
+from leveret.engine.broker import UNSENT_MAX_DEFAULT
 from leveret.serving.flow_log import log_flow
 
 
@@ -244,3 +245,23 @@ def test_a_client_that_pauses_its_deliveries() -> None:
         assert subscriber.channel.flow(True) is True
         subscriber.settle()
         assert subscriber.got == ["1", "3"]
+
+
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_a_consumer_gets_more_than_fits_into_its_output(no_ack: bool) -> None:
+    """Beyond a limit of unsent octets the connection is paused; it goes on when the kernel has taken them."""
+    count, body = 40, bytes(UNSENT_MAX_DEFAULT // 8)
+    with (
+        broker_with("", "leveret.toml") as broker,
+        pika.BlockingConnection(pika.URLParameters(broker.url)) as connection,
+    ):
+        channel = connection.channel()
+        channel.queue_declare("deep")
+        for number in range(count):
+            channel.basic_publish("", "deep", body, pika.BasicProperties(message_id=str(number)))
+        got = []
+        for _, properties, _ in channel.consume("deep", auto_ack=no_ack, inactivity_timeout=10):
+            got.append(properties and properties.message_id)
+            if got[-1] is None or len(got) == count:
+                break
+        assert got == list(map(str, range(count)))
