@@ -85,10 +85,10 @@ function Charts({ view, range, setRange }) {
 
 const isRate = (stats, name) => rateOf(stats, name) !== undefined;
 
-/** What somebody should look at: each line leads there. */
-/** Queues of which it is not known whether they grow, from which on that is told. */
+/** From how many queues on it is told that growth is not known. */
 const UNKNOWN_TOLD = 100;
 
+/** What needs attention: each line leads there. */
 function Trouble() {
   const { vhost } = useShared();
   const blocked = usePoll("leveret/blocked");

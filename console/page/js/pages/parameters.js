@@ -21,7 +21,7 @@ const KINDS = {
   "global-parameters": { place: (one) => path("global-parameters", one.name), fields: () => [], columns: [] },
 };
 
-function Kind({ title, base, what, empty }) {
+function Kind({ title, base, query, what, empty }) {
   const [turn, setTurn] = useState(0);
   const { place, fields, columns } = KINDS[base];
   const why = lacksTag("policymaker");
@@ -50,7 +50,7 @@ function Kind({ title, base, what, empty }) {
   ];
   const form = [{ name: "name", label: "Name", required: true }, ...fields(), { name: "value", label: "Value", type: "textarea", required: true, hint: 'JSON, like {"uri": "amqp://other"} or "text"' }];
   return html`<${Panel} title=${title}>
-    ${why ? html`<p class="empty">Hidden: ${why}.</p>` : html`<${List} key=${turn} base=${base} query=${{}} columns=${all} caption=${title} what=${what} isPaged=${false} empty=${empty} keyOf=${place} />`}
+    ${why ? html`<p class="empty">Hidden: ${why}.</p>` : html`<${List} key=${turn} base=${base} query=${query} columns=${all} caption=${title} what=${what} isPaged=${false} empty=${empty} keyOf=${place} />`}
     <${Fold} title=${`Set a ${what}`}><${Form} name=${`Set a ${what}`} fields=${form} verb="Set" onSubmit=${save} why=${why} /><//>
   <//>`;
 }
@@ -73,10 +73,10 @@ function FeatureFlags() {
   <//>`;
 }
 
-export function Parameters() {
+export function Parameters({ query }) {
   return html`<h1>Parameters</h1>
     <p class="dim">Policies and limits have pages of their own. Shovels and federation links are kept, and do not run here.</p>
-    <${Kind} title="Of virtual hosts" base="parameters" what="parameter" empty="There is no parameter." />
-    <${Kind} title="Of the broker" base="global-parameters" what="global parameter" empty="There is no global parameter." />
+    <${Kind} title="Of virtual hosts" base="parameters" query=${query} what="parameter" empty="There is no parameter." />
+    <${Kind} title="Of the broker" base="global-parameters" query=${query} what="global parameter" empty="There is no global parameter." />
     <${FeatureFlags} />`;
 }

@@ -39,7 +39,7 @@ export function features(queue) {
 export const Features = ({ queue }) => features(queue).map(([text, title, kind]) => html`<${Badge} key=${text} text=${text} title=${title} kind=${kind} />`);
 
 const stats = (queue) => queue.message_stats || {};
-const ON = (value) => (value ? "yes" : "no");
+const yesOrNo = (value) => (value ? "yes" : "no");
 const COLUMNS = [
   { title: "Name", sort: "name", cell: (queue) => html`<${QueueLink} vhost=${queue.vhost} name=${queue.name} />` },
   { title: "Virtual host", sort: "vhost", isWide: true, cell: (queue) => html`<span class="name">${queue.vhost}</span>` },
@@ -59,11 +59,10 @@ const COLUMNS = [
   { title: "On disk only", sort: "messages_paged_out", isNumber: true, isExtra: true, cell: (queue) => count(queue.messages_paged_out) },
   { title: "Room of consumers", sort: "consumer_capacity", isNumber: true, isExtra: true, cell: (queue) => (queue.consumers ? `${Math.round(queue.consumer_capacity * 100)} %` : "–") },
   { title: "Type", sort: "type", isExtra: true, cell: (queue) => queue.type },
-  { title: "Durable", sort: "durable", isExtra: true, cell: (queue) => ON(queue.durable) },
+  { title: "Durable", sort: "durable", isExtra: true, cell: (queue) => yesOrNo(queue.durable) },
   { title: "Policy", sort: "policy", isExtra: true, cell: (queue) => html`<span class="name">${queue.policy}</span>` },
   { title: "Operator policy", sort: "operator_policy", isExtra: true, cell: (queue) => html`<span class="name">${queue.operator_policy}</span>` },
   { title: "Idle since", sort: "idle_since", isExtra: true, cell: (queue) => queue.idle_since && html`<${Ago} ms=${Date.parse(queue.idle_since)} />` },
-  { title: "Node", sort: "node", isExtra: true, cell: (queue) => html`<span class="name">${queue.node}</span>` },
   { title: "Arguments", isExtra: true, cell: (queue) => html`<${Table} value=${queue.arguments} empty="" />` },
 ];
 
