@@ -62,6 +62,7 @@ def test_a_message_that_was_given_a_later_time_expires_on_time() -> None:
     harness.publish("m", headers={"x-delay": 1000}, expiration="5000")
     harness.end_turn()
     ((_, message),) = queue.scheduled.entries()
+    assert not scheduled.reschedule(queue, message.id + 1, 60_000)  # there is no such message
     assert scheduled.reschedule(queue, message.id, 60_000)
     harness.advance(4999)
     assert len(queue.scheduled) == 1
