@@ -102,6 +102,7 @@ class Subscriber:
         self.session.limit(prefetch, total=False)
         self.queue = queue or bench.q
         self.got: list[int] = []
+        self.attempts: list[object] = []  # x-delivery-count of each, None without one
         self.most = 0  # octets that were in memory at some time
         self.session.consume(self.queue, "c", no_ack=False, exclusive=False, arguments={})
         bench.end_turn()
@@ -110,9 +111,11 @@ class Subscriber:
         self.most = max(self.most, in_memory(self.queue))
         for effect in self.client.take_outbox():
             assert isinstance(effect, Delivered)
-            self.got += [
-                number_of(one.framing.split(content)[1]) for _, one, contents in effect.runs() for content in contents
-            ]
+            for _, one, contents in effect.runs():
+                for content in contents:
+                    self.got.append(number_of(one.framing.split(content)[1]))
+                    told = one.headers(content).get("x-delivery-count")
+                    self.attempts.append(None if told is None else told.value)
         self.client.drained()
 
     def ack(self) -> None:
@@ -486,5 +489,6 @@ def test_what_deliveries_say_is_counted(has_journal: bool, has_headers: bool) ->
     last = Subscriber(bench, queue, prefetch=20)
     last.drain()
     assert last.got == list(range(500))
+    assert last.attempts == ([3] * 300 + [None] * 200 if has_headers else [None] * 500)
     assert [node.used for node in bench.broker.flow.nodes()] == [0] * len(bench.broker.flow.nodes())
     bench.close()
