@@ -182,3 +182,19 @@ def test_a_segment_that_cannot_be_read_is_not_kept_open() -> None:
     files.fault = lambda operation, path: None
     assert journal.contents.read(lsn)
     journal.close()
+
+
+def test_what_is_in_or_behind_a_bad_block_is_damaged() -> None:
+    """It is not said to be in no journal: that is what a message means which is gone."""
+    files = SimulatedFiles()
+    journal = Journal.open("j", ManualClock(), JournalOptions(), files=files, threaded=False, new_id=bytes(16))
+    (first, *_), (second, *_), (third, *_) = write(journal, [[(b"key", [900])]] * 3)
+    block, _ = journal.contents.block_at(second)
+    (path,) = {path for path, _ in files.handles.values() if "segment" in path or path.endswith(".log")}
+    files.rot(path, block.offset + 200)
+    for lsn in (second, third):
+        journal.contents.close()  # it has read nothing yet
+        with pytest.raises(Damaged, match="a bad block"):
+            journal.contents.read(lsn)
+    assert journal.contents.read(first)
+    journal.close()
