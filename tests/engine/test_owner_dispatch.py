@@ -247,6 +247,12 @@ def test_a_site_that_came_back_is_not_given_up_later(sites: OwnedSites) -> None:
     assert not sites.broker.sites.is_lost("n2") and "n2" in sites.broker.sites.groups
 
 
+def test_the_brokers_own_site_does_not_go(sites: OwnedSites) -> None:
+    sites.broker.sites.went("n1")
+    sites.advance(5000)
+    assert "n1" in sites.broker.sites.groups and not sites.broker.sites.is_lost("n1")
+
+
 def test_a_purge_leaves_nothing_of_transferred_messages(sites: OwnedSites) -> None:
     """But of those that are leased."""
     sites.reader("n2", prefetch=3)
