@@ -50,7 +50,7 @@ START = "start"
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A message: its time (milliseconds) and properties. `attempts`: what becomes of its deliveries, one after another;
-    of those beyond the last: an acknowledgement. `lsn`: of its record."""
+    of those beyond the last: an acknowledgement. `lsn`: of its record. One that is not durable ends with the broker."""
 
     ms: int
     size_bytes: int = 0
@@ -58,6 +58,7 @@ class Arrival:
     expiration_ms: int | None = None
     attempts: tuple[Attempt, ...] = ONCE
     lsn: int = 0
+    is_durable: bool = True
 
 
 class Offer(NamedTuple):
@@ -144,6 +145,7 @@ class _Simulation:
         self.credit = 0
         self.is_starting = False
         self.returned = 0
+        self.ended = 0  # with the broker
         self.released: set[int] = set()  # leases that have ended here, though the engine does not know
         self.broker.context.listeners.append(self._listen)
         self.begin_ms = 0
@@ -225,7 +227,7 @@ class _Simulation:
         found["untold"] = self.untold
         found["requeued"] = self.returned
         queue = self.queue
-        found["open"] = queue.ready_count + queue.unacked + len(queue.scheduled)
+        found["open"] = queue.ready_count + queue.unacked + len(queue.scheduled) + self.ended
         return found
 
     def _listen(self, event: Event) -> None:
@@ -250,12 +252,28 @@ class _Simulation:
             session.close(failed=False)
         self.busy.clear()
         self.broker.end_turn()
+        self._end_transient()
         self.is_starting = False
         self.credit = 0
         for message in self.queue.messages():
             following = self.known[message.id].attempts[self.tries.get(message.id, 0) :][:1]
             if following and following[0].number:
                 message.deliveries, message.uncounted = following[0].number - 1, 0
+
+    def _end_transient(self) -> None:
+        """Take out what is not durable."""
+        queue = self.queue
+        found = queue.store.scan(0, len(self.known)).found
+        if positions := [at for at, message in found if not self.known[message.id].is_durable]:
+            gone = queue.perishable.take_at(positions)
+            queue.events.purged(gone.messages, gone.unread)
+            self.ended += len(positions)
+            queue.expire_now()  # what is first now may be too old
+        for message in list(queue.scheduled):
+            if not self.known[message.id].is_durable:
+                queue.scheduled.take(message.id)
+                queue.events.cancelled(message)
+                self.ended += 1
 
     def _settle(self, session: Session, tag: int, act: str) -> None:
         if session not in self.busy:  # it ended with a start of the broker

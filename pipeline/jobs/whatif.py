@@ -21,7 +21,7 @@ MOMENTS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
 #: Arrivals, each with what happened to it as texts "milliseconds LSN attempt kind reason"; and deliveries, as credit.
 STEPS = """
 SELECT vhost, queue, unix_millis(enqueued_ts) AS ms, false AS is_offer, enqueued_lsn AS lsn, size_bytes,
-    CAST(priority AS int) AS priority, arg_ms, requeues, moments, kind AS fate
+    CAST(priority AS int) AS priority, arg_ms, requeues, moments, kind AS fate, is_durable
 FROM {lives} AS lived
 JOIN (
     SELECT msg_id, vhost, queue, max(arg_ms) AS arg_ms, max(priority) AS priority
@@ -35,7 +35,7 @@ WHERE enqueued_ts IS NOT NULL
 UNION ALL
 SELECT vhost, queue, unix_millis(ts) AS ms, true AS is_offer,
     IF(attempt <= 1 AND unix_millis(enqueued_ts) = unix_millis(ts), enqueued_lsn - 1, lsn) AS lsn, 0 AS size_bytes,
-    0 AS priority, NULL AS arg_ms, 0 AS requeues, NULL AS moments, NULL AS fate
+    0 AS priority, NULL AS arg_ms, 0 AS requeues, NULL AS moments, NULL AS fate, true AS is_durable
 FROM (
     SELECT msg_id, vhost, queue, ts, lsn, attempt FROM recorded WHERE kind = 'delivered' AND msg_id > 0
 ) AS delivered
@@ -127,7 +127,8 @@ def one_queue(own: list[Row], settings: str, declared: Declared, starts: Sequenc
 
 def _arrival(row: Row) -> Arrival:
     attempts = attempts_of(map(_moment, row["moments"] or ()))
-    return Arrival(row["ms"], row["size_bytes"], row["priority"], row["arg_ms"], attempts, row["lsn"])
+    about = row["ms"], row["size_bytes"], row["priority"], row["arg_ms"]
+    return Arrival(*about, attempts, row["lsn"], row["is_durable"])
 
 
 def _moment(text: str) -> Moment:

@@ -48,6 +48,18 @@ def test_attempts_run_out() -> None:
     assert (told["acknowledged"], told["killed"], told["open"]) == (0, 1, 0)
 
 
+def test_a_start_of_the_broker() -> None:
+    """What was out is back, and counted anew; consumers are gone with what they could have had; nothing returned."""
+    attempts = (Attempt(0, HOLD, number=3), Attempt(0, REQUEUE, number=1), Attempt(5, number=2))
+    told = simulate("q", [Arrival(0, attempts=attempts)], at(0, 20, 30), RETRY.format(1), starts=at(10))
+    assert (told["acknowledged"], told["killed"], told["requeued"]) == (1, 0, 1)
+    told = simulate("q", [Arrival(20)], at(0), "", starts=at(10))
+    assert (told["acknowledged"], told["open"]) == (0, 1)
+    late = (Attempt(15), Attempt(0, HOLD))
+    told = simulate("q", [Arrival(0, attempts=late)], at(0, 12), "", starts=at(10))
+    assert (told["acknowledged"], told["open"]) == (0, 1)
+
+
 def test_expiry() -> None:
     """Messages expire as they did, unless they are taken."""
     arrivals = [Arrival(0, expiration_ms=100), Arrival(0, expiration_ms=100)]

@@ -106,7 +106,7 @@ class Story:
         more: dict[str, Any] = {"priority": self.chance.randrange(5)} if name == "ranked" else {}
         if self.chance.random() < 0.2:
             more["expiration"] = b"%d" % self.chance.choice((1, 30, 500))
-        self.one.publish(name, self.chance.randrange(1, 6), **more)
+        self.one.publish(name, self.chance.randrange(1, 6), persistent=self.chance.random() < 0.8, **more)
 
     def _consume(self) -> None:
         if len(self.consumers) < 4:
