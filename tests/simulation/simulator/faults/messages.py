@@ -23,7 +23,7 @@ def _move(world: Victim, chance: Random) -> None:
     """All of what is ready, or the first few; at once or slowly."""
     more = {"rate": chance.choice((20, 200))} if chance.random() < 0.3 else {}
     limit = chance.choice((1, 7, 60)) if chance.random() < 0.5 else None
-    _take_out(world, "move", _queue(world, chance), limit, to_queue=DEAD, **more)
+    _take_out(world, "move", _queue(world, chance), limit, **{"to-queue": DEAD}, **more)
 
 
 def _discard(world: Victim, chance: Random) -> None:
