@@ -112,6 +112,7 @@ class Moving:
         if queue.deleted:
             raise QueueGone
         if queue.is_busy():
+            self.waits_for = f"the end of returns or of expiry in queue {queue.name!r}"
             return []
         self._client.broker.scheduler.dispatch_now(queue)
         if choice.limit is not None:

@@ -212,13 +212,18 @@ class Tail:
                         yield ids[at], None
 
     def find(self, level: int, ids: Sequence[int]) -> list[Taken]:
-        """The paged-out messages with these rising ids, as parts of runs, which stay. O(runs between them)."""
+        """The paged-out messages with these rising ids, as parts of runs, which stay; parts rise by their first ids.
+
+        O(runs between them).
+        """
         found: list[Taken] = []
         for item in self._reaching(level, ids[0]) if ids else ():
             if self._is_sorted and _first_id(item) > ids[-1]:
                 break
             if not isinstance(item, Message):
                 found += [item.between(start, stop) for start, stop in _stretches_in(item, ids)]
+        if not self._is_sorted:
+            found.sort(key=lambda part: part.ids[0])
         return found
 
     # -- out ----------------------------------------------------------------------------------------------------------

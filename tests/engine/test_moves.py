@@ -236,6 +236,20 @@ def test_nothing_is_moved_while_an_alarm_lasts() -> None:
     assert (moving.waits_for, world.bodies("to")) == ("", bodies)
 
 
+def test_a_move_waits_while_messages_come_back() -> None:
+    """Their places are not known yet; a job looks again later, and does not ask in each turn."""
+    world = World({})
+    bodies = world.fill("from", 2)
+    queue = world.vhost.queues.named("from")
+    moving = world.moving()
+    queue.freeze()
+    moving.work()
+    assert (moving.waits_for, moving.done) == ("the end of returns or of expiry in queue 'from'", 0)
+    queue.unfreeze()
+    moving.work()
+    assert (moving.waits_for, world.bodies("to")) == ("", bodies)
+
+
 # -- which messages, and where to ------------------------------------------------------------------------------------
 
 

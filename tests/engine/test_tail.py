@@ -193,3 +193,11 @@ def test_holes_cost_few_runs(at_once: int, monkeypatch: pytest.MonkeyPatch) -> N
     ]
     assert left == [*((id_, 10) for id_ in range(2, 2001, 2)), *((id_, 20) for id_ in range(3002, 4001, 2))]
     assert len(tail.parts()) <= 4
+
+
+def test_what_is_found_rises_also_where_the_tail_does_not() -> None:
+    """A scan reads back the first part that fits its window: it must be the one that the scan has to show next."""
+    tail = Tail()
+    tail.extend(100, [10] * 3)
+    tail.extend(40, [10] * 3)
+    assert [list(part.ids) for part in tail.find(0, [40, 41, 42, 100, 101])] == [[40, 41, 42], [100, 101]]

@@ -9,6 +9,8 @@ from simulated_files import SimulatedFiles
 from toml_text import settings
 
 from leveret.engine import Field, Grant, Permissions, User
+from leveret.engine.clients.session import NACKED
+from leveret.testing.harness import Harness
 
 
 def cut(desk: DurableDesk, text: str = "", **options: Any) -> DurableDesk:
@@ -81,6 +83,20 @@ def test_d20_who_waits_goes_on_waiting() -> None:
     assert again.counts() == (0, 0, 1)
     again.advance_ms(10)
     assert again.counts() == (1, 0, 0)
+
+
+def test_all_who_wait_go_on_waiting() -> None:
+    """Messages that come back at once, with the same due time, are each recorded."""
+    broker = Harness(journal=SimulatedFiles())
+    broker.queue(x_redelivery_delay=1000)
+    broker.publish(*"ABCDE", delivery_mode=2)
+    broker.consume()
+    broker.settle()
+    broker.session.cancel("c")
+    broker.session.reject(5, multiple=True, requeue=True, why=NACKED)
+    broker.settle()
+    broker.kill(power_cut=True)
+    assert (broker.named("q").ready_count, len(broker.named("q").scheduled)) == (0, 5)
 
 
 def test_what_a_limit_dropped_stays_away() -> None:
