@@ -65,6 +65,11 @@ class Call:
         """The limit on concurrent work that applies."""
         return Work.PROBE if self.action is not None and self.action.is_probe else Work.REQUEST
 
+    @property
+    def reads(self) -> bool:
+        """Whether it changes nothing, so that its steps need not be taken to the end."""
+        return self.action is not None and self.action.reads
+
     def steps(self, body: bytes) -> Steps:
         """The steps to the answer; the last step returns an `Answer`. Errors are answers, too."""
         if self.answer is not None or self.action is None:

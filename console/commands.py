@@ -34,7 +34,7 @@ def with_commands(
     found = {route.pattern: route for route in routes}
     for one in commands:
         http = one.http
-        action = Action(http.level, _handler(one, before.get(one.words), views.get(one.words)))
+        action = Action(http.level, _handler(one, before.get(one.words), views.get(one.words)), reads=one.reads)
         route = found.get(http.path, Route(http.path, {}))
         found[http.path] = replace(route, actions={**route.actions, http.method: action})
     return list(found.values())

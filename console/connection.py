@@ -7,7 +7,7 @@ Loaded with the first connection. Source: management page 20.
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
@@ -61,6 +61,8 @@ GRACE_S, RATE_MIN = 10.0, 1024
 AT_ONCE_MAX, PROBES_MAX, METRICS_MAX, STREAMS_MAX, PIECE_S = 10, 10, 4, 20, 0.5
 #: Limits on further input of a connection that is closed before its peer has sent everything, in seconds and octets.
 DRAIN_S, DRAIN_MAX = 1.0, 1024 * 1024
+#: Seconds between two interim responses to a client that has closed its sending side and waits for a long answer.
+PROBE_S = 0.25
 #: Minimum octets of an answer that is compressed.
 COMPRESSED_MIN = 1024
 #: Octets of a body that are compressed, and sent, in one step.
@@ -169,17 +171,19 @@ class ConsoleState:
 async def in_turns(steps: Generator[None, None, Answer], turn: trio.Lock, end_turn: Callable[[], None]) -> Answer:
     """Take the steps to an answer, taking turns with other answers, and end the broker's turn after each.
 
-    However many requests are served, other tasks of the broker wait for one step at most. Raises: as the steps do.
+    However many requests are served, other tasks of the broker wait for one step at most. Cancelled, it ends between
+    two steps. Raises: as the steps do.
     """
-    while True:
-        async with turn:
-            try:
-                next(steps)
-            except StopIteration as end:
-                answer: Answer = end.value
-                return answer
-            finally:
-                end_turn()
+    with closing(steps):
+        while True:
+            async with turn:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    answer: Answer = end.value
+                    return answer
+                finally:
+                    end_turn()
 
 
 class Connection:
@@ -302,7 +306,7 @@ class Connection:
         try:
             if call.work is Work.REQUEST:
                 await server.wait_for_leadership()
-            answer = await in_turns(call.steps(body), server.turn, server.runtime.end_turn)
+            answer = await self._take_steps(call, body)
             if call.work is Work.REQUEST:
                 await server.wait_for_leadership()  # its changes may not be recorded
             return answer
@@ -311,6 +315,43 @@ class Connection:
         except Exception:
             logger.exception("%s %s failed", call.request.method, call.request.path[:200])
             return Answer(500)
+
+    async def _take_steps(self, call: "Call | MetricsCall", body: bytes) -> Answer:
+        server = self._server
+        if not call.reads:  # what changes something is never left half done
+            return await in_turns(call.steps(body), server.turn, server.runtime.end_turn)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_peer)
+            answer = await in_turns(call.steps(body), server.turn, server.runtime.end_turn)
+            nursery.cancel_scope.cancel()
+        return answer
+
+    async def _watch_peer(self) -> None:
+        """End the connection if the peer has gone. Its further requests are kept for later.
+
+        A peer that has closed its sending side may still wait for the answer, or may have closed the connection: only
+        what is sent to it tells, because a closed connection is reset. Clients discard an interim response 100, also
+        one that they have not asked for. Source: RFC 9110, 15.2.1.
+        """
+        http, unread = self._http, HEAD_MAX
+        try:
+            while data := await self._stream.receive_some(READ_SIZE):
+                http.receive_data(bytes(data))
+                unread -= len(data)
+                if unread <= 0:
+                    return
+            if http.their_http_version == b"1.0":  # it does not know interim responses
+                return
+            while True:
+                await trio.sleep(PROBE_S)
+                raw = http.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+                with trio.move_on_after(PROBE_S, shield=True) as sending:  # half of one would spoil the answer
+                    await self._stream.send_all(raw or b"")
+                if sending.cancelled_caught:
+                    break
+        except trio.BrokenResourceError:
+            pass
+        self._slot.end()
 
     async def _body(self, request: Request, limit: int) -> bytes:
         server = self._server

@@ -40,6 +40,7 @@ class Action:
     """The action of a method of a route. `content_types`: only these are accepted, else 415.
 
     `may_stream`: it can answer with a stream of events, if the client accepts one. `is_probe`: a health check.
+    `reads`: it changes nothing, so it ends when its client has gone.
     """
 
     level: Level
@@ -47,6 +48,7 @@ class Action:
     content_types: tuple[str, ...] = ()
     may_stream: bool = False
     is_probe: bool = False
+    reads: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -85,11 +87,14 @@ class Http:
 
 @dataclass(slots=True, frozen=True)
 class CommandRoute:
-    """A command with a route. `arguments`: name -> the word of its kind, as in usage lines."""
+    """A command with a route. `arguments`: name -> the word of its kind, as in usage lines. `reads`: it changes
+    nothing.
+    """
 
     words: str
     http: Http
     arguments: Mapping[str, str]
+    reads: bool = False
 
 
 @dataclass(slots=True)

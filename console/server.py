@@ -184,7 +184,7 @@ class Server:
         finally:
             slot.leave()
             if scope.cancelled_caught:
-                logger.debug("%s: closed: another needs its place", peer.address)
+                logger.debug("%s: closed: it has gone, or another needs its place", peer.address)
                 await trio.aclose_forcefully(stream)
             else:
                 with trio.move_on_after(CLOSING_S):

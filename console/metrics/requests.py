@@ -38,6 +38,11 @@ class MetricsCall:
         """Pages take turns; health is answered at once."""
         return Work.PROBE if self.page is None else Work.METRICS
 
+    @property
+    def reads(self) -> bool:
+        """Pages may take long, and end when their client has gone."""
+        return self.page is not None
+
     def steps(self, body: bytes) -> Steps:
         """The steps to the answer."""
         if self.page is None:

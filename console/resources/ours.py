@@ -226,5 +226,5 @@ ROUTES = [
     Route("leveret/draft", {"POST": Action(Level.ADMINISTRATOR, _draft)}),
     Route("leveret/draft/V", {"POST": Action(Level.ADMINISTRATOR, _draft)}),
     Route("leveret/search", {"GET": Action(Level.ANY, _search)}),
-    Route("leveret/search/messages", {"POST": Action(Level.ANY, _find)}),
+    Route("leveret/search/messages", {"POST": Action(Level.ANY, _find, reads=True)}),
 ]

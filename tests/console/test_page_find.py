@@ -4,6 +4,7 @@ Source: management page 15, 16, 19.
 """
 
 import os
+import threading
 from typing import Any
 
 import pika
@@ -11,6 +12,7 @@ import pytest
 from api_client import ApiClient
 from page_person import Person
 
+from leveret.operator.control import ControlTable
 from leveret.testing import RunningBroker
 
 pytestmark = pytest.mark.skipif("LEVERET_BROWSER" not in os.environ, reason="the long run (make browser)")
@@ -70,6 +72,30 @@ def test_a_search_that_takes_long(person: Person, broker: RunningBroker, api: Ap
     person.button("Find", within=form).click()
     person.sees("0 messages found")
     assert len(held) == 1
+
+
+def test_a_search_that_is_cancelled_ends_at_the_broker(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only in the page."""
+    others, began, ended = ControlTable.steps, threading.Event(), threading.Event()
+
+    def steps(table: ControlTable, name: object, arguments: object = None) -> Any:
+        if name != "search":
+            return (yield from others(table, name, arguments))
+        began.set()
+        try:
+            while True:
+                yield
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(ControlTable, "steps", steps)
+    person.opens("find", heading="Find a message")
+    form = person.tab.get_by_role("form", name="Find")
+    person.fills(form, text="x")
+    person.button("Find", within=form).click()
+    assert began.wait(60) and not ended.is_set()
+    person.button("Cancel").click()
+    assert ended.wait(60)
 
 
 def test_where_it_would_go(person: Person, api: ApiClient) -> None:

@@ -61,7 +61,9 @@ class Commands:
 
     def routes(self) -> list[CommandRoute]:
         return [
-            CommandRoute(command.words, command.http, {one.name: one.kind.word for one in command.arguments})
+            CommandRoute(
+                command.words, command.http, {one.name: one.kind.word for one in command.arguments}, command.reads
+            )
             for actions in COMMANDS.values()
             for command in actions.values()
             if command.http is not None
