@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .output.conditions import Condition
 
 #: The exit code of several jobs: the first of these that one of them has.
-GRAVEST = (EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK)
+WORST_FIRST = (EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -30,13 +30,13 @@ def run(options: argparse.Namespace) -> int:
     if options.job == "readers":
         return _guarded(options.job, lambda: _readers(options))
     if options.job in ("compact", "retain", "migrate"):
-        return _guarded(options.job, lambda: _keep_up(options))
+        return _guarded(options.job, lambda: _maintain(options))
     for setting in options.conf:
         if "=" not in setting:
             return fail(options.job, f"--conf {setting}: expected NAME=VALUE")
     engines = Engines(options)
     try:
-        return _guarded(options.job, lambda: run_in(engines, options, check(options)), _cluster(options))
+        return _guarded(options.job, lambda: run_in(engines, options, check(options)), _master_of(options))
     finally:
         engines.close()
 
@@ -89,7 +89,7 @@ def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "l
         result = ingest_all(engines, options, options.payloads)
         tell(json.dumps(result) + "\n")
         filled = {f"{options.lake}/{name}": (TABLES[name], rows) for name, rows in result["rows"].items()}
-        _tell(options, "ingest", filled)
+        _report_lineage(options, "ingest", filled)
         return EXIT_FAILED if result.get("failed") else EXIT_OK
     if options.job == "follow":
         from .following import Follower
@@ -111,19 +111,19 @@ def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "l
                 answer = run_job(engine, job, options, progress, opened)
                 held = holding(answer, failures.get(job, ()))
             except Exception as error:
-                _tell(options, job, {}, last_words(error))
+                _report_lineage(options, job, {}, last_words(error))
                 raise
             finally:
                 progress.close()
             paths = hand_out(answer, options, {"fail_if": held} if held else {})
-            _tell(options, job, outputs_of(answer, paths))
+            _report_lineage(options, job, outputs_of(answer, paths))
             return answer.code or (EXIT_HOLDS if held else EXIT_OK)
 
-        codes.append(_guarded(job, one, _cluster(options)))
-    return next(code for code in GRAVEST if code in codes)
+        codes.append(_guarded(job, one, _master_of(options)))
+    return next(code for code in WORST_FIRST if code in codes)
 
 
-def _cluster(options: argparse.Namespace) -> str:
+def _master_of(options: argparse.Namespace) -> str:
     return "" if is_here(options) else str(options.master)
 
 
@@ -135,7 +135,7 @@ def _wants_contents(options: argparse.Namespace) -> bool:
     return bool(asked or has_begun(options.lake, "payloads"))
 
 
-def _tell(
+def _report_lineage(
     options: argparse.Namespace, job: str, outputs: dict[str, tuple[Columns, int]], error: str | None = None
 ) -> None:
     failure = tell_lineage(options, job, outputs, error)
@@ -159,7 +159,7 @@ def _readers(options: argparse.Namespace) -> int:
     return answer.code or (EXIT_HOLDS if held else EXIT_OK)
 
 
-def _keep_up(options: argparse.Namespace) -> int:
+def _maintain(options: argparse.Namespace) -> int:
     """Run `compact`, `retain` or `migrate`, which need no Spark."""
     from .lake.compact import compact
     from .lake.lake import locked

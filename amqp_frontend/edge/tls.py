@@ -161,8 +161,8 @@ class TlsTransport:
         "_dataless",
         "_encrypted",
         "_ended",
-        "_first",
         "_handshake_octets",
+        "_hello",
         "_incoming",
         "_on_goodbye",
         "_outgoing",
@@ -179,7 +179,7 @@ class TlsTransport:
         self._unsent: bytes | memoryview = b""  # ciphertext that the kernel has not taken
         self._encrypted = 0  # octets of plaintext in `_unsent` that `send` has not yet reported as sent
         self._ended = False  # the peer's close_notify came
-        self._first = b""
+        self._hello = b""
         self._handshake_octets = 0
         self._dataless = 0
         self._answers = 0
@@ -192,10 +192,10 @@ class TlsTransport:
         Returns: whether the handshake has ended; the octets after it are in `early_data`.
         Raises: TlsFault; an alert for the peer was sent if that was possible without waiting.
         """
-        if len(self._first) < _HELLO_HEAD:
-            self._first = (self._first + received[:_HELLO_HEAD])[:_HELLO_HEAD]
-            announced = int.from_bytes(self._first[6:])
-            if len(self._first) == _HELLO_HEAD and self._first[0] == _HANDSHAKE_RECORD and announced > HELLO_MAX:
+        if len(self._hello) < _HELLO_HEAD:
+            self._hello = (self._hello + received[:_HELLO_HEAD])[:_HELLO_HEAD]
+            announced = int.from_bytes(self._hello[6:])
+            if len(self._hello) == _HELLO_HEAD and self._hello[0] == _HANDSHAKE_RECORD and announced > HELLO_MAX:
                 raise TlsFault(f"handshake: a hello of {announced} octets, more than {HELLO_MAX}")
         self._handshake_octets += len(received)
         try:
@@ -220,7 +220,7 @@ class TlsTransport:
         return data
 
     def _explain(self, error: ssl.SSLError) -> str:
-        if self._first.startswith(b"AMQP"):
+        if self._hello.startswith(b"AMQP"):
             return "handshake: the peer speaks AMQP without TLS"
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"handshake: the peer's certificate is refused: {error.verify_message}"

@@ -37,7 +37,7 @@ UNLINK_MAX = 4096
 LSN_MAX = 2**63 - 1
 
 HEAD = Struct(">IB")
-_OCTETS = Struct(">BQQ")
+_OCTETS_HEAD = Struct(">BQQ")
 _ACK = Struct(">QQ")
 #: Octets of the head of an OCTETS body at most: what later releases may need.
 _OCTETS_HEAD_MAX = 255
@@ -370,7 +370,7 @@ def check_status(status: Mapping[str, object]) -> None:
 def octets_head(base_lsn: int, offset: int, size: int) -> bytes:
     """All of the frame of an `Octets` but its `size` octets, which follow: large pieces are not copied into a frame."""
     assert size <= PIECE_MAX
-    return HEAD.pack(_OCTETS.size + size, _OCTETS_KIND) + _OCTETS.pack(_OCTETS.size, base_lsn, offset)
+    return HEAD.pack(_OCTETS_HEAD.size + size, _OCTETS_KIND) + _OCTETS_HEAD.pack(_OCTETS_HEAD.size, base_lsn, offset)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -464,8 +464,8 @@ def _read_body(message: type[Any], body: memoryview) -> Any:
     """Raises: FrameFault."""
     try:
         if message is Octets:
-            size, base_lsn, offset = _OCTETS.unpack_from(body)
-            if not _OCTETS.size <= size <= len(body) or len(body) - size > PIECE_MAX:
+            size, base_lsn, offset = _OCTETS_HEAD.unpack_from(body)
+            if not _OCTETS_HEAD.size <= size <= len(body) or len(body) - size > PIECE_MAX:
                 raise ValueError(f"its head has {size} octets")
             return Octets(_read_number(base_lsn), _read_number(offset), body[size:])
         if message is Ack:

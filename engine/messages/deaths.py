@@ -42,7 +42,7 @@ class DeadLetter:
 
     def would_cycle(self, queue_name: str) -> bool:
         """Whether the message died in this queue before, and no client has rejected it since."""
-        if self.reason == REJECTED or not any(name in self.deaths for name in _entries_of(queue_name)):
+        if self.reason == REJECTED or not any(name in self.deaths for name in _queue_encodings(queue_name)):
             return False
         for item in decode_array(self.deaths):
             death = item.value
@@ -182,7 +182,7 @@ def _continued(history: bytes, entry: FieldTable) -> bytes:
     with its count raised by one and its other fields kept.
     """
     queue = entry["queue"].text
-    needles = [needle for needle in _entries_of(queue) if needle in history]
+    needles = [needle for needle in _queue_encodings(queue) if needle in history]
     for start, end in array_spans(history) if needles else ():
         if not any(history.find(needle, start, end) >= 0 for needle in needles):
             continue
@@ -195,7 +195,7 @@ def _continued(history: bytes, entry: FieldTable) -> bytes:
     return encode_array([Field("F", entry)]) + history
 
 
-def _entries_of(queue: str) -> list[bytes]:
+def _queue_encodings(queue: str) -> list[bytes]:
     """The possible encodings of a table entry `queue` with this name. A table without any of them has no such entry."""
     raw = queue.encode()
     return [b"\x05queue" + tag + len(raw).to_bytes(4, "big") + raw for tag in (b"S", b"x")]

@@ -32,13 +32,13 @@ WINDOW = 1000
 class Search:
     """The search of one queue. `is_waiting`: it cannot go on before `load`."""
 
-    __slots__ = ("_again_is_missing", "_broker", "_groups", "_reader", "is_waiting")
+    __slots__ = ("_broker", "_groups", "_reader", "_returned_is_paged_out", "is_waiting")
 
     def __init__(self, groups: FilterGroups, broker: "BrokerContext") -> None:
         self._groups = groups
         self._broker = broker
         self._reader: FilterGroup | None = None  # the group that has the window, or waits for it
-        self._again_is_missing = False
+        self._returned_is_paged_out = False
         self.is_waiting = False
 
     def look_again(self, store: Scannable, until: int) -> bool:
@@ -54,7 +54,7 @@ class Search:
                 turn.effort += 1
                 seen = store.scan(position - 1, 1)
                 if seen.missing:
-                    self._again_is_missing = self.is_waiting = True
+                    self._returned_is_paged_out = self.is_waiting = True
                     return False
                 if seen.found and seen.found[0][0] == position:
                     message = seen.found[0][1]
@@ -122,8 +122,8 @@ class Search:
         """Read the messages of the next step. Raises: Unreadable."""
         self.is_waiting = False
         again = self._groups.again
-        if self._again_is_missing:
-            self._again_is_missing = False
+        if self._returned_is_paged_out:
+            self._returned_is_paged_out = False
             if again and again[0].next < len(again[0].positions):
                 store.load_at(again[0].positions[again[0].next] - 1, WINDOW)
             return

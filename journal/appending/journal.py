@@ -21,7 +21,7 @@ from ..disk.directory import Directory, read_terms
 from ..disk.files import REAL, Files
 from ..disk.options import JournalOptions
 from ..disk.reserve import Reserve
-from ..disk.segment_file import NO_ROOM, Hold, Probe, SegmentFile, Tick
+from ..disk.segment_file import NO_ROOM, FillReserve, Probe, SegmentFile, Tick
 from ..disk.writer import Writer, WriterState
 from ..format.errors import JournalError
 from ..recovery.content_reader import ContentReader
@@ -275,7 +275,7 @@ class Journal:
 
     def hold_back(self) -> None:
         """Between turns: fill the reserve again as soon as the disk has room for it."""
-        self.writer.add(Hold())
+        self.writer.add(FillReserve())
 
     @property
     def has_spent_reserve(self) -> bool:

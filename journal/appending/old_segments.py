@@ -104,14 +104,14 @@ class OldSegments:
         yield count
 
     def can_make_room(self, unrecorded: int) -> bool:
-        """Whether a checkpoint would free more room than it takes; while the reserve is held, it must fit in there.
+        """Whether a checkpoint would free more room than it takes; while the reserve is full, it must fit in there.
 
         `unrecorded`: octets of the contents and duplicate ids that the checkpoint has to append. O(segments), reads the
         readers' files.
         Raises: JournalError, OSError.
         """
         turns = self._turns
-        if self._reserve.is_held or self._reserve.is_spent:
+        if self._reserve.is_full or self._reserve.is_spent:
             keep, keep_us = self._kept()
             live = sum(row.live for row in turns.ledger.rows)
             need = live * SNAPSHOT_OCTETS + len(turns.names) * NAMED_OCTETS + HEAD_OCTETS + unrecorded

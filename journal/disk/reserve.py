@@ -20,16 +20,16 @@ class Reserve:
 
     def __init__(self, files: Files, directory: str, size: int) -> None:
         self.size = size
-        self.is_held = False
+        self.is_full = False
         self.is_spent = False  # released, and not filled again since
         self._files = files
         self._path = os.path.join(directory, NAME)
         self._was_left = NAME in files.names(directory)
         self._has_failed = False
 
-    def hold(self) -> None:
+    def fill(self) -> None:
         """Fill the reserve unless it is full. If the disk has no room for it, do nothing; that is logged once."""
-        if self.is_held or not self.size:
+        if self.is_full or not self.size:
             return
         try:
             self._make()
@@ -45,13 +45,13 @@ class Reserve:
                 )
             self._has_failed = True
             return
-        self.is_held, self.is_spent, self._has_failed = True, False, False
+        self.is_full, self.is_spent, self._has_failed = True, False, False
 
     def release(self) -> bool:
         """Free the room for other files. Returns whether there was any."""
-        if not (self.is_held or self._was_left) or not self.size:
+        if not (self.is_full or self._was_left) or not self.size:
             return False
-        self.is_held = self._was_left = False
+        self.is_full = self._was_left = False
         self.is_spent = True
         with contextlib.suppress(OSError):
             self._files.unlink(self._path)

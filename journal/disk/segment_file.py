@@ -56,7 +56,7 @@ class Tick:
 
 
 @dataclass(slots=True)
-class Hold:
+class FillReserve:
     """Fill the reserve if the disk has room for it."""
 
     size: int = 0
@@ -69,7 +69,7 @@ class Probe:
     size: int = 0
 
 
-Job = BlockBuilder | Roll | Unlink | Tick | Hold | Probe
+Job = BlockBuilder | Roll | Unlink | Tick | FillReserve | Probe
 
 
 class SyncTimes:
@@ -120,7 +120,7 @@ class SegmentFile:
         self._synced_at = 0.0
         self._handle = -1
         self._allocated = 0
-        self._counts_links = True
+        self._reports_links = True
 
     @property
     def committed_lsn(self) -> int:
@@ -160,8 +160,8 @@ class SegmentFile:
             self.roll(job)
         elif isinstance(job, Tick):
             self.tick()
-        elif isinstance(job, Hold):
-            self.reserve.hold()
+        elif isinstance(job, FillReserve):
+            self.reserve.fill()
         elif isinstance(job, Unlink):
             self.unlink(job.base_lsns)
         else:
@@ -214,7 +214,7 @@ class SegmentFile:
         """Fsync the written blocks. Raises: SyncError, DirectoryLost."""
         began_s = self.now_s()
         sync_file(self._files, self._handle)
-        if self._counts_links and not self._files.is_linked(self._handle):
+        if self._reports_links and not self._files.is_linked(self._handle):
             # A file without a name is lost when the process ends.
             raise DirectoryLost(f"{self.path}: the open segment was deleted")
         self.sync_count += 1
@@ -240,7 +240,7 @@ class SegmentFile:
             write_all(self._files, handle, data, 0)
             sync_file(self._files, handle)
             self._sync_directory()
-            self._counts_links = self._files.is_linked(handle)  # not every file system does
+            self._reports_links = self._files.is_linked(handle)  # not every file system does
         except OSError:
             self._files.close(handle)
             raise
@@ -255,7 +255,7 @@ class SegmentFile:
         if self.cluster is not None:
             self.cluster.on_written(base_lsn, 0, data, segment.end_lsn)
             self.cluster.on_synced(self.durable_lsn)
-        self.reserve.hold()
+        self.reserve.fill()
 
     def seal(self, ts_us: int) -> None:
         """Sync the records, write the footer (which calls them durable), sync again. Idempotent."""
@@ -296,7 +296,7 @@ class SegmentFile:
             gone.append(base_lsn)
         if self.cluster is not None and gone:
             self.cluster.on_unlinked(gone)
-        self.reserve.hold()
+        self.reserve.fill()
 
     def probe(self) -> None:
         """Write and sync a small file. Nothing is said of a lack of room or descriptors. Raises: SyncError, OSError."""

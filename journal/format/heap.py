@@ -111,15 +111,15 @@ class Head(NamedTuple):
     program: str
 
 
-def _name(text: str) -> bytes:
+def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _text(data: bytes) -> str:
+def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _open(layout: Struct, heap: bytes, what: str) -> tuple[int, ...]:
+def _unpack_head(layout: Struct, heap: bytes, what: str) -> tuple[int, ...]:
     try:
         fields = layout.unpack_from(heap)
     except StructError as error:
@@ -159,7 +159,7 @@ def encode_content(content: Content) -> bytes:
 
 def decode_content(heap: bytes) -> Content:
     """Inverse of `encode_content`. Raises: BadRecord."""
-    _, key_size, queue_count, expires_ms, cause_id = _open(CONTENT_HEAD, heap, "published")
+    _, key_size, queue_count, expires_ms, cause_id = _unpack_head(CONTENT_HEAD, heap, "published")
     position = CONTENT_HEAD.size + 4 * queue_count
     key = _slice(heap, position, key_size, "published")
     queue_ids = Struct(f"<{queue_count}i").unpack_from(heap, CONTENT_HEAD.size)
@@ -174,27 +174,27 @@ def decode_content(heap: bytes) -> Content:
 
 def encode_define(define: Define) -> bytes:
     """Heap entry of `define`."""
-    return _DEFINE.pack(VERSION, define.what, 0, define.vhost_id) + _name(define.name)
+    return _DEFINE.pack(VERSION, define.what, 0, define.vhost_id) + _encoded(define.name)
 
 
 def decode_define(heap: bytes) -> Define:
     """Inverse of `encode_define`. Raises: BadRecord."""
-    _, what, _, vhost_id = _open(_DEFINE, heap, "define")
-    return Define(what, vhost_id, _text(heap[_DEFINE.size :]))
+    _, what, _, vhost_id = _unpack_head(_DEFINE, heap, "define")
+    return Define(what, vhost_id, _decoded(heap[_DEFINE.size :]))
 
 
 def encode_declared(declared: Declared) -> bytes:
     """Heap entry of `declared`."""
-    type_ = _name(declared.type)
+    type_ = _encoded(declared.type)
     head = _DECLARED.pack(VERSION, declared.what, declared.properties, len(type_), 0)
     return head + type_ + _LENGTH.pack(len(declared.arguments)) + declared.arguments
 
 
 def decode_declared(heap: bytes) -> Declared:
     """Inverse of `encode_declared`. Raises: BadRecord."""
-    _, what, properties, type_size, _ = _open(_DECLARED, heap, "declared")
+    _, what, properties, type_size, _ = _unpack_head(_DECLARED, heap, "declared")
     position = _DECLARED.size
-    type_ = _text(_slice(heap, position, type_size, "declared"))
+    type_ = _decoded(_slice(heap, position, type_size, "declared"))
     return Declared(what, properties, type_, _arguments(heap, position + type_size, "declared"))
 
 
@@ -206,7 +206,7 @@ def encode_bound(bound: Bound) -> bytes:
 
 def decode_bound(heap: bytes) -> Bound:
     """Inverse of `encode_bound`. Raises: BadRecord."""
-    _, what, key_size, target_id = _open(_BOUND, heap, "bound")
+    _, what, key_size, target_id = _unpack_head(_BOUND, heap, "bound")
     key = _slice(heap, _BOUND.size, key_size, "bound")
     return Bound(what, target_id, key, _arguments(heap, _BOUND.size + key_size, "bound"))
 
@@ -221,38 +221,38 @@ def _arguments(heap: bytes, position: int, what: str) -> bytes:
 
 def encode_head(head: Head) -> bytes:
     """Heap entry of `head`."""
-    return _HEAD.pack(VERSION, 0, 0, 0, head.journal_id, head.checkpoint_begin, head.checkpoint_end) + _name(
+    return _HEAD.pack(VERSION, 0, 0, 0, head.journal_id, head.checkpoint_begin, head.checkpoint_end) + _encoded(
         head.program
     )
 
 
 def decode_head(heap: bytes) -> Head:
     """Inverse of `encode_head`. Raises: BadRecord."""
-    _open(_HEAD, heap, "head")
+    _unpack_head(_HEAD, heap, "head")
     _, _, _, _, journal_id, begin, end = _HEAD.unpack_from(heap)
-    return Head(journal_id, begin, end, _text(heap[_HEAD.size :]))
+    return Head(journal_id, begin, end, _decoded(heap[_HEAD.size :]))
 
 
 def encode_ids_seen(seen: IdsSeen) -> bytes:
     """Heap entry of `ids_seen`."""
-    address = _name(seen.address)
+    address = _encoded(seen.address)
     parts = [_IDS_SEEN.pack(VERSION, 0, len(address), seen.size, len(seen.ids)), address]
     for id_, message_id in seen.ids:
-        text = _name(id_)
+        text = _encoded(id_)
         parts += (_ID_SEEN.pack(message_id, len(text)), text)
     return b"".join(parts)
 
 
 def decode_ids_seen(heap: bytes) -> IdsSeen:
     """Inverse of `encode_ids_seen`. Raises: BadRecord."""
-    _, _, address_size, size, count = _open(_IDS_SEEN, heap, "ids_seen")
+    _, _, address_size, size, count = _unpack_head(_IDS_SEEN, heap, "ids_seen")
     position = _IDS_SEEN.size + address_size
-    address = _text(_slice(heap, _IDS_SEEN.size, address_size, "ids_seen"))
+    address = _decoded(_slice(heap, _IDS_SEEN.size, address_size, "ids_seen"))
     ids = []
     for _ in range(count):
         message_id, length = _ID_SEEN.unpack(_slice(heap, position, _ID_SEEN.size, "ids_seen"))
         position += _ID_SEEN.size + length
-        ids.append((_text(_slice(heap, position - length, length, "ids_seen")), message_id))
+        ids.append((_decoded(_slice(heap, position - length, length, "ids_seen")), message_id))
     return IdsSeen(address, size, ids)
 
 
@@ -263,7 +263,7 @@ def encode_link(content_lsn: int) -> bytes:
 
 def decode_link(heap: bytes) -> int:
     """Inverse of `encode_link`. Raises: BadRecord."""
-    return _open(_LONG_LINK, heap, "enqueued")[1]
+    return _unpack_head(_LONG_LINK, heap, "enqueued")[1]
 
 
 def encode_runs(ids: Sequence[int]) -> bytes:
@@ -279,19 +279,19 @@ def encode_runs(ids: Sequence[int]) -> bytes:
 
 def decode_runs(heap: bytes) -> list[tuple[int, int]]:
     """(first id, length) of each run. Raises: BadRecord."""
-    _, count = _open(_RUNS, heap, "range")
+    _, count = _unpack_head(_RUNS, heap, "range")
     runs = _slice(heap, _RUNS.size, count * _RUN.size, "range")
     return [(first, length) for first, length in _RUN.iter_unpack(runs)]
 
 
 def encode_text(text: str) -> bytes:
     """Heap entry of the kinds with a text; empty for empty text."""
-    return _TEXT.pack(VERSION) + _name(text) if text else b""
+    return _TEXT.pack(VERSION) + _encoded(text) if text else b""
 
 
 def decode_text(heap: bytes) -> str:
     """Inverse of `encode_text`. Raises: BadRecord."""
     if not heap:
         return ""
-    _open(_TEXT, heap, "text")
-    return _text(heap[_TEXT.size :])
+    _unpack_head(_TEXT, heap, "text")
+    return _decoded(heap[_TEXT.size :])

@@ -56,9 +56,9 @@ def retain(
     if "://" not in lake and os.path.isdir(os.path.join(lake, CHECKPOINTS)):
         raise ValueError(f"{lake}: a lake of an older release: first `leveret pipeline migrate --lake {lake}`")
     if is_dry:
-        return {**_dropped(lake, before, progress, is_dry=True), "dry": True, "seconds": progress.seconds}
+        return {**_drop_days(lake, before, progress, is_dry=True), "dry": True, "seconds": progress.seconds}
     with locked(lake):
-        result = _dropped(lake, before, progress)
+        result = _drop_days(lake, before, progress)
         deleted = 0
         for table in LSN_OF:
             delta = open_table(lake, table)
@@ -71,7 +71,7 @@ def retain_after_ingest(lake: str, days: int, progress: Progress) -> dict[str, i
     OSError."""
     lake = absolute(lake)
     with locked(lake):
-        result = _dropped(lake, days_ago(days, today()), progress)
+        result = _drop_days(lake, days_ago(days, today()), progress)
         for table, count in result["files"].items():
             if count:
                 swept(open_table(lake, table), lake, table, KEEP_HOURS)
@@ -79,7 +79,7 @@ def retain_after_ingest(lake: str, days: int, progress: Progress) -> dict[str, i
     return rows
 
 
-def _dropped(lake: str, before: date, progress: Progress, *, is_dry: bool = False) -> dict[str, Any]:
+def _drop_days(lake: str, before: date, progress: Progress, *, is_dry: bool = False) -> dict[str, Any]:
     """Node by node, table by table, `events` first."""
     files: dict[str, int] = {}
     rows: dict[str, int] = {}

@@ -147,7 +147,7 @@ class _Loader:
             elif (path := split_key(key, self.surround)) is None:
                 self.builder.fault(origin, key, 'is not a path of names, expected name.name or name."quoted.name".name')
             else:
-                self.entry(origin, key, path, value)
+                self.read_entry(origin, key, path, value)
         for (address, name), attributes in self.queues.items():
             self.declare_queue(address, name, attributes)
         for address, origin in self.addresses.items():
@@ -156,12 +156,12 @@ class _Loader:
         for name, attributes in self.diverts.items():
             self.declare_divert(name, attributes)
 
-    def entry(self, origin: Origin, key: str, path: list[str], value: str) -> None:
+    def read_entry(self, origin: Origin, key: str, path: list[str], value: str) -> None:
         root, rest = path[0], path[1:]
         if root in _SETTINGS and len(rest) in (1, 2):
-            self.setting(origin, key, rest, value)
+            self.read_setting(origin, key, rest, value)
         elif root == "addressConfigurations" and rest:
-            self.address(origin, key, rest, value)
+            self.read_address(origin, key, rest, value)
         elif root == "divertConfigurations" and len(rest) == 2:
             self.diverts.setdefault(rest[0], {})[rest[1]] = (value, origin)
         elif root == "wildcardConfiguration" and len(rest) == 1:
@@ -187,7 +187,7 @@ class _Loader:
 
     # -- address-settings ---------------------------------------------------------------------------------------------
 
-    def setting(self, origin: Origin, key: str, rest: list[str], value: str) -> None:
+    def read_setting(self, origin: Origin, key: str, rest: list[str], value: str) -> None:
         match = rest[0]
         if len(rest) == 1:
             if value == self.removal:
@@ -210,7 +210,7 @@ class _Loader:
 
     # -- addresses, queues, diverts -----------------------------------------------------------------------------------
 
-    def address(self, origin: Origin, key: str, rest: list[str], value: str) -> None:
+    def read_address(self, origin: Origin, key: str, rest: list[str], value: str) -> None:
         name, attributes = rest[0], rest[1:]
         self.addresses.setdefault(name, origin)
         if attributes == ["routingTypes"]:

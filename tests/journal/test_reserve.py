@@ -132,8 +132,8 @@ def test_systems_that_cannot_reserve(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
     for size in (3_000_000, 1_000_000):
         reserve = Reserve(REAL, str(tmp_path), size)
-        reserve.hold()
-        assert reserve.is_held and (tmp_path / "reserve").stat().st_size == size
+        reserve.fill()
+        assert reserve.is_full and (tmp_path / "reserve").stat().st_size == size
     assert reserve.release() and not os.listdir(tmp_path)
     assert not reserve.release()
 
@@ -142,8 +142,8 @@ def test_nothing_is_held_back_unless_asked(tmp_path: Path) -> None:
     """`reserve = 0`; what an earlier broker left stays."""
     (tmp_path / "reserve").write_bytes(b"x")
     reserve = Reserve(REAL, str(tmp_path), 0)
-    reserve.hold()
-    assert not reserve.is_held and not reserve.release() and os.listdir(tmp_path) == ["reserve"]
+    reserve.fill()
+    assert not reserve.is_full and not reserve.release() and os.listdir(tmp_path) == ["reserve"]
 
 
 def test_errors_leave_nothing(tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_errors_leave_nothing(tmp_path: Path) -> None:
     files = SimulatedFiles()
     files.fault = lambda operation, path: operation == "preallocate" and _raise()
     reserve = Reserve(files, PATH, SIZE)
-    reserve.hold()
-    assert not reserve.is_held and FILE not in files.names_now and not files.handles
+    reserve.fill()
+    assert not reserve.is_full and FILE not in files.names_now and not files.handles
 
 
 def _raise() -> None:

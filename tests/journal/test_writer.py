@@ -217,7 +217,7 @@ def test_a_full_disk_that_has_room_again(watched: Watched, how: str) -> None:
     """It sleeps until it is told to try again; then all is written, and said to be."""
     if how == "with the reserve":
         watched.journal.hold_back()
-        assert watched.until(lambda: watched.journal._reserve.is_held)
+        assert watched.until(lambda: watched.journal._reserve.is_full)
     end = watched.fill_up()
     assert [type(error) for error in watched.errors] == [JournalFull]
     told = list(watched.told)

@@ -113,7 +113,7 @@ class Recorder:
         self._clock = clock
         self._size_max = size_max
         self._events: deque[tuple[int, Event]] = deque()
-        self._messages = 0
+        self._message_count = 0
         self.dropped = 0
 
     def listen_to(self, broker: Broker) -> None:
@@ -124,14 +124,14 @@ class Recorder:
         if isinstance(event, ParameterEvent) and event.is_own:
             return
         self._events.append((self._clock.monotonic_ns(), event))
-        self._messages += len(event.messages) or 1
-        while (excess := self._messages - self._size_max) > 0:
+        self._message_count += len(event.messages) or 1
+        while (excess := self._message_count - self._size_max) > 0:
             now_ns, oldest = self._events.popleft()
             count = len(oldest.messages) or 1
             if count > excess:
                 self._events.appendleft((now_ns, _without_first(oldest, excess)))
                 count = excess
-            self._messages -= count
+            self._message_count -= count
             self.dropped += count
 
     def events(self, wanted: Callable[[Event], bool], message: int | None = None) -> Record[HistoryEvent]:
@@ -181,7 +181,7 @@ class Recorder:
     def forget(self, vhost: str) -> None:
         kept = [entry for entry in self._events if entry[1].vhost != vhost]
         self._events = deque(kept)
-        self._messages = sum(len(event.messages) or 1 for _, event in kept)
+        self._message_count = sum(len(event.messages) or 1 for _, event in kept)
 
     def raw_events(self) -> Iterator[Event]:
         """The engine's events, oldest first. Call it in the broker's loop."""

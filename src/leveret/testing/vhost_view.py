@@ -222,13 +222,13 @@ class VirtualHostView(VirtualHostAssertions):
 
     def reset(self) -> None:
         """Reset this virtual host: no connections, objects or history. Other virtual hosts, and time, go on."""
-        self._broker.thread.submit(self._renew(self._broker.edge.reset_vhost)).result()
+        self._broker.thread.submit(self._clear(self._broker.edge.reset_vhost)).result()
 
     def delete(self) -> None:
         """Delete this virtual host with its content."""
-        self._broker.thread.submit(self._renew(self._broker.edge.remove_vhost)).result()
+        self._broker.thread.submit(self._clear(self._broker.edge.remove_vhost)).result()
 
-    def _renew(self, how: Callable[[str], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    def _clear(self, how: Callable[[str], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         async def again() -> None:
             await self._broker.edge.catch_up()
             self._broker.known_vhost(self.name)
