@@ -39,7 +39,7 @@ def queue_values(queue: Queue) -> tuple[int, ...]:
     get_no_ack, get = counts.got_no_ack, counts.got - counts.got_no_ack
     no_ack = counts.no_ack - get_no_ack
     return (
-        counts.enqueued - counts.own,
+        counts.enqueued - counts.own,  # without dead letters and others that the broker itself published
         max(0, counts.acknowledged - counts.no_ack),
         counts.delivered - counts.got - no_ack,
         counts.delivered,
@@ -122,7 +122,7 @@ def broker_values(broker: Broker, lengths: Lengths) -> Values:
         ready,
         unacked,
         *churn_values(broker),
-        0,
+        0,  # DISK is not counted
         0,
     )
 

@@ -43,7 +43,7 @@ def listeners_view(options: ConsoleOptions) -> list[dict[str, Any]]:
 
 
 def _listeners(options: ConsoleOptions) -> list[tuple[str, Sequence[Listening]]]:
-    """Those of each node that runs."""
+    """Each running node's name, and its listeners."""
     cluster = options.cluster()
     if cluster is None:
         return [(options.node, options.listeners())]
@@ -74,11 +74,13 @@ def _context(node: str, one: Listening, options: ConsoleOptions) -> dict[str, An
 
 
 def _tls_view(one: Listening, options: ConsoleOptions) -> Any:
-    """The files of a TLS listener; an empty list without TLS, as in RabbitMQ."""
-    for shown in options.certificates() if one.is_tls else ():
-        authority = {"cacertfile": shown.authority} if shown.authority else {}
-        return {"certfile": shown.file, **authority}
-    return []
+    """The files of this node's first certificate for a TLS listener; else an empty list, as in RabbitMQ."""
+    certificates = options.certificates() if one.is_tls else ()
+    if not certificates:
+        return []
+    first = certificates[0]
+    authority = {"cacertfile": first.authority} if first.authority else {}
+    return {"certfile": first.file, **authority}
 
 
 def clients_of(broker: Broker, user: User) -> list[Client]:
@@ -89,8 +91,8 @@ def clients_of(broker: Broker, user: User) -> list[Client]:
 
 
 def totals_of(broker: Broker, user: User, *, has_consumers: bool) -> Steps:
-    """The steps to the numbers of objects of each kind that a user sees. `has_consumers`: with their number, a sum over
-    all queues.
+    """Count the objects of each kind that a user sees, in steps. `has_consumers`: count consumers too, queue by queue;
+    else their number is 0.
     """
     clients = clients_of(broker, user)
     vhosts = [
@@ -111,8 +113,9 @@ def totals_of(broker: Broker, user: User, *, has_consumers: bool) -> Steps:
 def overview_view(
     totals: dict[str, int], options: ConsoleOptions, user: User, cluster_name: str, node: str, *, has_statistics: bool
 ) -> dict[str, Any]:
-    """The overview for every user with a tag, and for monitors the listeners; without the sampler's values. `totals`:
-    see `totals_of`. `node`: the one that the client is connected to.
+    """The overview without the sampler's values. Only monitors see the node, its listeners and the number of consumers.
+
+    `totals`: see `totals_of`. `node`: the one that the client is connected to.
     """
     view: dict[str, Any] = {
         "management_version": options.version,
@@ -133,13 +136,9 @@ def overview_view(
         view["node"] = node
     if not has_statistics:
         return {**view, "object_totals": {key: totals[key] for key in ("queues", "exchanges", "connections")}}
-    view |= {
-        "object_totals": totals,
-        "statistics_db_event_queue": 0,
-    }
+    shown = totals if is_monitor(user) else {key: count for key, count in totals.items() if key != "consumers"}
+    view |= {"object_totals": shown, "statistics_db_event_queue": 0}
     if is_monitor(user):
         contexts = [one for node, listeners in _listeners(options) for one in _contexts(node, listeners, options)]
         view |= {"listeners": listeners_view(options), "contexts": contexts}
-    else:
-        del totals["consumers"]
     return view
