@@ -3,7 +3,8 @@
 They are published in slices at the ends of turns. Publishing them may cause more deaths. In a chain of full queues,
 each pushing one out, this would not stop before the end of the chain, and the journal could not commit. So they cause
 no deaths while there are many (`is_congested`).
-`publishing/publish.py` decides which queues receive one; `messages/deaths.py` makes its headers.
+`rules/queue_rules.py` has the target of a queue's dead letters; `publishing/publish.py` decides which queues receive
+one; `messages/deaths.py` makes its headers, and tells whether it has died in a queue before.
 Source: behaviour page 2.11, 3.4; address-settings page 5.5, 6.7.
 """
 

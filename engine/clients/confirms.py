@@ -1,4 +1,7 @@
-"""Publisher confirms of a session. Source: behaviour page 2.14."""
+"""Publisher confirms of a session: which are due. The frontend's `session/confirming.py` sends them.
+
+Source: behaviour page 2.14.
+"""
 
 from collections import deque
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """The end of leases, by time or by an operation, and the next state of their messages.
 
-Counts of deliveries and cancels do not survive a restart. Leases begin in `granting.py`.
+Counts of deliveries and cancels do not survive a restart. Leases begin in `granting.py`; `dispatch.py` leases messages
+that are ready again, and `consumer_list.py` chooses their consumers.
 Source: queues page A.2, A.5, H.1 (actions); docs/leases.md (renewal).
 """
 

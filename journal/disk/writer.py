@@ -8,6 +8,7 @@ after `SYNC_DELAY_SECONDS`. A separate commit for them would cost as much as one
 States: running -> full (no room on the disk: `retry` writes the same octets again) -> running; any -> failed (another
 error of a write, or any of an fsync: the journal is not trusted until its directory is opened again); closed. When
 the system is out of descriptors or memory the writer stays running and tries again soon: confirms take longer.
+`segment_file.py` writes and fsyncs, and decides when the mode wants an fsync.
 Source: rulings 4 and 21; docs/journal-format.md, "The crash model".
 """
 
