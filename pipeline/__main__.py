@@ -1,8 +1,8 @@
 """`python -m leveret.pipeline JOB ...`: what `leveret pipeline` runs as a process of its own.
 
 Progress is on stderr (a bar on a terminal, else lines of JSON), the result on stdout. Exit 0: done; 1: failed, with a
-sentence on stderr, or nothing was found; 2: the audit found a fault; 3: a --fail-if holds; 130: interrupted. Spark's
-Java ends with it in every case.
+sentence on stderr, or nothing was found; 2: the audit found a fault; 3: a --fail-if holds; 130: interrupted. When this
+process ends, Spark's Java ends, too.
 """
 
 import os

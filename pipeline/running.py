@@ -19,7 +19,7 @@ from .starting import Engines
 if TYPE_CHECKING:
     from .output.conditions import Condition
 
-#: The exit code of several jobs: the first of these that one of them has.
+#: Exit codes, the worst first. That of several jobs is the worst of theirs.
 WORST_FIRST = (EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK)
 
 
@@ -65,8 +65,8 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
         except (JournalError, OSError):
             if options.job != "follow":
                 raise
-            options.members = []  # its rounds tell of it, and wait for it
-        for one in options.members if len(options.members) == 1 else ():  # of several each is refused for itself
+            options.members = []  # each round of `follow` reports the missing journal, and waits for it
+        for one in options.members if len(options.members) == 1 else ():  # of several, the ingest refuses each alone
             if "://" not in options.lake:
                 lake = absolute(options.lake)
                 place = one.chosen(reached(lake, one.journal_id)).place
@@ -84,7 +84,7 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
 
 
 def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "list[Condition]"]) -> int:
-    """The same with engines. `failures`: by job."""
+    """Bring the lake up to date, run the jobs, return the exit code. `failures`: conditions of --fail-if, by job."""
     if options.job == "ingest":
         result = ingest_all(engines, options, options.payloads)
         tell(json.dumps(result) + "\n")
@@ -124,6 +124,7 @@ def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "l
 
 
 def _master_of(options: argparse.Namespace) -> str:
+    """The master of Spark's cluster; empty if this machine does the work."""
     return "" if is_here(options) else str(options.master)
 
 
@@ -193,7 +194,9 @@ def _forget(options: argparse.Namespace) -> int:
 
 
 def _guarded(job: str, work: Callable[[], int], master: str = "") -> int:
-    """What `work` returns; what it raises becomes a sentence. `master`: of the cluster that works, if one does."""
+    """Run `work` and return its exit code; print an exception as a sentence. `master`: Spark's, if a cluster does the
+    work; else empty.
+    """
     try:
         return work()
     except ValueError as error:
@@ -215,6 +218,6 @@ def _guarded(job: str, work: Callable[[], int], master: str = "") -> int:
 
 
 def fail(job: str, text: str) -> int:
-    """The same, with the exit code of a failure."""
+    """Print why a job failed. Returns: the exit code of a failure."""
     say(job, text)
     return EXIT_FAILED

@@ -152,8 +152,8 @@ class Wire(Protocol):
 class TlsTransport:
     """The server's side of one TLS connection over `wire`.
 
-    `on_goodbye` is called when the peer's close_notify came together with data or the handshake: the data are returned
-    first, and the owner of the wire has to call `recv` again.
+    `on_goodbye` is called when the peer's close_notify came in the same read as data or the end of the handshake. The
+    call returns the data; the caller has to call `recv` again, which then returns b"".
     """
 
     __slots__ = (
@@ -179,7 +179,7 @@ class TlsTransport:
         self._unsent: bytes | memoryview = b""  # ciphertext that the kernel has not taken
         self._encrypted = 0  # octets of plaintext in `_unsent` that `send` has not yet reported as sent
         self._ended = False  # the peer's close_notify came
-        self._hello = b""
+        self._hello = b""  # the first octets of the handshake, at most `_HELLO_HEAD`
         self._handshake_octets = 0
         self._dataless = 0
         self._answers = 0

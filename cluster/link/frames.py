@@ -169,9 +169,9 @@ class Proof:
 class Hello:
     """What a follower says of itself and of its journal.
 
-    level: of what its program can read. term: of the leader that it read in etcd. journal_id: None if its directory is
-    empty. end: LSN behind its last whole fsynced block. wants_copy: its journal is damaged. site: what its
-    configuration says of its clients' site, for the broker; None: nothing.
+    level: the highest level that its program can read. term: the term of the leader that it found in etcd. journal_id:
+    None if its directory is empty. end: LSN behind its last whole fsynced block. wants_copy: its journal is damaged.
+    site: its clients' site, as its configuration describes it, for the broker; None: not described.
     """
 
     version: int = _number()
@@ -368,7 +368,7 @@ def check_status(status: Mapping[str, object]) -> None:
 
 
 def octets_head(base_lsn: int, offset: int, size: int) -> bytes:
-    """All of the frame of an `Octets` but its `size` octets, which follow: large pieces are not copied into a frame."""
+    """The beginning of the frame of an `Octets`. The caller sends its `size` octets after it, without copying them."""
     assert size <= PIECE_MAX
     return HEAD.pack(_OCTETS_HEAD.size + size, _OCTETS_KIND) + _OCTETS_HEAD.pack(_OCTETS_HEAD.size, base_lsn, offset)
 
@@ -419,9 +419,8 @@ class Decoder:
         if self._size:
             raise FrameFault(f"cut short: {self._size} octets of a frame of {self._needed} or more")
 
-    @property
-    def rest(self) -> bytes:
-        """The octets behind the last message; the decoder gives them up."""
+    def take_rest(self) -> bytes:
+        """Remove the octets behind the last message, and return them."""
         rest = b"".join(self._parts)
         self._parts, self._size = [], 0
         return rest
@@ -442,7 +441,8 @@ class Decoder:
                     break
                 start = position + HEAD.size
                 position = start + size
-                self._parts, self._size = [view[position:]], len(view) - position  # `rest`, while a message is handled
+                # The caller may call `take_rest` while it handles the message.
+                self._parts, self._size = [view[position:]], len(view) - position
                 self._needed = HEAD.size
                 yield _read_body(message, view[start:position])
             self._parts, self._size = ([view[position:]], left) if left else ([], 0)

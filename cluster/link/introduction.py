@@ -159,7 +159,7 @@ class LinkStream:
 
     def take_rest(self) -> bytes:
         """Octets that were received behind the last message."""
-        return self._decoder.rest
+        return self._decoder.take_rest()
 
     async def close(self) -> None:
         """Close the connection without waiting for the other side."""

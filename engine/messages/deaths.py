@@ -42,7 +42,7 @@ class DeadLetter:
 
     def would_cycle(self, queue_name: str) -> bool:
         """Whether the message died in this queue before, and no client has rejected it since."""
-        if self.reason == REJECTED or not any(name in self.deaths for name in _queue_encodings(queue_name)):
+        if self.reason == REJECTED or not any(entry in self.deaths for entry in _queue_encodings(queue_name)):
             return False
         for item in decode_array(self.deaths):
             death = item.value
@@ -234,8 +234,9 @@ _ADDRESSES, _QUEUES = (ORIG_ADDRESS, "_HQ_ORIG_ADDRESS"), (ORIG_QUEUE, "_HQ_ORIG
 
 
 class Origin(NamedTuple):
-    """`queue`: the queue of the last death, empty if unknown; `reason`: its reason; `time_s`: seconds since 1970, or 0.
+    """The last death of a dead letter, and where the message had been published before it.
 
+    `queue`: the queue of the death, empty if unknown; `reason`: its reason; `time_s`: seconds since 1970, or 0.
     `exchange`, `keys`: those with which the message was published to that queue. `address`: set instead of these if the
     message has only `_AMQ_ORIG_*` headers.
     """
@@ -249,7 +250,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(message: Message) -> Origin | None:
-    """The origin in the newest entry of x-death, else the original address. None: no header has either."""
+    """The origin by the newest entry of x-death, or else by `_AMQ_ORIG_*` headers. None: the message has neither."""
     headers = headers_of(message.header)
     entries = _items(headers.get("x-death"))
     first = entries[0].value if entries else None

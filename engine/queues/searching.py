@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 #: Messages that one step scans at most.
 STEP = 250
-#: Search steps that groups behind may take to catch up before a message goes to a group that has found it.
+#: Search steps for groups that have not looked as far as a message that another group has found, before it is handed to
+#: that group.
 CATCH_UP = 4
 #: Units of effort beyond the limit that a step may spend to ask all groups about the message that it has read.
 OVER_MAX = 1000
@@ -38,7 +39,7 @@ class Search:
         self._groups = groups
         self._broker = broker
         self._reader: FilterGroup | None = None  # the group that has the window, or waits for it
-        self._returned_is_paged_out = False
+        self._returned_is_paged_out = False  # the next returned message has to be loaded
         self.is_waiting = False
 
     def look_again(self, store: Scannable, until: int) -> bool:
@@ -109,7 +110,7 @@ class Search:
                         group.add(match_of(position, message))
                     group.position = position
             if leader.position < position:
-                return False
+                return False  # the leader has found enough
             last = position
         if seen.missing:
             return True

@@ -73,7 +73,7 @@ Job = BlockBuilder | Roll | Unlink | Tick | FillReserve | Probe
 
 
 class SyncTimes:
-    """`counts`: syncs for each bound, and those above the last bound; `seconds`: their sum."""
+    """A histogram of sync times. `counts`: syncs for each bound, and above the last one; `seconds`: the sum of all."""
 
     __slots__ = ("counts", "seconds")
 
@@ -89,7 +89,7 @@ class SyncTimes:
 class SegmentFile:
     """Writes and syncs the open segment. Records below `written_lsn` can be read, below `durable_lsn` are fsynced.
 
-    `segment`: None before the first roll. `cluster`: of the leader of a cluster; None: a plain journal.
+    `segment`: None before the first roll. `cluster`: set if the broker leads a cluster; None: it is in no cluster.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class SegmentFile:
 
     @property
     def committed_lsn(self) -> int:
-        """All records below it are as safe as the mode promises; of a cluster, agreed."""
+        """All records below it are as safe as the mode promises; in a cluster, they are agreed."""
         if self._goes_by_own_disk:
             return self.durable_lsn
         return self.written_lsn if self.cluster is None else self.cluster.agreed_lsn
 
     @property
     def trusted_lsn(self) -> int:
-        """Readers and recovery may count on all records below it: they are fsynced; of a cluster, agreed."""
+        """Readers and recovery may count on all records below it: they are fsynced and, in a cluster, agreed."""
         return self._trusted(self.durable_lsn)
 
     def _trusted(self, fsynced_lsn: int) -> int:
@@ -299,7 +299,7 @@ class SegmentFile:
         self.reserve.fill()
 
     def probe(self) -> None:
-        """Write and sync a small file. Nothing is said of a lack of room or descriptors. Raises: SyncError, OSError."""
+        """Write and sync a small file; lack of room or descriptors is no error. Raises: SyncError, OSError."""
         probe(self.path, self._files)
 
     def close(self) -> None:

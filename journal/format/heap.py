@@ -13,8 +13,8 @@ knows of version 1: later minor additions go there; a change of existing fields 
   octets of type, i32 0, type, u32 octets of arguments, arguments (an AMQP field table with its length, or empty).
 - bound, unbound: u8 version, u8 kind of the destination (queue or exchange), u16 octets of routing key, i32 id of the
   destination, routing key, u32 octets of arguments, arguments.
-- terminal kinds with flag range, when the ids are not all from the first to the last: u8 version, 3 octets 0, u32 runs,
-  then i64 first id and u32 ids of each run.
+- terminal kinds with flag range, when the ids have gaps: u8 version, 3 octets 0, u32 runs of consecutive ids, then of
+  each run i64 first id and u32 count.
 - head: u8 version, 7 octets 0, 16 octets journal id, i64 begin and i64 end of the last checkpoint (0 none), text: name
   of the program that wrote it.
 - ids_seen: u8 version, u8 0, u16 octets of address, u32 ids that the address remembers, u32 ids here, address; then of
@@ -63,7 +63,7 @@ class Content(NamedTuple):
 
 
 class Define(NamedTuple):
-    """Heap of `define`; the id is the record's `arg`."""
+    """Heap of `define`; the id is the record's `arg`. `what`: the type of the object (`QUEUE`, ... of record.py)."""
 
     what: int
     vhost_id: int
@@ -71,7 +71,8 @@ class Define(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """Heap of `declared` and `undeclared`. `type`: of an exchange; `arguments`: an encoded AMQP table or empty.
+    """Heap of `declared` and `undeclared`. `what`: as in `Define`. `type`: of an exchange; `arguments`: an encoded AMQP
+    table or empty.
 
     Which object: the record's `queue_id` or `address_id`; for other objects its `arg`.
     """
@@ -83,7 +84,10 @@ class Declared(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """Heap of `bound` and `unbound`; the source exchange is the record's `address_id`."""
+    """Heap of `bound` and `unbound`; the source exchange is the record's `address_id`.
+
+    `what`: the type of the destination `target_id`, `QUEUE` or `EXCHANGE`.
+    """
 
     what: int
     target_id: int
@@ -119,19 +123,19 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _unpack_head(layout: Struct, heap: bytes, what: str) -> tuple[int, ...]:
+def _unpack_head(layout: Struct, heap: bytes, kind: str) -> tuple[int, ...]:
     try:
         fields = layout.unpack_from(heap)
     except StructError as error:
-        raise BadRecord(f"the heap entry of a {what} record is cut short") from error
+        raise BadRecord(f"the heap entry of a {kind} record is cut short") from error
     if fields[0] != VERSION:
-        raise BadRecord(f"a {what} record of version {fields[0]}, this program reads version {VERSION}")
+        raise BadRecord(f"a {kind} record of version {fields[0]}, this program reads version {VERSION}")
     return fields
 
 
-def _slice(heap: bytes, start: int, length: int, what: str) -> bytes:
+def _slice(heap: bytes, start: int, length: int, kind: str) -> bytes:
     if start + length > len(heap):
-        raise BadRecord(f"the heap entry of a {what} record is cut short")
+        raise BadRecord(f"the heap entry of a {kind} record is cut short")
     return heap[start : start + length]
 
 
@@ -211,9 +215,9 @@ def decode_bound(heap: bytes) -> Bound:
     return Bound(what, target_id, key, _arguments(heap, _BOUND.size + key_size, "bound"))
 
 
-def _arguments(heap: bytes, position: int, what: str) -> bytes:
-    length = _LENGTH.unpack(_slice(heap, position, 4, what))[0]
-    return _slice(heap, position + 4, length, what)
+def _arguments(heap: bytes, position: int, kind: str) -> bytes:
+    length = _LENGTH.unpack(_slice(heap, position, 4, kind))[0]
+    return _slice(heap, position + 4, length, kind)
 
 
 # -- the rest -------------------------------------------------------------------------------------------------------

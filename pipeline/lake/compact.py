@@ -16,8 +16,8 @@ from .parts import merged
 
 #: Octets of a file after compaction; one with less than a quarter of it is small.
 FILE_OCTETS = 128 * 1024 * 1024
-#: Small files of one day of a table with which an ingest compacts them; those of whole segments, which have more than
-#: so many rows, are large enough for that.
+#: Small files of one day of a table with which an ingest compacts them; those of whole segments, which have more
+#: than `SMALL_ROWS` rows, are large enough for that.
 SMALL_MAX, SMALL_ROWS = 100, GROUP_ROWS // 2
 #: Replaced files are kept as long, unless said otherwise: for jobs that still read them.
 KEEP_HOURS = 24
@@ -25,7 +25,7 @@ File = dict[str, Any]
 
 
 def compact(lake: str, progress: Progress, keep_hours: int = KEEP_HOURS) -> dict[str, Any]:
-    """Compact all tables, and delete files that count no more, or never counted, and are older than `keep_hours`.
+    """Compact all tables, and delete files older than `keep_hours` that are no longer in a table, or never were.
 
     Returns files by table before and after, and how many were deleted. Raises: LakeBusy, ValueError, OSError.
     """

@@ -121,7 +121,7 @@ def first_journal(delta: Any) -> str:
 
 
 def described(delta: Any) -> str | None:
-    """The same; None: no ingest wrote it, or it has no position."""
+    """As `first_journal`, or None: no ingest wrote the table, or it has no position."""
     about = str(delta.metadata().description or "")
     return about.removeprefix(_OF) if about.startswith(_OF) else None
 

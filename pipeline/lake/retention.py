@@ -1,10 +1,11 @@
-"""Retention: days of a lake that are too old go, and the lake remembers from which record of each node on it is whole.
+"""Retention: drops the days of a lake that are too old, and stores the first record of each node that is kept (`Kept`).
 
-`events` decide, and say it in the commit that drops theirs; the other tables follow, now, or with the next retention if
-this one is killed between. Jobs leave out what is older than `events` say, whatever of it is still there.
+The table `events` comes first: the commit that drops its files also stores that record. Files of the other tables
+before that record are dropped next, or by the next retention if this one is killed in between. Jobs ignore the older
+rows of all tables.
 
-A clock may jump, so a day's rows may be anywhere in the journal. What goes is old by its day, and by its records, too:
-it lies before all that stays. Rows of a day in the future do not keep what is before them.
+A clock may jump, so the rows of a day may be anywhere in the journal. Therefore a file is dropped if all its records
+lie before the first record of the days that are kept. Days in the future do not count, unless there are no others.
 """
 
 import os
@@ -20,7 +21,8 @@ from .lake import locked
 from .nodes import nodes_of
 
 File = Mapping[str, Any]
-#: The column by whose statistics a table's files are older than what is kept, in the order of their commits.
+#: The column whose statistics tell whether a file is older than the first record that is kept, for each table, in the
+#: order in which the tables are changed.
 LSN_OF = {
     "events": "lsn",
     "payloads": "lsn",
@@ -44,10 +46,10 @@ def days_ago(days: int, now: date) -> date:
 def retain(
     lake: str, before: date, progress: Progress, keep_hours: int = KEEP_HOURS, *, is_dry: bool = False
 ) -> dict[str, Any]:
-    """Drop the days before one; delete files that count no more and are older than `keep_hours`.
+    """Drop the days before `before`; delete files that are no longer in a table and older than `keep_hours`.
 
-    Args:   is_dry: only say what would go.
-    Returns: files and rows that go, by table; the record from which on the lake is whole. Raises: LakeBusy, ValueError
+    Args:   is_dry: change nothing, and return what would be dropped.
+    Returns: dropped files and rows, by table; the first record that is kept. Raises: LakeBusy, ValueError
             (`before` is in the future; a lake that cannot be changed), OSError.
     """
     lake = absolute(lake)
@@ -67,8 +69,10 @@ def retain(
 
 
 def retain_after_ingest(lake: str, days: int, progress: Progress) -> dict[str, int]:
-    """The same behind an ingest: rows that went, by table. Files go with a later one. Raises: LakeBusy, ValueError,
-    OSError."""
+    """Drop old days at the end of an ingest. Returns dropped rows, by table; a later call deletes their files.
+
+    Raises: LakeBusy, ValueError, OSError.
+    """
     lake = absolute(lake)
     with locked(lake):
         result = _drop_days(lake, days_ago(days, today()), progress)
@@ -80,7 +84,7 @@ def retain_after_ingest(lake: str, days: int, progress: Progress) -> dict[str, i
 
 
 def _drop_days(lake: str, before: date, progress: Progress, *, is_dry: bool = False) -> dict[str, Any]:
-    """Node by node, table by table, `events` first."""
+    """Drop the days before `before`, node by node, in each table, `events` first. Returns the report of `retain`."""
     files: dict[str, int] = {}
     rows: dict[str, int] = {}
     days: list[Any] = []
@@ -118,10 +122,10 @@ def _drop_days(lake: str, before: date, progress: Progress, *, is_dry: bool = Fa
 
 
 def _too_old(files: Sequence[File], before: date, kept: Kept | None) -> tuple[list[File], Kept | None]:
-    """The files of `events` that go, and what is kept then."""
+    """The files of `events` to drop, and what is kept then."""
     young = [one for one in files if one["partition.date"] >= before]
-    timely = [one for one in young if one["partition.date"] <= today()] or young
-    first = min((_least(one, "lsn") for one in timely), default=inf)
+    not_future = [one for one in young if one["partition.date"] <= today()] or young
+    first = min((_least(one, "lsn") for one in not_future), default=inf)
     old = [one for one in files if _most(one, "lsn") < first]
     if not old:
         return old, kept
@@ -130,7 +134,7 @@ def _too_old(files: Sequence[File], before: date, kept: Kept | None) -> tuple[li
 
 
 def _before(files: Sequence[File], column: str, lsn: int) -> list[File]:
-    """The files whose rows are all older than a record; of segments the one stays that has it."""
+    """The files whose rows are all older than a record. The row of the segment with that record is not older."""
     if column == "base_lsn":
         begun = [_most(one, column) if _most(one, column) <= lsn else _least(one, column) for one in files]
         lsn = int(max((at for at in begun if at <= lsn), default=0))

@@ -110,7 +110,9 @@ _ROOTS = (*_STRUCTURES, *_GLOBAL_BEANS, "literalMatchMarkers", "key.surround", "
 
 
 def is_properties(content: str) -> bool:
-    """Whether the first significant line begins with the name of a bean, or a similar one, and not of a table."""
+    """Whether the first significant line begins with the name of a bean. A misspelled name counts if it is more like a
+    bean's than like that of a table of TOML.
+    """
     if begins_as_toml(content):
         return False
     line = first_line(content)
@@ -211,24 +213,24 @@ class _Loader:
     # -- addresses, queues, diverts -----------------------------------------------------------------------------------
 
     def read_address(self, origin: Origin, key: str, rest: list[str], value: str) -> None:
-        name, attributes = rest[0], rest[1:]
+        name, path = rest[0], rest[1:]
         self.addresses.setdefault(name, origin)
-        if attributes == ["routingTypes"]:
+        if path == ["routingTypes"]:
             for word in value.split(","):
                 try:
                     self.routing_types[name] = self.routing_types.get(name, "") + ROUTING_TYPE.read_text(word)
                 except ValueError as error:
                     self.builder.wrong(origin, "routingTypes", word, error)
-        elif len(attributes) == 3 and attributes[0] == "queueConfigs":
-            self.queues.setdefault((name, attributes[1]), {})[attributes[2]] = (value, origin)
-        elif len(attributes) == 2 and attributes[0] == "queueConfigs" and value == self.removal:
-            self.builder.queues.pop(("/", attributes[1]), None)
-        elif not attributes and value == self.removal:
+        elif len(path) == 3 and path[0] == "queueConfigs":
+            self.queues.setdefault((name, path[1]), {})[path[2]] = (value, origin)
+        elif len(path) == 2 and path[0] == "queueConfigs" and value == self.removal:
+            self.builder.queues.pop(("/", path[1]), None)
+        elif not path and value == self.removal:
             for where in [where for where, queue in self.builder.queues.items() if queue.address == name]:
                 del self.builder.queues[where]
-        elif attributes != ["name"]:
+        elif path != ["name"]:
             self.builder.unknown(
-                origin, ".".join(attributes) or key, "addressConfigurations", ("routingTypes", "queueConfigs")
+                origin, ".".join(path) or key, "addressConfigurations", ("routingTypes", "queueConfigs")
             )
 
     def declare_queue(self, address: str, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _etcd(options: argparse.Namespace, configuration: Configuration) -> int:
-    from .etcd_files import found_version, members_of, write_files
+    from .etcd_files import check_version, members_of, write_files
 
     try:
         members = members_of(configuration.cluster.etcd, nodes_of(configuration.cluster))
@@ -55,7 +55,7 @@ def _etcd(options: argparse.Namespace, configuration: Configuration) -> int:
         print(printable(f"leveret cluster: {error}"), file=sys.stderr)
         return EXIT_FAILED
     print("\n".join(printable(str(file)) for file in written))
-    is_usable, text = found_version()
+    is_usable, text = check_version()
     print(text)
     return EXIT_OK if is_usable else EXIT_FAILED
 

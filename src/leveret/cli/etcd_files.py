@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from ..cluster.coordinator.gateway import why_refused
 from ..settings.declared.cluster import ClusterNode, is_loopback
 
-#: Where a member's files are on its machine; its data are in a directory there with its name.
+#: A member's configuration on its machine, and the parent of the directory with its data, which has its name.
 PLACE, DATA = "/etc/leveret/etcd.yml", "/var/lib/leveret-etcd"
 
 CONFIGURATION = """\
@@ -25,7 +25,7 @@ initial-advertise-peer-urls: {peer}
 initial-cluster: {every}
 initial-cluster-token: leveret-{cluster}
 initial-cluster-state: new
-# Nodes use it. With a configuration file etcd 3.4 has it off, unless it is said.
+# Nodes use it. When etcd 3.4 reads a configuration file that does not set it, it is off.
 enable-grpc-gateway: true
 # A cluster writes a few keys a second, and needs no history of them.
 auto-compaction-mode: revision
@@ -92,7 +92,10 @@ class Member:
 
 
 def members_of(urls: Sequence[str], nodes: Sequence[ClusterNode]) -> list[Member]:
-    """Named as the nodes on their machines, else etcd1, etcd2, ... Peers meet on the port after that of clients.
+    """The members of an etcd whose clients use these URLs.
+
+    Each has the name of the node on its machine, or else etcd1, etcd2, ...; its port for the other members is the one
+    after that for clients.
 
     Raises: ValueError.
     """
@@ -127,7 +130,7 @@ def _check_ports(places: Sequence[tuple[str, int]]) -> None:
 
 
 def write_files(directory: Path, cluster: str, members: Sequence[Member]) -> list[Path]:
-    """The files' paths. Raises: FileExistsError: nothing is overwritten. OSError."""
+    """Write the files of all members, and return their paths. Raises: OSError; FileExistsError: nothing was written."""
     every = ",".join(f"{one.name}={one.url(one.peer)}" for one in members)
     etcd = shutil.which("etcd") or "/usr/bin/etcd"
     texts: dict[Path, str] = {}
@@ -135,9 +138,9 @@ def write_files(directory: Path, cluster: str, members: Sequence[Member]) -> lis
         own = [one.url(one.client)]
         listen = own if is_loopback(one.host) else [one.url(one.client, "127.0.0.1"), *own]
         facts = {"name": one.name, "client": one.url(one.client), "peer": one.url(one.peer), "listen": ",".join(listen)}
-        place = {"cluster": cluster, "place": PLACE, "data": DATA, "etcd": etcd, "every": every}
-        texts[directory / one.name / "etcd.yml"] = CONFIGURATION.format(**facts, **place)
-        texts[directory / one.name / "leveret-etcd.service"] = UNIT.format(**place)
+        common = {"cluster": cluster, "place": PLACE, "data": DATA, "etcd": etcd, "every": every}
+        texts[directory / one.name / "etcd.yml"] = CONFIGURATION.format(**facts, **common)
+        texts[directory / one.name / "leveret-etcd.service"] = UNIT.format(**common)
     texts[directory / "README"] = STEPS.format(
         cluster=cluster,
         count=len(members),
@@ -155,8 +158,8 @@ def write_files(directory: Path, cluster: str, members: Sequence[Member]) -> lis
     return list(texts)
 
 
-def found_version() -> tuple[bool, str]:
-    """Whether the etcd of this machine can be used, in words; none here: it may be on others."""
+def check_version() -> tuple[bool, str]:
+    """Whether nodes can use the version of the etcd on this machine, and a sentence on it. True if there is no etcd."""
     etcd = shutil.which("etcd")
     if etcd is None:
         return True, "etcd is not on this machine (Debian: apt install etcd-server); its version was not checked"

@@ -26,7 +26,9 @@ from .kinds import FLAG, NUMBER, TEXT, Kind, NotOfItsKind
 
 @dataclass(slots=True, frozen=True)
 class Argument:
-    """`is_positional`: its name may be left out on the command line, in the order of the parameters."""
+    """An argument of a command. `is_positional`: on the command line its name may be left out, in the order of the
+    parameters.
+    """
 
     name: str
     kind: Kind

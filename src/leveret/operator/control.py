@@ -60,7 +60,7 @@ class ControlTable:
         return (yield from self._run(name, arguments))
 
     def by(self, caller: str, steps: Steps) -> Steps:
-        """The same steps, whose commands come from this user."""
+        """Run `steps` as commands of this user."""
         operator = self.operator
         try:
             while True:
@@ -85,7 +85,7 @@ class ControlTable:
         return (yield from self._until_safe(steps) if waits else steps)
 
     def _noted(self, words: str, steps: Steps) -> Steps:
-        """The same steps; what each of them has changed is recorded, even if it fails."""
+        """Run the steps of a command, and record what each of them has changed, even if it fails."""
         operator, versions = self.operator, self.operator.versions
         batch = versions.next_batch()
         while True:

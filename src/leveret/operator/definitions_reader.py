@@ -52,7 +52,7 @@ _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
 
 class DefinitionsFault(Exception):
-    """`faults`: one line for each, beginning with its position; nothing was changed."""
+    """Definitions are invalid; nothing was changed. `faults`: one line for each, beginning with its position."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults[:FAULTS_MAX]))

@@ -1,4 +1,4 @@
-"""Commands about settings that are not in force, and about the rules that are. They change nothing.
+"""Commands that explain the settings and rules in force, and show what a draft of others would do. They change nothing.
 
 Source: management page 15, 16; address-settings page 3.8.
 """
@@ -68,15 +68,15 @@ def draft(
     policies: Json = None,
     vhost: OnlyVhost | None = None,
 ) -> Steps:
-    """Tell what settings and policies that are not in force would give, and change for the queues that are there.
+    """Show the effect that a draft of settings and policies would have on the queues of the broker.
 
-    name: a queue or address, to have each of its settings told
+    name: a queue or address whose settings are explained, too
     files: [[NAME, TEXT], ...]: configuration files in TOML or XML
-    adds: true: to what is in force; false: instead of it (default false)
+    adds: whether the files add to the settings in force (true) or replace them (false, default)
     policies: a list, as RabbitMQ's API shows them; operator: true for operator policies
 
-    The answer is that of `diff`; with a name also `explained`, each queue of that name, or the address, as it would be,
-    and `differs`, the settings that would be others, with both values.
+    The answer is that of `diff`. With a name it also has `explained`, all settings by the draft of each queue of that
+    name, or of the address, and `differs`, the settings that the draft changes, with both values.
     """
     objects = at.objects
     at.vhosts(vhost)
@@ -138,6 +138,36 @@ def _policies_of(at: Operator, given: object) -> list[Policy]:
     return found
 
 
+def _as_drafted(objects: ConfiguredObjects, now: Explanation, new: Configuration, policies: Policies) -> Explanation:
+    """Explain a queue or address by the settings of the draft."""
+    queue = objects.broker.virtual_hosts[now.vhost].queues.get(now.name) if now.kind == "queue" else None
+    if queue is None:
+        return explain_address(new.repository, now.name, now.vhost, policies)
+    arguments = plain_of(queue.arguments)
+    effective = policies.of_queue(queue.name, queue.type, queue.vhost_name)
+    layer = effective.layer(arguments)
+    own = settings_of_arguments(arguments)
+    rows = explain_rows(new.repository, queue.address, queue.vhost_name, own, None, layer, queue.name)
+    rows = with_rows_of_type(rows, queue.name, arguments, {}, layer) + argument_rows(arguments, {}, layer)
+    entries = new.repository.queue_entries(queue.address, queue.vhost_name, queue.name)
+    matches = matches_of(new.repository, queue.address, queue.vhost_name)
+    return replace(now, rows=tuple(rows), matches=matches, policies=titles_of(effective, entries))
+
+
+def _differing(now: Explanation, draft: Explanation) -> Iterator[dict[str, Any]]:
+    """The settings that differ, each with its value `now` and by the `draft`; null: unset."""
+    before = {row.name: row for row in now.rows}
+    for row in draft.rows:
+        old = before.get(row.name)
+        if old is None or old.value != row.value:
+            value = None if old is None else old.value
+            yield {"vhost": now.vhost, "name": row.name, "now": value, "draft": row.value, "rule": row.rule}
+    gone = before.keys() - {row.name for row in draft.rows}
+    for row in now.rows:
+        if row.name in gone and row.name.startswith("x-"):
+            yield {"vhost": now.vhost, "name": row.name, "now": row.value, "draft": None, "rule": "no longer said"}
+
+
 # -- rules ----------------------------------------------------------------------------------------------------------
 
 
@@ -161,36 +191,6 @@ def rules(at: Operator, name: Name | None = None, *, vhost: OnlyVhost | None = N
         if one.kind != "topic":
             rows += _rules_of(at.broker, one)
     return rows
-
-
-def _as_drafted(objects: ConfiguredObjects, now: Explanation, new: Configuration, policies: Policies) -> Explanation:
-    """The same queue or address with other settings."""
-    queue = objects.broker.virtual_hosts[now.vhost].queues.get(now.name) if now.kind == "queue" else None
-    if queue is None:
-        return explain_address(new.repository, now.name, now.vhost, policies)
-    arguments = plain_of(queue.arguments)
-    effective = policies.of_queue(queue.name, queue.type, queue.vhost_name)
-    layer = effective.layer(arguments)
-    own = settings_of_arguments(arguments)
-    rows = explain_rows(new.repository, queue.address, queue.vhost_name, own, None, layer, queue.name)
-    rows = with_rows_of_type(rows, queue.name, arguments, {}, layer) + argument_rows(arguments, {}, layer)
-    entries = new.repository.queue_entries(queue.address, queue.vhost_name, queue.name)
-    matches = matches_of(new.repository, queue.address, queue.vhost_name)
-    return replace(now, rows=tuple(rows), matches=matches, policies=titles_of(effective, entries))
-
-
-def _differing(now: Explanation, draft: Explanation) -> Iterator[dict[str, Any]]:
-    """`now`, `draft`: the values, null where unset."""
-    before = {row.name: row for row in now.rows}
-    for row in draft.rows:
-        old = before.get(row.name)
-        if old is None or old.value != row.value:
-            value = None if old is None else old.value
-            yield {"vhost": now.vhost, "name": row.name, "now": value, "draft": row.value, "rule": row.rule}
-    gone = before.keys() - {row.name for row in draft.rows}
-    for row in now.rows:
-        if row.name in gone and row.name.startswith("x-"):
-            yield {"vhost": now.vhost, "name": row.name, "now": row.value, "draft": None, "rule": "no longer said"}
 
 
 def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
@@ -227,10 +227,11 @@ def _policy_of(broker: Broker, one: Explanation, queue: Queue | None) -> tuple[P
 
 
 def _given_and_overridden(names: list[str], rules: dict[str, str], known: Container[str]) -> dict[str, list[str]]:
-    """The settings of a rule in two groups: those that it gives, and those that another rule gives.
+    """Divide the settings of one rule, `names`, into those that it gives and those in which another rule wins.
 
-    `rules`: setting -> its rule, of those that it gives. `known`: all settings; a policy's name of a setting is at the
-    end of the rule.
+    `rules`: the settings of the queue or address that this rule gives, each with the text of its rule. `known`: all
+    settings of the queue or address. A name that is not among them is a policy's own name of a setting: the text of the
+    rule then ends with it, in parentheses.
     """
     ends = {rule.rpartition("(")[2].removeprefix("x-").removesuffix(")") for rule in rules.values() if "(" in rule}
     gives = [name for name in names if (name in rules if name in known else name in ends)]

@@ -15,7 +15,7 @@ _SHOWN_MAX = 20
 
 
 class JsonFault(ValueError):
-    """`line` and `column` are 1-based; `reason` is for people."""
+    """A text is not JSON. `line` and `column` are 1-based; `reason` is for people."""
 
     def __init__(self, reason: str, line: int = 1, column: int = 1) -> None:
         super().__init__(f"is not JSON: {reason} (column {column})")

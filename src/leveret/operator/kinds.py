@@ -20,7 +20,9 @@ class NotOfItsKind(ValueError):
 
 @dataclass(slots=True, frozen=True)
 class Kind:
-    """`word`: its name in usage lines. `read(name, value)`: the value; raises ValueError with the whole message.
+    """A kind of argument of commands.
+
+    `word`: its name in usage lines. `read(name, value)`: the value; raises ValueError with the whole message.
 
     `typed`: the argument's name on the command line, if it differs from the parameter's name.
     """

@@ -165,7 +165,7 @@ def table_of(command: str, arguments: object) -> FieldTable:
 
 
 def with_long_integers(table: FieldTable) -> FieldTable:
-    """The same with integers of 64 bits."""
+    """A table with all its integers as ones of 64 bits."""
     return {key: _wide(field) for key, field in table.items()}
 
 

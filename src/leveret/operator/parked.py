@@ -35,7 +35,7 @@ def parked_of(client: Client) -> dict[str, Any]:
 
 
 def parked_of_all(broker: Broker) -> dict[str, Any]:
-    """The same of all clients together, and the maximum octets in memory; 0: no limit."""
+    """What all clients together have parked, and the maximum octets of it in memory; 0: no limit."""
     rows = [row for row in map(parked_of, broker.connections) if row]
     return {
         "connections": len(rows),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..engine import Message, Queue
 
 READY, UNACKED, SCHEDULED = STATES = ("ready", "unacked", "scheduled")
-#: Octets of contents that end a step, whether read or not; scheduled messages that one step sorts.
+#: Octets of contents, in memory or read back, that end a step; scheduled messages that one step sorts.
 OCTETS_A_STEP, SORTED_AT_ONCE = 256 * 1024, 2000
 
 
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 def slices_of(queue: Queue, state: str, after: int, size: int) -> Iterator[list[Seen]]:
     """Slices of at most `size` messages after a position; an empty one is a step like the others.
 
-    Unacknowledged and scheduled messages are those of the beginning. Raises: EngineError (unreadable).
+    Unacknowledged and scheduled messages are those of the first step. Raises: EngineError (unreadable).
     """
     found = _ready(queue, after, size) if state == READY else _listed(queue, state, after, size)
     for slice_ in found:
@@ -50,12 +50,12 @@ def slices_of(queue: Queue, state: str, after: int, size: int) -> Iterator[list[
 
 def _ready(queue: Queue, after: int, size: int) -> Iterator[list[Seen]]:
     while not queue.deleted:
-        seen = queue.scan(after, size)
-        if not seen.found:
+        scanned = queue.scan(after, size)
+        if not scanned.found:
             return
-        yield [Seen(position, message) for position, message in seen.found]
-        after = seen.found[-1][0]
-        if len(seen.found) < size and not seen.missing:
+        yield [Seen(position, message) for position, message in scanned.found]
+        after = scanned.found[-1][0]
+        if len(scanned.found) < size and not scanned.missing:
             return
 
 

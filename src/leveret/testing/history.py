@@ -21,7 +21,7 @@ Entry = TypeVar("Entry")
 class HistoryEvent:
     """One event of one message, or of an object.
 
-    `kind`: as in docs/architecture.md ("enqueued", "delivered", "acked", ...). `at`: seconds of the broker's clock
+    `kind`: the value of an `EventKind` ("enqueued", "delivered", "acked", ...). `at`: seconds of the broker's clock
     since its start; `wall`: the same as wall time. `subject`: the queue, exchange or connection. `message`: its id,
     None for events of objects.
     """
@@ -122,7 +122,7 @@ class Recorder:
 
     def _listen(self, event: Event) -> None:
         if isinstance(event, ParameterEvent) and event.is_own:
-            return
+            return  # no user of the broker has set it
         self._events.append((self._clock.monotonic_ns(), event))
         self._message_count += len(event.messages) or 1
         while (excess := self._message_count - self._size_max) > 0:
@@ -200,7 +200,7 @@ def _without_first(event: Event, count: int) -> Event:
     messages = event.messages[count:]
     if isinstance(event, PublishedEvent):
         return replace(event, messages=messages, contents=event.contents[count:])
-    of = event.of if isinstance(event.of, Envelope) else ()  # the messages themselves are not used here
+    of = event.of if isinstance(event.of, Envelope) else ()  # if it is messages, the history uses only their ids
     if isinstance(event, DeliveredEvent):
         return replace(event, messages=messages, of=of, contents=event.contents[count:])
     return replace(event, messages=messages, of=of)

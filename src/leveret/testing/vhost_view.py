@@ -229,13 +229,13 @@ class VirtualHostView(VirtualHostAssertions):
         self._broker.thread.submit(self._clear(self._broker.edge.remove_vhost)).result()
 
     def _clear(self, how: Callable[[str], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        async def again() -> None:
+        async def clear() -> None:
             await self._broker.edge.catch_up()
             self._broker.known_vhost(self.name)
             await how(self.name)
             self._broker.recorder.forget(self.name)
 
-        return again
+        return clear
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
@@ -258,12 +258,11 @@ class VirtualHostView(VirtualHostAssertions):
             raise NotSettled(pending)
 
     def _settled(self, timeout: float, ignore: Sequence[str], due: bool) -> Callable[[], Awaitable[str]]:
-        patterns = (
-            [ignore] if isinstance(ignore, str) else ignore
-        )  # a single string is a sequence of letters, which cannot be intended
-        """What waits; it returns why the virtual host is not settled, "" when it is."""
+        """A function that waits. It returns why the virtual host is not settled; "": it is."""
         from fnmatch import fnmatchcase
 
+        # A single string is a sequence of letters, too, but cannot be meant so.
+        patterns = [ignore] if isinstance(ignore, str) else ignore
         edge, turns = self._broker.edge, turns_of_this_loop()
 
         def is_ignored(name: str) -> bool:
