@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .engines.spark import is_one_process
 from .last_words import words_of
 from .progress import Measure, Progress, say
 from .schemas import TABLES
@@ -45,7 +46,7 @@ def lake_beside(journal: str) -> str:
 
 def is_here(options: argparse.Namespace) -> bool:
     """Whether this machine's processes read the journal; a cluster's tasks do if one is named."""
-    return bool(options.master.startswith("local"))
+    return is_one_process(options.master)
 
 
 def ingest_all(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .amqp.data_source import Amqp
+from .engines.spark import is_one_process
 from .java import find_java
 from .reading.source import JournalSource
 
@@ -66,11 +67,6 @@ class SessionOptions:
     log_level: str = "error"
     more: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def is_local(self) -> bool:
-        """Whether everything runs in one process."""
-        return self.master.startswith("local")
-
     def settings(self, environment: MutableMapping[str, str]) -> dict[str, str]:
         """All of Spark's settings."""
         found = dict(SETTINGS)
@@ -96,7 +92,7 @@ def prepare(environment: MutableMapping[str, str], options: SessionOptions, scra
     environment["JAVA_HOME"] = find_java(environment, scratch)
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    here = options.is_local or LOOPBACK in options.master or "localhost" in options.master
+    here = options.master.startswith("local") or LOOPBACK in options.master or "localhost" in options.master
     if here:
         environment.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # otherwise Spark uses the address of some interface
 
@@ -121,7 +117,7 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     builder = builder.config("spark.driver.extraJavaOptions", java_options)
     for name, value in options.settings(os.environ).items():
         builder = builder.config(name, value)
-    if not options.is_local:
+    if not is_one_process(options.master):
         builder = builder.config("spark.submit.pyFiles", str(pack(scratch)))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(options.log_level.upper())

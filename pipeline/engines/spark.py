@@ -8,6 +8,11 @@ from ..schemas import Columns, arrow, ddl
 from .protocol import POINTS, Dialect, QueueWork, Row, check_text, plain
 
 
+def is_one_process(master: str) -> bool:
+    """Whether a master of Spark works in its own process; local-cluster[...], for tests, begins others."""
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
 class SparkDialect:
     """See `Dialect`."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from ..engines.protocol import Engine, rows
-from ..engines.spark import SparkEngine
+from ..engines.spark import SparkEngine, is_one_process
 from ..lake.lake import LAST_FIRST, absolute, check_even, committed_files, kept_in, read_table, row_count
 from ..lake.nodes import Node
 from ..schemas import BY_DATE, TABLES, Column
@@ -32,7 +32,7 @@ def choose_engine(
         return SPARK
     if wanted != AUTO:
         return wanted
-    if not master.startswith("local"):
+    if not is_one_process(master):
         return SPARK
     count = row_count(lake, "events")
     if count <= LOCAL_MAX:

@@ -19,11 +19,13 @@ from pyarrow import parquet
 
 from leveret.engine import TERMINAL, EventKind
 from leveret.pipeline.engines.protocol import POINTS, rows, value
+from leveret.pipeline.ingesting import is_here
 from leveret.pipeline.jobs import opening
 from leveret.pipeline.jobs.lives import TERMINALS
 from leveret.pipeline.jobs.opening import LOCAL, LOCAL_MAX, SPARK, choose_engine
 from leveret.pipeline.jobs.story import trace
 from leveret.pipeline.jobs.tables import Tables
+from leveret.pipeline.options import parse
 from leveret.pipeline.schemas import EVENTS, columns
 from leveret.pipeline.selection import Selection
 
@@ -178,6 +180,13 @@ def test_what_is_wrong(engine: Any, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     engine.view("one", "SELECT 2 AS a")
     assert value(engine, "SELECT a FROM one") == 2
+
+
+def test_what_is_one_process(tmp_path: Path) -> None:
+    """Spark's local-cluster[...] has executors, which read and answer as those of any cluster."""
+    for master, is_one in (("local[2]", True), ("local", True), ("local-cluster[2,1,700]", False), ("yarn", False)):
+        assert is_here(parse(["ingest", "--journal", "j", "--lake", "l", "--master", master])) == is_one
+        assert choose_engine(str(tmp_path), master=master) == (LOCAL if is_one else SPARK)
 
 
 def test_which_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
