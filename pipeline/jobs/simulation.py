@@ -253,6 +253,7 @@ class _Simulation:
         self.busy.clear()
         self.broker.end_turn()
         self._end_transient()
+        self._forget_leases()
         self.is_starting = False
         self.credit = 0
         for message in self.queue.messages():
@@ -274,6 +275,16 @@ class _Simulation:
                 queue.scheduled.take(message.id)
                 queue.events.cancelled(message)
                 self.ended += 1
+
+    def _forget_leases(self) -> None:
+        """The book of a leased queue does not survive. Its messages count anew, so that a note of a lease before would
+        end the next one."""
+        leases = getattr(self.queue.intake, "leases", None)
+        if leases is None:
+            return
+        leases.book.cancels.clear()
+        for period_ms in (0, leases.rules.settings.lease_period_ms or 0):  # without a period there are no notes
+            leases.book.change_period(period_ms * MS, self.clock.monotonic_ns())
 
     def _settle(self, session: Session, tag: int, act: str) -> None:
         if session not in self.busy:  # it ended with a start of the broker

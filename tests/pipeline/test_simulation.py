@@ -60,6 +60,17 @@ def test_a_start_of_the_broker() -> None:
     assert (told["acknowledged"], told["open"]) == (0, 1)
 
 
+def test_a_start_of_the_broker_with_leases() -> None:
+    """Leases have ended: the end of one of before does not end the next one, and returns are counted anew."""
+    leased = {"x-queue-type": "amps", "x-lease-period": 40, "x-cancel-limit": 2}
+    held = (Attempt(0, HOLD, number=1), Attempt(30, number=1))
+    told = simulate("q", [Arrival(0, attempts=held)], at(0, 20), "", declared=leased, starts=at(10))
+    assert (told["acknowledged"], told["requeued"]) == (1, 0)
+    back = (Attempt(1, REQUEUE, number=1), Attempt(1, REQUEUE, number=1), Attempt(1, number=2))
+    told = simulate("q", [Arrival(0, attempts=back)], at(0, 20, 30), "", declared=leased, starts=at(10))
+    assert (told["acknowledged"], told["killed"], told["requeued"]) == (1, 0, 2)
+
+
 def test_expiry() -> None:
     """Messages expire as they did, unless they are taken."""
     arrivals = [Arrival(0, expiration_ms=100), Arrival(0, expiration_ms=100)]

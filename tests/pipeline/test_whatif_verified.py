@@ -45,6 +45,7 @@ QUEUES: dict[str, dict[str, int | str | bool]] = {
     "tried": {
         "x-queue-type": "amps", "x-lease-period": 40, "x-max-deliveries": 3, "x-max-backlog-per-consumer": 5,
     },
+    "given-back": {"x-queue-type": "amps", "x-lease-period": 60, "x-cancel-limit": 2},
     "strict": {"x-queue-type": "amps", "x-lease-period": 20, "x-leasing": "strict"},
 }  # fmt: skip
 BOUNDED = {"ranked", "newest", "refusing", "crowded", "octets", "ring", "last"}
@@ -70,6 +71,7 @@ class Story:
         self.one = RecordedBroker(path)
         for name, arguments in QUEUES.items():
             self.one.declare(name, arguments=table(arguments))
+            self.one.publish(name)  # for each queue to have an arrival, whatever chance does
         self.consumers: dict[Session, str] = {}
 
     def step(self) -> None:
