@@ -151,6 +151,38 @@ def test_a_stream_comes_to_the_same(spark: Any, tmp_path: Path) -> None:
     assert collected(spark.read.parquet(str(sink))) == expected(journal)
 
 
+def test_options_of_the_kafka_source(spark: Any, tmp_path: Path) -> None:
+    """The parts of a batch; records of a micro-batch, and how many it is behind; a stream that begins where another
+    one was, or at a time."""
+    journal = tmp_path / "journal"
+    filled(journal).close()
+
+    def batch(**options: str) -> Any:
+        return spark.read.format("leveret_journal").options(**options).load(str(journal))
+
+    def stream(name: str, **options: str) -> "tuple[Counter[str], list[dict[str, Any]]]":
+        query = spark.readStream.format("leveret_journal").options(**options).load(str(journal))
+        writer = query.writeStream.format("parquet").option("path", str(tmp_path / name)).trigger(availableNow=True)
+        running = writer.option("checkpointLocation", str(tmp_path / f"{name}-checkpoint")).start()
+        running.awaitTermination()
+        progress = [one["sources"][0] for one in running.recentProgress]
+        return collected(spark.read.parquet(str(tmp_path / name))), progress
+
+    whole = expected(journal)
+    assert batch().rdd.getNumPartitions() < 12 <= batch(minPartitions="12").rdd.getNumPartitions()
+    assert collected(batch(minPartitions="12")) == whole
+    rows, first = stream("first", maxOffsetsPerTrigger="20")
+    assert rows == whole
+    behind = [json.loads(one["latestOffset"])["offsetsBehindLatest"] for one in first]
+    assert len(set(behind)) > 3 and behind == sorted(behind, reverse=True) and behind[-1] == 0
+    middle = first[1]["endOffset"]
+    rows, _ = stream("rest", startingOffsets=middle)
+    assert rows == collected(batch(startingOffsets=middle)) == whole - collected(batch(endingOffsets=middle)) != whole
+    for nothing in ({"startingOffsets": "latest"}, {"startingTimestamp": "4102444800000"}):
+        assert collected(batch(**nothing)) == Counter()
+    assert stream("timed", startingTimestamp="1000")[0] == whole
+
+
 def test_ingest(spark: Any, tmp_path: Path) -> None:
     """The lake has what the journal has, each row with its node; again: nothing; more: what is new; schemas are those
     of the contract."""
