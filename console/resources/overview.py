@@ -3,10 +3,10 @@
 from typing import Any
 
 from ..api import Api
-from ..bodies import json_object, require, text
+from ..bodies import check_size, json_object, require, text
 from ..dispatcher import Action, Level, Route
 from ..listing import Columns
-from ..messages import Answer, Request
+from ..messages import Answer, Request, bad_request
 from ..options import Steps
 from ..ranges import ranges_of
 from ..views.overview import overview_view, totals_of
@@ -41,7 +41,11 @@ def _cluster_name(api: Api, request: Request) -> Any:
 
 def _rename(api: Api, request: Request) -> Steps:
     (name,) = require(json_object(request), "name")
-    yield from api.run("cluster-name", name=text(name, "name"))
+    name = text(name, "name")
+    if not name:
+        raise bad_request("the name must not be empty")
+    check_size("name", name)
+    yield from api.run("cluster-name", name=name)
     return Answer(204)
 
 

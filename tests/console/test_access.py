@@ -65,6 +65,9 @@ def test_what_is_kept_is_there_after_a_restart(tmp_path: Path) -> None:
     with start_broker(management=True, data=tmp_path) as first:
         api = ApiClient(first.management_url)
         assert api.ask("PUT", "cluster-name", {"name": "ours"}).status == 204
+        for name in ("", "x" * 256):
+            refused = api.ask("PUT", "cluster-name", {"name": name})
+            assert refused.status == 400 and "usage" not in refused.json["reason"]
         assert api.get("overview")["cluster_name"] == "ours"
         for vhost in ("shop", "gone"):
             assert api.ask("PUT", f"vhosts/{vhost}", {"description": "d", "tags": "a,b"}).status == 201
