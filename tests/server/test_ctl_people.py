@@ -51,7 +51,7 @@ def test_columns_fit_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, lines)) == 50 and lines[1].count("…") == 2 and "running" in lines[1]
 
 
-def test_where_a_message_is() -> None:
+def test_where_a_message_is(capsys: pytest.CaptureFixture[str]) -> None:
     """Its queue, its state, the client that has it; a time to come is given as people write it."""
     with start_broker() as running:
         parameters = pika.URLParameters(running.url)
@@ -76,6 +76,13 @@ def test_where_a_message_is() -> None:
             )  # fmt: skip
             assert (ready["state"], ready["client"]) == ("ready", None)
             assert where("order-7") == []
+            report = request(running.url, "where", {"message-id": "order-7", "report": True})
+            assert report == {"items": [], "looked_at": 2, "queues": 1, "of_queues": 1, "stopped": ""}
+            for words, hint in {("connection", "biling"): "billing", ("consumers", "queue=order"): "orders"}.items():
+                assert main(["ctl", "--url", running.url, *words]) == 1
+                assert f"did you mean {hint!r}?" in capsys.readouterr().err
+            assert main(["ctl", "--url", running.url, "where", "order-0"]) == 0
+            assert "looked at 2 messages in 1 of 1 queues" in capsys.readouterr().out
             assert main(["ctl", "--url", running.url, "scheduled", "reschedule", "orders", "1", "soon"]) == 1
 
 

@@ -169,6 +169,7 @@ class _Exchange:
         self._product = _product_of(start.server_properties)  # type: ignore[attr-defined]
         properties = {
             "product": Field("S", b"leveret ctl"),
+            "connection_name": Field("S", b"leveret ctl"),
             "capabilities": Field("F", {"authentication_failure_close": Field("t", True)}),
         }
         target = self._target

@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any
 from ..operator.command import Command
 from ..operator.command_error import CommandError
 from ..operator.command_table import COMMANDS, find
+from ..operator.kinds import TIME
 from ..settings.printable import printable, printable_lines
 from .explain import explanation_of, explanation_text
+from .rates import Rates
+from .tables import as_table, cell
+from .times import delay_of, seconds_of
 from .tls_arguments import add_tls_arguments, context_of
 
 if TYPE_CHECKING:
@@ -82,8 +86,8 @@ def add_arguments(ctl: argparse.ArgumentParser) -> None:
         "--timeout",
         type=_seconds,
         default=None,
-        metavar="SECONDS",
-        help="time limit of the whole request (30; 600 for definitions)",
+        metavar="TIME",
+        help="time limit of the whole request, as 90, 90s or 5m (30 s; 10m for definitions)",
     )
     ctl.add_argument("--json", action="store_true", help="print JSON")
     ctl.add_argument(
@@ -92,8 +96,8 @@ def add_arguments(ctl: argparse.ArgumentParser) -> None:
         nargs="?",
         const=2.0,
         default=None,
-        metavar="SECONDS",
-        help="ask again and again (every 2 s), until interrupted",
+        metavar="TIME",
+        help="show it again and again (every 2 s), with rates, until Ctrl-C",
     )
     ctl.add_argument("-p", "--vhost", default=None, help="the virtual host that the command is for (vhost=...)")
     ctl.add_argument("command", nargs="?", metavar="COMMAND", help="one of those below")
@@ -105,25 +109,37 @@ def run(options: argparse.Namespace) -> int:
     """Send one command, and print its answer; with --watch again and again, until it fails or is interrupted."""
     if options.watch is None:
         return _run(options)
+    rates = Rates()
     try:
         while True:
-            if sys.stdout.isatty():
-                print("\x1b[2J\x1b[H", end="")  # clear the screen
-            if not options.json:
-                print(f"{datetime.now().astimezone().isoformat(' ', 'seconds')}  {' '.join(_words_of(options))}")
-            if (code := _run(options)) != EXIT_OK:
+            if (code := _run(options, rates)) != EXIT_OK:
                 return code
-            sys.stdout.flush()
             time.sleep(options.watch)
     except KeyboardInterrupt:
         return EXIT_OK
+
+
+def _print_again(text: str, options: argparse.Namespace) -> None:
+    """Print one look of --watch. In a terminal it overwrites the one before in one write, so that nothing flickers."""
+    if not options.json:
+        text = f"{datetime.now().astimezone().isoformat(' ', 'seconds')}  {' '.join(_words_of(options))}\n{text}"
+    if sys.stdout.isatty():
+        lines, room = text.split("\n"), max(2, shutil.get_terminal_size().lines - 1)
+        if len(lines) > room:
+            lines[room - 1 :] = [f"({len(lines) - room + 1} more lines)"]
+        text = "\x1b[H" + "\n".join(f"{line}\x1b[K" for line in lines) + "\n\x1b[J"
+        sys.stdout.write(text)
+    else:
+        print(text)
+    sys.stdout.flush()
 
 
 def _words_of(options: argparse.Namespace) -> list[str]:
     return [printable(word) for word in (options.command or "", *options.arguments)]
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
+    """One request. `rates`: of --watch, with the answers before."""
     from .control_client import DEFAULT_URL, ControlFailed, request
     from .node_commands import NODE_COMMANDS, NodeCommands
 
@@ -135,6 +151,8 @@ def _run(options: argparse.Namespace) -> int:
         return _run_remote(options)
     try:
         name, arguments = _read(options.command, options.arguments, options.vhost)
+        if name == "where" and not options.json:
+            arguments["report"] = True
         if name == "definitions" and "definitions" in arguments:
             file = _definitions(arguments["definitions"])
             arguments["definitions"] = file.value
@@ -147,6 +165,8 @@ def _run(options: argparse.Namespace) -> int:
         try:
             if file is not None:
                 result |= {key: file.placed(result.get(key, ())) for key in ("faults", "remarks")}
+            if rates is not None and not options.json:
+                result = rates.beside(result, name)
             text = json.dumps(result) if options.json else as_text(result, name)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # from a broker of another version
             raise ControlFailed(f"the answer to {name!r} is not one that this program understands") from None
@@ -155,7 +175,10 @@ def _run(options: argparse.Namespace) -> int:
         text = "\n".join([first, *(more if file is None else file.placed(more))])
         print(f"leveret ctl: {printable_lines(text)}", file=sys.stderr)
         return EXIT_FAILED
-    print(text)
+    if rates is None:
+        print(text)
+    else:
+        _print_again(text, options)
     return EXIT_FAILED if file is not None and result["faults"] else EXIT_OK
 
 
@@ -191,12 +214,9 @@ def _run_remote(options: argparse.Namespace) -> int:
 def _seconds(text: str) -> float:
     """Raises: argparse.ArgumentTypeError."""
     try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0
-    if not 0 < seconds <= 86400:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds between 0 and 86400")
-    return seconds
+        return seconds_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 # -- requests --------------------------------------------------------------------------------------------------
@@ -233,6 +253,12 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
         elif key in first:
             first.remove(key)
         given[typed.get(key, key)] = value
+    for argument in command.arguments:
+        if argument.kind is TIME and argument.name in given:
+            try:
+                given[argument.name] = delay_of(given[argument.name], datetime.now().astimezone())
+            except ValueError as error:
+                raise command.error(str(error)) from None
     command.read({key: value for key, value in given.items() if key != "action"})
     _read_from_elsewhere(command, given)
     return name, given
@@ -280,8 +306,15 @@ def as_text(result: Any, command: str) -> str:
         return json.dumps(result, indent=2)
     if command == "explain":
         return "\n\n".join(explanation_text(explanation_of(one)) for one in result)
+    if command == "jobs" and isinstance(result, list):
+        result = [_job_of(row) for row in result]
     if isinstance(result, list):
-        return _as_table(result)
+        width = None if command == "log" else _width()  # sentences are not cut
+        return as_table(result, width) if result else "none"
+    if command == "dead-letters" and "items" in result:
+        result = {**result, "items": list(map(_dead_letters_of, result["items"]))}
+    if command == "where" and isinstance(result, dict):
+        return _place_of(result)
     if command == "cluster" and "nodes" in result:
         result = _cluster_of(result)
     if command == "cluster" and "changes" in result:
@@ -291,14 +324,34 @@ def as_text(result: Any, command: str) -> str:
         rest = {key: value for key, value in result.items() if key != "trouble"}
         return f"{printable(f'NOT WELL: {wrong}') if wrong else 'all is well'}\n{as_text(rest, command)}"
     if isinstance(result, dict):
-        return "\n".join(f"{key}: {_value_text(value)}" for key, value in result.items())
+        return "\n".join(f"{key.removesuffix('_ms')}: {_value_text(value, key)}" for key, value in result.items())
     return printable(str(result))
 
 
-#: A column is made no narrower than this.
-COLUMN_MIN = 8
-#: The last word, before `ms`, of the names of moments; other names are of durations.
-MOMENTS = frozenset({"at", "due", "from", "since"})
+def _place_of(found: dict[str, Any]) -> str:
+    """Where a message is, and how far the broker has looked for it."""
+    messages = "1 message" if found["looked_at"] == 1 else f"{found['looked_at']} messages"
+    far = f"looked at {messages} in {found['queues']} of {found['of_queues']} queues"
+    why = f", then stopped: {found['stopped']}" if found["stopped"] else ""
+    items = as_table(found["items"], _width()) if found["items"] else "no message of this id was found"
+    return printable_lines(f"{items}\n({far}{why})")
+
+
+def _job_of(job: dict[str, Any]) -> dict[str, Any]:
+    """A job with its times, which have no unit in their names."""
+    times = {"started_ms": job["started"], "ended_ms": job["ended"]}
+    return {name: value for name, value in job.items() if name not in ("started", "ended")} | times
+
+
+def _dead_letters_of(row: dict[str, Any]) -> dict[str, Any]:
+    """A queue of dead letters. The time of the oldest death is in seconds, as in `x-death`."""
+    oldest = row["oldest"]
+    return {
+        name if name != "oldest" else "oldest_ms": 1000 * oldest if name == "oldest" and oldest is not None else value
+        for name, value in row.items()
+    }
+
+
 #: What is shown of a node; `--json` has more.
 NODE_COLUMNS = ("name", "state", "is-linked", "term", "end", "lag", "reaches", "version", "level", "addresses")
 _NOT_SHOWN = ("node", "state", "since-ms", "why", "handover", "min-in-sync", "nodes")
@@ -331,67 +384,19 @@ def _node_of(node: dict[str, Any]) -> dict[str, Any]:
     return {name: " ".join(value) if isinstance(value, list) else value for name, value in row.items()}
 
 
-def _as_table(rows: list[Any]) -> str:
-    """One line per row, under the names of the columns that are not empty."""
-    if not all(isinstance(row, dict) for row in rows):
-        return "\n".join(printable(str(row)) for row in rows)
-    names = list(dict.fromkeys(name for row in rows for name in row if name != "counters" and _cell(row[name])))
-    heads = [name.removesuffix("_ms") for name in names]
-    lines = [heads, *([_cell(row.get(name), name) for name in names] for row in rows)]
-    widths = _fitting([max(map(len, column)) for column in zip(*lines)])
-    return "\n".join("  ".join(map(_cut, line, widths)).rstrip() for line in lines)
+def _width(indented: int = 0) -> int | None:
+    """Columns of the terminal; None: the output is a file or a pipe."""
+    return max(1, shutil.get_terminal_size().columns - indented) if sys.stdout.isatty() else None
 
 
-def _cut(cell: str, width: int) -> str:
-    return cell.ljust(width) if len(cell) <= width else cell[: width - 1] + "…"
-
-
-def _fitting(widths: list[int]) -> list[int]:
-    """The widths of columns that fit the terminal: the widest are made narrower. Elsewhere nothing is cut."""
-    if not sys.stdout.isatty():
-        return widths
-    widths, room = list(widths), shutil.get_terminal_size().columns
-    while sum(widths) + 2 * (len(widths) - 1) > room and max(widths, default=0) > COLUMN_MIN:
-        widths[widths.index(max(widths))] -= 1
-    return widths
-
-
-def _time_text(ms: int, name: str) -> str:
-    """Milliseconds as people write them: a moment or a duration, according to the name `..._ms`."""
-    if name.split("_")[-2] in MOMENTS:
-        try:
-            return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
-        except (ValueError, OverflowError, OSError):  # after the year 9999
-            return f"{ms} ms"
-    if ms < 1000:
-        return f"{ms} ms"
-    parts: list[str] = []
-    rest = ms // 1000
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
-        whole, rest = divmod(rest, size)
-        if whole and len(parts) < 2:
-            parts.append(f"{whole} {unit}")
-        elif parts:
-            break
-    return " ".join(parts)
-
-
-def _cell(value: Any, name: str = "") -> str:
-    if name.endswith("_ms") and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return _time_text(value, name)
-    if value is None or value == {} or value == []:
-        return ""
-    return json.dumps(value) if isinstance(value, bool | dict | list) else printable(str(value))
-
-
-def _value_text(value: Any) -> str:
+def _value_text(value: Any, name: str = "") -> str:
     """Lists of lines, tables of numbers and tables are printed below their name."""
     if value is None or value == []:
         return "none"
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):
-        return "\n" + indent(_as_table(value), "  ")
+        return "\n" + indent(as_table(value, _width(2)), "  ")
     if isinstance(value, dict):
         return "".join(f"\n  {printable(key)}: {printable(str(one))}" for key, one in value.items())
     if isinstance(value, list):
         return "".join(f"\n  {printable(str(line))}" for line in value)
-    return printable(str(value))
+    return cell(value, name) if name.endswith("_ms") else printable(str(value))

@@ -82,12 +82,17 @@ def consumers(at: Operator, *, vhost: OnlyVhost | None = None, queue: Name | Non
 
     queue: only of this queue
     """
-    return [
+    rows = [
         row
         for client in _clients(at, vhost)
         for session in client.sessions
         for row in _consumer_rows(at, session, queue)
     ]
+    if queue is not None and not rows:
+        names = {name for host in at.vhosts(vhost) for name in host.queues}
+        if queue not in names:
+            raise CommandError(f"no queue {queue!r}{nearest(queue, names)}")
+    return rows
 
 
 def _consumer_rows(at: Operator, session: Session, queue: str | None) -> Iterator[dict[str, Any]]:
@@ -120,7 +125,7 @@ def connection(at: Operator, name: Name) -> dict[str, Any]:
     """
     client = next((one for one in at.broker.connections if one.is_called(name)), None)
     if client is None:
-        raise CommandError(f"no connection {name!r}")
+        raise _no_connection(at, name)
     return {
         "name": client.name,
         "connection_name": client.given_name,
@@ -222,13 +227,15 @@ def close_connection(at: Operator, name: Name, reason: str = CLOSED_BY_HAND) -> 
     found = [client for client in clients if client.name == name]
     found = found or [client for client in clients if _client_text(client, "connection_name") == name]
     if not found:
-        known = dict.fromkeys(
-            name for one in clients for name in (one.name, _client_text(one, "connection_name")) if name
-        )
-        raise CommandError(f"no connection {name!r}{nearest(name, known)}")
+        raise _no_connection(at, name)
     for client in found:
         at.broker.context.disconnects.expel(client, ConnectionForced(reason=reason))
     return {"closed": [client.name for client in found], "reason": reason}
+
+
+def _no_connection(at: Operator, name: str) -> CommandError:
+    known = dict.fromkeys(own for one in at.broker.connections for own in (one.name, one.given_name) if own)
+    return CommandError(f"no connection {name!r}{nearest(name, known)}")
 
 
 @command("block")

@@ -106,6 +106,7 @@ def _read_anything(name: str, value: object) -> Any:
 NAME, TEXT = Kind("NAME", _read_name), Kind("TEXT", _read_text)
 NUMBER, FLAG, JSON = Kind("NUMBER", _read_number), Kind("BOOLEAN", _read_flag), Kind("JSON", _read_json)
 WORD = Kind("WORD", _read_name)
+TIME = Kind("TIME", _read_time)
 
 #: A name is never empty; the text of a pattern, a password or a reason may be.
 Name = Annotated[str, NAME]
@@ -120,7 +121,7 @@ Word = Annotated[str, WORD]
 Limit = Annotated[int, Kind("NUMBER", _read_limit)]
 RingSize = Annotated[int, Kind("NUMBER", _read_ring_size)]
 QueueType = Annotated[str, Kind("TYPE", _read_queue_type)]
-Milliseconds = Annotated[int, Kind("TIME", _read_time)]
+Milliseconds = Annotated[int, TIME]
 Json = Annotated[Any, JSON]
 #: Checked by the command itself.
 Words = Annotated[Any, Kind("WORD,WORD", _read_anything)]

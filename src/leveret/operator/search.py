@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..console.dispatcher import Http, Level
-from ..engine import MS, ContentError, Field, Message, Queue, decode_properties
+from ..engine import MS, ContentError, Field, Message, Queue, User, decode_properties
 from .browsing import LOOKED_AT_ONCE, row_of
 from .command import command
 from .command_error import CommandError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Limits of a search: messages found by default and at most, messages tested, milliseconds, octets of bodies shown.
 FOUND, FOUND_MAX, SEARCHED_MAX, SEARCHED_MS, SHOWN_OCTETS = 50, 200, 500_000, 20_000, 200
+#: Milliseconds that `where` looks: its user waits for the answer.
+WHERE_MS = 2_000
 #: Limits of a search in kept events: messages whose events are shown, events of each, and events tested in one step.
 STORIES_MAX, STORY_EVENTS_MAX, EVENTS_A_STEP = 20, 100, 500
 #: Newest segments of the journal that a search reads.
@@ -57,13 +59,7 @@ def search(
         raise CommandError("search: expected id, message-id, correlation-id, routing-key, header, text or filter")
     user = None if as_user is None else at.user(as_user)
     looked = _Search(at, takes, id, min(count, FOUND_MAX))
-    for one in _queues_of(at, vhost, queue):
-        if user is not None and not user.may("read", "queue", one.name, one.vhost_name):
-            looked.not_permitted += 1
-            continue
-        yield from looked.search(one)
-        if looked.stopped:
-            break
+    yield from looked.search_all(_queues_of(at, vhost, queue), user)
     stories: list[dict[str, Any]] = []
     from_journal: dict[str, Any] | None = None
     if user is None or user.permissions is None or "monitoring" in user.tags or user.is_administrator:
@@ -79,31 +75,41 @@ def where(
     at: Operator,
     message_id: Annotated[str, NAME, "the property of that name, or the correlation id"],
     *,
+    report: bool = False,
     vhost: OnlyVhost | None = None,
     as_user: AsUser | None = None,
 ) -> Steps:
-    """Show where a message is: its queue, its state, and the client that has it."""
-    rows: list[dict[str, Any]] = []
-    for given in ({"message_id": message_id}, {"correlation_id": message_id}):
-        found = yield from search(at, given=Filter(), vhost=vhost, as_user=as_user, **given)
-        for one in found["items"]:
-            holder = one.get("holder", {})
-            rows.append(
-                {
-                    "queue": one["queue"],
-                    "vhost": one["vhost"],
-                    "state": one["state"],
-                    "client": holder.get("connection_name") or holder.get("connection"),
-                    "consumer": holder.get("consumer"),
-                    "due_ms": one.get("due_ms"),
-                    "exchange": one["exchange"],
-                    "routing_key": one["routing_key"],
-                    "position": one["position"],
-                }
-            )
-        if rows:
-            break
-    return rows
+    """Show where a message is: its queue, its state, and the client that has it.
+
+    report: true: also how far was looked, within 2 s (default false)
+    """
+    ids = [selection_of("where", Filter(), **{name: message_id}) for name in ("message_id", "correlation_id")]
+    takes = [one for one in ids if one is not None]
+    looked = _Search(at, lambda message: any(one(message) for one in takes), None, FOUND_MAX, WHERE_MS)
+    queues = _queues_of(at, vhost, None)
+    yield from looked.search_all(queues, None if as_user is None else at.user(as_user))
+    items = looked.rows
+    items = [one for one in items if one["properties"].get("message_id") == message_id] or items
+    rows = list(map(_place_row, items[:FOUND]))
+    if not report:
+        return rows
+    far = {"looked_at": looked.looked_at, "queues": looked.queues, "of_queues": len(queues), "stopped": looked.stopped}
+    return {"items": rows, **far}
+
+
+def _place_row(found: dict[str, Any]) -> dict[str, Any]:
+    holder = found.get("holder", {})
+    return {
+        "queue": found["queue"],
+        "vhost": found["vhost"],
+        "state": found["state"],
+        "client": holder.get("connection_name") or holder.get("connection"),
+        "consumer": holder.get("consumer"),
+        "due_ms": found.get("due_ms"),
+        "exchange": found["exchange"],
+        "routing_key": found["routing_key"],
+        "position": found["position"],
+    }
 
 
 def _from_journal(
@@ -150,13 +156,26 @@ def _stories(
 class _Search:
     """The results of one search. `stopped`: the reason why it ended early; empty: it did not."""
 
-    def __init__(self, at: Operator, takes: Takes | None, id_: int | None, count: int) -> None:
+    def __init__(
+        self, at: Operator, takes: Takes | None, id_: int | None, count: int, within_ms: int = SEARCHED_MS
+    ) -> None:
         self._at, self._clock = at, at.broker.context.clock
-        self._until_ns = self._clock.monotonic_ns() + SEARCHED_MS * MS
+        self._within_ms = within_ms
+        self._until_ns = self._clock.monotonic_ns() + within_ms * MS
         self._takes, self._id, self._count = takes, id_, count
-        self._rows: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
         self.looked_at = self.queues = self.not_permitted = 0
         self.stopped = ""
+
+    def search_all(self, queues: list[Queue], user: User | None) -> Steps:
+        """Search the queues that the user may read, until a limit is reached. None: all queues."""
+        for one in queues:
+            if user is not None and not user.may("read", "queue", one.name, one.vhost_name):
+                self.not_permitted += 1
+                continue
+            yield from self.search(one)
+            if self.stopped:
+                break
 
     def search(self, queue: Queue) -> Steps:
         if queue.deleted or queue.is_busy():
@@ -169,8 +188,8 @@ class _Search:
                         self.looked_at += 1
                         if self._fits(seen.message):
                             place = {"vhost": queue.vhost_name, "queue": queue.name, "state": state}
-                            self._rows.append({**place, **row_of(self._at, seen, SHOWN_OCTETS)})
-                            if len(self._rows) == self._count:
+                            self.rows.append({**place, **row_of(self._at, seen, SHOWN_OCTETS)})
+                            if len(self.rows) == self._count:
                                 break
                     yield
                     self._note_limits()
@@ -181,16 +200,16 @@ class _Search:
         return self._id in (None, message.id) and (self._takes is None or self._takes(message))
 
     def _note_limits(self) -> None:
-        if len(self._rows) >= self._count:
+        if len(self.rows) >= self._count:
             self.stopped = f"{self._count} messages were found"
         elif self.looked_at >= SEARCHED_MAX:
             self.stopped = f"{self.looked_at} messages were looked at"
         elif self._clock.monotonic_ns() >= self._until_ns:
-            self.stopped = f"it took {SEARCHED_MS // 1000} s"
+            self.stopped = f"it took {self._within_ms // 1000} s"
 
     def answer(self) -> dict[str, Any]:
         return {
-            "items": self._rows,
+            "items": self.rows,
             "looked_at": self.looked_at,
             "queues": self.queues,
             "not_permitted": self.not_permitted,

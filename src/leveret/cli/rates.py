@@ -1,0 +1,58 @@
+"""Rates beside counts: what has changed since the look before, for `--watch`."""
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any
+
+#: Command -> columns that identify its rows, and column of a rate -> the count; those of queues are in `counters`.
+ROWS = {
+    "queues": (("vhost", "name"), {"in/s": "enqueued", "out/s": "delivered", "ack/s": "acknowledged"}),
+    "publishers": (("connection",), {"published/s": "published"}),
+}
+#: The rates stand before this column.
+BEFORE = frozenset({"unacked", "by"})
+
+
+class Rates:
+    """The answers to one command, one after the other."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._at = 0.0
+        self._counts: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+
+    def beside(self, result: Any, command: str) -> Any:
+        """The answer with the rates since the one before; the first has none."""
+        now = self._clock()
+        seconds, self._at, before = now - self._at, now, self._counts
+        if command == "status" and isinstance(result, dict) and isinstance(result.get("counters"), dict):
+            counts, last = result["counters"], before.get(())
+            self._counts = {(): counts}
+            shown = {name: _beside(count, _rate(last, counts, name, seconds)) for name, count in counts.items()}
+            return {**result, "counters": shown}
+        if command not in ROWS or not isinstance(result, list):
+            return result
+        keys, names = ROWS[command]
+        self._counts = {tuple(row.get(key) for key in keys): row.get("counters", row) for row in result}
+        return [self._row(row, before.get(tuple(row.get(key) for key in keys)), names, seconds) for row in result]
+
+    def _row(
+        self, row: Mapping[str, Any], before: Mapping[str, Any] | None, names: Mapping[str, str], seconds: float
+    ) -> dict[str, Any]:
+        counts = row.get("counters", row)
+        rates = {head: _rate(before, counts, name, seconds) for head, name in names.items()}
+        shown: dict[str, Any] = {}
+        for name, value in row.items():
+            shown |= (rates if name in BEFORE else {}) | {name: value}
+        return shown
+
+
+def _rate(before: Mapping[str, Any] | None, counts: Mapping[str, Any], name: str, seconds: float) -> float | None:
+    """Per second; None: not known. A count that fell is one of an object that was made again."""
+    if before is None or seconds <= 0 or not isinstance(before.get(name), int) or counts[name] < before[name]:
+        return None
+    return float(round((counts[name] - before[name]) / seconds, 1))
+
+
+def _beside(count: Any, rate: float | None) -> Any:
+    return f"{count} ({rate}/s)" if rate else count

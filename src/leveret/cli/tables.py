@@ -1,0 +1,153 @@
+"""Tables of answers: one line per row, under the names of the columns that are not empty.
+
+The column that identifies a row is the first. In a terminal all lines fit: cells are cut in the middle, and columns at
+the end are left out, until the identifying names are whole.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from ..settings.printable import printable
+from .times import time_text
+
+#: Columns that come first, and those that come last and are left out first.
+FIRST = (
+    "connection_name", "name", "queue", "state", "blocked_by", "held", "ready", "in/s", "out/s", "ack/s", "unacked",
+    "oldest_unacked_since_ms", "waiting_ms", "causes",
+)  # fmt: skip
+LAST = (
+    "user", "vhost", "since_ms", "prefetch_total", "channels", "channel", "number", "priority", "durable",
+    "configured", "exclusive", "auto_delete", "internal", "ack", "confirm", "transactional", "flowing", "policy",
+    "operator_policy", "effective_policy_definition", "peer", "product", "version", "connection",
+)  # fmt: skip
+#: Never shown in a table; `--json` has them.
+HIDDEN = frozenset({"counters"})
+#: Objects that a terminal shows as their parts; others are JSON, which can be copied into a command.
+PARTED = frozenset({"held"})
+#: A column is made no narrower than this.
+COLUMN_MIN = 12
+GAP = "  "
+
+
+def as_table(rows: Sequence[Any], width: int | None) -> str:
+    """The rows as text. `width`: columns of the terminal; None: everything is whole, as for a pipe."""
+    if not all(isinstance(row, dict) for row in rows):
+        return "\n".join(printable(str(row)) for row in rows)
+    rows = [_named(row) for row in rows]
+    today = None if width is None else datetime.now().strftime("%Y-%m-%d")
+    names = [name for name in _ordered(rows) if any(cell(row.get(name)) for row in rows)]
+    if width is not None:
+        names = names[:1] + [name for name in names[1:] if not _is_usual(name, rows)]
+    columns = [[_head(name), *(cell(row.get(name), name, today) for row in rows)] for name in names]
+    full = [max(map(_width_of, column)) for column in columns]
+    widths = full if width is None else _fitting(full, list(map(_least, names, columns)), width)
+    lines = [GAP.join(map(_cut, line, widths)).rstrip() for line in zip(*columns[: len(widths)])]
+    if (missing := names[len(widths) :]) and width is not None:
+        more = "1 more column" if len(missing) == 1 else f"{len(missing)} more columns"
+        lines.append(_cut(f"({more} in a wider terminal or a pipe: {', '.join(missing)})", width).rstrip())
+    return "\n".join(lines)
+
+
+def cell(value: Any, name: str = "", today: str | None = None) -> str:
+    """A value on one line. `today`: in a terminal, the date that times leave out; None: the value is whole."""
+    if name.endswith("_ms") and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return time_text(value, name, today or "")
+    if value is None or value == {} or value == []:
+        return ""
+    if today is not None and isinstance(value, dict) and name in PARTED:
+        return _parts(value)
+    if today is not None and isinstance(value, list) and all(isinstance(one, dict) for one in value):
+        return "; ".join(map(_parts, value))
+    return json.dumps(value) if isinstance(value, bool | dict | list) else printable(str(value))
+
+
+def _parts(value: Mapping[str, Any]) -> str:
+    return " ".join(f"{printable(_head(name))}={cell(one, name)}" for name, one in value.items() if cell(one))
+
+
+def _named(row: dict[str, Any]) -> dict[str, Any]:
+    """A client without a name of its own is called by its connection."""
+    if "connection_name" not in row or row["connection_name"]:
+        return row
+    return {**row, "connection_name": row.get("connection") or row.get("name")}
+
+
+def _ordered(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    names = dict.fromkeys(name for row in rows for name in row if name not in HIDDEN)
+    last = (*LAST, "name") if "connection_name" in names else LAST  # the name of a connection is its two addresses
+    yield from (name for name in FIRST if name in names and name not in last)
+    yield from (name for name in names if name not in FIRST and name not in last)
+    yield from (name for name in last if name in names)
+
+
+def _is_usual(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column tells nothing: false everywhere, or the default virtual host."""
+    values = [row.get(name) for row in rows]
+    return all(value is False for value in values) or (name == "vhost" and all(value == "/" for value in values))
+
+
+def _head(name: str) -> str:
+    return name.removesuffix("_ms")
+
+
+def _least(name: str, column: Sequence[str]) -> int:
+    """The least width of a column. Times are whole."""
+    width = max(map(_width_of, column[1:]))
+    return width if name.endswith("_ms") else min(max(width, _width_of(column[0])), COLUMN_MIN)
+
+
+def _fitting(full: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """The widths of the first columns in a terminal. The first one is cut only if nothing else helps."""
+    if not full:
+        return []
+    least = list(least)
+    if full[0] <= room:
+        least[0] = full[0]
+    count = len(full)
+    while count > 1 and sum(least[:count]) + len(GAP) * (count - 1) > room:
+        count -= 1
+    widths, spare = list(full[:count]), room - len(GAP) * (count - 1)
+    while sum(widths) > spare:
+        cuttable = [index for index in range(count) if widths[index] > least[index]]
+        if not cuttable:
+            return [max(1, spare)]  # one column, which is too wide
+        widths[max(cuttable, key=widths.__getitem__)] -= 1
+    return widths
+
+
+# -- widths in a terminal -------------------------------------------------------------------------------------------
+
+
+def _width_of(text: str) -> int:
+    """Columns that a text takes: two for wide characters of East Asia, none for combining ones."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_char_width, text))
+
+
+def _char_width(char: str) -> int:
+    from unicodedata import combining, east_asian_width
+
+    return 2 if east_asian_width(char) in "WF" else 0 if combining(char) else 1
+
+
+def _cut(text: str, width: int) -> str:
+    """A text of this width: padded, or with an ellipsis in the middle."""
+    if (own := _width_of(text)) <= width:
+        return text + " " * (width - own)
+    room = width - 1
+    head = _up_to(text, (room + 1) // 2)
+    tail = _up_to(text[::-1], room - _width_of(head))[::-1]
+    shown = f"{head}…{tail}"
+    return shown + " " * (width - _width_of(shown))
+
+
+def _up_to(text: str, width: int) -> str:
+    used = 0
+    for index, char in enumerate(text):
+        used += _char_width(char)
+        if used > width:
+            return text[:index]
+    return text

@@ -1,0 +1,73 @@
+"""Times as people write them: durations (`90s`, `5m`, `2h`), times of day (`03:12`) and ISO dates."""
+
+import re
+from datetime import datetime, timedelta
+
+from ..settings.values import duration_ms
+
+#: The last word, before `ms`, of the names of moments; other names are of durations.
+MOMENTS = frozenset({"at", "due", "from", "since", "started", "ended", "oldest"})
+#: The longest time limit, and the longest pause between two looks, in seconds.
+SECONDS_MAX = 86400
+TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d.*", re.ASCII)
+
+
+def seconds_of(text: str) -> float:
+    """Seconds from a number or a duration. Raises: ValueError, with the whole message."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = duration_ms(text) / 1000
+        except ValueError:
+            seconds = 0
+    if not 0 < seconds <= SECONDS_MAX:
+        raise ValueError(f"{text!r} is no time above 0 and up to 24h: seconds, or a time like 500ms, 90s, 5m, 2h")
+    return seconds
+
+
+def delay_of(text: str, now: datetime) -> str:
+    """The milliseconds until a time of day (today or tomorrow) or an ISO date; other text unchanged.
+
+    now: with the time zone that a text without one is read in. Raises: ValueError: no such date, or it is over.
+    """
+    if match := TIME_OF_DAY.fullmatch(text):
+        hour, minute, second = (int(part or 0) for part in match.groups())
+        then = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
+        if then <= now:
+            then += timedelta(days=1)
+    elif ISO_DATE.fullmatch(text):
+        try:
+            then = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is no date: expected one like 2026-01-31T03:12") from None
+        then = then if then.tzinfo is not None else then.replace(tzinfo=now.tzinfo)
+        if then <= now:
+            raise ValueError(f"{text!r} is over")
+    else:
+        return text
+    return str(round((then - now).total_seconds() * 1000))
+
+
+def time_text(ms: int, name: str, today: str = "") -> str:
+    """Milliseconds as people write them: a moment or a duration, according to the name `..._ms`.
+
+    today: the date that is left out.
+    """
+    if name.replace("-", "_").split("_")[-2] in MOMENTS:
+        try:
+            return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S").removeprefix(f"{today} ")
+        except (ValueError, OverflowError, OSError):  # after the year 9999
+            return f"{ms} ms"
+    if ms < 1000:
+        return f"{ms} ms"
+    parts: list[str] = []
+    rest = ms // 1000
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        whole, rest = divmod(rest, size)
+        if whole and len(parts) < 2:
+            parts.append(f"{whole} {unit}")
+        elif parts:
+            break
+    return " ".join(parts)
