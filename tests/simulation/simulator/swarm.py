@@ -103,8 +103,8 @@ FAULT_GROUPS: dict[str, dict[str, int]] = {
     },
     "limits": {"operator changes limits": 1},
     "messages": {
-        # Moves are left out: one out of a queue that is frozen works on without a pause, and no time passes.
-        "operator discards messages": 1, "operator purges a queue": 1, "operator pauses a queue": 2,
+        "operator moves messages": 4, "operator discards messages": 1, "operator purges a queue": 1,
+        "operator pauses a queue": 2,
     },
     "strangers": {"strangers": 1},
 }  # fmt: skip
