@@ -201,6 +201,18 @@ class JournalPlan:
                         return self._at(part.segment, block.offset, block.header.base_lsn)
         return end
 
+    def behind(self, lsn: int) -> Position:
+        """Behind the last block that has only records below `lsn`: where a reader that is registered there goes on.
+        Raises: Damaged, OSError."""
+        bases = segments_in(self.files, self.directory)
+        at = bisect_right(bases, lsn) - 1
+        if at < 0:
+            return self._at(lsn, 0, lsn)  # of a segment that is gone: whoever reads from there is told
+        start = self._at(bases[at], 0, bases[at])
+        part = next(self._parts(start, self.end()), None)
+        cut = None if part is None else self._cut(part, part.end, lsn)
+        return start if part is None or cut is None else self._at(part.segment, *cut)
+
     def _at(self, segment: int, offset: int, lsn: int) -> Position:
         return Position(self.journal_id, segment, offset, lsn)
 

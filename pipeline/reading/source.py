@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ...journal.format.errors import JournalError
 from ..schemas import ddl
 from .positions import JournalPlan, Position, Slice
 from .tables import EARLIEST, LATEST, TableReader, bound_of, number_of, place_of, reader_of
@@ -139,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached_lsn = 0  # by the newest micro-batch
         self._plan: JournalPlan | None = None
         self._target: Position | None = None
-        self._is_registered = False
+        self._registered_lsn: int | None = None  # by this object
 
     # -- offsets, on the driver ---------------------------------------------------------------------------------------
 
@@ -151,13 +152,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan
 
     def initialOffset(self) -> dict[str, Any]:
-        """For a new query."""
-        if self.start != EARLIEST:
-            start = place_of(self.plan, self.start)
-            self._register(start.lsn)
-            return start.as_dict()
-        self._register(0)  # before reading what exists, so that it is kept
-        return self.plan.first().as_dict()
+        """For a query of which no micro-batch was committed: Spark asks again at each start until one is."""
+        if self.start == EARLIEST:
+            self._register(0)  # before reading what exists, so that it is kept
+            return self.plan.first().as_dict()
+        start = place_of(self.plan, self.start)
+        if self.name is not None and not isinstance(self.start, Position):
+            # Spark may have planned the first micro-batch from there, and the end of the journal was another then.
+            registered = self.plan.readers().get(self.name, start.lsn)
+            if registered < start.lsn:
+                start = self.plan.behind(registered)
+        self._register(start.lsn)
+        return start.as_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """A number of octets of journal, or of records."""
@@ -166,7 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of a micro-batch from `start` on."""
         begin = Position.of(start)
-        if not self._is_registered:
+        if begin.lsn != self._registered_lsn:
             self.plan.check(begin)  # first: in another journal nothing may be released up to this place
             self.plan.check_there(begin)  # for what is gone nothing is to be kept
             self._register(begin.lsn)
@@ -194,13 +200,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _register(self, lsn: int) -> None:
         if self.name is not None:
             self.plan.files.register(self.plan.directory, self.name, lsn)
-        self._is_registered = True
+        self._registered_lsn = lsn
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One per segment between the two."""
-        return _partitions(self.plan, self.table.slices(self.plan, Position.of(start), Position.of(end)))
+        """One per segment between the two. Raises: JournalError (it begins behind its end)."""
+        first, last = Position.of(start), Position.of(end)
+        if first.lsn > last.lsn and self.table.strict:
+            raise JournalError(
+                f"{self.plan.directory}: the query begins with record {first.lsn}, but its checkpoint has a micro-batch"
+                f" that ends with {last.lsn} and was not committed: its rows would be lost; give the query a new"
+                " checkpoint (and option reader, which keeps its start), or pass over them (failOnDataLoss=false)"
+            )
+        return _partitions(self.plan, self.table.slices(self.plan, first, last))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow batches."""

@@ -29,6 +29,7 @@ from recorded_broker import RecordedBroker
 from leveret.journal import JournalError
 from leveret.journal.disk.directory import reader_offsets
 from leveret.pipeline.reading import events
+from leveret.pipeline.reading.positions import JournalGone
 from leveret.pipeline.reading.source import JournalSource, PlainReader, PushingReader, StreamReader
 
 
@@ -233,6 +234,64 @@ def test_options_of_the_kafka_source(broker: RecordedBroker, tmp_path: Path) -> 
     assert reader_offsets(str(tmp_path)) == {"r": end.lsn}
     early = PlainReader(options(tmp_path, startingTimestamp="1000", endingTimestamp="4102444800000"))
     assert rows(early, early.partitions()) == parts[2]
+
+
+@pytest.mark.parametrize("start", [{"startingOffsets": "latest"}, {"startingTimestamp": "4102444800000"}])
+def test_the_first_micro_batch_is_planned_again(start: dict[str, str], broker: RecordedBroker, tmp_path: Path) -> None:
+    """Until it is committed Spark asks for its start anew: it is the same, and what follows is kept."""
+    first = StreamReader(options(tmp_path, reader="r", **start))
+    begin = first.initialOffset()
+    for messages in (1, 100):
+        broker.publish("q", messages)
+        broker.tick()
+    end = first.latestOffset(begin, ReadAllAvailable())
+    planned = rows(first, first.partitions(begin, end))
+    broker.publish("q", 5)
+    broker.tick()
+    again = StreamReader(options(tmp_path, reader="r", **start))  # as after a kill
+    assert again.initialOffset() == begin and planned == rows(again, again.partitions(begin, end)) > 0
+    assert reader_offsets(str(tmp_path)) == {"r": begin["lsn"]}
+    last = again.latestOffset(end, ReadAllAvailable())
+    assert last["lsn"] > end["lsn"] and reader_offsets(str(tmp_path)) == {"r": end["lsn"]}
+    earlier = StreamReader(options(tmp_path, reader="r", startingTimestamp="1000"))
+    assert earlier.initialOffset()["lsn"] == 1 and reader_offsets(str(tmp_path)) == {"r": 1}, "as it was asked to"
+
+
+def test_a_start_behind_the_end_of_the_first_micro_batch(broker: RecordedBroker, tmp_path: Path) -> None:
+    """Without a name nothing keeps the start: the rows between are not lost without a word."""
+    first = StreamReader(options(tmp_path, startingOffsets="latest"))
+    begin = first.initialOffset()
+    for messages in (10, 5):
+        broker.publish("q", messages)
+        broker.tick()
+        if messages == 10:
+            end = first.latestOffset(begin, ReadAllAvailable())
+    again = StreamReader(options(tmp_path, startingOffsets="latest"))
+    with pytest.raises(JournalError, match=f"a micro-batch that ends with {end['lsn']} and was not committed"):
+        again.partitions(again.initialOffset(), end)
+    lax = StreamReader(options(tmp_path, startingOffsets="latest", failOnDataLoss="false"))
+    assert rows(lax, lax.partitions(lax.initialOffset(), end)) == 0
+
+
+def test_the_place_behind_a_record(tmp_path: Path) -> None:
+    """Of each block's end, also of one in a segment that is sealed; what was deleted is gone."""
+    one = RecordedBroker(tmp_path, segment_size=3000)
+    one.declare("q")
+    for _ in range(60):
+        one.publish("q")
+    one.tick()
+    plan = StreamReader(options(tmp_path)).plan
+    end, at, seen = plan.end(), plan.first(), 0
+    while at != end:
+        at = plan.within(at, end, 1)
+        place = plan.behind(at.lsn)
+        assert place.lsn == at.lsn and place[1:3] >= at[1:3], "perhaps behind a block without records"
+        seen += 1
+    assert seen > 20 and plan.behind(0).lsn == 0
+    first = min(tmp_path.glob("*.log"))
+    first.unlink()
+    with pytest.raises(JournalGone):
+        plan.check_there(plan.behind(5))
 
 
 def test_a_schema_chooses_columns(broker: RecordedBroker, tmp_path: Path) -> None:
