@@ -1,4 +1,5 @@
-"""Filling: what one node of a cluster has lost of the journal another one has. A hole of the lake goes when it is full.
+"""Filling: what one node of a cluster has lost of the journal another one has, or a backup that was put back in its
+place. A hole of the lake goes when it is full.
 
 The row of a hole becomes one for each piece of it that some copy has whole, and for each that none has. Then the
 pieces are added to all tables, then their rows go: until then jobs see the hole. Each table notes the pieces in the

@@ -326,8 +326,8 @@ class _Ingest:
                 self._progress.say("holes", what=lost_in(found))
 
     def _fill_holes(self) -> None:
-        """From the other nodes of a cluster."""
-        if not (self._copies and files_in(self._deltas["holes"])):
+        """From any copy of the journal; also from this one: what was damaged may have been put back from a backup."""
+        if not files_in(self._deltas["holes"]):
             return
         from .filling import fill_holes
 

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,6 +19,7 @@ from leveret.journal.disk.files import REAL
 from leveret.journal.disk.segment import segments_in
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.lake import delta_tables as tables
+from leveret.pipeline.lake import filling
 from leveret.pipeline.lake.ingest import IngestOptions
 from leveret.pipeline.lake.ingest import ingest as ingest_
 from leveret.pipeline.lake.lake import ALWAYS
@@ -140,6 +142,28 @@ def test_a_broker_alone_is_filled_by_nothing(tmp_path: Path) -> None:
     assert in_lake(lake) < in_journal(whole)
 
 
+@pytest.mark.parametrize(("is_stopped", "payloads"), [(False, False), (True, True)])
+def test_a_broker_alone_is_filled_by_its_backup(
+    is_stopped: bool, payloads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged file that is put back: the next ingest has all, each row once; contents that it is asked for, too; also
+    if it ends between the two."""
+    whole, damaged = copies(tmp_path)
+    lake = tmp_path / "lake"
+    lose(damaged, "blocks")
+    ingest(lake, damaged, payloads=False)
+    shutil.copy(second_segment(whole)[1], second_segment(damaged)[1])
+    if is_stopped:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(filling, "fill_holes", Mock(side_effect=KeyboardInterrupt))
+            fill(damaged, lake, payloads=payloads)
+    for _ in range(2):
+        ingest(lake, damaged, payloads=payloads)
+        assert holes_in(lake) == []
+        for table in WITHOUT_HOLES if payloads else ALWAYS:
+            assert table == "holes" or in_lake(lake, table) == in_journal(whole, table), table
+
+
 @pytest.mark.parametrize(
     ("is_filled", "order"), [(True, ("damaged", "whole")), (True, ("damaged",)), (False, ("whole", "damaged"))]
 )
@@ -173,7 +197,7 @@ def test_contents_from_a_copy_that_has_a_part_of_a_hole(is_cut: bool, tmp_path: 
     ingest(lake, damaged, payloads=False)
     given = ["--journal", f"shop={partly}", "--lake", str(lake), "--payloads"]
     assert main(["ingest", *given, *(["--max-bytes", "300"] if is_cut else [])]) == 0
-    assert [(row["first_lsn"], row["last_lsn"] + 1) for row in holes_in(lake)] == [(blocks[2][1], blocks[8][2])]
+    assert [(row["first_lsn"], row["last_lsn"] + 1) for row in holes_in(lake)] == [(blocks[4][1], blocks[5][2])]
     for places in ((partly, damaged), (partly, whole)):
         ingest(lake, *places)
     assert holes_in(lake) == []
