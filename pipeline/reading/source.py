@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 from ...journal.format.errors import JournalError
 from ..schemas import ddl
 from .positions import JournalPlan, Position, Slice
-from .tables import EARLIEST, LATEST, TableReader, bound_of, number_of, place_of, reader_of
+from .tables import EARLIEST, TableReader, bound_of, bounds_of, number_of, place_of, reader_of
 
 NAME = "leveret_journal"
 MAX_BYTES = 256 * 1024 * 1024
@@ -86,13 +86,15 @@ class PlainReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], schema: Iterable[Any] = ()) -> None:
         self.table: TableReader = reader_of(options, schema)
-        self.start = bound_of(options, "starting", EARLIEST)
-        self.end = bound_of(options, "ending", LATEST)
+        self.start, self.end = bounds_of(options)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each segment that can contain a row, or more."""
+        """One for each segment that can contain a row, or more. Raises: ValueError (it begins behind its end)."""
         plan = self.table.plan()
-        return _partitions(plan, self.table.slices(plan, place_of(plan, self.start), place_of(plan, self.end)))
+        start, end = place_of(plan, self.start), place_of(plan, self.end)
+        if start.lsn > end.lsn:
+            raise ValueError(f"the batch begins with record {start.lsn}, and ends before it, with {end.lsn}")
+        return _partitions(plan, self.table.slices(plan, start, end))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow batches."""

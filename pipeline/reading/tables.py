@@ -132,6 +132,18 @@ def bound_of(options: Mapping[str, str], side: str, otherwise: str) -> Bound:
     return Position.of(value)
 
 
+def bounds_of(options: Mapping[str, str]) -> tuple[Bound, Bound]:
+    """Where a batch begins and ends. Raises: ValueError (also for bounds without a row between), JournalError."""
+    start, end = bound_of(options, "starting", EARLIEST), bound_of(options, "ending", LATEST)
+    if start == LATEST:
+        raise ValueError("option startingOffsets: a batch that begins with latest has no rows")
+    if end == EARLIEST:
+        raise ValueError("option endingOffsets: a batch that ends with earliest has no rows")
+    if isinstance(start, int) and isinstance(end, int) and start > end:
+        raise ValueError("option endingTimestamp: it is before startingTimestamp")
+    return start, end
+
+
 def place_of(plan: JournalPlan, bound: Bound) -> Position:
     """Raises: JournalError (of another journal), Damaged, OSError."""
     if isinstance(bound, Position):

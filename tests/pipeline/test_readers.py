@@ -213,6 +213,29 @@ def test_bad_options(tmp_path: Path) -> None:
         StreamReader(options(tmp_path, endingOffsets="latest"))
 
 
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ({"startingOffsets": "latest"}, "a batch that begins with latest has no rows"),
+        ({"endingOffsets": "earliest"}, "a batch that ends with earliest has no rows"),
+        ({"startingTimestamp": "2000", "endingTimestamp": "1000"}, "it is before startingTimestamp"),
+    ],
+)
+def test_bounds_without_a_row_between(bounds: dict[str, str], words: str, tmp_path: Path) -> None:
+    """A mistake: said when the query is made."""
+    with pytest.raises(ValueError, match=words):
+        PlainReader(options(tmp_path, **bounds))
+
+
+def test_a_batch_that_begins_behind_its_end(broker: RecordedBroker, tmp_path: Path) -> None:
+    """By positions, or by one and a time: said when it is planned. From a place to the same there is nothing."""
+    end = json.dumps(StreamReader(options(tmp_path)).reportLatestOffset())
+    with pytest.raises(ValueError, match="and ends before it, with 1"):
+        PlainReader(options(tmp_path, startingOffsets=end, endingTimestamp="1000")).partitions()
+    empty = PlainReader(options(tmp_path, startingOffsets=end, endingOffsets=end))
+    assert rows(empty, empty.partitions()) == 0
+
+
 def test_options_of_the_kafka_source(broker: RecordedBroker, tmp_path: Path) -> None:
     """Where it begins and ends, how much it takes at once, and how far behind it is."""
     end = StreamReader(options(tmp_path)).plan.end()
