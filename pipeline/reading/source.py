@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.max_bytes = number_of(options, "maxBytesPerTrigger", MAX_BYTES)
         has_most = "maxOffsetsPerTrigger" in options
         self.max_records = number_of(options, "maxOffsetsPerTrigger", 1) if has_most else None
-        self._reached_lsn = 0  # by the newest micro-batch
+        self._reached_lsn: int | None = None  # by the newest micro-batch
         self._plan: JournalPlan | None = None
         self._target: Position | None = None
         self._registered_lsn: int | None = None  # by this object
@@ -189,7 +189,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The present end of the journal, and how many records the query is behind it: in its progress."""
         end = self.plan.end()
-        return {**end.as_dict(), "offsetsBehindLatest": end.lsn - self._reached_lsn}
+        behind = None if self._reached_lsn is None else end.lsn - self._reached_lsn
+        return {**end.as_dict(), "offsetsBehindLatest": behind}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read up to the present end only."""
@@ -215,6 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f" that ends with {last.lsn} and was not committed: its rows would be lost; give the query a new"
                 " checkpoint (and option reader, which keeps its start), or pass over them (failOnDataLoss=false)"
             )
+        self._reached_lsn = last.lsn  # of the first micro-batch after a start Spark asks for nothing else
         return _partitions(self.plan, self.table.slices(self.plan, first, last))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

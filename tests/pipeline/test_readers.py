@@ -247,6 +247,10 @@ def test_options_of_the_kafka_source(broker: RecordedBroker, tmp_path: Path) -> 
     assert 0 < at["lsn"] <= 21
     report = middle.reportLatestOffset()
     assert report is not None and report["offsetsBehindLatest"] == end.lsn - at["lsn"] > 0
+    again = StreamReader(options(tmp_path))  # it plans a micro-batch that was not committed, and says how far that is
+    assert again.reportLatestOffset() == {**end.as_dict(), "offsetsBehindLatest": None}
+    again.partitions(again.initialOffset(), at)
+    assert again.reportLatestOffset() == report
     ending = PlainReader(options(tmp_path, endingOffsets=json.dumps(at)))
     beginning = PlainReader(options(tmp_path, startingOffsets=json.dumps(at)))
     parts = [rows(one, one.partitions()) for one in (ending, beginning, whole)]
@@ -335,3 +339,30 @@ def test_a_schema_chooses_columns(broker: RecordedBroker, tmp_path: Path) -> Non
     ):
         with pytest.raises(ValueError, match=words):
             source.reader(StructType([field]))
+
+
+def test_days_are_joined_by_their_bounds(tmp_path: Path) -> None:
+    """Each row is in one of them, also those of the block in which a day ends: it is of the next one."""
+    one = RecordedBroker(tmp_path)
+    one.declare("q")
+    one.tick()
+    for _ in range(10):
+        one.publish("q")
+        one.clock.advance_ns(10_000_000)
+    one.tick()
+    one.close()
+    whole = PlainReader(options(tmp_path))
+    total = rows(whole, whole.partitions())
+    times = [
+        row["ts"]
+        for part in whole.partitions()
+        for batch in whole.read(part)
+        for row in batch.to_pylist()
+        if row["kind"] == "published"
+    ]
+    moment = str(int(times[5].timestamp() * 1000))
+    counts = []
+    for name in ("endingTimestamp", "startingTimestamp"):
+        half = PlainReader(options(tmp_path, **{name: moment}))
+        counts.append(rows(half, half.partitions()))
+    assert sum(counts) == total and all(counts)
