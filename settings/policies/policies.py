@@ -18,7 +18,7 @@ from ..queue_types import OWN_TYPES, QUEUE_TYPES
 from ..rows.address_settings import NOTHING_SET, Layer, with_fewer_attempts
 from ..rows.queue_attributes import QUEUE_ARGUMENTS
 from ..values import LONG_MAX
-from .policy_keys import EXCHANGE, POLICY_KEYS, erlang, fault_of_definition, fault_of_mirroring
+from .policy_keys import EXCHANGE, POLICY_KEYS, as_accepted_now, erlang, fault_of_definition, fault_of_mirroring
 
 if TYPE_CHECKING:
     from ...expressions.patterns.patterns import Pattern  # 3 ms that a broker without policies saves
@@ -96,6 +96,8 @@ def make_policy(
     """A checked policy. `is_stored`: an earlier release may have accepted it. Raises: PolicyFault."""
     if not name or len(name.encode()) > NAME_OCTETS_MAX:
         raise PolicyFault("the name must be text of 1 to 255 octets")
+    if is_stored and isinstance(definition, dict | MappingProxyType):
+        definition = as_accepted_now(definition)
     faults, compiled = _faults(pattern, definition, apply_to, priority, is_operator=is_operator, is_stored=is_stored)
     if faults:
         raise PolicyFault("\n".join(faults))

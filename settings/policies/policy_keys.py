@@ -181,6 +181,14 @@ _MIRRORING: dict[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
+def as_accepted_now(definition: Mapping[str, object]) -> dict[str, object]:
+    """A stored definition as it is checked now: earlier releases took 2.0 for the queue-version 2."""
+    version = definition.get("queue-version")
+    if isinstance(version, float) and version in (1, 2):
+        return {**definition, "queue-version": int(version)}
+    return dict(definition)
+
+
 def fault_of_definition(definition: Mapping[str, object], *, is_operator: bool) -> str:
     """RabbitMQ's refusal of a definition; empty if it is valid."""
     if not definition:

@@ -1,11 +1,14 @@
 """Users, policies, limits and parameters as the journal keeps them: what is written is read back."""
 
+import json
 import time
 from dataclasses import fields, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
+from recorded_broker import RecordedBroker
 
 from leveret.engine import (
     Grant,
@@ -31,7 +34,7 @@ from leveret.journal.recording.access_records import (
     user_octets,
     user_of,
 )
-from leveret.settings import make_policy
+from leveret.settings import Policies, Policy, make_policy
 
 TOPICS = MappingProxyType({"amq.topic": TopicPermission("^a", "^b")})
 GRANT = Grant("^c", ".*", "", TOPICS)
@@ -167,6 +170,82 @@ def test_a_policy_comes_back(is_operator: bool) -> None:
     for wrong in (b"[]", b"{}", b"\xff", b'{"pattern": "a"}'):
         with pytest.raises(BadRecord):
             policy_of(what, "/", "p", wrong)
+
+
+#: Definitions that earlier releases accepted, as operator policies too, and what they are now.
+ACCEPTED_BEFORE: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"queue-version": 2.0, "max-length": 5}, {"queue-version": 2, "max-length": 5}),
+    ({"queue-version": 1.0}, {"queue-version": 1}),
+    ({"queue-version": 2}, {"queue-version": 2}),
+    *(
+        (definition, definition)
+        for definition in (
+            {"ha-mode": "all", "ha-params": 2},
+            {"ha-mode": "nodes", "ha-params": []},
+            {"ha-mode": "exactly", "ha-params": None},
+            {"ha-params": {"a": [None]}},
+            {"ha-sync-mode": "x"},
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("is_operator", [False, True])
+@pytest.mark.parametrize("stored, now", ACCEPTED_BEFORE)
+def test_a_policy_that_an_earlier_release_accepted_is_read(
+    stored: dict[str, Any], now: dict[str, Any], is_operator: bool
+) -> None:
+    """A broker whose journal has it starts, although the policy would be refused now."""
+    record = {"pattern": "^a", "apply-to": "all", "priority": 0, "definition": stored}
+    found = policy_of(OPERATOR_POLICY if is_operator else POLICY, "/", "p", json.dumps(record).encode())
+    assert found.definition == now and list(map(type, found.definition.values())) == list(map(type, now.values()))
+
+
+@pytest.mark.parametrize("queue_version", [3.0, 1.5, True, "2"])
+def test_a_policy_that_no_release_accepted_is_a_bad_record(queue_version: object) -> None:
+    """Of queue-version 1 and 2 alone another type was taken."""
+    record = {"pattern": "", "apply-to": "all", "priority": 0, "definition": {"queue-version": queue_version}}
+    with pytest.raises(BadRecord):
+        policy_of(POLICY, "/", "p", json.dumps(record).encode())
+
+
+#: Values of parameters that are refused now, or were refused by plug-ins of RabbitMQ.
+PARAMETERS_BEFORE: dict[tuple[str, str, str], object] = {
+    ("/", "federation-upstream", "list"): [],
+    ("/", "federation-upstream", "unknown"): {"uri": "amqp://a", "unknown": 1},
+    ("/", "shovel", "list"): ["amqp://a"],
+    ("/", "shovel", "null"): None,
+    ("/", "", "about"): {"description": None, "tags": None},
+    ("", "", "cluster_name"): 5,
+}
+
+
+def test_a_broker_starts_with_all_that_an_earlier_release_stored(tmp_path: Path) -> None:
+    """Policies, operator policies, parameters and limits of its journal, which would be refused now."""
+    before = RecordedBroker(tmp_path / "j")
+    policies = [
+        Policy(f"p{index}", "/", "", stored, is_operator=is_operator)
+        for index, (stored, _) in enumerate(ACCEPTED_BEFORE)
+        for is_operator in (False, True)
+    ]
+    before.broker.reloading.replace_policies(Policies(policies))
+    for identity, value in PARAMETERS_BEFORE.items():
+        before.broker.parameters.set(identity, value)
+    before.broker.virtual_hosts.limit(before.vhost, VirtualHostLimits(max_queues=-5))
+    before.tick()
+    before.close()
+    after = RecordedBroker(tmp_path / "j")
+    assert list(after.broker.context.policies) == list(before.broker.context.policies)
+    assert {identity: after.broker.parameters.get(identity) for identity in PARAMETERS_BEFORE} == PARAMETERS_BEFORE
+    assert after.vhost.context.limits == VirtualHostLimits(max_queues=-5)
+    after.close()
+
+
+def test_limits_of_earlier_releases_are_read() -> None:
+    """Any integers, and records without the later key."""
+    assert limits_of(b'{"max-connections": -5, "max-queues": 0}') == VirtualHostLimits(-5, 0)
+    assert limits_of(b'{"max-queues": null}') == VirtualHostLimits()
+    assert limits_of(b"{}") == VirtualHostLimits()
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,16 @@ def test_what_was_accepted_once_is_read_again() -> None:
     assert make_policy("p", "/", "", odd, is_stored=True).definition == odd
 
 
+def test_a_queue_version_with_a_point() -> None:
+    """RabbitMQ refuses 2.0; earlier releases took it for 2, so it is read as 2 from journals, versions and files."""
+    with pytest.raises(PolicyFault, match="2.0 is not a valid queue-version value"):
+        make_policy("p", "/", "", {"queue-version": 2.0})
+    text = '[[policy]]\nname = "p"\npattern = ""\ndefinition = {queue-version = 2.0}'
+    configuration, faults = load_configuration([("x.toml", text)])
+    (found,) = configuration.policies
+    assert not faults and type(found.definition["queue-version"]) is int and found.definition == {"queue-version": 2}
+
+
 def policy(name: str = "p", pattern: str = "", apply_to: str = "all", priority: int = 0, **keys: object) -> Policy:
     """One; `operator=True` an operator's. Underscores of keys stand for dashes."""
     is_operator = bool(keys.pop("operator", False))
