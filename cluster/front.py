@@ -34,7 +34,7 @@ class Leadership(Protocol):
         """Read nothing from clients until `go_on` or `hold`, and end all turns. Returns the LSN behind them."""
 
     async def close_unserved(self) -> None:
-        """Like `serve` ends: for a broker that never served."""
+        """End as `serve` does: for a broker that never served."""
 
     def resign(self) -> None:
         """Close the connections and write no more records: `serve` returns soon."""

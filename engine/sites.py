@@ -29,7 +29,7 @@ class SiteWatcher(Protocol):
 
 class Sites:
     """`own`: the site of clients whose frontend names none, and of all that the broker itself does. `now`: the site for
-    which messages are routed, published or got now; empty: an operator gets them. `groups`: the group of each site that
+    which messages are routed, published or got now; empty: for an operator's get. `groups`: the group of each site that
     is there, perhaps empty. `transfer_after_ns`: how long what belongs to a site waits for it before others get it.
     `watchers`: told of changes.
     """

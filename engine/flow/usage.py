@@ -56,7 +56,7 @@ class Usage:
             self.on_eased(self)
 
     def stay_full(self) -> None:
-        """Be full as before a recount, unless the use has fallen to the low mark."""
+        """Stay full after a recount, unless the use has fallen to the low mark."""
         self.is_full = self.limit > 0 and self.used > self.low
 
     def change(self, amount: int) -> None:

@@ -51,7 +51,7 @@ class LeaseConsumers(ConsumerList):
     def joined(self, consumer: Consumer, *, is_aside: bool, is_there: bool, renews: bool) -> None:
         """Note the arguments of a consumer that joined, or replaced them. `is_aside`: it asks for no leases.
 
-        `is_there`: its site is.
+        `is_there`: its site is there.
         """
         self._has_priorities = any(one.priority != consumer.priority for one in self.consumers)
         for members, is_member in (

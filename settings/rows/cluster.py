@@ -69,7 +69,7 @@ def host_and_port(value: object) -> str:
 
 
 def copy_rate(value: object) -> int:
-    """Octets a second; with less a node that was away would never have what is written meanwhile."""
+    """Octets a second. A leader reads a MiB at once, then waits by this rate: with less, longer than a second."""
     try:
         rate = size_bytes(value)
     except ValueError:

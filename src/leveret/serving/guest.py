@@ -91,7 +91,7 @@ class Guest:
 
     @property
     def address(self) -> object:
-        """Like `accept` gave it, or as a proxy named it."""
+        """As `accept` gave it, or as a proxy named it."""
         return self._arrival.address
 
     @property
