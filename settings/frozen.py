@@ -15,9 +15,14 @@ T = TypeVar("T")
 def frozen(cls: type[T]) -> type[T]:
     """A dataclass with slots, whose values are compared, hashed and printed by their fields.
 
-    mypy refuses assignments to them; at run time nothing does.
+    mypy refuses assignments to them; at run time nothing does. A value whose only compared field is NaN does not equal
+    itself. Raises: TypeError for a class with an `__eq__` of its own, no compared field, or a field with `hash=`.
     """
     made: Any = dataclass(slots=True, eq=False, repr=False)(cls)
+    if "__eq__" in cls.__dict__ or not any(one.compare for one in fields(made)):
+        raise TypeError(f"{cls.__name__}: values are compared by their fields")
+    if any(one.hash is not None for one in fields(made)):
+        raise TypeError(f"{cls.__name__}: the fields that are compared are hashed")
     made._compared = attrgetter(*(one.name for one in fields(made) if one.compare))
     for name, method in _SHARED.items():
         if name not in cls.__dict__:

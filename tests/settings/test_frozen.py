@@ -60,3 +60,22 @@ def test_a_changed_copy_has_slots_alone(classes: Any) -> None:
     one = replace(wide("a"), width=2)
     assert one == wide("a", width=2)
     assert not hasattr(one, "__dict__")
+
+
+def test_a_class_that_cannot_share_the_methods_is_refused() -> None:
+    class Equal:
+        name: str
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    class Empty:
+        pass
+
+    class Hashed:
+        name: str
+        line: int = field(default=0, hash=False)
+
+    for cls in (Equal, Empty, Hashed):
+        with pytest.raises(TypeError, match=cls.__name__):
+            frozen(cls)
