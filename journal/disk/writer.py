@@ -65,6 +65,7 @@ class Writer:
         self._progress = threading.Condition(lock)  # notified after each commit
         self._in_turn = False
         self._is_awaited = False  # an answer waits for records of the open block
+        self._had_answers = False  # they waited for the last commit: the acknowledgements of its messages are coming
         self._is_idle = False  # the thread waits for jobs, not only until SYNC_DELAY_SECONDS are over
         self._closing = False
         self._has_segment = False  # a roll has been asked for
@@ -282,7 +283,7 @@ class Writer:
                     if is_wanted and self._open.count and not self._in_turn:
                         self._taken.append(self._open)
                         self._open = BlockBuilder(self._open.next_lsn)
-                        self._is_awaited = False
+                        self._had_answers, self._is_awaited = self._is_awaited, False
                     if self._taken:
                         return True
                 until_sync_s = self.file.until_sync_s() if self.state is RUNNING else None
@@ -290,7 +291,7 @@ class Writer:
                     break  # the interval is over
                 if self._closing or not wait:
                     return False
-                self._is_idle = not (is_patient and self._open.count)  # without records there is no delay to wait for
+                self._is_idle = not (is_patient and (self._open.count or self._had_answers))
                 if self._is_idle:
                     timeout_s = until_sync_s
                 elif until_sync_s is None:

@@ -80,24 +80,30 @@ def test_patience_has_an_end() -> None:
     driver.journal.close()
 
 
-def test_without_acknowledgements_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread sleeps until there are records."""
+def test_acknowledgements_are_expected_after_answers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a commit that was awaited the thread waits for its acknowledgements, then without a time; after a commit of
+    acknowledgements without a time at once.
+    """
     driver, durable = _started(SimulatedFiles())
-    work, timeouts, has_waited = driver.journal.writer._work, list[float | None](), threading.Event()
-    wait = work.wait
+    work, timeouts, sleeps = driver.journal.writer._work, list[float | None](), threading.Semaphore(0)
+    wait, once = work.wait, [writing.SYNC_DELAY_SECONDS, None]
 
     def waited(timeout: float | None = None) -> bool:
         timeouts.append(timeout)
-        has_waited.set()
+        if timeout is None:
+            sleeps.release()
         return wait(timeout)
 
     monkeypatch.setattr(work, "wait", waited)
-    driver.publish([b"1"], "a")
+    ids = driver.publish([b"1"], "a")
     assert durable.reaches(driver.journal.commit())
-    assert has_waited.wait(SECONDS_MAX)
-    driver.publish([b"2"], "a")
+    while timeouts[-2:] != once:
+        assert sleeps.acquire(timeout=SECONDS_MAX)
+    before = len(timeouts)
+    driver.settle("a", ids)  # wakes the thread, which gives other records time to come
     assert durable.reaches(driver.journal.commit())
-    assert set(timeouts) == {None}
+    while timeouts[before:] != once:
+        assert sleeps.acquire(timeout=SECONDS_MAX)
     driver.journal.close()
 
 
