@@ -162,6 +162,14 @@ def test_users(person: Person, api: ApiClient) -> None:
     person.button("Clear …").click()
     person.confirms("Clear")
     person.sees("No permissions", within=person.panel("Permissions"))
+    form = person.unfolds("Set topic permissions")
+    person.fills(form, exchange="amq.topic", write="^b$")
+    person.button("Set", within=form).click()
+    person.sees("^b$", within=person.panel("Topic permissions"))
+    assert api.get("topic-permissions/%2F/ann")[0]["write"] == "^b$"
+    person.button("Clear …").click()
+    person.confirms("Clear")
+    person.sees("None: every routing key is allowed.")
     person.button("Delete the user …").click()
     person.confirms("Delete")
     person.sees("ann is deleted.")
@@ -345,6 +353,60 @@ def test_a_half_filled_form_outlives_the_session(person: Person, api: ApiClient)
     person.button("Log out").click()
     person.tab.get_by_label("Password").wait_for()
     assert person.tab.locator("[name=arguments]").count() == 0
+
+
+def test_an_ended_session_leaves_nothing_in_sight(person: Person, api: ApiClient) -> None:
+    """Neither rows nor messages, questions or passwords, also where they are hidden."""
+    person.tab.locator("#places").get_by_label("Refresh").select_option("1")
+    api.ask("PUT", "queues/%2F/secret-queue", {})
+    body = {"routing_key": "secret-queue", "payload": "secret-body", "payload_encoding": "string", "properties": {}}
+    api.ask("POST", "exchanges/%2F/amq.default/publish", body)
+    person.opens("queues", "/", "secret-queue", heading="secret-queue")
+    fold = person.unfolds("Browse messages")
+    person.button("Browse", within=fold).click()
+    person.sees("secret-body")
+    person.button("Purge 1 message …").click()
+    person.tab.get_by_role("dialog").wait_for()
+    person.allowed.append("status of 401")
+    person.tab.context.clear_cookies()
+    person.sees("The session of guest is over.")
+    assert "secret" not in person.tab.content()
+    login = person.tab.locator(".login")
+    person.fills(login, user="guest", password="guest")
+    person.button("Log in", within=login).click()
+    person.sees_heading("secret-queue")
+    person.opens("users", heading="Users")
+    form = person.unfolds("Add a user")
+    person.fills(form, name="half-typed", password="secret-word")
+    person.tab.context.clear_cookies()
+    person.sees("The session of guest is over.")
+    values = "[...document.querySelectorAll('input')].map((one) => one.value).join()"
+    assert "secret" not in person.tab.evaluate(values)
+    person.fills(login, user="guest", password="guest")
+    person.button("Log in", within=login).click()
+    person.sees_heading("Users")
+    assert form.locator("[name=name]").input_value() == "half-typed"
+    assert form.locator("[name=password]").input_value() == ""
+    api.ask("DELETE", "queues/%2F/secret-queue")
+
+
+def test_what_is_answered_after_a_logout_brings_nothing_back(person: Person) -> None:
+    """A question for the user of the session was under way."""
+    held: list[Any] = []
+    person.tab.route("**/leveret/may", lambda route: held.append(route))
+    person.opens("queues", heading="Queues")
+    with person.tab.expect_response("**/leveret/logout"):
+        person.button("Log out").click()
+    person.tab.get_by_label("Password").wait_for()
+    assert held
+    for route in held:
+        with person.tab.expect_response("**/leveret/may"):
+            route.fulfill(json={"hidden_vhosts": 1})
+    person.tab.unroute("**/leveret/may")
+    person.tab.evaluate("() => fetch('api/leveret/session').then((answer) => answer.text())")  # the page has drawn then
+    person.tab.get_by_label("Password").wait_for()
+    assert person.tab.locator("#places").count() == 0
+    assert person.tab.get_by_text("The session of").count() == 0
 
 
 def test_by_keyboard(person: Person, api: ApiClient) -> None:

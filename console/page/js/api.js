@@ -1,6 +1,6 @@
 // Requests. Everything goes to the broker that served the page.
 import { useEffect, useRef, useState } from "./lib.js";
-import { note, set, state, useShared } from "./state.js";
+import { end, note, set, state, useShared } from "./state.js";
 
 const BASE = new URL("api/", document.baseURI);
 const PATIENCE_MS = 15000;
@@ -75,7 +75,7 @@ export async function ask(method, target, { body, form, headers, signal, patienc
   }
   if (response.ok) return value;
   const isLoggedOut = response.status === 401 && !(value && value.error === "not_authorised");
-  if (isLoggedOut && state.user) set({ user: null, left: state.user });
+  if (isLoggedOut && state.user) end();
   throw new Refused(response.status, reasonOf(response, value), isLoggedOut);
 }
 
@@ -125,13 +125,12 @@ export async function act(done, method, target, options) {
  * Old values stay while there are no new ones. Returns {data, at, error, isLoading, reload}.
  */
 export function usePoll(target, { isOnce = false, headers } = {}) {
-  const { every, vhost, user } = useShared();
-  const isLoggedIn = Boolean(user);
+  const { every, vhost } = useShared();
   const [view, setView] = useState({ data: undefined, at: 0, error: null, isLoading: true });
   const [turn, setTurn] = useState(0);
   const shown = useRef(null);
   useEffect(() => {
-    if (target === null || !isLoggedIn) return undefined;
+    if (target === null) return undefined;
     const stop = new AbortController();
     let timer = 0;
     let failures = 0;
@@ -165,6 +164,6 @@ export function usePoll(target, { isOnce = false, headers } = {}) {
       stop.abort();
       clearTimeout(timer);
     };
-  }, [target, every, vhost, turn, isOnce, isLoggedIn]);
+  }, [target, every, vhost, turn, isOnce]);
   return { ...view, reload: () => setTurn((count) => count + 1) };
 }

@@ -1,6 +1,7 @@
 // Forms: from a list of fields to an object. A field that is not right says so beside itself.
 import { html, useState } from "./lib.js";
 import { Why } from "./parts.js";
+import { useKept } from "./state.js";
 
 /** The value of a field; throws what is wrong with it. */
 function read(field, text) {
@@ -33,7 +34,8 @@ function read(field, text) {
  * `why`: the reason why the user may not; all is grey then. */
 export function Form({ fields, verb, also, onSubmit, name, kind = "", username, why = "" }) {
   const initial = () => Object.fromEntries(fields.map((field) => [field.name, field.value]));
-  const [given, setGiven] = useState(initial);
+  const written = (values) => Object.fromEntries(fields.filter((field) => field.type !== "password").map((field) => [field.name, values[field.name]]));
+  const [given, setGiven] = useKept(`${name || verb} ${JSON.stringify(initial())}`, initial(), written);
   const [faults, setFaults] = useState({});
   const [isBusy, setBusy] = useState(false);
   async function submit(event) {

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "./lib.js";
 import { ask, exchangeSegment, usePoll } from "./api.js";
 import { lacksTag } from "./may.js";
 import { Chip } from "./parts.js";
-import { brings, set, state, useShared } from "./state.js";
+import { brings, enter, set, state, useShared } from "./state.js";
 import { to, useRoute } from "./route.js";
 
 const forMonitors = () => lacksTag("monitoring");
@@ -85,14 +85,15 @@ function Place({ place, label, why, isHere }) {
 
 /** The user's tags and virtual hosts may be others than when the page was opened. */
 async function lookWhoIsHere() {
+  const before = state.user;
   const [user, may] = await Promise.all([ask("GET", "leveret/session"), ask("GET", "leveret/may")]).catch(() => [{}, {}]);
-  if (user.name === undefined) return;
+  if (user.name === undefined || state.user !== before) return;
   const found = { user, hiddenVhosts: may.hidden_vhosts };
   if (JSON.stringify(found) !== JSON.stringify({ user: state.user, hiddenVhosts: state.hiddenVhosts })) set(found);
 }
 
-export function Frame({ user, children }) {
-  const { vhost, every, theme, gone } = useShared();
+export function Frame({ children }) {
+  const { user, vhost, every, theme, gone } = useShared();
   const { segments } = useRoute();
   const overview = usePoll("overview?disable_stats=true", { isOnce: true });
   const vhosts = usePoll("vhosts?disable_stats=true&columns=name", { isOnce: true });
@@ -108,7 +109,7 @@ export function Frame({ user, children }) {
   }, [segments.join("\n")]);
   const leave = async () => {
     await ask("POST", "leveret/logout").catch(() => {});
-    set({ user: null, left: null, notes: [] });
+    enter(null);
   };
   const names = Array.isArray(vhosts.data) ? vhosts.data.map((one) => one.name) : [];
   if (vhost && !names.includes(vhost)) names.push(vhost);

@@ -1,7 +1,7 @@
 // The login. The password is sent once, for a cookie that no script can read, and kept nowhere.
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { ask } from "./api.js";
-import { set, useShared } from "./state.js";
+import { enter, useShared } from "./state.js";
 
 export function Login() {
   const { left } = useShared();
@@ -9,12 +9,8 @@ export function Login() {
   const [isBusy, setBusy] = useState(false);
   const first = useRef(null);
   useEffect(() => {
-    const title = document.title;
     document.title = "Log in – Leveret";
     first.current.focus();
-    return () => {
-      document.title = title;
-    };
   }, []);
   async function submit(event) {
     event.preventDefault();
@@ -23,7 +19,7 @@ export function Login() {
     setFault("");
     try {
       await ask("POST", "login", { form: { username: user.value, password: password.value } });
-      set({ user: await ask("GET", "leveret/session"), left: null });
+      enter(await ask("GET", "leveret/session"));
     } catch (error) {
       setFault(error.isLoggedOut ? "User or password is wrong." : error.message);
       setBusy(false);
@@ -34,7 +30,7 @@ export function Login() {
   return html`<main class="login">
     <form onSubmit=${submit}>
       <h1><img src="icon.svg" alt="" width="32" height="32" /> Leveret</h1>
-      ${left && html`<p class="dim">The session of ${left.name} is over. What is half written stays until another user logs in.</p>`}
+      ${left && html`<p class="dim">The session of ${left} is over. What is half written stays until another user logs in, except passwords.</p>`}
       <label>User <input name="user" ref=${first} autocomplete="username" required /></label>
       <label>Password <input name="password" type="password" autocomplete="current-password" /></label>
       <p class="fault" role="alert">${fault}</p>

@@ -58,7 +58,7 @@ function Page() {
 }
 
 function App() {
-  const { user, theme, left } = useShared();
+  const { user, theme } = useShared();
   const [isAsked, setAsked] = useState(false);
   useEffect(() => {
     ask("GET", "leveret/session")
@@ -71,10 +71,8 @@ function App() {
     else document.documentElement.dataset.theme = theme;
   }, [theme]);
   if (!isAsked) return html`<p class="empty" role="status">Loading …</p>`;
-  const shown = user || left; // whose session ended by itself finds the page, and its half-filled forms, as they were
   return html`
-    ${shown && html`<div key=${shown.name} hidden=${!user}><${Frame} user=${shown}><${GoneBand} /><${Page} /><//></div>`}
-    ${!user && html`<${Login} />`}
+    ${user ? html`<${Frame} key=${user.name}><${GoneBand} /><${Page} /><//>` : html`<${Login} />`}
     <${Notes} /><${Question} />
   `;
 }

@@ -1,7 +1,7 @@
 // What pages are made of. Everything that comes from the broker is a text node: a name can be anything.
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { duration, moment } from "./format.js";
-import { forget, set, state, useShared } from "./state.js";
+import { forget, set, state, useKept, useShared } from "./state.js";
 
 /** A section with a heading. */
 export function Panel({ title, children, aside, id }) {
@@ -15,7 +15,7 @@ const slug = (text) => `panel-${String(text).toLowerCase().replace(/[^a-z0-9]+/g
 
 /** A section that opens, for what is seldom wanted. */
 export function Fold({ title, children, isOpen = false }) {
-  const [open, setOpen] = useState(isOpen);
+  const [open, setOpen] = useKept(title, isOpen);
   return html`<details class="panel fold" open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}>
     <summary>${title}</summary>
     ${open && html`<div class="inside">${children}</div>`}

@@ -1,5 +1,5 @@
 // What the whole page knows: who is logged in, what he chose, whether the broker answers. Choices stay in the browser.
-import { useEffect, useState } from "./lib.js";
+import { useEffect, useRef, useState } from "./lib.js";
 
 const CHOICES = "leveret-choices";
 
@@ -14,7 +14,7 @@ function choices() {
 const listeners = new Set();
 export const state = {
   user: null, // {name, tags}
-  left: null, // the same of a session that ended by itself, until the next login
+  left: null, // the name of the user whose session ended by itself, until the next login
   hiddenVhosts: 0, // how many the user does not see
   vhost: "", // empty: all
   every: 5, // seconds between two requests; 0: never again
@@ -50,6 +50,31 @@ export function useShared() {
   return state;
 }
 
+/** Typed in a session that ended by itself, by place and name. */
+const kept = new Map();
+
+/** A user is here, or has left: nothing of another session stays. */
+export function enter(user) {
+  if (!user || user.name !== state.left) kept.clear();
+  set({ user, left: null, notes: [] });
+}
+
+/** The session ended by itself: its page goes, but for what `useKept` keeps for the next login of the same user. */
+export const end = () => set({ user: null, left: state.user.name, notes: [], question: null });
+
+/** `useState` for what a user types or unfolds. `only`: what of the value outlives the end of the session. */
+export function useKept(name, initial, only = (value) => value) {
+  const [key] = useState(() => `${location.hash.split("?")[0]}\n${name}`);
+  const [value, setValue] = useState(() => kept.get(key) ?? initial);
+  const latest = useRef(null);
+  latest.current = value;
+  useEffect(() => {
+    kept.delete(key);
+    return () => state.left && kept.set(key, only(latest.current));
+  }, []);
+  return [value, setValue];
+}
+
 let noteId = 0;
 
 /** Say what was done. A fault stays until it is closed. */
@@ -63,13 +88,11 @@ export function forget(id) {
   set({ notes: state.notes.filter((one) => one.id !== id) });
 }
 
-/** Whose page is shown, also behind the login that follows the end of a session. */
-const shownUser = () => state.user || state.left;
-export const has = (...tags) => Boolean(shownUser()) && tags.some((tag) => shownUser().tags.includes(tag));
-/** The name of the user whose page is shown. */
-export const me = () => shownUser().name;
+export const has = (...tags) => Boolean(state.user) && tags.some((tag) => state.user.tags.includes(tag));
+/** The name of the user. */
+export const me = () => state.user.name;
 /** Whether the broker has a package, whose page is shown then. */
-export const brings = (name) => Boolean(shownUser()) && shownUser().packages.includes(name);
+export const brings = (name) => Boolean(state.user) && state.user.packages.includes(name);
 export const isAdministrator = () => has("administrator");
 export const isMonitor = () => has("administrator", "monitoring");
 export const isPolicymaker = () => has("administrator", "policymaker");

@@ -71,8 +71,10 @@ export function User({ names: [name] }) {
         ["Password", user.password_hash ? "set" : "none"],
         ["Limits", html`<${Table} value=${user.limits} />`],
       ]} /><//>
-      <${Permissions} name=${name} view=${permissions} />
-      <${Topics} name=${name} view=${topics} />
+      <${Grants} what="permissions" user=${name} view=${permissions} fields=${patterns("configure", "write", "read")} empty="No permissions: nothing works for this user."
+        cleared=${(one) => `${name} may do nothing in ${one.vhost} any more.`} />
+      <${Grants} what="topic permissions" user=${name} view=${topics} isTopic fields=${patterns("write", "read")} empty="None: every routing key is allowed."
+        cleared=${(one) => `Of ${one.exchange} in ${one.vhost}: every routing key is allowed again.`} />
       <${Fold} title="Password and tags"><${Change} user=${user} reload=${view.reload} /><//>
       <p><a href=${to(["changes"], { kind: "user", name })}>Earlier versions</a></p>
       <${Panel} title="Delete"><${Danger} label="Delete the user …" onClick=${remove} /><//>
@@ -93,62 +95,35 @@ function Change({ user, reload }) {
   return html`<${Form} name="Password and tags" username=${user.name} fields=${fields} verb="Save" onSubmit=${save} />`;
 }
 
-function Permissions({ name, view }) {
-  const rows = Array.isArray(view.data) ? view.data : [];
-  const end = async (one) => {
-    const text = `${name} may do nothing in ${one.vhost} any more.`;
-    if (!(await confirm({ title: "Clear these permissions", text, verb: "Clear" }))) return;
-    if (await act("The permissions are cleared.", "DELETE", path("permissions", one.vhost, name))) view.reload();
-  };
-  const columns = [
-    { title: "Virtual host", cell: (one) => html`<${VhostLink} name=${one.vhost} />` },
-    { title: "Configure", cell: (one) => html`<code>${one.configure}</code>` },
-    { title: "Write", cell: (one) => html`<code>${one.write}</code>` },
-    { title: "Read", cell: (one) => html`<code>${one.read}</code>` },
-    { title: "", cell: (one) => html`<${Danger} label="Clear …" onClick=${() => end(one)} />` },
-  ];
-  const fields = [
-    { name: "vhost", label: "Virtual host", value: "/", required: true },
-    ...["configure", "write", "read"].map((one) => ({ name: one, label: one[0].toUpperCase() + one.slice(1), value: ".*", hint: "a regular expression; empty: nothing" })),
-  ];
-  const save = async ({ vhost, ...body }) => {
-    const done = await act("The permissions hold from now on.", "PUT", path("permissions", vhost, name), { body });
-    if (done) view.reload();
-    return Boolean(done);
-  };
-  return html`<${Panel} title="Permissions">
-    ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Permissions" keyOf=${(one) => one.vhost} />` : html`<p class="empty">No permissions: nothing works for this user.</p>`}
-    <${Fold} title="Set permissions"><${Form} name="Set permissions" fields=${fields} verb="Set" onSubmit=${save} /><//>
-  <//>`;
-}
+const capital = (word) => word[0].toUpperCase() + word.slice(1);
+const IN_VHOST = { title: "Virtual host", cell: (one) => html`<${VhostLink} name=${one.vhost} />` };
+const OF_EXCHANGE = { title: "Exchange", cell: (one) => html`<span class="name">${one.exchange}</span>` };
+const patterns = (...names) => names.map((name) => ({ name, label: capital(name), value: ".*", hint: "a regular expression; empty: nothing" }));
+const VHOST = { name: "vhost", label: "Virtual host", value: "/", required: true };
+const EXCHANGE = { name: "exchange", label: "Exchange", required: true };
 
-function Topics({ name, view }) {
+/** What a user may do, in rows that are set and cleared. `what`: their name; `cleared(row)`: what clearing one does. */
+function Grants({ what, user, view, isTopic, fields, cleared, empty }) {
   const rows = Array.isArray(view.data) ? view.data : [];
+  const title = capital(what);
+  const place = (one, ...exchange) => path(what.replace(" ", "-"), one.vhost, user, ...exchange);
   const end = async (one) => {
-    const text = `Of ${one.exchange} in ${one.vhost}: every routing key is allowed again.`;
-    if (!(await confirm({ title: "Clear these topic permissions", text, verb: "Clear" }))) return;
-    if (await act("The topic permissions are cleared.", "DELETE", path("topic-permissions", one.vhost, name, one.exchange))) view.reload();
+    if (!(await confirm({ title: `Clear these ${what}`, text: cleared(one), verb: "Clear" }))) return;
+    if (await act(`The ${what} are cleared.`, "DELETE", isTopic ? place(one, one.exchange) : place(one))) view.reload();
   };
-  const columns = [
-    { title: "Exchange", cell: (one) => html`<span class="name">${one.exchange}</span>` },
-    { title: "Virtual host", cell: (one) => html`<span class="name">${one.vhost}</span>` },
-    { title: "Write", cell: (one) => html`<code>${one.write}</code>` },
-    { title: "Read", cell: (one) => html`<code>${one.read}</code>` },
-    { title: "", cell: (one) => html`<${Danger} label="Clear …" onClick=${() => end(one)} />` },
-  ];
-  const fields = [
-    { name: "vhost", label: "Virtual host", value: "/", required: true },
-    { name: "exchange", label: "Exchange", required: true },
-    { name: "write", label: "Write", value: ".*" },
-    { name: "read", label: "Read", value: ".*" },
-  ];
   const save = async ({ vhost, ...body }) => {
-    const done = await act("The topic permissions hold from now on.", "PUT", path("topic-permissions", vhost, name), { body });
+    const done = await act(`The ${what} hold from now on.`, "PUT", place({ vhost }), { body });
     if (done) view.reload();
     return Boolean(done);
   };
-  return html`<${Panel} title="Topic permissions">
-    ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Topic permissions" keyOf=${(one) => `${one.vhost}\n${one.exchange}`} />` : html`<p class="empty">None: every routing key is allowed.</p>`}
-    <${Fold} title="Set topic permissions"><${Form} name="Set topic permissions" fields=${fields} verb="Set" onSubmit=${save} /><//>
+  const columns = [
+    ...(isTopic ? [OF_EXCHANGE, IN_VHOST] : [IN_VHOST]),
+    ...fields.map(({ name, label }) => ({ title: label, cell: (one) => html`<code>${one[name]}</code>` })),
+    { title: "", cell: (one) => html`<${Danger} label="Clear …" onClick=${() => end(one)} />` },
+  ];
+  const key = isTopic ? [VHOST, EXCHANGE] : [VHOST];
+  return html`<${Panel} title=${title}>
+    ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption=${title} keyOf=${(one) => place(one, one.exchange)} />` : html`<p class="empty">${empty}</p>`}
+    <${Fold} title=${`Set ${what}`}><${Form} name=${`Set ${what}`} fields=${[...key, ...fields]} verb="Set" onSubmit=${save} /><//>
   <//>`;
 }
