@@ -87,14 +87,21 @@ function objectOf(text) {
   }
 }
 
+/** The text of an object with one key more; what is written stays as it is: numbers and names would be other ones if it was parsed. */
+function withKey(text, key, example) {
+  const whole = text || "{}";
+  const end = whole.lastIndexOf("}");
+  const before = whole.slice(0, end).trimEnd();
+  return `${before}${before.endsWith("{") ? "" : ","}\n ${JSON.stringify(key)}: ${JSON.stringify(example)}\n${whole.slice(end)}`;
+}
+
 /** Keys that an object can have, with what they do and their value now; a click adds one with an example. */
 function Keys({ keys, text, isGrey, onChange }) {
   const value = objectOf(text);
-  const add = (key, example) => onChange(JSON.stringify({ ...value, [key]: example }, null, 1));
   return html`<details class="keys"><summary>Keys to add</summary><ul class="pairs">
     ${keys.map(([key, example, help]) => {
       const isHere = value !== null && key in value;
-      return html`<li key=${key}><button type="button" disabled=${isGrey || value === null || isHere} onClick=${() => add(key, example)}>${key}</button>
+      return html`<li key=${key}><button type="button" disabled=${isGrey || value === null || isHere} onClick=${() => onChange(withKey(text, key, example))}>${key}</button>
         <small>${isHere ? `now ${JSON.stringify(value[key])}: ` : ""}${help}</small></li>`;
     })}
   </ul>${value === null && html`<p class="fault">What is written above is not a JSON object, so no key can be added.</p>`}</details>`;
