@@ -120,6 +120,12 @@ def test_monitoring(browser: Any, broker: RunningBroker) -> None:
         person.sees("No client is blocked.")
         person.opens("users", heading="Users")
         person.sees("Not administrator user: this needs the tag administrator; user 'monitoring' has monitoring.")
+        for place, title, text in (
+            ("connections", "Connections", "No client is connected."),
+            ("channels", "Channels", "No channel is open."),
+        ):
+            person.opens(place, heading=title)
+            assert person.tab.locator("main p.empty", has_text=text).inner_text() == text  # of all virtual hosts
         person.opens("node", heading="Node")
         person.sees("Hidden: needs the tag administrator.", within=person.panel("Log"))
         person.opens("policies", heading="Policies")
@@ -139,3 +145,23 @@ def test_policymaker(browser: Any, broker: RunningBroker) -> None:
         form = person.unfolds("Add or replace an operator policy")
         assert person.button("Save", within=form).is_disabled()
         person.sees("needs the tag administrator", within=form)
+
+
+def test_parameters_of_a_policymaker(browser: Any, broker: RunningBroker, api: ApiClient) -> None:
+    """Limits and operator policies are an administrator's; the question names what is deleted."""
+    api.ask("PUT", "vhost-limits/%2F/max-queues", {"value": 1000})
+    operator = {"pattern": "^none$", "definition": {"max-length": 5}}
+    api.ask("PUT", "operator-policies/%2F/most", operator)
+    assert api.ask("PUT", "parameters/federation-upstream/%2F/mine", {"value": {"uri": "amqp://far"}}).status == 201
+    with logged_in(browser, broker, "policymaker") as person:
+        person.opens("parameters", heading="Parameters")
+        for name in ("limits", "most"):
+            row = person.row(name).filter(has_text="needs the tag administrator")
+            assert person.button("Delete …", within=row).is_disabled()
+        person.button("Delete …", within=person.row("mine")).click()
+        person.sees("federation-upstream mine in /", within=person.tab.get_by_role("dialog"))
+        person.confirms("Delete")
+        person.sees("mine is deleted.")
+        person.sees_no(person.row("mine"))
+    api.ask("DELETE", "vhost-limits/%2F/max-queues")
+    api.ask("DELETE", "operator-policies/%2F/most")

@@ -122,7 +122,7 @@ export async function act(done, method, target, options) {
 
 /**
  * What a GET answers, again and again: one request at a time, more seldom while the broker does not answer.
- * Old values stay while there are no new ones. Returns {data, at, error, isLoading, reload}.
+ * Old values stay while there are no new ones. Returns {data, at, error, isLoading, rows, reload}; `rows`: the data, if it is a list.
  */
 export function usePoll(target, { isOnce = false, headers } = {}) {
   const { every, vhost } = useShared();
@@ -165,5 +165,6 @@ export function usePoll(target, { isOnce = false, headers } = {}) {
       clearTimeout(timer);
     };
   }, [target, every, vhost, turn, isOnce]);
-  return { ...view, reload: () => setTurn((count) => count + 1) };
+  const rows = Array.isArray(view.data) ? view.data : [];
+  return { ...view, rows, reload: () => setTurn((count) => count + 1) };
 }

@@ -111,7 +111,7 @@ export function Frame({ children }) {
     await ask("POST", "leveret/logout").catch(() => {});
     enter(null);
   };
-  const names = Array.isArray(vhosts.data) ? vhosts.data.map((one) => one.name) : [];
+  const names = vhosts.rows.map((one) => one.name);
   if (vhost && !names.includes(vhost)) names.push(vhost);
   return html`
     <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>To the content</a>

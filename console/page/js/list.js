@@ -68,6 +68,9 @@ function compare(one, other) {
   return one < other ? -1 : 1;
 }
 
+/** The cell of a column with a name. */
+export const named = (field) => (one) => html`<span class="name">${one[field]}</span>`;
+
 /** Rows of a whole list, as the query wants them, in the frame of a page. */
 function framed(rows, query, filterBy) {
   const part = (query.name || "").toLowerCase();
@@ -97,8 +100,9 @@ function target(base, query) {
 /**
  * A list that is asked for. `isPaged`: the broker pages it. `columns`: {title, cell, sort, isNumber, isWide, isExtra}; the
  * first is the row's name; an extra one is shown when it is chosen. `keyOf`: of a row. `actions(rows, reload)`: buttons for the rows that are chosen.
+ * `isWhole`: it shows users all there is, whatever virtual hosts they see.
  */
-export function List({ base, query, columns, caption, what, empty, keyOf, isPaged = true, filterBy = ["name"], actions }) {
+export function List({ base, query, columns, caption, what, empty, keyOf, isPaged = true, filterBy = ["name"], actions, isWhole = false }) {
   const view = usePoll(isPaged ? target(base, query) : base);
   const [chosen, setChosen] = useState(() => new Set());
   const page = useMemo(() => {
@@ -118,7 +122,7 @@ export function List({ base, query, columns, caption, what, empty, keyOf, isPage
       <span>${several(picked.length, what)} chosen</span> ${actions(picked, () => { setChosen(new Set()); view.reload(); })}
     </div>`}
     <${Waiting} view=${view} what=${`${what}s`} />
-    ${page && !isRefused && rows.length === 0 && html`<p class="empty">${page.total_count ? `No ${what} matches this filter.` : emptiness(empty)}</p>`}
+    ${page && !isRefused && rows.length === 0 && html`<p class="empty">${page.total_count ? `No ${what} matches this filter.` : isWhole ? empty : emptiness(empty)}</p>`}
     ${rows.length > 0 &&
     html`<${Rows} rows=${rows} columns=${chosenColumns(columns, query)} caption=${caption} keyOf=${keyOf} query=${query}
       chosen=${actions ? chosen : null} setChosen=${setChosen} isOld=${Boolean(view.error)} />`}

@@ -19,7 +19,7 @@ function What({ one }) {
 export function Changes({ query }) {
   const wanted = new URLSearchParams(["kind", "name", "vhost"].filter((key) => query[key]).map((key) => [key, query[key]]));
   const view = usePoll(`leveret/versions?${wanted}`);
-  const rows = Array.isArray(view.data) ? view.data : [];
+  const rows = view.rows;
   const batches = new Map(), firsts = new Map();
   for (const one of rows) {
     batches.set(one.batch, (batches.get(one.batch) || 0) + 1);

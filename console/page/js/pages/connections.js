@@ -4,7 +4,7 @@ import { act, path, usePoll } from "../api.js";
 import { Chart, history, rangeQuery, SHORT_S } from "../chart.js";
 import { bytes, count, duration, rate, rateOf, several } from "../format.js";
 import { ClientOf, ConnectionLink, QueueLink, UserLink, VhostLink } from "../links.js";
-import { List, Rows } from "../list.js";
+import { List, named, Rows } from "../list.js";
 import { Ago, Badge, confirm, Danger, Facts, Panel, Table, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
 import { secondStep } from "../second_step.js";
@@ -26,8 +26,8 @@ const CONNECTIONS = [
     sort: "name",
     cell: (one) => html`<${ConnectionLink} name=${one.name} label=${one.user_provided_name} />`,
   },
-  { title: "User", sort: "user", cell: (one) => html`<span class="name">${one.user}</span>` },
-  { title: "Virtual host", sort: "vhost", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
+  { title: "User", sort: "user", cell: named("user") },
+  { title: "Virtual host", sort: "vhost", isWide: true, cell: named("vhost") },
   { title: "State", sort: "state", cell: (one) => html`<${State} state=${one.state} />` },
   { title: "TLS", sort: "ssl", isWide: true, cell: (one) => (one.ssl ? one.ssl_protocol || "yes" : "no") },
   { title: "Channels", sort: "channels", isNumber: true, cell: (one) => count(one.channels) },
@@ -37,15 +37,15 @@ const CONNECTIONS = [
   { title: "Received in all", sort: "recv_oct", isNumber: true, isExtra: true, cell: (one) => bytes(one.recv_oct) },
   { title: "Sent in all", sort: "send_oct", isNumber: true, isExtra: true, cell: (one) => bytes(one.send_oct) },
   { title: "Client", sort: "client_properties.product", isExtra: true, cell: (one) => product(one.client_properties || {}) },
-  { title: "Peer's address", sort: "peer_host", isExtra: true, cell: (one) => html`<span class="name">${one.peer_host}</span>` },
+  { title: "Peer's address", sort: "peer_host", isExtra: true, cell: named("peer_host") },
   { title: "Heartbeat", sort: "timeout", isNumber: true, isExtra: true, cell: (one) => (one.timeout ? `${one.timeout} s` : "none") },
-  { title: "Node", sort: "node", isExtra: true, cell: (one) => html`<span class="name">${one.node}</span>` },
+  { title: "Node", sort: "node", isExtra: true, cell: named("node") },
 ];
 
 export function Connections({ query }) {
   return html`
     <h1>Connections</h1>
-    <${List} base="connections" query=${query} columns=${CONNECTIONS} caption="Connections" what="connection"
+    <${List} base="connections" query=${query} columns=${CONNECTIONS} caption="Connections" what="connection" isWhole=${isMonitor()}
       empty=${lacksTag("monitoring") ? "You have no connection; those of others need the tag monitoring." : "No client is connected."} keyOf=${(one) => one.name} />`;
 }
 
@@ -120,7 +120,7 @@ function Blocked({ about }) {
 /** What a connection consumes, and which messages it has. */
 function Held({ about }) {
   const consumers = [
-    { title: "Tag", cell: (one) => html`<span class="name">${one.tag}</span>` },
+    { title: "Tag", cell: named("tag") },
     { title: "Queue", cell: (one) => html`<${QueueLink} vhost=${one.vhost} name=${one.queue} />` },
     { title: "Unacked", isNumber: true, cell: (one) => count(one.unacked) },
     { title: "Prefetch", isNumber: true, cell: (one) => (one.prefetch ? count(one.prefetch) : "none") },
@@ -145,8 +145,8 @@ function Held({ about }) {
 
 const CHANNELS = [
   { title: "Name", sort: "name", cell: (one) => html`<${ClientOf} details=${{ ...one.connection_details, name: one.name }} />` },
-  { title: "User", sort: "user", isExtra: true, cell: (one) => html`<span class="name">${one.user}</span>` },
-  { title: "Virtual host", sort: "vhost", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
+  { title: "User", sort: "user", isExtra: true, cell: named("user") },
+  { title: "Virtual host", sort: "vhost", isWide: true, cell: named("vhost") },
   {
     title: "Mode",
     cell: (one) => html`${one.confirm && html`<${Badge} text="C" title="confirms what is published" />`}${one.transactional && html`<${Badge} text="T" title="transactional" />`}`,
@@ -168,7 +168,7 @@ const CHANNELS = [
 export function Channels({ query }) {
   return html`
     <h1>Channels</h1>
-    <${List} base="channels" query=${query} columns=${CHANNELS} caption="Channels" what="channel"
+    <${List} base="channels" query=${query} columns=${CHANNELS} caption="Channels" what="channel" isWhole=${isMonitor()}
       empty=${lacksTag("monitoring") ? "You have no channel open; those of others need the tag monitoring." : "No channel is open."} keyOf=${(one) => one.name} />`;
 }
 

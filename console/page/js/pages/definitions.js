@@ -36,7 +36,7 @@ export function Definitions() {
   const [draft, setDraft] = useState(null);
   const vhosts = usePoll("vhosts?disable_stats=true&columns=name", { isOnce: true });
   const [vhost, setVhost] = useState(null);
-  const names = Array.isArray(vhosts.data) ? vhosts.data.map((one) => one.name) : [];
+  const names = vhosts.rows.map((one) => one.name);
   const save = async () => {
     const done = await act("", "GET", vhost === null ? "definitions" : path("definitions", vhost));
     if (!done) return;

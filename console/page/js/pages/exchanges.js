@@ -75,8 +75,8 @@ export function Exchange({ names: [vhost, segment] }) {
     from.reload();
     into.reload();
   };
-  const outgoing = Array.isArray(from.data) ? from.data : [];
-  const incoming = Array.isArray(into.data) ? into.data : [];
+  const outgoing = from.rows;
+  const incoming = into.rows;
   const remove = async () => {
     const text = `${name}. Publishing to it will fail. This cannot be undone.`;
     if (!(await secondStep({ target: path("leveret", "preview", "exchanges", vhost, name), title: "Delete this exchange", text, verb: "Delete" }))) return;

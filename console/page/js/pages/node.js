@@ -46,7 +46,7 @@ export function Node() {
   const turns = usePoll("leveret/turns");
   const [level, setLevel] = useState("info");
   const log = usePoll(isAdministrator() ? `leveret/log?level=${level}` : null);
-  const lines = Array.isArray(log.data) ? log.data : [];
+  const lines = log.rows;
   const node = about.data && Array.isArray(nodes.data) ? nodes.data.find((one) => one.name === about.data.node) : null;
   const status = view.data;
   const { counters = {}, usage, blocked, held, slow_consumers, ...rest } = status || {};

@@ -3,31 +3,35 @@ import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { Form } from "../form.js";
 import { plain } from "../format.js";
-import { List, Rows } from "../list.js";
+import { List, named, Rows } from "../list.js";
 import { lacksTag } from "../may.js";
 import { confirm, Danger, Fold, Panel, Waiting } from "../parts.js";
 import { note, state } from "../state.js";
 
-/** Of virtual hosts or of the whole broker: the path of one, and the fields beside its value. */
+/** Components that only administrators set. */
+const OF_ADMINISTRATORS = ["vhost-limits", "operator_policy"];
+/** Of virtual hosts or of the whole broker: the path of one, what it is called, why it cannot be deleted, and the fields beside its value. */
 const KINDS = {
   parameters: {
     place: (one) => path("parameters", one.component, one.vhost, one.name),
+    called: (one) => `${one.component} ${one.name} in ${one.vhost}`,
+    whyNot: (one) => OF_ADMINISTRATORS.includes(one.component) && lacksTag(),
     fields: () => [{ name: "component", label: "Component", required: true }, { name: "vhost", label: "Virtual host", value: state.vhost || "/", required: true }],
     columns: [
-      { title: "Component", sort: "component", cell: (one) => html`<span class="name">${one.component}</span>` },
-      { title: "Virtual host", sort: "vhost", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
+      { title: "Component", sort: "component", cell: named("component") },
+      { title: "Virtual host", sort: "vhost", isWide: true, cell: named("vhost") },
     ],
   },
-  "global-parameters": { place: (one) => path("global-parameters", one.name), fields: () => [], columns: [] },
+  "global-parameters": { place: (one) => path("global-parameters", one.name), called: (one) => one.name, whyNot: () => "", fields: () => [], columns: [] },
 };
 
-function Kind({ title, base, query, what, empty }) {
+function Kind({ title, base, query, what }) {
   const [turn, setTurn] = useState(0);
-  const { place, fields, columns } = KINDS[base];
+  const { place, called, whyNot, fields, columns } = KINDS[base];
   const why = lacksTag("policymaker");
   const changed = (done) => done && setTurn((count) => count + 1);
   const remove = async (one) => {
-    if (!(await confirm({ title: `Delete this ${what}`, text: `${one.name}. This cannot be undone.`, verb: "Delete" }))) return;
+    if (!(await confirm({ title: `Delete this ${what}`, text: `${called(one)}.`, verb: "Delete" }))) return;
     changed(await act(`${one.name} is deleted.`, "DELETE", place(one)));
   };
   const save = async ({ value, ...one }) => {
@@ -43,14 +47,14 @@ function Kind({ title, base, query, what, empty }) {
     return Boolean(done);
   };
   const all = [
-    { title: "Name", sort: "name", cell: (one) => html`<span class="name">${one.name}</span>` },
+    { title: "Name", sort: "name", cell: named("name") },
     ...columns,
     { title: "Value", cell: (one) => html`<code>${plain(one.value)}</code>` },
-    { title: "", cell: (one) => html`<${Danger} label="Delete …" onClick=${() => remove(one)} why=${why} />` },
+    { title: "", cell: (one) => html`<${Danger} label="Delete …" onClick=${() => remove(one)} why=${whyNot(one)} />` },
   ];
   const form = [{ name: "name", label: "Name", required: true }, ...fields(), { name: "value", label: "Value", type: "textarea", required: true, hint: 'JSON, like {"uri": "amqp://other"} or "text"' }];
   return html`<${Panel} title=${title}>
-    ${why ? html`<p class="empty">Hidden: ${why}.</p>` : html`<${List} key=${turn} base=${base} query=${query} columns=${all} caption=${title} what=${what} isPaged=${false} empty=${empty} keyOf=${place} />`}
+    ${why ? html`<p class="empty">Hidden: ${why}.</p>` : html`<${List} key=${turn} base=${base} query=${query} columns=${all} caption=${title} what=${what} isPaged=${false} empty=${`There is no ${what}.`} keyOf=${place} />`}
     <${Fold} title=${`Set a ${what}`}><${Form} name=${`Set a ${what}`} fields=${form} verb="Set" onSubmit=${save} why=${why} /><//>
   <//>`;
 }
@@ -59,9 +63,9 @@ function Kind({ title, base, query, what, empty }) {
 function FeatureFlags() {
   const why = lacksTag();
   const view = usePoll(why ? null : "feature-flags", { isOnce: true });
-  const rows = Array.isArray(view.data) ? view.data : [];
+  const rows = view.rows;
   const columns = [
-    { title: "Name", cell: (one) => html`<span class="name">${one.name}</span>` },
+    { title: "Name", cell: named("name") },
     { title: "State", cell: (one) => one.state },
     { title: "Stability", isWide: true, cell: (one) => one.stability },
     { title: "What it is", isWide: true, cell: (one) => one.desc },
@@ -76,7 +80,7 @@ function FeatureFlags() {
 export function Parameters({ query }) {
   return html`<h1>Parameters</h1>
     <p class="dim">Policies and limits have pages of their own. Shovels and federation links are kept, and do not run here.</p>
-    <${Kind} title="Of virtual hosts" base="parameters" query=${query} what="parameter" empty="There is no parameter." />
-    <${Kind} title="Of the broker" base="global-parameters" query=${query} what="global parameter" empty="There is no global parameter." />
+    <${Kind} title="Of virtual hosts" base="parameters" query=${query} what="parameter" />
+    <${Kind} title="Of the broker" base="global-parameters" query=${query} what="global parameter" />
     <${FeatureFlags} />`;
 }

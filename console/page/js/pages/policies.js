@@ -28,7 +28,7 @@ export function Policies({ query }) {
 /** Policies and address-settings as one list. */
 function Rules({ vhost }) {
   const view = usePoll(path("leveret", "rules", vhost), { isOnce: true });
-  const rows = Array.isArray(view.data) ? view.data : [];
+  const rows = view.rows;
   const columns = [
     { title: "Rule", cell: (one) => html`${one.kind} <span class="name">${one.name}</span>` },
     { title: "For", cell: (one) => html`<code>${one.pattern}</code>` },

@@ -37,7 +37,7 @@ export function Queue({ names: [vhost, name] }) {
       <${Panel} title="Consumers"><${Consumers} list=${queue.consumer_details || []} /><//>
       <${Publishers} vhost=${vhost} name=${name} why=${lacksTag("monitoring")} />
       <${Panel} title="Bindings">
-        <${Bindings} side="source" bindings=${Array.isArray(bindings.data) ? bindings.data : []} reload=${bindings.reload} empty="No bindings." why=${may("write")} />
+        <${Bindings} side="source" bindings=${bindings.rows} reload=${bindings.reload} empty="No bindings." why=${may("write")} />
         <${Fold} title="Add a binding"><${Bind} vhost=${vhost} queue=${name} reload=${bindings.reload} why=${may("write")} /><//>
       <//>
       <${Explained} vhost=${vhost} name=${name} />
@@ -113,7 +113,7 @@ function Consumers({ list }) {
 /** Whose last publishes came here. */
 function Publishers({ vhost, name, why }) {
   const view = usePoll(why ? null : path("leveret", "queues", vhost, name, "publishers"));
-  const rows = Array.isArray(view.data) ? view.data : [];
+  const rows = view.rows;
   const columns = [
     { title: "Client", cell: (one) => html`<${ConnectionLink} name=${one.connection} label=${one.connection_name} />` },
     { title: "User", isWide: true, cell: (one) => html`<span class="name">${one.user}</span>` },

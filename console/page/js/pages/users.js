@@ -16,7 +16,7 @@ export function Users({ query }) {
   const permissions = usePoll("permissions", { isOnce: true });
   const [turn, setTurn] = useState(0);
   const known = new Map();
-  for (const one of Array.isArray(permissions.data) ? permissions.data : []) {
+  for (const one of permissions.rows) {
     known.set(one.user, [...(known.get(one.user) || []), one.vhost]);
   }
   const columns = [
@@ -104,7 +104,7 @@ const EXCHANGE = { name: "exchange", label: "Exchange", required: true };
 
 /** What a user may do, in rows that are set and cleared. `what`: their name; `cleared(row)`: what clearing one does. */
 function Grants({ what, user, view, isTopic, fields, cleared, empty }) {
-  const rows = Array.isArray(view.data) ? view.data : [];
+  const rows = view.rows;
   const title = capital(what);
   const place = (one, ...exchange) => path(what.replace(" ", "-"), one.vhost, user, ...exchange);
   const end = async (one) => {

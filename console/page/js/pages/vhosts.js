@@ -70,7 +70,7 @@ export function VirtualHost({ names: [name] }) {
     { title: "Write", cell: (row) => html`<code>${row.write}</code>` },
     { title: "Read", cell: (row) => html`<code>${row.read}</code>` },
   ];
-  const rows = Array.isArray(permissions.data) ? permissions.data : [];
+  const rows = permissions.rows;
   return html`
     <p class="crumbs"><a href=${to(["vhosts"])}>Virtual hosts</a></p>
     <h1><span class="name">${name}</span></h1>
