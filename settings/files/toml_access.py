@@ -91,10 +91,10 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
             is_stored=True,
         )
     except PolicyFault as fault:
-        key = "pattern" if str(fault).startswith("pattern") else "definition"
-        if key == "definition" and len(unknown) == len(definition) > 0:
-            return  # it is empty, which is no second fault
-        builder.fault(source.at(*path, key), key, "; ".join(str(fault).splitlines()))
+        for line in str(fault).splitlines():
+            key = "pattern" if line.startswith("pattern") else "definition"
+            if key == "pattern" or not len(unknown) == len(definition) > 0:  # else it is empty: no second fault
+                builder.fault(source.at(*path, key), key, line)
     else:
         if mirroring := fault_of_mirroring(policy.definition):  # no fault: files that an earlier release loaded load
             builder.warn(source.at(*path, "definition"), "definition", f"{mirroring}; it has no effect")

@@ -154,7 +154,7 @@ class QueueMachine(DepthMachine):
         is_stuck = any(isinstance(part, Message) for part in queue.store.paged_parts())
         if queue.meter is None or is_stuck or queue.consumer_list.groups is not None:
             return
-        for bound in queue.meter.bounds:
+        for bound in queue.meter.memory_bounds:
             assert bound.room >= 0 or queue.store.in_memory <= 1 or bound.room + LARGEST >= 0
 
 

@@ -30,7 +30,7 @@ from .node import NodeBroker
 
 #: What the book of the rule says.
 FOUND_BY = {
-    "confirms_by_durable": r"ends at \d+; \d+ is confirmed",
+    "confirms_by_durable": r"ends at \d+; \d+ is confirmed|is seen before it is agreed",
     "cuts_by_the_end_alone": r"goes on at \d+",
     "shrinks_before_it_is_done": r"ends at \d+; \d+ is confirmed",
     "grows_early": r"agreed is cut",
