@@ -1,36 +1,17 @@
 """The HTTP API of three real nodes, as tools of RabbitMQ ask it: which node is which, whichever of them is asked."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pika
 import pytest
 from api_client import ApiClient
-from cluster_nodes import NAMES, ClusterNodes, cluster_nodes, until
+from cluster_nodes import NAMES, ClusterNodes, until
 from etcd_servers import ETCD, WHY_NOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(ETCD is None, reason=WHY_NOT)]
 
 TRACE = "amq.rabbitmq.trace"
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
-    """Three nodes for all tests."""
-    with cluster_nodes(tmp_path_factory.mktemp("cluster")) as nodes:
-        nodes.start_all()
-        yield nodes
-
-
-@pytest.fixture
-def nodes(cluster: ClusterNodes) -> ClusterNodes:
-    """Three nodes in sync."""
-    for name in NAMES:
-        if name not in cluster.processes:
-            cluster.start(name)
-    cluster.await_in_sync()
-    return cluster
 
 
 def api(nodes: ClusterNodes, name: str) -> ApiClient:

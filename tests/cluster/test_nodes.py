@@ -9,44 +9,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
-from cluster_nodes import NAMES, ClusterNodes, Publisher, assert_each_once, cluster_nodes, drain, until
+from cluster_nodes import NAMES, ClusterNodes, Publisher, assert_each_once, drain, others, until
 from etcd_servers import ETCD, WHY_NOT
 
 from leveret.__main__ import main
 
 pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
-    """Three nodes for all tests: starting them costs more than most of what the tests do."""
-    with cluster_nodes(tmp_path_factory.mktemp("cluster")) as nodes:
-        nodes.start_all()
-        yield nodes
-
-
-@pytest.fixture
-def nodes(cluster: ClusterNodes) -> ClusterNodes:
-    """Three nodes in sync, and no queue."""
-    for name in NAMES:
-        if name not in cluster.processes:
-            cluster.start(name)
-    cluster.await_in_sync()
-    with cluster.channel(cluster.leader()) as channel:
-        channel.queue_delete("orders")
-    return cluster
-
-
-def others(name: str) -> tuple[str, ...]:
-    """The names of the other nodes."""
-    return tuple(one for one in NAMES if one != name)
 
 
 def page(nodes: ClusterNodes, name: str, path: str) -> tuple[int, str]:

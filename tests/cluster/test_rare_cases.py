@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from cluster_nodes import (
     assert_each_once,
     cluster_nodes,
     drain,
+    others,
     until,
 )
 from etcd_servers import ETCD, WHY_NOT
@@ -34,11 +34,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.skipif(ETCD is None, reason=WHY_N
 ODD = str(Path(__file__).parents[1] / "support" / "odd_node.py")
 HEADER = b"AMQP\0\0\x09\x01"
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
-
-
-def others(name: str) -> tuple[str, ...]:
-    """The names of the other nodes."""
-    return tuple(one for one in NAMES if one != name)
 
 
 def ctl(nodes: ClusterNodes, name: str, *words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -218,26 +213,6 @@ def test_etcd_loses_its_data_under_a_leader(tmp_path: Path, capsys: pytest.Captu
 
 
 # -- one cluster for the rest ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
-    """Three nodes for all tests below."""
-    with cluster_nodes(tmp_path_factory.mktemp("cluster")) as nodes:
-        nodes.start_all()
-        yield nodes
-
-
-@pytest.fixture
-def nodes(cluster: ClusterNodes) -> ClusterNodes:
-    """Three nodes in sync, and no queue."""
-    for name in NAMES:
-        if name not in cluster.processes:
-            cluster.start(name)
-    cluster.await_in_sync()
-    with cluster.channel(cluster.leader()) as channel:
-        channel.queue_delete("orders")
-    return cluster
 
 
 def test_a_second_node_of_the_same_name(nodes: ClusterNodes) -> None:

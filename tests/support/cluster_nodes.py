@@ -39,6 +39,11 @@ SHORT_LEASE = 'lease = "2s"\nsuspend-after = "1500ms"'
 LOST = (AMQPError, AMQPConnectorException, OSError)
 
 
+def others(name: str) -> tuple[str, ...]:
+    """The names of the other nodes."""
+    return tuple(one for one in NAMES if one != name)
+
+
 def until(look: Callable[[], Result | None], what: str, patience_s: float = PATIENCE_S) -> Result:
     """What `look` gives as soon as it is true. Raises: AssertionError after a while."""
     pause, end = threading.Event(), time.monotonic() + patience_s
