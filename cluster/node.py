@@ -22,10 +22,8 @@ import trio
 
 from ..engine import EventKind, Unreadable
 from ..journal import Damaged, JournalError, WriterState
-from ..journal.copying.copied_journal import CopiedJournal, has_disk_failed
-from ..journal.disk.directory import read_identity
+from ..journal.copying.copied_journal import has_disk_failed
 from ..journal.format.needs import level_of
-from ..journal.format.terms import FIRST_LSN, TermTable
 from .agreement import decisions as do
 from .agreement.agreement import Agreement
 from .agreement.events import (
@@ -59,40 +57,32 @@ from .coordinator import errors
 from .coordinator.coordinator import Coordinator, Lease
 from .copying import full_copy
 from .copying.joining import Held
+from .following import Following
 from .front import Front
 from .history import History
 from .leading import Leading
 from .link.follower_links import forget_readers, readers_of
-from .link.introduction import Address
-from .link.leader_link import Ending, LeaderLink
 from .link.listener import LinkListener
+from .node_directory import NodeDirectory
 from .options import NodeOptions
 from .reaching import Reaching
 from .registration import Registration
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Seconds until an opening of the directory that failed is tried again, and for which the end of a lease is waited for.
-AGAIN_S = 1.0
-#: Seconds for which a node that stops waits for another to take the lead.
+#: Seconds for which a node that stops waits for another to take the lead, and for the end of each of its leases.
 LEAVE_S = 10.0
+LEASE_END_S = 1.0
 #: Seconds for which the event loop may stand still before this node's leases are no longer renewed.
 STANDSTILL_S = 10.0
 BEAT_S = 0.5
-#: Consecutive beacons that must differ from this node's wall clock, and nanoseconds of difference, before it warns.
-CLOCK_BEACONS = 5
-CLOCK_NS = 1_000_000_000
 #: Later than any deadline.
 FOREVER_NS = 2**63
 
 
-class DirectoryRefused(Exception):
-    """The data directory cannot be used; the message is for the operator."""
-
-
 @dataclass(slots=True)
 class HandoverAttempt:
-    """What became of the last handover that an operator asked for. `refusal`: why there was none; "": none was yet."""
+    """The last handover that an operator asked for. `to`: its node. `refusal`: why there is none; "": there is."""
 
     to: str | None = None
     refusal: str = ""
@@ -128,29 +118,26 @@ class Node:
         self._listener = listener
         self._front = front
         self._status = status
-        self._reload = reload
         self._now_ns = now_ns
         self._wall_ms = wall_ms
         self._registration = Registration(coordinator, self.key)
         self._reaching = Reaching(options, self._registration.look, self._refused, self._is_linked)
         self._events: deque[Event] = deque()
         self._is_handling = False
-        self._clock_ns: deque[int] = deque(maxlen=CLOCK_BEACONS)  # how far the leader's clock is ahead
-        self._is_clock_told = False
         self._moved = trio.Event()  # the next deadline of the agreement is earlier than `_sleeps_until_ns`
         self._sleeps_until_ns = FOREVER_NS
         self._is_reading = False
-        self._copied: CopiedJournal | None = None
-        self._rot: Damaged | Unreadable | None = None  # what a broker of this node could not read, until the next copy
-        # A write or fsync may have failed in the directory, of this process or of one before: a second fsync would
-        # prove nothing.
-        self._is_suspect = True
-        self._is_put_back = False  # the directory lacks what this node had acknowledged: another node is to have it
-        self._link: LeaderLink | None = None
-        self._leader = do.Follow(None)
-        self._followed = trio.Event()  # `_leader` has changed
-        self._link_scope: trio.CancelScope | None = None
-        self._link_idle = trio.Event()  # no thread uses the copied journal
+        self._directory = NodeDirectory(options.path, options.files)
+        self._following = Following(
+            options,
+            self._directory,
+            self._link_said,
+            self._begin_anew,
+            status=status,
+            reload=reload,
+            site=front.site,
+            wall_ms=wall_ms,
+        )
         self._state = State.STARTING
         self._late_ns = options.timers.suspend_after_ns // 2
         self._beat_ns = now_ns()  # when the event loop was seen last to go round
@@ -165,7 +152,7 @@ class Node:
         self, link_listeners: list[socket], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Run until `stop`. Raises: DirectoryRefused; what a broker raises that cannot go on."""
-        self._agree_anew(await trio.to_thread.run_sync(self._open))
+        self._agree_anew(await trio.to_thread.run_sync(self._directory.open))
         self.is_open = True
         self._front.hold_clients()
         async with trio.open_nursery() as self._nursery:
@@ -176,7 +163,7 @@ class Node:
                 self._keep_leases,
                 self._tick,
                 self._registration.run,
-                self._follow,
+                self._following.run,
                 self._reaching.run,
                 self._beat,
                 partial(trio.to_thread.run_sync, self._front.preload),
@@ -187,8 +174,7 @@ class Node:
             await self.stopping.wait()
             await self._leave()
             self._nursery.cancel_scope.cancel()
-        if self._copied is not None:
-            await trio.to_thread.run_sync(self._copied.close)
+        await self._directory.close()
 
     def stop(self) -> None:
         """Hand over the lead, then end; `run` returns when that is done."""
@@ -208,32 +194,8 @@ class Node:
         if resigning.cancelled_caught:
             logger.critical("the disk hangs: this node ends without an end of its broker")
         for lease in (Lease.LEADER, Lease.NODE):
-            with trio.move_on_after(AGAIN_S), suppress(errors.CoordinatorError):
+            with trio.move_on_after(LEASE_END_S), suppress(errors.CoordinatorError):
                 await self._coordinator.end_lease(lease)
-
-    def _open(self) -> Held:
-        """Open the directory for copying; in a thread. Raises: DirectoryRefused."""
-        path, files = self.options.path, self.options.files
-        is_put_back = self._is_put_back  # the agreement may find that out meanwhile
-        try:
-            full_copy.finish(path, files)
-            if self._rot is not None:
-                raise self._rot
-            self._copied = copied = CopiedJournal.open(
-                path, files=files, is_suspect=self._is_suspect, is_put_back=is_put_back
-            )
-            self._is_suspect = False
-        except (Damaged, Unreadable) as error:
-            logger.error("%s; this node needs a full copy", error)
-            self._copied = None
-            return Held(read_identity(path, files, copies=True), TermTable(os.urandom(16)), FIRST_LSN)
-        except (JournalError, OSError) as error:
-            self._is_suspect = self._is_suspect or has_disk_failed(error)
-            raise DirectoryRefused(f"data directory {path}: {str(error).removeprefix(f'{path}: ')}") from error
-        if copied.unknown:
-            text = "the journal holds %s, of which this release does not know: this node copies it, and does not lead"
-            logger.warning(text, copied.unknown)
-        return Held(copied.journal_id, copied.terms, copied.end)
 
     def _agree_anew(self, held: Held, *, is_drained: bool = False) -> None:
         """Begin with this directory: at the start, and when a full copy has another node's id."""
@@ -246,7 +208,7 @@ class Node:
             options.min_in_sync,
             frozenset(options.nodes),
             os.urandom(16),
-            "" if self._copied is None else self._copied.unknown,
+            "" if self._directory.copied is None else self._directory.copied.unknown,
         )
         self.agreement = Agreement(
             identity,
@@ -257,30 +219,7 @@ class Node:
             self._now_ns(),
             is_drained=is_drained,
         )
-        self._held, self._link, self._is_put_back = held, None, False
-        self._make_link(held)
-
-    def _make_link(self, held: Held) -> None:
-        """Another one for the same leader acknowledges as the one before: the agreement decides that only once."""
-        options, before = self.options, self._link
-        self._link = LeaderLink(
-            options.circle,
-            options.name,
-            options.path,
-            self._copied,
-            self._link_said,
-            damaged=held if self._copied is None else None,
-            level=options.level,
-            options=options.link,
-            tls=options.tls,
-            files=options.files,
-            wall_ms=self._wall_ms,
-            status=self._status,
-            reload=self._reload,
-            site=self._front.site,
-        )
-        if before is not None:
-            self._link.acknowledge(before.acknowledges)
+        self._following.begin(held)
 
     # -- the agreement ----------------------------------------------------------------------------------------------
 
@@ -339,28 +278,15 @@ class Node:
     def _link_said(self, event: Event) -> None:
         if isinstance(event, LeaderHeard):
             self.agreed_lsn = event.agreed
-            self._look_at_clock(event.clock_difference_ns)
         if isinstance(event, LinkOpened) and self.leading is not None:
             self.leading.note(EventKind.FOLLOWED, "its link is open", self._name_of(event.node_id))
         if isinstance(event, JournalDamaged):
-            self._rot = event.damage
+            self._directory.damage = event.damage
         if isinstance(event, LinkClosed) and (name := self._name_of(event.node_id)) is not None:
             self._nursery.start_soon(self._reaching.look_closely, name)
         self.handle(event)
         if isinstance(event, JournalDamaged) and self.agreement.state is not State.RESIGNING:
-            self._rot = None  # it leads on
-
-    def _look_at_clock(self, difference_ns: int) -> None:
-        """Warn once when the clock differs from the leader's. A beacon may have waited: several count."""
-        self._clock_ns.append(difference_ns)
-        least_ns = min(map(abs, self._clock_ns))
-        if least_ns < CLOCK_NS:
-            self._is_clock_told = False
-        elif len(self._clock_ns) == self._clock_ns.maxlen and not self._is_clock_told:
-            self._is_clock_told = True
-            way = "behind" if difference_ns > 0 else "ahead of"
-            text = "the clock of this node is %.0f s %s the leader's: times of messages move by that when it leads"
-            logger.warning(text, least_ns / 1e9, way)
+            self._directory.damage = None  # it leads on
 
     def _name_of(self, node_id: bytes) -> str | None:
         node = None if self.view is None else self.view.node_of(node_id)
@@ -390,8 +316,8 @@ class Node:
 
     def _tell_durable(self) -> None:
         """What is fsynced by now: the link tells it with its beacons only."""
-        if self._copied is not None:
-            self.handle(Durable(self._copied.end))
+        if self._directory.copied is not None:
+            self.handle(Durable(self._directory.copied.end))
 
     def _see(self, view: View) -> None:
         before, self.view = self.view, view
@@ -478,10 +404,9 @@ class Node:
         if journal is not None and leading is not None and leading.links is not None:
             journal_id: bytes | None = leading.links.led.journal_id
             term, end = leading.term, journal.durable_lsn
-        elif self._copied is not None:
-            journal_id, term, end = self._copied.journal_id, self._copied.terms.last_term, self._copied.end
         else:
-            journal_id, term, end = self._held.journal_id, self._held.terms.last_term, self._held.end
+            held = self._directory.current()
+            journal_id, term, end = held.journal_id, held.terms.last_term, held.end
         return NodeKey(
             options.name,
             self.node_id,
@@ -503,9 +428,8 @@ class Node:
         self._registration.look()
 
     def connect_again(self) -> None:
-        """Open the link to the leader again: this node says something else of its site."""
-        if self._link_scope is not None:
-            self._link_scope.cancel()
+        """Open the link to the leader again: what this node says of its site has changed."""
+        self._following.reconnect()
 
     @property
     def reached(self) -> frozenset[str]:
@@ -515,7 +439,7 @@ class Node:
     @property
     def link_trouble(self) -> str:
         """Why this follower has no link to its leader; "": it has."""
-        return "" if self._link is None else self._link.why
+        return self._following.trouble
 
     @property
     def trouble(self) -> str:
@@ -525,23 +449,22 @@ class Node:
     @property
     def node_id(self) -> bytes:
         """The id of this node's directory."""
-        return self._held.terms.node_id
+        return self._directory.node_id
 
     @property
     def followed(self) -> str | None:
         """The name of the leader whose link is open; None: this node leads, or has no link."""
-        leader, link = self._leader.leader, self._link
-        return leader.name if leader is not None and link is not None and link.is_open else None
+        return self._following.followed
 
     @property
     def received(self) -> int:
         """Octets of the journal that came by the link to the leader."""
-        return 0 if self._link is None else self._link.received
+        return self._following.received
 
     @property
     def leader_status(self) -> Mapping[str, object]:
         """What the leader said last of its process."""
-        return {} if self._link is None else self._link.leader_status
+        return self._following.leader_status
 
     # -- operators --------------------------------------------------------------------------------------------------
 
@@ -586,87 +509,31 @@ class Node:
     # -- following --------------------------------------------------------------------------------------------------
 
     def _follow_leader(self, decision: do.Follow) -> None:
-        self._leader = decision
-        self._followed.set()
-        if self._link_scope is not None:
-            self._link_scope.cancel()
+        self._following.follow(decision.leader)
         if decision.leader is not None:
             self._front.pass_clients_on(decision.leader)
         elif self.leading is None:
             self._front.hold_clients()
 
     def _acknowledge(self, decision: do.Acknowledge) -> None:
-        if self._link is not None:
-            self._link.acknowledge(decision.is_on)
+        self._following.acknowledge(decision.is_on)
         if not decision.is_on:
             self._tell_durable()  # all that this node has acknowledged, before it can win
         if decision.is_on and self.agreement.state is State.IN_SYNC:
             self._nursery.start_soon(trio.to_thread.run_sync, full_copy.drop_old, self.options.path)
 
-    async def _follow(self) -> None:
-        """Serve the link to whichever leader there is. The only task that uses the copied journal."""
-        while True:
-            leader = self._leader.leader
-            self._followed = trio.Event()
-            if leader is None or self._link is None:
-                self._link_idle.set()
-                await self._followed.wait()
-                continue
-            self._link_idle = trio.Event()
-            ending: Ending | None = None
-            with trio.CancelScope() as self._link_scope:
-                ending = await self._link.run(_address_of(leader.address), leader.term)
-            self._link_scope = None
-            if ending is Ending.DECLINED:
-                self._link_idle.set()
-                await self._followed.wait()
-            elif ending is not None:
-                await self._reopen(is_copy=ending is Ending.COPIED)
-
-    async def _reopen(self, *, is_copy: bool) -> None:
-        """Open the directory again: it has another journal, or the one that it had could not be written."""
-        copied = self._copied
-        if copied is not None:
-            self._is_suspect = copied.has_failed
-            await trio.to_thread.run_sync(copied.close)
-        if is_copy:
-            self._rot, self._is_suspect = None, False
-        held = await self._open_until_done()
-        if held.terms.node_id == self.node_id:
-            self._held = held
-            self._make_link(held)
-            return
-        if is_copy:
-            logger.info("a full copy is whole: node id %s", held.terms.node_id.hex())
-        await self._begin_anew(held)
-
     def _become_another(self, decision: do.BecomeAnother) -> None:
-        self._is_put_back = True
-        self._nursery.start_soon(self._open_as_another)
-
-    async def _open_as_another(self) -> None:
-        await self._link_idle.wait()
-        if self._is_put_back:  # else a link that failed has just opened it
-            await self._reopen(is_copy=False)
-            self._followed.set()
+        self._directory.is_put_back = True
+        self._nursery.start_soon(self._following.become_another)
 
     async def _begin_anew(self, held: Held) -> None:
         """Go on with a directory that has another node's id."""
         await self._registration.end()
-        self._leader = do.Follow(None)
         self._agree_anew(held, is_drained=self.agreement.context.is_drained)
         self.handle(Tick())
         if self.view is not None:
             self.handle(Read(self.view))
         self._read_keys(do.ReadKeys())
-
-    async def _open_until_done(self) -> Held:
-        while True:
-            try:
-                return await trio.to_thread.run_sync(self._open)
-            except DirectoryRefused as error:
-                logger.error("%s", error)
-                await trio.sleep(AGAIN_S)
 
     # -- leading ----------------------------------------------------------------------------------------------------
 
@@ -690,22 +557,19 @@ class Node:
             self._nursery.start_soon(self._reaching.look_closely, name)
 
     async def _open_broker(self, leading: Leading, decision: do.TakeOver) -> None:
-        if self._link_scope is not None:
-            self._link_scope.cancel()
-        await self._link_idle.wait()
-        copied = self._copied
+        await self._following.stop()
+        copied = self._directory.take_copy(decision.journal_id)
         if copied is None:  # while it campaigned its directory was opened again, and is damaged
             leading.open_nothing()
             self.handle(TakeoverFailed("its journal is damaged"))
             return
-        self._copied = self._link = None
-        self._held = Held(decision.journal_id, copied.terms, copied.end)
+        self._following.link = None
         try:
             await leading.open(copied, decision.journal_id, min(self.agreed_lsn, copied.end))
         except Exception as error:
             logger.exception("this node cannot take over")
-            self._is_suspect = has_disk_failed(error) or has_disk_failed(error.__cause__)
-            self._rot = next((one for one in (error, error.__cause__) if isinstance(one, Damaged)), None)
+            self._directory.is_suspect = has_disk_failed(error) or has_disk_failed(error.__cause__)
+            self._directory.damage = next((one for one in (error, error.__cause__) if isinstance(one, Damaged)), None)
             self.handle(TakeoverFailed(str(error)))
             return
         if leading.has_closed:
@@ -750,8 +614,8 @@ class Node:
         try:
             await leading.serve()
         except* Unreadable as group:
-            self._rot = leaf_of(group)
-            logger.critical("%s; this node leads no more", self._rot)
+            self._directory.damage = damage = leaf_of(group)
+            logger.critical("%s; this node leads no more", damage)
             self.handle(DiskFailed())
 
     async def _tell_led(self, leading: Leading) -> None:
@@ -783,21 +647,15 @@ class Node:
         if leading is not None:
             await leading.resign(why)
             if (journal := leading.journal) is not None:
-                self._is_suspect = journal.state is WriterState.FAILED
+                self._directory.is_suspect = journal.state is WriterState.FAILED
         self.leading = None
         if self._reopened is not None:  # this node stops
             self._reopened.set()
             return
-        held = await self._open_until_done()
-        if held.terms.node_id != self.node_id:
-            await self._begin_anew(held)
-            self._followed.set()
-            return
-        self._held = held
-        self._make_link(held)
-        self._followed.set()
-        self.handle(DiskRecovered())  # if it hung: to open the directory, its end was fsynced
-        self.handle(Reopened(held.terms, held.end))
+        held = await self._directory.open_until_done()
+        if await self._following.go_on(held):
+            self.handle(DiskRecovered())  # if it hung: to open the directory, its end was fsynced
+            self.handle(Reopened(held.terms, held.end))
 
     def _refuse(self, decision: do.Refuse) -> None:
         self.why = decision.why
@@ -812,11 +670,6 @@ def leaf_of(group: BaseExceptionGroup[Unreadable]) -> Unreadable:
     """The first error in a group."""
     first = group.exceptions[0]
     return leaf_of(first) if isinstance(first, BaseExceptionGroup) else first
-
-
-def _address_of(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 _PERFORM: dict[type[Any], Callable[[Node, Any], Awaitable[None] | None]] = {

@@ -153,6 +153,8 @@ ARROWS = {
     "cluster/reaching": {"link", "options"},
     "cluster/leading": {"agreement", "link", "options", "front"},
     "cluster/history": {"agreement"},
+    "cluster/node_directory": {"copying"},
+    "cluster/following": {"agreement", "copying", "link", "options", "node_directory"},
     "cluster/node": {
         *(
             "agreement",
@@ -165,6 +167,8 @@ ARROWS = {
             "reaching",
             "registration",
             "leading",
+            "node_directory",
+            "following",
         ),
     },
     "cluster/status": {"agreement", "link", "node"},

@@ -35,10 +35,12 @@ from leveret.cluster.agreement.view import Leader, NodeKey, View
 from leveret.cluster.coordinator import errors
 from leveret.cluster.coordinator.coordinator import Lease
 from leveret.cluster.copying.joining import Held
+from leveret.cluster.following import Following
 from leveret.cluster.leading import LOOK_S, RETRY_LOOKS, ROOM, Leading
 from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.introduction import Address, Reach
 from leveret.cluster.node import Node
+from leveret.cluster.node_directory import NodeDirectory
 from leveret.cluster.options import NodeOptions
 from leveret.cluster.reaching import Reaching
 from leveret.journal import ClusterJournal, Damaged, DirectoryLocked, TermTable, reader_offsets, register_reader
@@ -311,23 +313,40 @@ def test_a_leader_that_resigned_before_its_broker_was_built_builds_none(tmp_path
 # -- a disk that fails -----------------------------------------------------------------------------------------------
 
 
-class Reopening:
-    """What a node has of a directory that it opens again, and whether it trusts an fsync there."""
+HELD = Held(b"J" * 16, TermTable(b"a" * 16), 9)
+
+
+def following_of(directory: NodeDirectory | None) -> Following:
+    """How node a follows; None: with an open copy in its directory."""
+    options = NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)})
+    if directory is None:
+        copied: Any = SimpleNamespace(end=9, unknown="")
+        directory = NodeDirectory("data", REAL)
+        directory.copied, directory.held = copied, HELD
+    said: Any = dict
+
+    async def begin_anew(held: Held) -> None:
+        raise AssertionError("its node id is the one before")
+
+    return Following(options, directory, said, begin_anew, status=said, reload=said, site=said, wall_ms=said)
+
+
+class Opened:
+    """Directories of which `faults` come one after the other when they are opened; whether each was to be trusted."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *faults: Exception) -> None:
         self.suspected: list[bool] = []
         self.faults = list(faults)
-        monkeypatch.setattr("leveret.cluster.node.CopiedJournal", SimpleNamespace(open=self._open))
-        monkeypatch.setattr("leveret.cluster.node.full_copy.finish", lambda path, files: None)
-        monkeypatch.setattr("leveret.cluster.node.read_identity", lambda *_, **__: b"J" * 16)
-        self.node: Any = SimpleNamespace(
-            options=SimpleNamespace(path="data", files=None), _rot=None, _copied=None, _reopened=None, node_id=b"a" * 16
-        )
-        self.node._is_suspect = self.node._is_put_back = False
-        self.node._followed = trio.Event()
-        self.node._make_link = self.node.handle = lambda what: None
-        self.node._open_until_done = lambda: Node._open_until_done(self.node)
-        self.node._open = lambda: Node._open(self.node)
+        monkeypatch.setattr("leveret.cluster.node_directory.CopiedJournal", SimpleNamespace(open=self._open))
+        monkeypatch.setattr("leveret.cluster.node_directory.full_copy.finish", lambda path, files: None)
+        monkeypatch.setattr("leveret.cluster.node_directory.read_identity", lambda *_, **__: b"J" * 16)
+        self.directory = NodeDirectory("data", REAL)
+        self.directory.is_suspect = False
+
+    def copies(self, *, has_failed: bool) -> None:
+        """The directory is open."""
+        copied: Any = SimpleNamespace(end=7, has_failed=has_failed, close=lambda: None)
+        self.directory.copied = copied
 
     def _open(self, path: str, *, files: object, is_suspect: bool, is_put_back: bool) -> Any:
         self.suspected.append(is_suspect)
@@ -339,13 +358,11 @@ class Reopening:
 
 def test_a_process_that_begins_trusts_no_fsync_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of the process before may have failed. When the directory is opened again, that is known."""
-    node = Node(
-        NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)}), *[SimpleNamespace(site=None)] * 3
-    )  # type: ignore[arg-type]
-    reopening = Reopening(monkeypatch)
-    Node._open(node)
-    Node._open(node)
-    assert reopening.suspected == [True, False]
+    opened = Opened(monkeypatch)
+    directory = NodeDirectory("data", REAL)
+    directory.open()
+    directory.open()
+    assert opened.suspected == [True, False]
 
 
 @pytest.mark.parametrize("has_failed", [True, False])
@@ -353,57 +370,55 @@ def test_a_follower_whose_fsync_failed_writes_again_what_may_be_lost(
     has_failed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second fsync of this process succeeds, and proves nothing: the system has dropped the octets."""
-    reopening = Reopening(monkeypatch)
-    reopening.node._copied = SimpleNamespace(end=7, has_failed=has_failed, close=lambda: None)
-    in_virtual_time(partial(Node._reopen, reopening.node, is_copy=False))
-    assert reopening.suspected == [has_failed] and not reopening.node._is_suspect
+    opened = Opened(monkeypatch)
+    opened.copies(has_failed=has_failed)
+    in_virtual_time(partial(opened.directory.reopen, is_copy=False))
+    assert opened.suspected == [has_failed] and not opened.directory.is_suspect
 
 
 def test_a_disk_that_is_found_to_be_put_back_while_it_is_opened_is_opened_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A link that failed opens it in a thread: that one knew nothing of it."""
-    reopening = Reopening(monkeypatch)
-    opened = reopening._open
+    opened = Opened(monkeypatch)
+    directory = opened.directory
 
     def found_meanwhile(*place: str, **options: Any) -> Any:
-        reopening.node._is_put_back = True
-        return opened(*place, **options)
+        directory.is_put_back = True
+        return opened._open(*place, **options)
 
-    monkeypatch.setattr("leveret.cluster.node.CopiedJournal", SimpleNamespace(open=found_meanwhile))
-    Node._open(reopening.node)
-    assert reopening.node._is_put_back
+    monkeypatch.setattr("leveret.cluster.node_directory.CopiedJournal", SimpleNamespace(open=found_meanwhile))
+    directory.open()
+    assert directory.is_put_back
 
 
 def test_a_drained_node_that_becomes_another_stays_drained() -> None:
     """An operator has drained the machine."""
     options = NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)})
     node: Any = Node(options, *[SimpleNamespace(site=None)] * 3)  # type: ignore[arg-type]
-    node._copied = SimpleNamespace(end=9, unknown="")
+    node._directory.copied = SimpleNamespace(end=9, unknown="")
     node._agree_anew(Held(b"J" * 16, TermTable(b"a" * 16), 9))
     node.agreement.handle(Drain(), 0)
     node._registration = SimpleNamespace(end=trio.lowlevel.checkpoint)
     node.handle = node._read_keys = lambda what: None
-    node._is_put_back = True
+    node._directory.is_put_back = True
     in_virtual_time(partial(node._begin_anew, Held(b"J" * 16, TermTable(b"b" * 16), 9)))
-    assert node.agreement.context.is_drained and node.node_id == b"b" * 16 and not node._is_put_back
+    assert node.agreement.context.is_drained and node.node_id == b"b" * 16
+    assert not node._directory.is_put_back
 
 
 @pytest.mark.parametrize("is_on", [True, False])
 def test_a_follower_whose_disk_failed_acknowledges_by_its_next_link_as_before(is_on: bool) -> None:
     """The agreement knows nothing of that, and decides nothing anew; of a copy with another id it does."""
-    options = NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)})
-    node = Node(options, *[SimpleNamespace(site=None)] * 3)  # type: ignore[arg-type]
-    held = Held(b"J" * 16, TermTable(b"a" * 16), 9)
-    node._copied = SimpleNamespace(end=9, unknown="")  # type: ignore[assignment]
-    node._agree_anew(held)
-    first = node._link
+    following = following_of(None)
+    following.begin(HELD)
+    first = following.link
     assert first is not None and not first.acknowledges
-    first.acknowledge(is_on)
-    node._make_link(held)
-    assert node._link is not first and node._link is not None and node._link.acknowledges is is_on
-    node._agree_anew(held)
-    assert not node._link.acknowledges
+    following.acknowledge(is_on)
+    in_virtual_time(partial(following.go_on, HELD))
+    assert following.link is not first and following.link is not None and following.link.acknowledges is is_on
+    following.begin(HELD)
+    assert not following.link.acknowledges
 
 
 @pytest.mark.parametrize("state", [WriterState.FAILED, WriterState.CLOSED])
@@ -411,14 +426,19 @@ def test_a_leader_whose_journal_failed_writes_again_what_may_be_lost(
     state: WriterState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It follows, or leads again, with that."""
-    reopening = Reopening(monkeypatch)
+    opened = Opened(monkeypatch)
+    opened.directory.held = HELD
 
     async def close(why: str) -> None:
         pass
 
     led: Any = SimpleNamespace(resign=close, journal=SimpleNamespace(durable_lsn=7, state=state))
-    in_virtual_time(partial(Node._close_broker, reopening.node, led, "its journal has failed"))
-    assert reopening.suspected == [state is WriterState.FAILED]
+    following = following_of(opened.directory)
+    node: Any = SimpleNamespace(
+        _directory=opened.directory, _following=following, _reopened=None, handle=lambda event: None
+    )
+    in_virtual_time(partial(Node._close_broker, node, led, "its journal has failed"))
+    assert opened.suspected == [state is WriterState.FAILED]
 
 
 def test_an_fsync_that_fails_while_the_directory_is_opened_proves_nothing_the_second_time(
@@ -426,25 +446,26 @@ def test_an_fsync_that_fails_while_the_directory_is_opened_proves_nothing_the_se
 ) -> None:
     """Nor does any later one, until what is suspect is written again; a lock is no such fault."""
     faults = (DirectoryLocked("another process"), SyncError(5, "fsync: broken"), DirectoryLocked("another process"))
-    reopening = Reopening(monkeypatch, *faults)
-    reopening.node._copied = SimpleNamespace(end=7, has_failed=False, close=lambda: None)
-    in_virtual_time(partial(Node._reopen, reopening.node, is_copy=False))
-    assert reopening.suspected == [False, False, True, True]
+    opened = Opened(monkeypatch, *faults)
+    opened.copies(has_failed=False)
+    in_virtual_time(partial(opened.directory.reopen, is_copy=False))
+    assert opened.suspected == [False, False, True, True]
 
 
 def test_a_full_copy_is_not_suspect(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was fsynced before it was whole."""
-    reopening = Reopening(monkeypatch)
-    reopening.node._copied = SimpleNamespace(end=7, has_failed=True, close=lambda: None)
-    in_virtual_time(partial(Node._reopen, reopening.node, is_copy=True))
-    assert reopening.suspected == [False]
+    opened = Opened(monkeypatch)
+    opened.copies(has_failed=True)
+    in_virtual_time(partial(opened.directory.reopen, is_copy=True))
+    assert opened.suspected == [False]
 
 
 @pytest.mark.parametrize("resigns", [True, False])
 def test_a_damaged_journal_is_copied_anew_if_another_node_leads_instead(resigns: bool) -> None:
     """A leader that goes on with it opens the same directory later."""
     event = JournalDamaged(Damaged("00000000000000000001.log", 500, "a block with a wrong CRC"))
-    node: Any = SimpleNamespace(agreement=SimpleNamespace(state=State.LEADING), leading=None, _rot=None)
+    directory = NodeDirectory("data", REAL)
+    node: Any = SimpleNamespace(agreement=SimpleNamespace(state=State.LEADING), leading=None, _directory=directory)
 
     def handle(event: Event) -> None:
         if resigns:
@@ -452,7 +473,7 @@ def test_a_damaged_journal_is_copied_anew_if_another_node_leads_instead(resigns:
 
     node.handle = handle
     Node._link_said(node, event)
-    assert node._rot is (event.damage if resigns else None)
+    assert directory.damage is (event.damage if resigns else None)
 
 
 # -- a node and etcd ---------------------------------------------------------------------------------------------------
@@ -516,7 +537,8 @@ def test_an_answer_of_etcd_counts_from_when_it_was_asked_for() -> None:
 def test_what_this_node_has_fsynced_is_known_before_the_keys_of_etcd() -> None:
     """Rule R10: the link tells it with its beacons only, and the keys may let this node campaign."""
     told: list[Event] = []
-    node: Any = SimpleNamespace(_copied=SimpleNamespace(end=7), _see=lambda view: None, handle=told.append)
+    directory = SimpleNamespace(copied=SimpleNamespace(end=7))
+    node: Any = SimpleNamespace(_directory=directory, _see=lambda view: None, handle=told.append)
     node._tell_durable = lambda: Node._tell_durable(node)
     Node._heard(node, View(7), 5)
     assert told == [Durable(7), Read(View(7), 5)]
@@ -612,9 +634,9 @@ def test_the_link_acknowledges_while_the_agreement_says_so(is_on: bool) -> None:
         copied.end = 8  # an fsync ended just before
 
     node: Any = SimpleNamespace(
-        _link=SimpleNamespace(acknowledge=acknowledge),
+        _following=SimpleNamespace(acknowledge=acknowledge),
         agreement=SimpleNamespace(state=State.FOLLOWING),
-        _copied=copied,
+        _directory=SimpleNamespace(copied=copied),
         handle=done.append,
     )
     node._tell_durable = lambda: Node._tell_durable(node)
@@ -749,31 +771,52 @@ def test_a_takeover_waits_until_no_thread_copies_any_more() -> None:
     steps: list[str] = []
 
     async def take_over() -> None:
-        idle = trio.Event()
+        following = following_of(None)
+        following.begin(HELD)
+        copying, begun, link = trio.Event(), trio.Event(), following.link
+        assert link is not None
+
+        async def copy(*leader: object) -> None:
+            begun.set()
+            with trio.CancelScope(shield=True):
+                await copying.wait()
+
+        link.run = copy  # type: ignore[assignment]
+        following.follow(Leader(1, b"b" * 16, "b", "b:1", 1))
 
         class Led:
-            terms = None
-            journal = None
-
             async def open(self, *how: object) -> None:
                 steps.append("opened")
                 raise OSError("no further")
 
-        node: Any = SimpleNamespace(
-            _link_scope=trio.CancelScope(),
-            _link_idle=idle,
-            _copied=SimpleNamespace(terms=None, end=1),
-            agreed_lsn=1,
-            handle=lambda event: steps.append("failed"),
-        )
+        node = taking_over_as(9, 1, lambda event: steps.append("failed"))
+        node._following = following
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(following.run)
+            await begun.wait()
+            following.follow(None)
             nursery.start_soon(Node._open_broker, node, Led(), do.TakeOver(2, b"J" * 16))
             await later(1)
-            assert steps == [] and node._link_scope.cancel_called
-            idle.set()
+            assert steps == []
+            copying.set()
+            await later(1)
+            nursery.cancel_scope.cancel()
         assert steps == ["opened", "failed"]
 
     in_virtual_time(take_over)
+
+
+def taking_over_as(end: int, agreed_lsn: int, handle: Any) -> Any:
+    """A node that has won, without a link. `end`: of its copy; 0: that is damaged."""
+    directory = NodeDirectory("data", REAL)
+    copied: Any = SimpleNamespace(terms=None, end=end)
+    directory.copied = copied if end else None
+    return SimpleNamespace(
+        _directory=directory,
+        _following=SimpleNamespace(stop=partial(later, 0), link=None),
+        agreed_lsn=agreed_lsn,
+        handle=handle,
+    )
 
 
 @pytest.mark.parametrize("agreed_lsn, end, known", [(5, 9, 5), (9, 7, 7)])
@@ -782,21 +825,12 @@ def test_a_new_leader_trusts_what_was_agreed_when_it_followed(agreed_lsn: int, e
     opened: list[object] = []
 
     async def take_over() -> None:
-        idle = trio.Event()
-        idle.set()
-
         class Led:
             async def open(self, copied: object, journal_id: bytes, agreed_lsn: int) -> None:
                 opened.append(agreed_lsn)
                 raise OSError("no further")
 
-        node: Any = SimpleNamespace(
-            _link_scope=None,
-            _link_idle=idle,
-            _copied=SimpleNamespace(terms=None, end=end),
-            agreed_lsn=agreed_lsn,
-            handle=lambda event: None,
-        )
+        node = taking_over_as(end, agreed_lsn, lambda event: None)
         await Node._open_broker(node, Led(), do.TakeOver(2, b"J" * 16, 1))  # type: ignore[arg-type]
 
     in_virtual_time(take_over)
@@ -808,22 +842,13 @@ def test_a_takeover_that_ended_behind_the_resignation_is_reported_to_nobody() ->
     told: list[Event] = []
 
     async def take_over() -> None:
-        idle = trio.Event()
-        idle.set()
-
         class Led:
             has_closed = True
 
             async def open(self, *how: object) -> None:
                 pass
 
-        node: Any = SimpleNamespace(
-            _link_scope=None,
-            _link_idle=idle,
-            _copied=SimpleNamespace(terms=None, end=1),
-            agreed_lsn=1,
-            handle=told.append,
-        )
+        node = taking_over_as(1, 1, told.append)
         await Node._open_broker(node, Led(), do.TakeOver(2, b"J" * 16))  # type: ignore[arg-type]
 
     in_virtual_time(take_over)
@@ -835,11 +860,9 @@ def test_a_directory_that_is_damaged_when_the_node_has_won_is_no_takeover() -> N
     told: list[Event] = []
 
     async def take_over() -> None:
-        idle = trio.Event()
-        idle.set()
         led = leading([])
         led.leadership = None
-        node: Any = SimpleNamespace(_link_scope=None, _link_idle=idle, _copied=None, handle=told.append)
+        node = taking_over_as(0, 1, told.append)
         await Node._open_broker(node, led, do.TakeOver(2, b"J" * 16))
         with trio.fail_after(1):
             await led.resign("its journal is damaged")

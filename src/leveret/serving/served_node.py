@@ -25,7 +25,8 @@ from ..cluster.link.clients import ClientPasser, ClientTls, Passed, client_heade
 from ..cluster.link.introduction import Address as LinkAddress
 from ..cluster.link.introduction import LinkOptions
 from ..cluster.link.listener import LinkListener
-from ..cluster.node import DirectoryRefused, Node
+from ..cluster.node import Node
+from ..cluster.node_directory import DirectoryRefused
 from ..cluster.options import NodeOptions
 from ..cluster.status import why
 from ..configured.configured import Report

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import outcome
 import trio
 
-from leveret.cluster import leading, node, reaching
+from leveret.cluster import following, leading, node, reaching
 from leveret.cluster.agreement import events as ev
 from leveret.cluster.agreement.states import State
 from leveret.cluster.agreement.view import Leader, NodeKey, Transaction, View
@@ -451,7 +451,7 @@ class RealNode(Node):
                 self.world.note(f"{self.name}: {before.name} -> {self.state.name}")
                 if self.state is State.CAMPAIGNING:
                     self.world.campaigns(self)
-            copied = None if self.real is None else self.real._copied
+            copied = None if self.real is None else self.real._directory.copied
             if copied is not None and copied.terms.node_id != self.node_id:
                 self._check_promise()
 
@@ -459,9 +459,9 @@ class RealNode(Node):
 
     def _check_promise(self) -> None:
         """The directory is open, perhaps as another node's."""
-        assert self.real is not None and self.real._copied is not None
-        self.node_id = self.real._copied.terms.node_id
-        end, promised = self.real._copied.end, self.promised_lsn
+        assert self.real is not None and self.real._directory.copied is not None
+        self.node_id = self.real._directory.copied.terms.node_id
+        end, promised = self.real._directory.copied.end, self.promised_lsn
         assert end >= promised, f"{self.name} had acknowledged {promised}, and ends at {end} after its start"
 
     def kill(self, *, power: bool) -> None:
@@ -499,7 +499,7 @@ class RealNode(Node):
 
     @property
     def directory(self) -> Any:
-        return None if self.real is None else self.real._copied
+        return None if self.real is None else self.real._directory.copied
 
     @property
     def state(self) -> State:
@@ -511,8 +511,10 @@ class RealNode(Node):
             return int(self.broker.journal.durable_lsn)
         if self.real is None:
             return self._end
-        copied = self.real._copied
-        return copied.end if copied is not None else self.real._held.end if hasattr(self.real, "_held") else 1
+        directory = self.real._directory
+        if directory.copied is not None:
+            return directory.copied.end
+        return directory.held.end if hasattr(directory, "held") else 1
 
     def handle(self, event: ev.Event) -> None:
         assert self.real is not None
@@ -571,7 +573,7 @@ def real_nodes(seed: int) -> Iterator[None]:
     """Nodes of the product can run."""
     with (
         processes(seed),
-        patch.object(node, "LeaderLink", LeaderLink),
+        patch.object(following, "LeaderLink", LeaderLink),
         patch.object(leading, "FollowerLinks", FollowerLinks),
         patch.object(reaching, "reach", _reach),
     ):

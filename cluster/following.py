@@ -1,0 +1,199 @@
+"""How a node follows: its link to the leader, one leader after another, and the directory that gets the octets."""
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+from .agreement.events import Event, LeaderHeard
+from .agreement.view import Leader
+from .copying.joining import Held
+from .link.introduction import Address
+from .link.leader_link import Ending, LeaderLink
+from .node_directory import NodeDirectory
+from .options import NodeOptions
+
+logger = logging.getLogger("leveret.cluster")
+
+#: Consecutive beacons that must differ from this node's wall clock, and nanoseconds of difference, before it warns.
+CLOCK_BEACONS = 5
+CLOCK_NS = 1_000_000_000
+
+
+class Following:
+    """The only user of the open copy in `directory`.
+
+    report: gets the events of `LeaderLink`. begin_anew: called when the directory got another node id. The other
+    arguments are those of `LeaderLink`.
+    """
+
+    def __init__(
+        self,
+        options: NodeOptions,
+        directory: NodeDirectory,
+        report: Callable[[Event], object],
+        begin_anew: Callable[[Held], Awaitable[None]],
+        *,
+        status: Callable[[], Mapping[str, object]],
+        reload: Callable[[], object],
+        site: Callable[[], Mapping[str, object]],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.link: LeaderLink | None = None
+        self._options = options
+        self._directory = directory
+        self._report = report
+        self._begin_anew = begin_anew
+        self._status = status
+        self._reload = reload
+        self._site = site
+        self._wall_ms = wall_ms
+        self._leader: Leader | None = None
+        self._changed = trio.Event()  # the leader or the link
+        self._scope: trio.CancelScope | None = None  # of the link while it runs
+        self._idle = trio.Event()  # no thread uses the copy
+        self._clock_ns: deque[int] = deque(maxlen=CLOCK_BEACONS)  # by which the leader's clock is ahead
+        self._has_warned = False  # of the clock
+
+    # -- the agreement's decisions ----------------------------------------------------------------------------------
+
+    def begin(self, held: Held) -> None:
+        """Begin under the node id of this directory: without a leader, and without acknowledgements."""
+        self._leader = self.link = None
+        self._directory.is_put_back = False
+        self._make_link(held)
+
+    def follow(self, leader: Leader | None) -> None:
+        """Follow this leader instead of the one before; None: there is none."""
+        self._leader = leader
+        self._changed.set()
+        self.reconnect()
+
+    def acknowledge(self, is_on: bool) -> None:
+        """Tell the leader what is fsynced, or stop telling it."""
+        if self.link is not None:
+            self.link.acknowledge(is_on)
+
+    def reconnect(self) -> None:
+        """Close the link, and open it again if there is a leader."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def stop(self) -> None:
+        """Close the link. Returns when no thread uses the copy."""
+        self.reconnect()
+        await self._idle.wait()
+
+    async def become_another(self) -> None:
+        """Open the directory, which was put back, under another node id."""
+        await self._idle.wait()
+        if self._directory.is_put_back:  # else a link that failed has just opened it
+            await self._reopen(is_copy=False)
+
+    async def go_on(self, held: Held) -> bool:
+        """Follow with the directory as it was opened. Returns: whether its node id is the one before."""
+        is_same = held.terms.node_id == self._directory.node_id
+        if is_same:
+            self._make_link(held)
+        else:
+            await self._begin_anew(held)
+        self._changed.set()
+        return is_same
+
+    # -- the link ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve the link to the leader, whichever it is, until cancelled."""
+        while True:
+            leader, link = self._leader, self.link
+            self._changed = trio.Event()
+            if leader is None or link is None:
+                self._idle.set()
+                await self._changed.wait()
+                continue
+            self._idle = trio.Event()
+            ending: Ending | None = None
+            with trio.CancelScope() as self._scope:
+                ending = await link.run(_address_of(leader.address), leader.term)
+            self._scope = None
+            if ending is Ending.DECLINED:
+                self._idle.set()
+                await self._changed.wait()
+            elif ending is not None:
+                await self._reopen(is_copy=ending is Ending.COPIED)
+
+    async def _reopen(self, *, is_copy: bool) -> None:
+        """Open the directory again: it has another journal, or could not be written."""
+        held = await self._directory.reopen(is_copy=is_copy)
+        if is_copy and held.terms.node_id != self._directory.node_id:
+            logger.info("a full copy is whole: node id %s", held.terms.node_id.hex())
+        await self.go_on(held)
+
+    def _make_link(self, held: Held) -> None:
+        """Acknowledgements go on as by the link before: the agreement decides them once for each node id."""
+        options, before, copied = self._options, self.link, self._directory.copied
+        self._directory.held = held
+        self.link = LeaderLink(
+            options.circle,
+            options.name,
+            options.path,
+            copied,
+            self._reported,
+            damaged=held if copied is None else None,
+            level=options.level,
+            options=options.link,
+            tls=options.tls,
+            files=options.files,
+            wall_ms=self._wall_ms,
+            status=self._status,
+            reload=self._reload,
+            site=self._site,
+        )
+        if before is not None:
+            self.link.acknowledge(before.acknowledges)
+
+    def _reported(self, event: Event) -> None:
+        if isinstance(event, LeaderHeard):
+            self._compare_clock(event.clock_difference_ns)
+        self._report(event)
+
+    def _compare_clock(self, difference_ns: int) -> None:
+        """Warn once when the clock differs from the leader's in several beacons: a single one may have waited."""
+        self._clock_ns.append(difference_ns)
+        least_ns = min(map(abs, self._clock_ns))
+        if least_ns < CLOCK_NS:
+            self._has_warned = False
+        elif len(self._clock_ns) == self._clock_ns.maxlen and not self._has_warned:
+            self._has_warned = True
+            way = "behind" if difference_ns > 0 else "ahead of"
+            text = "the clock of this node is %.0f s %s the leader's: times of messages move by that when it leads"
+            logger.warning(text, least_ns / 1e9, way)
+
+    # -- what is known of it ----------------------------------------------------------------------------------------
+
+    @property
+    def followed(self) -> str | None:
+        """The name of the leader whose link is open; None: no link is."""
+        leader, link = self._leader, self.link
+        return leader.name if leader is not None and link is not None and link.is_open else None
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no link to the leader; "": there is one."""
+        return "" if self.link is None else self.link.why
+
+    @property
+    def received(self) -> int:
+        """Octets of the journal that came by the link."""
+        return 0 if self.link is None else self.link.received
+
+    @property
+    def leader_status(self) -> Mapping[str, object]:
+        """What the leader said last of its process."""
+        return {} if self.link is None else self.link.leader_status
+
+
+def _address_of(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))

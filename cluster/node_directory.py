@@ -1,0 +1,110 @@
+"""The data directory of a node that follows: a copy of its leader's journal, and what is known against the disk."""
+
+import logging
+import os
+
+import trio
+
+from ..engine import Unreadable
+from ..journal import Damaged, Files, JournalError
+from ..journal.copying.copied_journal import CopiedJournal, has_disk_failed
+from ..journal.disk.directory import read_identity
+from ..journal.format.terms import FIRST_LSN, TermTable
+from .copying import full_copy
+from .copying.joining import Held
+
+logger = logging.getLogger("leveret.cluster")
+
+#: Seconds between two tries to open the directory.
+RETRY_S = 1.0
+
+
+class DirectoryRefused(Exception):
+    """The data directory cannot be used; the message is for the operator."""
+
+
+class NodeDirectory:
+    """`copied`: the copy while it is open; None: the journal is damaged, or a broker of this node has it.
+
+    held: what the directory held when it was opened last; the owner sets it. damage: what a broker of this node could
+    not read; a full copy ends it. is_suspect: a write or an fsync may have failed here, in this process or the one
+    before; another fsync would prove nothing. is_put_back: the directory lacks what this node had acknowledged; it is
+    opened under another node id.
+    """
+
+    __slots__ = ("_files", "_path", "copied", "damage", "held", "is_put_back", "is_suspect")
+
+    held: Held
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.copied: CopiedJournal | None = None
+        self.damage: Damaged | Unreadable | None = None
+        self.is_suspect = True
+        self.is_put_back = False
+        self._path = path
+        self._files = files
+
+    @property
+    def node_id(self) -> bytes:
+        """The node id under which this node takes part."""
+        return self.held.terms.node_id
+
+    def current(self) -> Held:
+        """What the directory holds now."""
+        copied = self.copied
+        return self.held if copied is None else Held(copied.journal_id, copied.terms, copied.end)
+
+    def open(self) -> Held:
+        """Open it as a copy, in a thread. Returns: what it holds. Raises: DirectoryRefused."""
+        path, files = self._path, self._files
+        is_put_back = self.is_put_back  # the agreement may find that out during the call
+        try:
+            full_copy.finish(path, files)
+            if self.damage is not None:
+                raise self.damage
+            self.copied = copied = CopiedJournal.open(
+                path, files=files, is_suspect=self.is_suspect, is_put_back=is_put_back
+            )
+            self.is_suspect = False
+        except (Damaged, Unreadable) as error:
+            logger.error("%s; this node needs a full copy", error)
+            self.copied = None
+            return Held(read_identity(path, files, copies=True), TermTable(os.urandom(16)), FIRST_LSN)
+        except (JournalError, OSError) as error:
+            self.is_suspect = self.is_suspect or has_disk_failed(error)
+            raise DirectoryRefused(f"data directory {path}: {str(error).removeprefix(f'{path}: ')}") from error
+        if copied.unknown:
+            text = "the journal holds %s, of which this release does not know: this node copies it, and does not lead"
+            logger.warning(text, copied.unknown)
+        return Held(copied.journal_id, copied.terms, copied.end)
+
+    async def open_until_done(self) -> Held:
+        """Call `open` until it succeeds."""
+        while True:
+            try:
+                return await trio.to_thread.run_sync(self.open)
+            except DirectoryRefused as error:
+                logger.error("%s", error)
+                await trio.sleep(RETRY_S)
+
+    async def reopen(self, *, is_copy: bool) -> Held:
+        """Close and open it. `is_copy`: a full copy has taken the journal's place."""
+        copied = self.copied
+        if copied is not None:
+            self.is_suspect = copied.has_failed
+            await trio.to_thread.run_sync(copied.close)
+        if is_copy:
+            self.damage, self.is_suspect = None, False
+        return await self.open_until_done()
+
+    def take_copy(self, journal_id: bytes) -> CopiedJournal | None:
+        """Give the copy to a broker of this node, which closes it. Returns: None: the journal is damaged."""
+        copied, self.copied = self.copied, None
+        if copied is not None:
+            self.held = Held(journal_id, copied.terms, copied.end)
+        return copied
+
+    async def close(self) -> None:
+        """Close the copy, if it is open."""
+        if self.copied is not None:
+            await trio.to_thread.run_sync(self.copied.close)
