@@ -35,6 +35,7 @@ VALUES: list[Any] = [
     [1, "a"],
     ["1", None],
     [[2.5], [0, "b"]],
+    ["", "b"],
     [],
     {"k": 1},
 ]
@@ -68,12 +69,12 @@ def number_of(value: Any) -> int | float | None:
         return None
 
 
-def elements(value: Any) -> Iterator[Any]:
+def elements(value: Any, kind: str) -> Iterator[Any]:
     for one in value:
         if isinstance(one, list):
-            yield from elements(one)
+            yield from elements(one, kind)
         else:
-            yield None if one == "" else one
+            yield None if is_null(one, kind) else one
 
 
 def any_of(answers: Iterable[bool | None]) -> bool | None:
@@ -95,7 +96,7 @@ def compared(symbol: str, left: Any, right: Any, kind: str) -> bool | None:
     if is_null(left, kind) or is_null(right, kind):
         return None
     if isinstance(left, list) or isinstance(right, list):
-        several = [list(elements(one)) if isinstance(one, list) else [one] for one in (left, right)]
+        several = [list(elements(one, kind)) if isinstance(one, list) else [one] for one in (left, right)]
         return any_of(compared(symbol, one, other, kind) for one, other in product(*several))
     if isinstance(left, dict) or isinstance(right, dict):
         return None
@@ -123,7 +124,7 @@ def is_member(value: Any, members: Iterable[Any], kind: str) -> bool | None:
 
 def is_between(value: Any, low: Any, high: Any, kind: str) -> bool | None:
     if isinstance(value, list) and not is_null(value, kind):
-        return any_of(is_between(one, low, high, kind) for one in elements(value))
+        return any_of(is_between(one, low, high, kind) for one in elements(value, kind))
     both = compared(">=", value, low, kind), compared("<=", value, high, kind)
     return False if False in both else None if None in both else True
 
@@ -241,7 +242,7 @@ def test_what_is_true_by_itself(kind: str) -> None:
         if kind != "filter":
             return value is True
         if isinstance(value, list):
-            return any_of(None if one is None else truth(one) for one in elements(value))
+            return any_of(None if one is None else truth(one) for one in elements(value, kind))
         number = None if isinstance(value, dict) else number_of(value)
         return None if number is None or number != number else number != 0
 

@@ -9,7 +9,7 @@ from expression_rows import Given
 from leveret.expressions.language import AMPS, JMS, compiled
 
 BODY = b"""{"s": "caf\xc3\xa9 Noir", "n": 42, "f": -2.5, "t": true, "a": [3, "4", null, "x", [5]], "o": {"k": 1},
-"big": 123456789012345678901234567890, "z": "", "l": [{"v": [1, 2]}, {"v": 3}, 7], "w": [1, 9]}"""
+"big": 123456789012345678901234567890, "z": "", "e": [""], "l": [{"v": [1, 2]}, {"v": 3}, 7], "w": [1, 9]}"""
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,8 @@ def test_values_of_filters(text: str, value: Any) -> None:
         ("(/none = 1) IS NULL", True),
         ("/n IS NOT NAN", True),
         ("'abc' LIKE r'b'", True),
+        ("/e + 1 IS NULL", True),
+        ("/e + 1 IS NAN", False),
     ],
 )
 def test_answers_of_filters(text: str, answer: bool | None) -> None:

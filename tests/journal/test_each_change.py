@@ -35,12 +35,12 @@ def _limit(limits: VirtualHostLimits) -> Act:
     return lambda world: world.broker.virtual_hosts.limit(world.broker.virtual_hosts["v"], limits)
 
 
-def _bound(*, to: str, removes: bool = False) -> Act:
+def _bound(*, to: str, source: str = "x", removes: bool = False) -> Act:
     kind, name = to.split()
 
     def act(world: Harness) -> None:
         bindings = world.vhost.bindings
-        (bindings.remove if removes else bindings.add)(kind, name, "x", "k", arguments_of({"x_match": "all"}))
+        (bindings.remove if removes else bindings.add)(kind, name, source, "k", arguments_of({"x_match": "all"}))
 
     return act
 
@@ -68,6 +68,10 @@ CHANGES: list[tuple[str, Act]] = [
     ("bound to an exchange", _bound(to="exchange y")),
     ("unbound from a queue", _bound(to="queue made", removes=True)),
     ("unbound from an exchange", _bound(to="exchange y", removes=True)),
+    ("bound to a predefined exchange", _bound(to="exchange amq.fanout")),
+    ("unbound from a predefined exchange", _bound(to="exchange amq.fanout", removes=True)),
+    ("bound from a predefined exchange", _bound(to="queue made", source="amq.topic")),
+    ("unbound where a predefined exchange is the source", _bound(to="queue made", source="amq.topic", removes=True)),
     ("virtual host made", lambda world: world.broker.virtual_hosts.create("v")),
     ("virtual host limited", _limit(VirtualHostLimits(3, 4, "quorum"))),
     ("virtual host of the configuration", _limit(VirtualHostLimits(5, 6, is_configured=True))),
@@ -76,9 +80,11 @@ CHANGES: list[tuple[str, Act]] = [
     ("policy set", _policies(POLICY)),
     ("policy of operators set", _policies(POLICY, OPERATORS)),
     ("policy deleted", _policies(OPERATORS)),
+    ("policy of operators deleted", _policies()),
     ("parameter set", lambda world: world.broker.parameters.set(("/", "c", "n"), {"a": [1]})),
     ("parameter of none set", lambda world: world.broker.parameters.set(("", "", "n"), "text")),
     ("parameter deleted", lambda world: world.broker.parameters.remove(("/", "c", "n"))),
+    ("parameter of none deleted", lambda world: world.broker.parameters.remove(("", "", "n"))),
     ("message published", lambda world: world.publish("a", key="made", delivery_mode=2)),
     ("message delayed", lambda world: world.publish("b", key="made", headers={"x-delay": 60_000}, delivery_mode=2)),
     ("message got", lambda world: world.take(1, "made")),
