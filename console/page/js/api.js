@@ -32,7 +32,7 @@ function ofVhost(vhost) {
 }
 
 function reasonOf(response, value) {
-  if (value && value.reason !== undefined) {
+  if (value?.reason !== undefined) {
     const reason = typeof value.reason === "string" ? value.reason.trim() : JSON.stringify(value.reason);
     return value.detail ? `${reason.replace(/\.$/, "")}: ${value.detail}.` : reason;
   }
@@ -64,7 +64,7 @@ export async function ask(method, target, { body, form, headers, signal, patienc
     });
     text = await response.text();
   } catch (error) {
-    if (signal && signal.aborted) throw error;
+    if (signal?.aborted) throw error;
     throw new Refused(0, "The broker does not answer.");
   }
   let value = null;
@@ -74,7 +74,7 @@ export async function ask(method, target, { body, form, headers, signal, patienc
     if (response.ok) throw new Refused(response.status, "The answer is not JSON.");
   }
   if (response.ok) return value;
-  const isLoggedOut = response.status === 401 && !(value && value.error === "not_authorised");
+  const isLoggedOut = response.status === 401 && !(value?.error === "not_authorised");
   if (isLoggedOut && state.user) end();
   throw new Refused(response.status, reasonOf(response, value), isLoggedOut);
 }
@@ -89,7 +89,7 @@ export const listen = (target) => new EventSource(new URL(target, BASE));
 export function useLong() {
   const [since, setSince] = useState(0);
   const current = useRef(null);
-  const cancel = () => current.current && current.current.abort();
+  const cancel = () => current.current?.abort();
   useEffect(() => cancel, []);
   const run = async (work) => {
     cancel();
@@ -122,7 +122,8 @@ export async function act(done, method, target, options) {
 
 /**
  * What a GET answers, again and again: one request at a time, more seldom while the broker does not answer.
- * Old values stay while there are no new ones. Returns {data, at, error, isLoading, rows, reload}; `rows`: the data, if it is a list.
+ * Old values stay while there are no new ones. Returns {data, at, error, isLoading, isRefused, isHere, rows, reload};
+ * `rows`: the data, if it is a list; `isHere`: there are data, and the broker does not refuse them now.
  */
 export function usePoll(target, { isOnce = false, headers } = {}) {
   const { every, vhost } = useShared();
@@ -166,5 +167,6 @@ export function usePoll(target, { isOnce = false, headers } = {}) {
     };
   }, [target, every, vhost, turn, isOnce]);
   const rows = Array.isArray(view.data) ? view.data : [];
-  return { ...view, rows, reload: () => setTurn((count) => count + 1) };
+  const isRefused = Boolean(view.error && !view.error.isGone);
+  return { ...view, rows, isRefused, isHere: Boolean(view.data) && !isRefused, reload: () => setTurn((count) => count + 1) };
 }

@@ -1,10 +1,11 @@
 // Bindings of an exchange or a queue: where from, where to, and how to end them.
 import { html } from "./lib.js";
 import { act, exchangeSegment, path } from "./api.js";
+import { code, column, table, WIDE } from "./columns.js";
 import { Form } from "./form.js";
 import { ExchangeLink, QueueLink } from "./links.js";
 import { Rows } from "./list.js";
-import { confirm, Danger, Table } from "./parts.js";
+import { confirm, Danger } from "./parts.js";
 
 const kindOf = (binding) => (binding.destination_type === "queue" ? "q" : "e");
 const place = (one) => path("bindings", one.vhost, "e", exchangeSegment(one.source), kindOf(one), one.destination, one.properties_key);
@@ -27,8 +28,8 @@ export function Bindings({ bindings, side, reload, empty, why = "" }) {
             ? html`<${QueueLink} vhost=${one.vhost} name=${one.destination} /> <small>queue</small>`
             : html`<${ExchangeLink} vhost=${one.vhost} name=${one.destination} /> <small>exchange</small>`,
     },
-    { title: "Routing key", cell: (one) => html`<code>${one.routing_key}</code>` },
-    { title: "Arguments", isWide: true, cell: (one) => html`<${Table} value=${one.arguments} empty="" />` },
+    column("Routing key", "routing_key", code),
+    column("Arguments", "arguments", table, WIDE),
     { title: "", cell: (one) => one.source !== "" && html`<${Danger} label="Unbind" onClick=${() => unbind(one)} why=${why} />` },
   ];
   return html`<${Rows} rows=${bindings} columns=${columns} caption="Bindings" keyOf=${place} />

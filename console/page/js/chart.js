@@ -1,5 +1,5 @@
 // Charts over time. What the broker has as samples is shown; else what this page has seen since it was opened.
-import { html, useEffect, useRef, useState } from "./lib.js";
+import { html, useEffect, useRef } from "./lib.js";
 import { several } from "./format.js";
 import { useShared } from "./state.js";
 
@@ -53,7 +53,7 @@ function pointsOf(key, at, series, range, since) {
   // The broker's last sample may stand at the end of an interval that is not over.
   const until = Math.max(at, ...series.map((one) => one.details?.samples?.[0]?.timestamp ?? 0)) / 1000;
   const span = [until - RANGES[range][0], until];
-  const sampled = series.map((one) => one.details && one.details.samples).filter((one) => one && one.length > 1);
+  const sampled = series.map((one) => one.details?.samples).filter((one) => one && one.length > 1);
   if (sampled.length) return { ...ofSamples(series, since || 0), span, isOwn: false };
   let points = seen.get(key);
   if (!points) seen.set(key, (points = []));
@@ -71,7 +71,7 @@ function pointsOf(key, at, series, range, since) {
 function ofSamples(series, since) {
   const byTime = new Map();
   series.forEach((one, index) => {
-    const samples = [...((one.details && one.details.samples) || [])].reverse();
+    const samples = [...(one.details?.samples || [])].reverse();
     samples.forEach((sample, place) => {
       let value = sample.sample;
       if (sample.timestamp < since) return;
@@ -104,14 +104,8 @@ export function Chart({ title, points, labels, shown, isWhole = false }) {
   const now = useRef(points.now);
   span.current = points.span;
   now.current = points.now;
-  const { theme } = useShared();
-  const [dark, setDark] = useState(matchMedia("(prefers-color-scheme: dark)").matches);
-  useEffect(() => {
-    const media = matchMedia("(prefers-color-scheme: dark)");
-    const listener = () => setDark(media.matches);
-    media.addEventListener("change", listener);
-    return () => media.removeEventListener("change", listener);
-  }, []);
+  const { theme } = document.documentElement.dataset;
+  useShared();
   useEffect(() => {
     const element = place.current;
     if (!element) return undefined;
@@ -150,7 +144,7 @@ export function Chart({ title, points, labels, shown, isWhole = false }) {
       plot.current.destroy();
       plot.current = null;
     };
-  }, [labels.join("\n"), theme, dark]);
+  }, [labels.join("\n"), theme]);
   useEffect(() => {
     if (plot.current) plot.current.setData([points.times, ...points.lines]);
   }, [points]);

@@ -56,7 +56,7 @@ export function Form({ fields, verb, also, onSubmit, name, kind = "", username, 
       return;
     }
     setBusy(true);
-    const isDone = await onSubmit(values, Boolean(also && event.submitter && event.submitter.value));
+    const isDone = await onSubmit(values, Boolean(also && event.submitter?.value));
     setBusy(false);
     if (isDone) setGiven(initial());
   }

@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { ask, exchangeSegment, usePoll } from "./api.js";
 import { lacksTag } from "./may.js";
-import { Chip } from "./parts.js";
+import { Chip, Choice } from "./parts.js";
 import { brings, enter, set, state, useShared } from "./state.js";
 import { to, useRoute } from "./route.js";
 
@@ -18,7 +18,7 @@ const GROUPS = [
 const NARROWED = ["connections", "channels", "exchanges", "queues", "scheduled", "leases", "unacknowledged", "dead-letters", "policies"];
 /** Pages of packages that a broker may not have. */
 const OPTIONAL = ["leases"];
-const EVERY = [[1, "1 s"], [5, "5 s"], [30, "30 s"], [0, "off"]];
+const EVERY = [["1", "1 s"], ["5", "5 s"], ["30", "30 s"], ["0", "off"]];
 const THEMES = [["auto", "System"], ["light", "Light"], ["dark", "Dark"]];
 
 function Search() {
@@ -129,19 +129,9 @@ export function Frame({ children }) {
           <ul>${links.filter(([key]) => !OPTIONAL.includes(key) || brings(key)).map(([key, label, whyNot]) => html`<${Place} key=${key} place=${key} label=${label} why=${whyNot ? whyNot() : ""} isHere=${place === key} />`)}</ul>
         </div>`)}
         <div class="choices">
-          <label>Virtual host
-            <select value=${vhost} onChange=${(event) => set({ vhost: event.currentTarget.value })}>
-              <option value="" selected=${vhost === ""}>all</option>
-              ${names.map((name) => html`<option key=${name} value=${name} selected=${name === vhost}>${name}</option>`)}
-            </select></label>
-          <label>Refresh
-            <select value=${String(every)} onChange=${(event) => set({ every: Number(event.currentTarget.value) })}>
-              ${EVERY.map(([seconds, text]) => html`<option key=${seconds} value=${seconds} selected=${seconds === every}>${text}</option>`)}
-            </select></label>
-          <label>Colours
-            <select value=${theme} onChange=${(event) => set({ theme: event.currentTarget.value })}>
-              ${THEMES.map(([key, text]) => html`<option key=${key} value=${key} selected=${key === theme}>${text}</option>`)}
-            </select></label>
+          <${Choice} label="Virtual host" value=${vhost} options=${[["", "all"], ...names]} onChange=${(value) => set({ vhost: value })} />
+          <${Choice} label="Refresh" value=${String(every)} options=${EVERY} onChange=${(value) => set({ every: Number(value) })} />
+          <${Choice} label="Colours" value=${theme} options=${THEMES} onChange=${(value) => set({ theme: value })} />
           <p class="who">${user.name} <small>${user.tags.join(", ")}</small></p>
           <button type="button" onClick=${leave}>Log out</button>
         </div>

@@ -13,3 +13,7 @@ export const ClientOf = ({ details }) => html`<a class="name" href=${to(["channe
 export const ChannelLink = ({ name }) => html`<a class="name" href=${to(["channels", name])}>${name}</a>`;
 export const UserLink = ({ name }) => html`<a class="name" href=${to(["users", name])}>${name}</a>`;
 export const VhostLink = ({ name }) => html`<a class="name" href=${to(["vhosts", name])}>${name}</a>`;
+
+/** Columns of lists whose rows name a queue, or a connection. */
+export const OF_QUEUE = { title: "Queue", cell: (one) => html`<${QueueLink} vhost=${one.vhost} name=${one.queue} />` };
+export const ofClient = (title) => ({ title, cell: (one) => html`<${ConnectionLink} name=${one.connection} label=${one.connection_name} />` });

@@ -1,9 +1,10 @@
 // Lists: a page of rows at a time, sorted and filtered by the broker where it can, here where it cannot.
 import { html, useEffect, useMemo, useState } from "./lib.js";
 import { usePoll } from "./api.js";
+import { at } from "./columns.js";
 import { emptiness } from "./may.js";
 import { several } from "./format.js";
-import { Waiting } from "./parts.js";
+import { Choice, Waiting } from "./parts.js";
 import { refine } from "./route.js";
 
 const SIZE = 100;
@@ -55,11 +56,7 @@ function byArrows(event) {
 }
 
 /** The largest number first, the first letter first. */
-const sortBy = (column) => refine({ sort: column ? column.sort : "", reverse: column && column.isNumber ? "1" : "", page: "" });
-
-function at(row, field) {
-  return field.split(".").reduce((value, word) => (value === null || value === undefined ? undefined : value[word]), row);
-}
+const sortBy = (column) => refine({ sort: column ? column.sort : "", reverse: column?.isNumber ? "1" : "", page: "" });
 
 function compare(one, other) {
   if (one === other) return 0;
@@ -67,9 +64,6 @@ function compare(one, other) {
   if (other === undefined || other === null) return 1;
   return one < other ? -1 : 1;
 }
-
-/** The cell of a column with a name. */
-export const named = (field) => (one) => html`<span class="name">${one[field]}</span>`;
 
 /** Rows of a whole list, as the query wants them, in the frame of a page. */
 function framed(rows, query, filterBy) {
@@ -111,9 +105,9 @@ export function List({ base, query, columns, caption, what, empty, keyOf, isPage
   }, [view.data, JSON.stringify(query)]);
   useEffect(() => {
     // The last page is gone when enough rows are.
-    if (view.error && view.error.status === 400 && Number(query.page) > 1) refine({ page: "" });
+    if (view.error?.status === 400 && Number(query.page) > 1) refine({ page: "" });
   }, [view.error]);
-  const isRefused = view.error && !view.error.isGone;
+  const { isRefused } = view;
   const rows = page && !isRefused ? page.items : [];
   const picked = rows.filter((row) => chosen.has(keyOf(row)));
   return html`<div class="list">
@@ -126,7 +120,7 @@ export function List({ base, query, columns, caption, what, empty, keyOf, isPage
     ${rows.length > 0 &&
     html`<${Rows} rows=${rows} columns=${chosenColumns(columns, query)} caption=${caption} keyOf=${keyOf} query=${query}
       chosen=${actions ? chosen : null} setChosen=${setChosen} isOld=${Boolean(view.error)} />`}
-    ${page && page.page_count > 1 && html`<${Pager} page=${page} />`}
+    ${page?.page_count > 1 && html`<${Pager} page=${page} />`}
   </div>`;
 }
 
@@ -144,18 +138,15 @@ function Tools({ query, page, what, isPaged, columns }) {
     event.preventDefault();
     first.focus();
   };
-  const isShort = page && page.total_count <= SHORT && !query.name;
+  const isShort = page?.total_count <= SHORT && !query.name;
   if (isShort && !isPaged) return null;
   const sortable = columns.filter((column) => column.sort);
   return html`<div class="tools" role="search">
     <label class="filter">Filter <input type="search" value=${text} onInput=${(event) => setText(event.currentTarget.value)} onKeyDown=${intoRows} /></label>
     ${isPaged && html`<label><input type="checkbox" checked=${Boolean(query.regex)}
       onChange=${(event) => refine({ regex: event.currentTarget.checked ? "1" : "", page: "" })} /> regular expression</label>`}
-    <label class="narrow">Sort by
-      <select value=${query.sort || ""} onChange=${(event) => sortBy(sortable.find((column) => column.sort === event.currentTarget.value))}>
-        <option value="" selected=${!query.sort}>–</option>
-        ${sortable.map((column) => html`<option key=${column.sort} value=${column.sort} selected=${column.sort === query.sort}>${column.title}</option>`)}
-      </select></label>
+    <div class="narrow"><${Choice} label="Sort by" value=${query.sort || ""} options=${[["", "–"], ...sortable.map((column) => [column.sort, column.title])]}
+      onChange=${(sort) => sortBy(sortable.find((column) => column.sort === sort))} /></div>
     ${columns.some((column) => column.isExtra) && html`<${ColumnChoice} columns=${columns} query=${query} />`}
     <span class="counted" role="status">${counted || ""}</span>
   </div>`;
@@ -174,8 +165,9 @@ function Pager({ page }) {
 
 const kindOf = (column) => `${column.isNumber ? "number" : ""} ${column.isWide ? "wide" : ""} ${column.title ? "" : "does"}`.trim();
 
-/** A table. With `query` its columns sort; with `chosen` its rows can be chosen. */
-export function Rows({ rows, columns, caption, keyOf, query, chosen, setChosen, isOld = false }) {
+/** A table; `empty`: what is said when it has no rows. With `query` its columns sort; with `chosen` its rows can be chosen. */
+export function Rows({ rows, columns, caption, keyOf, empty, query, chosen, setChosen, isOld = false }) {
+  if (!rows.length) return html`<p class="empty">${empty}</p>`;
   const all = chosen && rows.every((row) => chosen.has(keyOf(row)));
   const choose = (keys, isOn) => {
     const next = new Set(chosen);

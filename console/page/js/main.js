@@ -58,18 +58,14 @@ function Page() {
 }
 
 function App() {
-  const { user, theme } = useShared();
+  const { user } = useShared();
   const [isAsked, setAsked] = useState(false);
   useEffect(() => {
     ask("GET", "leveret/session")
-      .then((found) => set({ user: found && found.name !== undefined ? found : null }))
+      .then((found) => set({ user: found?.name !== undefined ? found : null }))
       .catch(() => {})
       .finally(() => setAsked(true));
   }, []);
-  useEffect(() => {
-    if (theme === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-  }, [theme]);
   if (!isAsked) return html`<p class="empty" role="status">Loading …</p>`;
   return html`
     ${user ? html`<${Frame} key=${user.name}><${GoneBand} /><${Page} /><//>` : html`<${Login} />`}

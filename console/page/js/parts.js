@@ -37,6 +37,15 @@ export function Tile({ label, value, link, kind = "" }) {
   return link ? html`<a class="tile ${kind}" href=${link}>${inner}</a>` : html`<div class="tile ${kind}">${inner}</div>`;
 }
 
+/** A menu. `options`: [key, text], or a text that is its own key. */
+export const Choice = ({ label, value, options, onChange, ...more }) => html`<label>${label}${" "}
+  <select ...${more} value=${value} onChange=${(event) => onChange(event.currentTarget.value)}>
+    ${options.map((one) => {
+      const [key, text = key] = [].concat(one);
+      return html`<option key=${key} value=${key} selected=${key === value}>${text}</option>`;
+    })}
+  </select></label>`;
+
 /** A short word with a meaning; never by colour alone. */
 export const Badge = ({ text, title, kind = "" }) => html`<abbr class="badge ${kind}" title=${title || text}>${text}</abbr>`;
 
@@ -76,13 +85,12 @@ export function Busy({ since, text, onCancel }) {
 
 /** What stands where values are to come, or cannot. */
 export function Waiting({ view, what }) {
-  const { data, error, isLoading } = view;
-  if (data !== undefined && !(error && !error.isGone)) return null;
-  if (error && !error.isGone) {
+  const { data, error, isLoading, isRefused } = view;
+  if (isRefused) {
     const text = error.status === 404 ? `${what}: not here. It was deleted, or this broker does not tell.` : error.message;
     return html`<p class="empty" role="alert">${text}</p>`;
   }
-  return isLoading ? html`<p class="empty" role="status">Loading ${what} …</p>` : null;
+  return data === undefined && isLoading ? html`<p class="empty" role="status">Loading ${what} …</p>` : null;
 }
 
 /** A button. `why`: the reason why the user may not press it: it is grey then. */

@@ -1,6 +1,7 @@
 // Publishing one message, and showing messages.
 import { html, useState } from "./lib.js";
 import { act, exchangeSegment, path } from "./api.js";
+import { asIs, column } from "./columns.js";
 import { bytes, count, duration, moment } from "./format.js";
 import { Form } from "./form.js";
 import { ConnectionLink, QueueLink } from "./links.js";
@@ -45,7 +46,7 @@ export function Publish({ vhost, exchange, routingKey }) {
 function Where({ found, vhost }) {
   const columns = [
     { title: "Queue", cell: (one) => html`<${QueueLink} vhost=${vhost} name=${one.queue} />` },
-    { title: "What it does", cell: (one) => one.outcome },
+    column("What it does", "outcome", asIs),
     { title: "Reached", cell: (one) => one.bindings.map((by) => `${by.source} by ${by.routing_key || "(no key)"}`).join("; ") || one.how },
     { title: "Lives there", cell: (one) => (one.ttl_ms === null ? "for ever" : duration(one.ttl_ms)) },
   ];

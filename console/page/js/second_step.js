@@ -1,5 +1,5 @@
 // The second step: what the broker says that a deed would do, in its numbers, before it is done.
-import { ask } from "./api.js";
+import { act, ask, path } from "./api.js";
 import { confirm } from "./parts.js";
 import { note } from "./state.js";
 
@@ -24,6 +24,13 @@ export async function secondStep({ target, body, pick = (found) => found.says, l
   const rows = (found.concerned || []).filter((one) => one.dropped).map((one) => `${one.queue}: ${one.dropped} of ${one.ready}`);
   const typed = name && lost(found) > TYPED_ABOVE ? name : "";
   return confirm({ typed, ...question, says: says.length ? says : ["No message that is there is dropped."], rows });
+}
+
+/** Delete an object: `base` and `names` are its path, `what` is its kind. `more`: of the second step. Resolves to whether it is deleted. */
+export async function remove(base, what, names, more) {
+  const name = names[names.length - 1];
+  const question = { target: path("leveret", "preview", base, ...names), title: `Delete this ${what}`, text: `${name}. This cannot be undone.`, verb: "Delete", name, ...more };
+  return (await secondStep(question)) && act(`${name} is deleted.`, "DELETE", path(base, ...names));
 }
 
 /** Of the preview of a queue: the messages that go. */

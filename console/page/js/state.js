@@ -25,6 +25,11 @@ export const state = {
   ...choices(),
 };
 
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+/** The colours that the user chose, or else those of the system. */
+const colours = () => (state.theme === "auto" ? (dark.matches ? "dark" : "light") : state.theme);
+
 /** Change what is known; who looks is told. */
 export function set(changes) {
   Object.assign(state, changes);
@@ -36,8 +41,12 @@ export function set(changes) {
       // a browser that keeps nothing
     }
   }
+  document.documentElement.dataset.theme = colours();
   for (const listener of listeners) listener();
 }
+
+set({}); // shows the colours
+dark.addEventListener("change", () => set({}));
 
 /** The state, for a component that is drawn anew when it changes. */
 export function useShared() {

@@ -1,9 +1,10 @@
 // What was changed by whom: earlier versions of policies, users and limits, compared, and put back.
 import { html } from "../lib.js";
 import { act, usePoll } from "../api.js";
+import { ago, bold, column } from "../columns.js";
 import { moment, plain } from "../format.js";
 import { Rows } from "../list.js";
-import { Ago, Chip, Panel, Waiting } from "../parts.js";
+import { Chip, Choice, Panel, Waiting } from "../parts.js";
 import { refine, to } from "../route.js";
 import { secondStep, dropped } from "../second_step.js";
 
@@ -34,10 +35,10 @@ export function Changes({ query }) {
   };
   const columns = [
     { title: "What", cell: (one) => html`<${What} one=${one} />` },
-    { title: "Change", cell: (one) => html`<b>${one.change}</b>` },
+    column("Change", "change", bold),
     { title: "Before → after", cell: (one) => html`<ul class="pairs">${one.differs.map((row) => html`<li key=${row.key}><b>${row.key}</b> ${plain(row.now ?? "–")} → ${plain(row.then ?? "–")}</li>`)}</ul>` },
     { title: "By", cell: (one) => html`<span class="name">${one.by || "the broker itself"}</span><br /><small>${one.command}</small>` },
-    { title: "When", cell: (one) => html`<${Ago} ms=${one.at_ms} />` },
+    column("When", "at_ms", ago),
     {
       title: "",
       cell: (one) => html`<span class="buttons"><button type="button" onClick=${() => restore(one, false)}>Put back what was before …</button>
@@ -49,8 +50,7 @@ export function Changes({ query }) {
     <h1>Changes</h1>
     <p class="dim">The last 1,000 changes (at most 4 MiB) of policies, users and limits, also by imports and reloads. Queues, exchanges and messages that were deleted cannot be put back.</p>
     <div class="tools">
-      <label>Of <select value=${query.kind || ""} onChange=${(event) => refine({ kind: event.currentTarget.value })}>
-        ${KINDS.map(([key, text]) => html`<option key=${key} value=${key} selected=${key === (query.kind || "")}>${text}</option>`)}</select></label>
+      <${Choice} label="Of" value=${query.kind || ""} options=${KINDS} onChange=${(kind) => refine({ kind })} />
       ${narrowed && html`<${Chip} name=${narrowed} label="Of all names" onClose=${() => refine({ name: "", vhost: "" })} />`}
     </div>
     <${Waiting} view=${view} what="changes" />

@@ -1,10 +1,11 @@
 // Connections and channels.
 import { html, useMemo } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
+import { ago, column, EXTRA, named, orNone, WIDE, yesNo } from "../columns.js";
 import { Chart, history, rangeQuery, SHORT_S } from "../chart.js";
 import { bytes, count, duration, rate, rateOf, several } from "../format.js";
-import { ClientOf, ConnectionLink, QueueLink, UserLink, VhostLink } from "../links.js";
-import { List, named, Rows } from "../list.js";
+import { ClientOf, ConnectionLink, OF_QUEUE, QueueLink, UserLink, VhostLink } from "../links.js";
+import { List, Rows } from "../list.js";
 import { Ago, Badge, confirm, Danger, Facts, Panel, Table, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
 import { secondStep } from "../second_step.js";
@@ -15,7 +16,7 @@ const flow = (one, name) => {
   const speed = one[`${name}_details`] && one[`${name}_details`].rate;
   return speed === undefined ? "–" : `${bytes(Math.round(speed))}/s`;
 };
-const State = ({ state }) => html`<span class=${/block|flow/.test(state) ? "fault" : ""}>${state}</span>`;
+const stateOf = (state) => html`<span class=${/block|flow/.test(state) ? "fault" : ""}>${state}</span>`;
 
 const text = (value) => (typeof value === "string" ? value : "");
 const product = ({ product: name, version }) => `${text(name)} ${text(version)}`;
@@ -26,20 +27,20 @@ const CONNECTIONS = [
     sort: "name",
     cell: (one) => html`<${ConnectionLink} name=${one.name} label=${one.user_provided_name} />`,
   },
-  { title: "User", sort: "user", cell: named("user") },
-  { title: "Virtual host", sort: "vhost", isWide: true, cell: named("vhost") },
-  { title: "State", sort: "state", cell: (one) => html`<${State} state=${one.state} />` },
+  column("User", "user"),
+  column("Virtual host", "vhost", named, WIDE),
+  column("State", "state", stateOf),
   { title: "TLS", sort: "ssl", isWide: true, cell: (one) => (one.ssl ? one.ssl_protocol || "yes" : "no") },
-  { title: "Channels", sort: "channels", isNumber: true, cell: (one) => count(one.channels) },
+  column("Channels", "channels", count),
   { title: "From client", sort: "recv_oct_details.rate", isNumber: true, isWide: true, cell: (one) => flow(one, "recv_oct") },
   { title: "To client", sort: "send_oct_details.rate", isNumber: true, isWide: true, cell: (one) => flow(one, "send_oct") },
-  { title: "Since", sort: "connected_at", isWide: true, cell: (one) => html`<${Ago} ms=${one.connected_at} />` },
-  { title: "Received in all", sort: "recv_oct", isNumber: true, isExtra: true, cell: (one) => bytes(one.recv_oct) },
-  { title: "Sent in all", sort: "send_oct", isNumber: true, isExtra: true, cell: (one) => bytes(one.send_oct) },
+  column("Since", "connected_at", ago, WIDE),
+  column("Received in all", "recv_oct", bytes, EXTRA),
+  column("Sent in all", "send_oct", bytes, EXTRA),
   { title: "Client", sort: "client_properties.product", isExtra: true, cell: (one) => product(one.client_properties || {}) },
-  { title: "Peer's address", sort: "peer_host", isExtra: true, cell: named("peer_host") },
+  column("Peer's address", "peer_host", named, EXTRA),
   { title: "Heartbeat", sort: "timeout", isNumber: true, isExtra: true, cell: (one) => (one.timeout ? `${one.timeout} s` : "none") },
-  { title: "Node", sort: "node", isExtra: true, cell: named("node") },
+  column("Node", "node", named, EXTRA),
 ];
 
 export function Connections({ query }) {
@@ -52,7 +53,7 @@ export function Connections({ query }) {
 /** The rates of the last minute. `lines`: [label, the details of a counter]. */
 function LastMinute({ title, id, at, lines, shown, since, isWhole = false }) {
   const points = useMemo(
-    () => history(`${id}\n${title}`, at, lines.map(([, details]) => ({ value: details && details.rate, details, isRate: true })), 0, since),
+    () => history(`${id}\n${title}`, at, lines.map(([, details]) => ({ value: details?.rate, details, isRate: true })), 0, since),
     [at],
   );
   return html`<div class="charts"><${Chart} title=${title} points=${points} labels=${lines.map(([label]) => label)} shown=${shown} isWhole=${isWhole} /></div>`;
@@ -64,7 +65,7 @@ export function Connection({ names: [name] }) {
   const channels = usePoll(`${place}/channels`);
   const about = usePoll(isMonitor() ? path("leveret", "connections", name) : null);
   const one = view.data;
-  const isHere = one && !(view.error && !view.error.isGone);
+  const { isHere } = view;
   const close = async () => {
     const text = `${name} of ${one.user}.`;
     const question = { title: "Close this connection", text, verb: "Close", asks: "Reason, which the client is told" };
@@ -88,7 +89,7 @@ export function Connection({ names: [name] }) {
         ["Name given by the client", one.user_provided_name],
         ["User", html`<${UserLink} name=${one.user} />`],
         ["Virtual host", html`<${VhostLink} name=${one.vhost} />`],
-        ["State", html`<${State} state=${one.state} />`],
+        ["State", stateOf(one.state)],
         ["Protocol", one.protocol],
         ["Login", one.auth_mechanism],
         ["TLS", one.ssl ? `${one.ssl_protocol || ""} ${one.ssl_cipher || ""}` : "no"],
@@ -100,9 +101,7 @@ export function Connection({ names: [name] }) {
         ["The client says", html`<${Table} value=${one.client_properties} />`],
       ]} /><//>
       <${Panel} title="Channels of this connection">
-        ${Array.isArray(channels.data) && channels.data.length
-          ? html`<${Rows} rows=${channels.data} columns=${CHANNELS.filter((column) => !column.isExtra && column.title !== "Virtual host")} caption="Channels" keyOf=${(row) => row.name} />`
-          : html`<p class="empty">It has no channel open.</p>`}
+        <${Rows} rows=${channels.rows} columns=${CHANNELS.filter((column) => !column.isExtra && column.title !== "Virtual host")} caption="Channels" keyOf=${(row) => row.name} empty="It has no channel open." />
       <//>
       ${about.data && html`<${Held} about=${about.data} />`}
       ${!isMonitor() && html`<${Panel} title="Consumers and unacknowledged messages"><p class="empty">Hidden: ${lacksTag("monitoring")}.</p><//>`}
@@ -120,22 +119,22 @@ function Blocked({ about }) {
 /** What a connection consumes, and which messages it has. */
 function Held({ about }) {
   const consumers = [
-    { title: "Tag", cell: named("tag") },
-    { title: "Queue", cell: (one) => html`<${QueueLink} vhost=${one.vhost} name=${one.queue} />` },
-    { title: "Unacked", isNumber: true, cell: (one) => count(one.unacked) },
-    { title: "Prefetch", isNumber: true, cell: (one) => (one.prefetch ? count(one.prefetch) : "none") },
+    column("Tag", "tag"),
+    OF_QUEUE,
+    column("Unacked", "unacked", count),
+    column("Prefetch", "prefetch", orNone),
     { title: "Oldest since", cell: (one) => (one.oldest_unacked_since_ms ? html`<${Ago} ms=${one.oldest_unacked_since_ms} />` : "–") },
   ];
   const messages = [
     { title: "Message", cell: (one) => html`<a class="name" href=${to(["find"], one.message_id ? { message_id: one.message_id } : { id: one.id })}>${one.message_id || one.correlation_id || `number ${one.id}`}</a>` },
-    { title: "Queue", cell: (one) => html`<${QueueLink} vhost=${one.vhost} name=${one.queue} />` },
+    OF_QUEUE,
     { title: "Consumer", cell: (one) => html`<span class="name">${one.consumer || "a get"}</span>` },
-    { title: "Delivery tag", isNumber: true, isWide: true, cell: (one) => count(one.delivery_tag) },
-    { title: "Size", isNumber: true, isWide: true, cell: (one) => bytes(one.payload_bytes) },
+    column("Delivery tag", "delivery_tag", count, WIDE),
+    column("Size", "payload_bytes", bytes, WIDE),
   ];
   return html`
     <${Panel} title="Consumers">
-      ${about.consumers.length ? html`<${Rows} rows=${about.consumers} columns=${consumers} caption="Consumers" keyOf=${(one) => `${one.channel}\n${one.tag}`} />` : html`<p class="empty">It consumes nothing.</p>`}
+      <${Rows} rows=${about.consumers} columns=${consumers} caption="Consumers" keyOf=${(one) => `${one.channel}\n${one.tag}`} empty="It consumes nothing." />
     <//>
     <${Panel} title="Messages that it has not acknowledged">
       ${about.messages.length ? html`<${Rows} rows=${about.messages} columns=${messages} caption="Unacknowledged messages" keyOf=${(one) => `${one.channel}\n${one.delivery_tag}`} />
@@ -145,24 +144,24 @@ function Held({ about }) {
 
 const CHANNELS = [
   { title: "Name", sort: "name", cell: (one) => html`<${ClientOf} details=${{ ...one.connection_details, name: one.name }} />` },
-  { title: "User", sort: "user", isExtra: true, cell: named("user") },
-  { title: "Virtual host", sort: "vhost", isWide: true, cell: named("vhost") },
+  column("User", "user", named, EXTRA),
+  column("Virtual host", "vhost", named, WIDE),
   {
     title: "Mode",
     cell: (one) => html`${one.confirm && html`<${Badge} text="C" title="confirms what is published" />`}${one.transactional && html`<${Badge} text="T" title="transactional" />`}`,
   },
-  { title: "State", sort: "state", isWide: true, cell: (one) => html`<${State} state=${one.state} />` },
-  { title: "Consumers", sort: "consumer_count", isNumber: true, cell: (one) => count(one.consumer_count) },
-  { title: "Prefetch", sort: "prefetch_count", isNumber: true, isWide: true, cell: (one) => (one.prefetch_count ? count(one.prefetch_count) : "none") },
-  { title: "Unacked", sort: "messages_unacknowledged", isNumber: true, cell: (one) => count(one.messages_unacknowledged) },
-  { title: "Unconfirmed", sort: "messages_unconfirmed", isNumber: true, isWide: true, cell: (one) => count(one.messages_unconfirmed) },
-  { title: "Published", sort: "message_stats.publish_details.rate", isNumber: true, isWide: true, cell: (one) => rate(rateOf(one.message_stats, "publish")) },
-  { title: "Delivered", sort: "message_stats.deliver_get_details.rate", isNumber: true, isWide: true, cell: (one) => rate(rateOf(one.message_stats, "deliver_get")) },
-  { title: "Acked", sort: "message_stats.ack_details.rate", isNumber: true, isExtra: true, cell: (one) => rate(rateOf(one.message_stats, "ack")) },
-  { title: "Redelivered", sort: "message_stats.redeliver_details.rate", isNumber: true, isExtra: true, cell: (one) => rate(rateOf(one.message_stats, "redeliver")) },
-  { title: "Unroutable", sort: "message_stats.return_unroutable_details.rate", isNumber: true, isExtra: true, cell: (one) => rate(rateOf(one.message_stats, "return_unroutable")) },
-  { title: "Uncommitted", sort: "messages_uncommitted", isNumber: true, isExtra: true, cell: (one) => count(one.messages_uncommitted) },
-  { title: "Idle since", sort: "idle_since", isExtra: true, cell: (one) => one.idle_since && html`<${Ago} ms=${Date.parse(one.idle_since)} />` },
+  column("State", "state", stateOf, WIDE),
+  column("Consumers", "consumer_count", count),
+  column("Prefetch", "prefetch_count", orNone, WIDE),
+  column("Unacked", "messages_unacknowledged", count),
+  column("Unconfirmed", "messages_unconfirmed", count, WIDE),
+  column("Published", "message_stats.publish_details.rate", rate, WIDE),
+  column("Delivered", "message_stats.deliver_get_details.rate", rate, WIDE),
+  column("Acked", "message_stats.ack_details.rate", rate, EXTRA),
+  column("Redelivered", "message_stats.redeliver_details.rate", rate, EXTRA),
+  column("Unroutable", "message_stats.return_unroutable_details.rate", rate, EXTRA),
+  column("Uncommitted", "messages_uncommitted", count, EXTRA),
+  column("Idle since", "idle_since", (value) => value && ago(Date.parse(value)), EXTRA),
 ];
 
 export function Channels({ query }) {
@@ -177,12 +176,12 @@ const CHANNEL_RATES = [["publish", "Published"], ["deliver_get", "Delivered"], [
 export function Channel({ names: [name] }) {
   const view = usePoll(`${path("channels", name)}?${rangeQuery(0, SHORT_S)}`);
   const one = view.data;
-  const isHere = one && !(view.error && !view.error.isGone);
+  const { isHere } = view;
   const columns = [
-    { title: "Tag", cell: (row) => html`<span class="name">${row.consumer_tag}</span>` },
+    column("Tag", "consumer_tag"),
     { title: "Queue", cell: (row) => html`<${QueueLink} vhost=${row.queue.vhost} name=${row.queue.name} />` },
-    { title: "Prefetch", isNumber: true, cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "none") },
-    { title: "Acknowledges", cell: (row) => (row.ack_required ? "yes" : "no") },
+    column("Prefetch", "prefetch_count", orNone),
+    column("Acknowledges", "ack_required", yesNo),
   ];
   return html`
     <p class="crumbs"><a href=${to(["channels"])}>Channels</a></p>
@@ -210,9 +209,7 @@ export function Channel({ names: [name] }) {
         ["Idle", one.idle_since && html`<${Ago} ms=${Date.parse(one.idle_since)} />`],
       ]} /><//>
       <${Panel} title="Consumers">
-        ${one.consumer_details && one.consumer_details.length
-          ? html`<${Rows} rows=${one.consumer_details} columns=${columns} caption="Consumers" keyOf=${(row) => row.consumer_tag} />`
-          : html`<p class="empty">It consumes nothing.</p>`}
+        <${Rows} rows=${one.consumer_details || []} columns=${columns} caption="Consumers" keyOf=${(row) => row.consumer_tag} empty="It consumes nothing." />
       <//>
     `}`;
 }

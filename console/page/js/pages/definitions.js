@@ -1,10 +1,11 @@
 // Everything that is declared and set, out and in. An import is looked through before it is sent.
 import { html, useState } from "../lib.js";
 import { act, ask, path, usePoll } from "../api.js";
+import { column, number } from "../columns.js";
 import { several } from "../format.js";
 import { Rows } from "../list.js";
 import { lacksTag } from "../may.js";
-import { Button, Panel, Why } from "../parts.js";
+import { Button, Choice, Panel, Why } from "../parts.js";
 import { dropped, secondStep } from "../second_step.js";
 import { note } from "../state.js";
 
@@ -14,10 +15,10 @@ const STATES = { new: "new", changed: "replaced", stays: "stays as it is here" }
 function Difference({ found }) {
   const columns = [
     { title: "Section", cell: (row) => row.section.replaceAll("_", " ") },
-    { title: "New", isNumber: true, cell: (row) => row.new },
-    { title: "Replaced", isNumber: true, cell: (row) => row.changed },
-    { title: "Other, stays", isNumber: true, cell: (row) => row.stays },
-    { title: "The same", isNumber: true, cell: (row) => row.same },
+    column("New", "new", number),
+    column("Replaced", "changed", number),
+    column("Other, stays", "stays", number),
+    column("The same", "same", number),
   ];
   const objects = [
     { title: "Object", cell: (one) => html`<span class="name">${one.name.filter(Boolean).join(" / ")}</span>` },
@@ -69,9 +70,7 @@ export function Definitions() {
     <h1>Definitions</h1>
     <${Panel} title="Export">
       <p>Virtual hosts, users, permissions, exchanges, queues, bindings, policies and parameters as RabbitMQ's JSON; no messages. Of one virtual host: what is in it, without users and permissions.</p>
-      <p><label>Of <select value=${vhost === null ? "" : `v${vhost}`} onChange=${(event) => setVhost(event.currentTarget.value === "" ? null : event.currentTarget.value.slice(1))}>
-        <option value="">the whole broker</option>
-        ${names.map((name) => html`<option key=${name} value=${`v${name}`}>${name}</option>`)}</select></label></p>
+      <p><${Choice} label="Of" value=${vhost === null ? "" : `v${vhost}`} options=${[["", "the whole broker"], ...names.map((name) => [`v${name}`, name])]} onChange=${(value) => setVhost(value === "" ? null : value.slice(1))} /></p>
       <${Button} kind="main" label="Export" onClick=${save} why=${lacksTag()} />
     <//>
     <${Panel} title="Import">

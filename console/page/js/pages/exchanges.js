@@ -1,6 +1,7 @@
 // Exchanges: what is bound to them, and publishing.
 import { html } from "../lib.js";
 import { act, exchangeSegment, path, usePoll } from "../api.js";
+import { asIs, column, EXTRA, named, table, WIDE } from "../columns.js";
 import { Bind, Bindings } from "../bindings.js";
 import { count, rate, rateOf } from "../format.js";
 import { Form } from "../form.js";
@@ -11,7 +12,7 @@ import { Badge, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
 import { useMay } from "../may.js";
 import { Publish } from "../publish.js";
 import { go, to } from "../route.js";
-import { secondStep } from "../second_step.js";
+import { remove } from "../second_step.js";
 import { state } from "../state.js";
 
 const TYPES = ["direct", "fanout", "topic", "headers"];
@@ -28,14 +29,14 @@ function features(exchange) {
 
 const COLUMNS = [
   { title: "Name", sort: "name", cell: (one) => html`<${ExchangeLink} vhost=${one.vhost} name=${one.name} />` },
-  { title: "Virtual host", sort: "vhost", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
-  { title: "Type", sort: "type", cell: (one) => one.type },
+  column("Virtual host", "vhost", named, WIDE),
+  column("Type", "type", asIs),
   { title: "Features", cell: features },
-  { title: "In", sort: "message_stats.publish_in_details.rate", isNumber: true, cell: (one) => rate(rateOf(one.message_stats, "publish_in")) },
-  { title: "Out", sort: "message_stats.publish_out_details.rate", isNumber: true, cell: (one) => rate(rateOf(one.message_stats, "publish_out")) },
-  { title: "Published in all", sort: "message_stats.publish_in", isNumber: true, isExtra: true, cell: (one) => count(one.message_stats ? one.message_stats.publish_in : 0) },
-  { title: "Policy", sort: "policy", isExtra: true, cell: (one) => html`<span class="name">${one.policy}</span>` },
-  { title: "Arguments", isExtra: true, cell: (one) => html`<${Table} value=${one.arguments} empty="" />` },
+  column("In", "message_stats.publish_in_details.rate", rate),
+  column("Out", "message_stats.publish_out_details.rate", rate),
+  column("Published in all", "message_stats.publish_in", (value) => count(value ?? 0), { isNumber: true, isExtra: true }),
+  column("Policy", "policy", named, EXTRA),
+  column("Arguments", "arguments", table, EXTRA),
 ];
 
 export function Exchanges({ query }) {
@@ -70,17 +71,16 @@ export function Exchange({ names: [vhost, segment] }) {
   const into = usePoll(`${place}/bindings/destination`);
   const may = useMay(vhost, "exchange", name);
   const exchange = view.data;
-  const isHere = exchange && !(view.error && !view.error.isGone);
+  const { isHere } = view;
   const reload = () => {
     from.reload();
     into.reload();
   };
   const outgoing = from.rows;
   const incoming = into.rows;
-  const remove = async () => {
+  const end = async () => {
     const text = `${name}. Publishing to it will fail. This cannot be undone.`;
-    if (!(await secondStep({ target: path("leveret", "preview", "exchanges", vhost, name), title: "Delete this exchange", text, verb: "Delete" }))) return;
-    if (await act(`${name} is deleted.`, "DELETE", place)) go(["exchanges"]);
+    if (await remove("exchanges", "exchange", [vhost, name], { text })) go(["exchanges"]);
   };
   return html`
     <p class="crumbs"><a href=${to(["exchanges"])}>Exchanges</a> in <${VhostLink} name=${vhost} /></p>
@@ -102,6 +102,6 @@ export function Exchange({ names: [vhost, segment] }) {
       <//>
       ${incoming.length > 0 && html`<${Panel} title="Comes from"><${Bindings} side="source" bindings=${incoming} reload=${reload} empty="" why=${may("write")} /><//>`}
       <${Fold} title="Publish to this exchange"><${Publish} vhost=${vhost} exchange=${name} /><//>
-      ${name !== "" && !name.startsWith("amq.") && html`<${Panel} title="Delete"><${Danger} label="Delete the exchange …" onClick=${remove} why=${may("configure")} /><//>`}
+      ${name !== "" && !name.startsWith("amq.") && html`<${Panel} title="Delete"><${Danger} label="Delete the exchange …" onClick=${end} why=${may("configure")} /><//>`}
     `}`;
 }

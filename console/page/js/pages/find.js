@@ -1,12 +1,13 @@
 // Where a message is, and what happens in the broker.
 import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { ask, listen, useLong } from "../api.js";
+import { asIs, column, WIDE } from "../columns.js";
 import { count, moment, several } from "../format.js";
 import { Form } from "../form.js";
 import { lacksTag } from "../may.js";
 import { QueueLink } from "../links.js";
 import { Rows } from "../list.js";
-import { Busy, Fold, Panel } from "../parts.js";
+import { Busy, Choice, Fold, Panel } from "../parts.js";
 import { Messages } from "../publish.js";
 
 /** As long as the broker looks: 20 s into queues, and then into the journal. */
@@ -45,7 +46,7 @@ export function Find({ query }) {
 /** How far back it is known what happened to messages that are gone. */
 function Reach({ found }) {
   const { journal, events_since_ms: since } = found;
-  const stopped = journal && journal.stopped ? ` It was not read to its end: ${journal.stopped}.` : "";
+  const stopped = journal?.stopped ? ` It was not read to its end: ${journal.stopped}.` : "";
   return html`<p class="dim">
     ${since === null ? "No events are kept: they are while the page Events is open, and for a minute after." : `Events are kept since ${moment(since)}.`}
     ${found.isJournalAsked && !journal && " This broker has no journal."}
@@ -66,7 +67,7 @@ const COLUMNS = [
   { title: "At", cell: (one) => html`<time>${moment(one.at_ms)}</time>` },
   { title: "What", cell: (one) => one.kind.replaceAll("_", " ") },
   { title: "To", cell: (one) => html`<span class="name">${one.subject || "(default)"}</span>` },
-  { title: "Virtual host", isWide: true, cell: (one) => one.vhost },
+  column("Virtual host", "vhost", asIs, WIDE),
   { title: "Messages", isNumber: true, cell: (one) => (one.count ? count(one.count) : "") },
   { title: "More", isWide: true, cell: (one) => Object.entries(one.detail).map(([name, value]) => `${name}: ${value}`).join(", ") },
 ];
@@ -145,12 +146,10 @@ function Happening() {
   const wanted = new URLSearchParams({ kind, queue });
   const { rows, waiting, ended, isPaused, pause } = useEvents(`leveret/events?${wanted}`, turn);
   const table = useMemo(() => rows.length && html`<${EventRows} rows=${rows} />`, [rows]);
-  const only = (set) => (event) => set(event.currentTarget.value);
   return html`<h1>Events</h1>
     <p class="dim">What happens from now on, the latest ${KEPT}, newest first.</p>
-    <div class="buttons"><label>Only <select value=${kind} onChange=${only(setKind)}>
-      ${KINDS.map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}</select></label>
-      <label>Of the queue <input type="search" value=${queue} placeholder="all" onChange=${only(setQueue)} /></label>
+    <div class="buttons"><${Choice} label="Only" value=${kind} options=${KINDS} onChange=${setKind} />
+      <label>Of the queue <input type="search" value=${queue} placeholder="all" onChange=${(event) => setQueue(event.currentTarget.value)} /></label>
       <button type="button" aria-pressed=${isPaused} onClick=${() => pause(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
       ${isPaused && html`<span role="status">Paused; ${several(waiting, "event")} since.</span>`}
       ${ended && html`<span class="fault" role="alert">Ended: ${ended}.</span> <button type="button" onClick=${() => setTurn(turn + 1)}>Begin again</button>`}</div>

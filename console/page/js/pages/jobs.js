@@ -1,11 +1,12 @@
 // What changes many messages: dead letters back to where they came from, messages elsewhere or away, and their jobs.
 import { html, useEffect, useState } from "../lib.js";
 import { act, ask, path, usePoll } from "../api.js";
+import { ago, column, named, WIDE } from "../columns.js";
 import { count, moment, rate, several } from "../format.js";
 import { Form } from "../form.js";
 import { QueueLink } from "../links.js";
 import { Rows } from "../list.js";
-import { Ago, confirm, Danger, Facts, Panel, Waiting } from "../parts.js";
+import { confirm, Danger, Facts, Panel, Waiting } from "../parts.js";
 import { Messages } from "../publish.js";
 import { lacksTag, useMay } from "../may.js";
 import { me, note } from "../state.js";
@@ -117,9 +118,9 @@ export function Jobs() {
     { title: "State", cell: (job) => html`<${State} job=${job} />` },
     { title: "Progress", cell: (job) => html`<${Bar} job=${job} />` },
     { title: "Stayed", isWide: true, cell: (job) => reasons(job.kept) },
-    { title: "Rate", isNumber: true, isWide: true, cell: (job) => rate(job.per_second) },
+    column("Rate", "per_second", rate, WIDE),
     { title: "By", isWide: true, cell: (job) => html`<span class="name">${job.by || "leveret ctl"}</span>` },
-    { title: "Begun", cell: (job) => html`<${Ago} ms=${job.started} />` },
+    column("Begun", "started", ago),
     { title: "", cell: (job) => !job.ended && html`<${Danger} label="Cancel …" onClick=${() => cancel(job, view.reload)} why=${job.by === me() ? "" : lacksTag()} />` },
   ];
   return html`<h1>Jobs</h1>
@@ -146,14 +147,14 @@ function useWhole(first) {
 
 /** A queue's causes of all its letters, if they were counted. */
 function better(one, whole) {
-  const counted = whole && whole.items.find((other) => other.vhost === one.vhost && other.queue === one.queue);
-  return counted && counted.looked_at > one.looked_at ? { ...one, ...counted } : one;
+  const counted = whole?.items.find((other) => other.vhost === one.vhost && other.queue === one.queue);
+  return counted?.looked_at > one.looked_at ? { ...one, ...counted } : one;
 }
 
 export function DeadLetters() {
   const view = usePoll("leveret/dead-letters");
   const { data: whole, isBusy } = useWhole(view.data);
-  const queues = (view.data && view.data.items.map((one) => better(one, whole))) || [];
+  const queues = view.data?.items.map((one) => better(one, whole)) || [];
   return html`<h1>Dead letters</h1>
     <p class="dim">The queues that dead letters of others go to; what is there, by what they died of, and where.</p>
     <${Waiting} view=${view} what="dead letters" />
@@ -168,15 +169,14 @@ function Letters({ queue }) {
   const choose = ({ cause, origin }) => setFirst({ cause, origin });
   const columns = [
     { title: "Cause", cell: (one) => one.cause || "none is told" },
-    { title: "Died in", cell: (one) => html`<span class="name">${one.origin}</span>` },
-    { title: "Exchange", isWide: true, cell: (one) => html`<span class="name">${one.exchange}</span>` },
-    { title: "Messages", isNumber: true, cell: (one) => count(one.count) },
+    column("Died in", "origin"),
+    column("Exchange", "exchange", named, WIDE),
+    column("Messages", "count", count),
     { title: "", cell: (one) => html`<button type="button" onClick=${() => choose(one)}>Choose …</button>` },
   ];
   const aside = html`<span>${several(queue.messages, "message")}${queue.oldest && html`, the oldest of <time>${moment(queue.oldest * 1000)}</time>`}</span>`;
   return html`<${Panel} id=${`letters-${queue.vhost}-${queue.queue}`} title=${html`<${QueueLink} vhost=${queue.vhost} name=${queue.queue} />`} aside=${aside}>
-    ${queue.causes.length ? html`<${Rows} rows=${queue.causes} columns=${columns} caption=${`Dead letters in ${queue.queue}`} keyOf=${(one) => `${one.cause}\n${one.origin}\n${one.exchange}`} />`
-      : html`<p class="empty">None.</p>`}
+    <${Rows} rows=${queue.causes} columns=${columns} caption=${`Dead letters in ${queue.queue}`} keyOf=${(one) => `${one.cause}\n${one.origin}\n${one.exchange}`} empty="None." />
     ${queue.looked_at < queue.messages && html`<p class="dim">Of the first ${count(queue.looked_at)}.</p>`}
     ${first && html`<${Many} vhost=${queue.vhost} queue=${queue.queue} first=${first} why=${why} />`}
   <//>`;

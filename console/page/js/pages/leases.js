@@ -9,7 +9,7 @@ import { confirm, Danger, Panel, Waiting } from "../parts.js";
 
 export function Leases() {
   const view = usePoll("leveret/leases");
-  const queues = (view.data && view.data.items) || [];
+  const queues = view.data?.items || [];
   const breakLease = async (queue, lease) => {
     const text = `The message with bookmark ${lease.bookmark} of ${queue.queue} is taken from ${lease.consumer || "its holder"} and delivered again, perhaps to another.`;
     if (!(await confirm({ title: "Break this lease", text, verb: "Break" }))) return;
@@ -34,8 +34,7 @@ function Of({ queue, breakLease }) {
   ];
   return html`<${Panel} id=${`leases-of-${queue.vhost}-${queue.queue}`}
     title=${html`<${QueueLink} vhost=${queue.vhost} name=${queue.queue} />`} aside=${html`<span>${several(queue.leased, "lease")}, ${count(queue.ready)} ready</span>`}>
-    ${queue.leases.length ? html`<${Rows} rows=${queue.leases} columns=${columns} caption=${`Leases of ${queue.queue}`} keyOf=${(one) => JSON.stringify(one)} />`
-      : html`<p class="empty">No client holds a lease.</p>`}
+    <${Rows} rows=${queue.leases} columns=${columns} caption=${`Leases of ${queue.queue}`} keyOf=${(one) => JSON.stringify(one)} empty="No client holds a lease." />
     ${why && queue.leases.length > 0 && html`<p class="dim">Break: ${why}.</p>`}
   <//>`;
 }

@@ -4,7 +4,7 @@ import { act, usePoll } from "../api.js";
 import { Chart, history, RangeChoice } from "../chart.js";
 import { bytes, count, duration, moment } from "../format.js";
 import { lacksTag } from "../may.js";
-import { Button, Facts, Panel, Table, Tile, Waiting } from "../parts.js";
+import { Button, Choice, Facts, Panel, Table, Tile, Waiting } from "../parts.js";
 import { dropped, secondStep } from "../second_step.js";
 import { isAdministrator } from "../state.js";
 
@@ -65,8 +65,7 @@ export function Node() {
         const bound = turns.data.bounds_ms[index];
         return [bound === undefined ? "more" : `up to ${bound} ms`, times ? `${count(times)} ×` : ""];
       })} /><//>`}
-      ${lacksTag() ? html`<${Panel} title="Log"><p class="empty">Hidden: ${lacksTag()}.</p><//>` : html`<${Panel} title="Log" aside=${html`<select aria-label="Level" value=${level} onChange=${(event) => setLevel(event.currentTarget.value)}>
-        ${["info", "warning", "error"].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select>`}>
+      ${lacksTag() ? html`<${Panel} title="Log"><p class="empty">Hidden: ${lacksTag()}.</p><//>` : html`<${Panel} title="Log" aside=${html`<${Choice} label="Level" value=${level} options=${["info", "warning", "error"]} onChange=${setLevel} />`}>
         ${lines.length ? html`<pre tabindex="0" aria-label="The last lines of the log">${lines.map((one) => `${moment(one.at_ms)} ${one.level} ${one.text}`).join("\n")}</pre>`
           : html`<p class="empty">No such line.</p>`}<//>`}
       ${node && (node.config_files || []).length > 0 && html`<${Panel} title="Configuration files">

@@ -29,7 +29,7 @@ function differs(node) {
 }
 
 /** Why a node may be behind: what it told last. */
-const alarms = (node) => ((node.status && node.status.alarms) || []).map((one) => html` <${Badge} text="${one} alarm" kind="warning" />`);
+const alarms = (node) => (node.status?.alarms || []).map((one) => html` <${Badge} text="${one} alarm" kind="warning" />`);
 
 function Acts({ node, leader, reload }) {
   const { name } = node;
@@ -59,7 +59,7 @@ function History({ view }) {
     { title: "When", cell: (change) => moment(change["at-ms"]) },
     { title: "What", cell: (change) => (WORDS[change.what] ? WORDS[change.what](change) : change.why) },
   ];
-  const rows = found && found.changes.map((change, index) => ({ ...change, index })).reverse();
+  const rows = found?.changes.map((change, index) => ({ ...change, index })).reverse();
   return html`<${Panel} title="History">
     <${Waiting} view=${view} what="the history" />
     ${rows && html`<${Rows} rows=${rows} columns=${columns} caption="Changes" keyOf=${(change) => change.index} />

@@ -1,6 +1,7 @@
 // The broker at a glance: how much is in it, how fast it goes, and what is wrong now.
 import { html, useMemo, useState } from "../lib.js";
 import { usePoll } from "../api.js";
+import { asIs, column, number } from "../columns.js";
 import { Chart, history, RangeChoice, rangeQuery } from "../chart.js";
 import { bytes, count, duration, rate, rateOf, several } from "../format.js";
 import { ConnectionLink, QueueLink } from "../links.js";
@@ -58,7 +59,7 @@ function Charts({ view, range, setRange }) {
   const stats = data.message_stats;
   const known = RATES.filter(([name]) => isRate(stats, name));
   const key = `overview-${range}`;
-  const since = data.leveret && data.leveret.sampled_since_ms;
+  const since = data.leveret?.sampled_since_ms;
   const depth = useMemo(
     () => history(`${key}-depth`, at, [
       { value: totals.messages_ready, details: totals.messages_ready_details },
@@ -95,11 +96,11 @@ function Trouble() {
   const queues = usePoll("queues?page=1&page_size=50&sort=messages&sort_reverse=true&columns=name,vhost,messages,consumers");
   const growing = usePoll("leveret/growing");
   const late = usePoll("leveret/unacknowledged");
-  const oldest = late.data && late.data.items.find((one) => one.oldest_unacked_ms > LATE_MS);
+  const oldest = late.data?.items.find((one) => one.oldest_unacked_ms > LATE_MS);
   const { items: grown = [], total: grownInAll = 0, unknown = 0 } = growing.data || {};
   const { alarm, blocked: connections = [], usage = [] } = blocked.data || {};
   const full = usage.filter((one) => one.full);
-  const idle = ((queues.data && queues.data.items) || []).filter((one) => one.messages > 0 && one.consumers === 0);
+  const idle = (queues.data?.items || []).filter((one) => one.messages > 0 && one.consumers === 0);
   const lines = [
     alarm && html`<li class="fault"><b>Alarm</b>: publishers are blocked${typeof alarm === "string" ? `: ${alarm}` : ""}.</li>`,
     full.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(full.length, "limit")} reached</a>: ${full.slice(0, 3).map((one) => one.destination).join(", ")}</li>`,
@@ -135,9 +136,9 @@ function NodeNow({ name }) {
 
 function Listeners({ data }) {
   const columns = [
-    { title: "Protocol", cell: (one) => one.protocol },
-    { title: "Address", cell: (one) => one.ip_address },
-    { title: "Port", isNumber: true, cell: (one) => one.port },
+    column("Protocol", "protocol", asIs),
+    column("Address", "ip_address", asIs),
+    column("Port", "port", number),
   ];
   return html`<${Panel} title="Listeners">
     <${Rows} rows=${data.listeners} columns=${columns} caption="Listeners" keyOf=${(one) => `${one.protocol} ${one.ip_address} ${one.port}`} />

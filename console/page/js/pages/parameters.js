@@ -1,9 +1,9 @@
 // Parameters of virtual hosts and of the broker, as clients and tools set them; and what this broker tells of feature flags.
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
+import { asIs, code, column, named, WIDE } from "../columns.js";
 import { Form } from "../form.js";
-import { plain } from "../format.js";
-import { List, named, Rows } from "../list.js";
+import { List, Rows } from "../list.js";
 import { lacksTag } from "../may.js";
 import { confirm, Danger, Fold, Panel, Waiting } from "../parts.js";
 import { note, state } from "../state.js";
@@ -18,8 +18,8 @@ const KINDS = {
     whyNot: (one) => OF_ADMINISTRATORS.includes(one.component) && lacksTag(),
     fields: () => [{ name: "component", label: "Component", required: true }, { name: "vhost", label: "Virtual host", value: state.vhost || "/", required: true }],
     columns: [
-      { title: "Component", sort: "component", cell: named("component") },
-      { title: "Virtual host", sort: "vhost", isWide: true, cell: named("vhost") },
+      column("Component", "component"),
+      column("Virtual host", "vhost", named, WIDE),
     ],
   },
   "global-parameters": { place: (one) => path("global-parameters", one.name), called: (one) => one.name, whyNot: () => "", fields: () => [], columns: [] },
@@ -47,9 +47,9 @@ function Kind({ title, base, query, what }) {
     return Boolean(done);
   };
   const all = [
-    { title: "Name", sort: "name", cell: named("name") },
+    column("Name", "name"),
     ...columns,
-    { title: "Value", cell: (one) => html`<code>${plain(one.value)}</code>` },
+    column("Value", "value", code),
     { title: "", cell: (one) => html`<${Danger} label="Delete …" onClick=${() => remove(one)} why=${whyNot(one)} />` },
   ];
   const form = [{ name: "name", label: "Name", required: true }, ...fields(), { name: "value", label: "Value", type: "textarea", required: true, hint: 'JSON, like {"uri": "amqp://other"} or "text"' }];
@@ -65,10 +65,10 @@ function FeatureFlags() {
   const view = usePoll(why ? null : "feature-flags", { isOnce: true });
   const rows = view.rows;
   const columns = [
-    { title: "Name", cell: named("name") },
-    { title: "State", cell: (one) => one.state },
-    { title: "Stability", isWide: true, cell: (one) => one.stability },
-    { title: "What it is", isWide: true, cell: (one) => one.desc },
+    column("Name", "name"),
+    column("State", "state", asIs),
+    column("Stability", "stability", asIs, WIDE),
+    column("What it is", "desc", asIs, WIDE),
   ];
   return html`<${Panel} title="Feature flags">
     ${why ? html`<p class="empty">Hidden: ${why}.</p>` : html`<p class="dim">Those that RabbitMQ's tools ask for. They cannot be changed here.</p>

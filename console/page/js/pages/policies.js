@@ -1,13 +1,14 @@
 // Policies and operator policies: in the order in which they win, with what they say.
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
+import { asIs, bold, code, column, named, number, table, WIDE } from "../columns.js";
 import { Form } from "../form.js";
 import { plain, several } from "../format.js";
 import { OPERATOR_KEYS, POLICY_KEYS } from "../keys.js";
 import { List, Rows } from "../list.js";
-import { Button, Danger, Fold, Panel, Table } from "../parts.js";
+import { Button, Danger, Fold, Panel } from "../parts.js";
 import { to } from "../route.js";
-import { dropped, secondStep } from "../second_step.js";
+import { dropped, remove, secondStep } from "../second_step.js";
 import { lacksTag } from "../may.js";
 import { isAdministrator, isPolicymaker, state } from "../state.js";
 
@@ -31,13 +32,13 @@ function Rules({ vhost }) {
   const rows = view.rows;
   const columns = [
     { title: "Rule", cell: (one) => html`${one.kind} <span class="name">${one.name}</span>` },
-    { title: "For", cell: (one) => html`<code>${one.pattern}</code>` },
-    { title: "Priority", isNumber: true, isWide: true, cell: (one) => one.priority },
-    { title: "Says", cell: (one) => html`<${Table} value=${one.settings} />` },
-    { title: "From", isWide: true, cell: (one) => one.origin },
+    column("For", "pattern", code),
+    column("Priority", "priority", number, WIDE),
+    column("Says", "settings", table),
+    column("From", "origin", asIs, WIDE),
   ];
   return html`<${Panel} title="All rules, the strongest first">
-    ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Rules" keyOf=${(one) => `${one.kind}\n${one.vhost}\n${one.name}`} />` : html`<p class="empty">No rule is set: everything is as by default.</p>`}
+    <${Rows} rows=${rows} columns=${columns} caption="Rules" keyOf=${(one) => `${one.kind}\n${one.vhost}\n${one.name}`} empty="No rule is set: everything is as by default." />
   <//>`;
 }
 
@@ -53,14 +54,14 @@ function Draft({ vhost }) {
     return false;
   };
   const columns = [
-    { title: "Setting", cell: (one) => html`<code>${one.name}</code>` },
-    { title: "Now", cell: (one) => plain(one.now) },
-    { title: "Then", cell: (one) => html`<b>${plain(one.draft)}</b>` },
-    { title: "Given by", isWide: true, cell: (one) => one.rule },
+    column("Setting", "name", code),
+    column("Now", "now", plain),
+    column("Then", "draft", bold),
+    column("Given by", "rule", asIs, WIDE),
   ];
   return html`<${Form} name="Draft" fields=${fields} verb="What would change?" onSubmit=${look} why=${lacksTag()} />
     <div aria-live="polite">${found && html`
-      ${found.differs.length ? html`<${Rows} rows=${found.differs} columns=${columns} caption="What would be other" keyOf=${(one) => `${one.vhost}\n${one.name}`} />` : html`<p class="empty">Nothing, there.</p>`}
+      <${Rows} rows=${found.differs} columns=${columns} caption="What would be other" keyOf=${(one) => `${one.vhost}\n${one.name}`} empty="Nothing, there." />
       <p class="dim">${several(found.queues.length + found.more, "queue")} would change in all. Nothing is in force yet.</p>`}</div>`;
 }
 
@@ -69,23 +70,21 @@ function Kind({ title, base, query, why, example }) {
   const [edited, setEdited] = useState(null);
   const one = title.slice(0, -1).toLowerCase() === "policie" ? "policy" : "operator policy";
   const reload = () => setTurn((count) => count + 1);
-  const remove = async (policy) => {
+  const end = async (policy) => {
     const text = `${policy.name} in ${policy.vhost}, for ${policy["apply-to"]} like ${policy.pattern}. They change at once.`;
-    const target = path("leveret", "preview", base, policy.vhost, policy.name);
-    if (!(await secondStep({ target, body: { clear: true }, lost: dropped, name: policy.name, title: `Delete this ${one}`, text, verb: "Delete" }))) return;
-    if (await act(`${policy.name} is deleted.`, "DELETE", path(base, policy.vhost, policy.name))) reload();
+    if (await remove(base, one, [policy.vhost, policy.name], { body: { clear: true }, lost: dropped, text })) reload();
   };
   const columns = [
-    { title: "Name", sort: "name", cell: (policy) => html`<span class="name">${policy.name}</span>` },
-    { title: "Virtual host", sort: "vhost", isWide: true, cell: (policy) => html`<span class="name">${policy.vhost}</span>` },
-    { title: "Pattern", sort: "pattern", cell: (policy) => html`<code>${policy.pattern}</code>` },
-    { title: "Applies to", isWide: true, sort: "apply-to", cell: (policy) => policy["apply-to"] },
-    { title: "Priority", sort: "priority", isNumber: true, cell: (policy) => policy.priority },
-    { title: "Definition", cell: (policy) => html`<${Table} value=${policy.definition} />` },
+    column("Name", "name"),
+    column("Virtual host", "vhost", named, WIDE),
+    column("Pattern", "pattern", code),
+    column("Applies to", "apply-to", asIs, WIDE),
+    column("Priority", "priority", number),
+    column("Definition", "definition", table),
     {
       title: "",
       cell: (policy) => html`<span class="buttons"><${Button} label="Edit" onClick=${() => setEdited(policy)} why=${why} />
-        <${Danger} label="Delete …" onClick=${() => remove(policy)} why=${why} /></span>`,
+        <${Danger} label="Delete …" onClick=${() => end(policy)} why=${why} /></span>`,
     },
   ];
   return html`<${Panel} title=${title}>
@@ -99,9 +98,9 @@ function Kind({ title, base, query, why, example }) {
 
 function Edit({ base, policy, example, why, done }) {
   const fields = [
-    { name: "name", label: "Name", required: true, value: policy && policy.name },
+    { name: "name", label: "Name", required: true, value: policy?.name },
     { name: "vhost", label: "Virtual host", required: true, value: policy ? policy.vhost : state.vhost || "/" },
-    { name: "pattern", label: "Pattern", required: true, value: policy && policy.pattern, hint: "a regular expression; ^orders\\. is every name that begins so" },
+    { name: "pattern", label: "Pattern", required: true, value: policy?.pattern, hint: "a regular expression; ^orders\\. is every name that begins so" },
     { name: "apply", label: "Applies to", options: APPLY, value: policy ? policy["apply-to"] : "queues" },
     { name: "priority", label: "Priority", type: "number", value: policy ? policy.priority : 0 },
     { name: "definition", label: "Definition", type: "json", rows: 4, required: true, value: policy ? JSON.stringify(policy.definition, null, 1) : "", hint: `like ${example}`, keys: base === "policies" ? POLICY_KEYS : OPERATOR_KEYS },

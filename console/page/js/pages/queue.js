@@ -1,16 +1,17 @@
 // One queue: what is in it, how fast it goes, why it is as it is, and what can be done with it.
 import { html, useMemo, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
+import { asIs, bold, code, column, named, orNone, WIDE, yesNo } from "../columns.js";
 import { Bind, Bindings } from "../bindings.js";
 import { Chart, history, RangeChoice, rangeQuery } from "../chart.js";
-import { bytes, count, moment, plain, rate, rateOf, several } from "../format.js";
+import { bytes, count, moment, rate, rateOf, several } from "../format.js";
 import { Form } from "../form.js";
-import { ClientOf, ConnectionLink, VhostLink } from "../links.js";
+import { ClientOf, ofClient, VhostLink } from "../links.js";
 import { Rows } from "../list.js";
 import { Ago, Button, confirm, Danger, Facts, Fold, Panel, Table, Tile, Waiting } from "../parts.js";
 import { Messages, Publish } from "../publish.js";
 import { go, to } from "../route.js";
-import { ofQueue, secondStep } from "../second_step.js";
+import { ofQueue, remove, secondStep } from "../second_step.js";
 import { lacksTag, useMay } from "../may.js";
 import { Many } from "./jobs.js";
 import { Features } from "./queues.js";
@@ -27,7 +28,7 @@ export function Queue({ names: [vhost, name] }) {
   const bindings = usePoll(`${place}/bindings`);
   const may = useMay(vhost, "queue", name);
   const queue = view.data;
-  const isHere = queue && !(view.error && !view.error.isGone);
+  const { isHere } = view;
   return html`
     <p class="crumbs"><a href=${to(["queues"])}>Queues</a> in <${VhostLink} name=${vhost} /></p>
     <h1><span class="name">${name}</span> ${isHere && html`<${Features} queue=${queue} />`}</h1>
@@ -41,7 +42,7 @@ export function Queue({ names: [vhost, name] }) {
         <${Fold} title="Add a binding"><${Bind} vhost=${vhost} queue=${name} reload=${bindings.reload} why=${may("write")} /><//>
       <//>
       <${Explained} vhost=${vhost} name=${name} />
-      ${queue.leveret && queue.leveret.scheduled > 0 && html`<${Panel} title="Scheduled"><${ScheduledRows} vhost=${vhost} queue=${name} why=${may("write")} /><//>`}
+      ${queue.leveret?.scheduled > 0 && html`<${Panel} title="Scheduled"><${ScheduledRows} vhost=${vhost} queue=${name} why=${may("write")} /><//>`}
       ${queue.type !== "stream" && html`<${Browse} queue=${queue} why=${may("read")} />`}
       <${Take} queue=${queue} reload=${view.reload} why=${may("read")} />
       ${queue.type !== "stream" && html`<${Fold} title="Move, replay or discard messages"><${Many} vhost=${vhost} queue=${name} first=${{ what: "move" }} why=${may("read")} /><//>`}
@@ -54,7 +55,7 @@ function Numbers({ queue, at, range, setRange }) {
   const stats = queue.message_stats || {};
   const known = RATES.filter(([name]) => rateOf(stats, name) !== undefined);
   const key = `queue\n${queue.vhost}\n${queue.name}`;
-  const since = queue.leveret && queue.leveret.sampled_since_ms;
+  const since = queue.leveret?.sampled_since_ms;
   const depth = useMemo(
     () => history(`${key}\ndepth`, at, [
       { value: queue.messages_ready, details: queue.messages_ready_details },
@@ -70,7 +71,7 @@ function Numbers({ queue, at, range, setRange }) {
     <div class="tiles">
       <${Tile} label="Ready" value=${count(queue.messages_ready)} kind="strong" />
       <${Tile} label="Unacknowledged" value=${count(queue.messages_unacknowledged)} kind="strong" />
-      <${Tile} label="Scheduled" value=${count(queue.leveret && queue.leveret.scheduled)} />
+      <${Tile} label="Scheduled" value=${count(queue.leveret?.scheduled)} />
       <${Tile} label="Consumers" value=${count(queue.consumers)} />
       ${known.map(([one, label]) => html`<${Tile} key=${one} label=${label} value=${rate(rateOf(stats, one))} />`)}
     </div>
@@ -81,16 +82,16 @@ function Numbers({ queue, at, range, setRange }) {
       </div>
       <${Facts} rows=${[
         ["Type", queue.type],
-        ["State", queue.leveret && queue.leveret.paused ? "paused: its consumers get nothing" : queue.state],
+        ["State", queue.leveret?.paused ? "paused: its consumers get nothing" : queue.state],
         ["Idle", queue.idle_since && html`<${Ago} ms=${Date.parse(queue.idle_since)} />`],
         ["Bodies", bytes(queue.message_bytes)],
         ["Of them in memory", queue.message_bytes_ram === queue.message_bytes ? "" : bytes(queue.message_bytes_ram)],
         ["Persistent", count(queue.messages_persistent)],
         ["Oldest message's timestamp", queue.head_message_timestamp ? moment(queue.head_message_timestamp * 1000) : ""],
-        ["Address", queue.leveret && queue.leveret.address !== queue.name ? queue.leveret.address : ""],
+        ["Address", queue.leveret?.address === queue.name ? "" : queue.leveret?.address],
         ["Policy", queue.policy && html`<a href=${to(["policies"], { name: queue.policy })}>${queue.policy}</a>`],
         ["Operator policy", queue.operator_policy],
-        ["Owner", queue.owner_pid_details && queue.owner_pid_details.name],
+        ["Owner", queue.owner_pid_details?.name],
         ["Arguments", html`<${Table} value=${queue.arguments} />`],
       ]} />
     <//>`;
@@ -100,12 +101,12 @@ function Consumers({ list }) {
   if (!list.length) return html`<p class="empty">No consumers: what comes in stays.</p>`;
   const columns = [
     { title: "Client", cell: (one) => html`<${ClientOf} details=${one.channel_details} />` },
-    { title: "Tag", cell: (one) => html`<span class="name">${one.consumer_tag}</span>` },
-    { title: "User", isWide: true, cell: (one) => one.channel_details.user },
-    { title: "Prefetch", isNumber: true, cell: (one) => (one.prefetch_count ? count(one.prefetch_count) : "none") },
-    { title: "Acknowledges", isWide: true, cell: (one) => (one.ack_required ? "yes" : "no") },
+    column("Tag", "consumer_tag"),
+    column("User", "channel_details.user", asIs, WIDE),
+    column("Prefetch", "prefetch_count", orNone),
+    column("Acknowledges", "ack_required", yesNo, WIDE),
     { title: "Active", cell: (one) => (one.active ? "yes" : one.activity_status || "no") },
-    { title: "Exclusive", isWide: true, cell: (one) => (one.exclusive ? "yes" : "no") },
+    column("Exclusive", "exclusive", yesNo, WIDE),
   ];
   return html`<${Rows} rows=${list} columns=${columns} caption="Consumers" keyOf=${(one) => `${one.channel_details.name}\n${one.consumer_tag}`} />`;
 }
@@ -115,15 +116,14 @@ function Publishers({ vhost, name, why }) {
   const view = usePoll(why ? null : path("leveret", "queues", vhost, name, "publishers"));
   const rows = view.rows;
   const columns = [
-    { title: "Client", cell: (one) => html`<${ConnectionLink} name=${one.connection} label=${one.connection_name} />` },
-    { title: "User", isWide: true, cell: (one) => html`<span class="name">${one.user}</span>` },
+    ofClient("Client"),
+    column("User", "user", named, WIDE),
     { title: "By", cell: (one) => one.by.map((by) => html`<div key=${`${by.exchange}\n${by.routing_key}`}><span class="name">${by.exchange || "(default)"}</span> with <code>${by.routing_key || "(no key)"}</code></div>`) },
-    { title: "Published in all", isNumber: true, cell: (one) => count(one.published) },
+    column("Published in all", "published", count),
     { title: "State", cell: (one) => (one.blocked ? html`<b class="fault">blocked</b>` : "running") },
   ];
   return html`<${Panel} title="Who publishes here">
-    ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Publishers" keyOf=${(one) => one.connection} />`
-      : html`<p class="empty">${why ? `Hidden: ${why}.` : "No client that is connected has published here lately."}</p>`}
+    <${Rows} rows=${rows} columns=${columns} caption="Publishers" keyOf=${(one) => one.connection} empty=${why ? `Hidden: ${why}.` : "No client that is connected has published here lately."} />
   <//>`;
 }
 
@@ -136,21 +136,20 @@ function Explained({ vhost, name }) {
   const given = rows.filter((row) => !/^default/.test(row.rule) && row.value !== null);
   const shown = all ? rows : given;
   const columns = [
-    { title: "Setting", cell: (row) => html`<code>${row.name}</code>` },
-    { title: "Value", cell: (row) => html`<b>${plain(row.value)}</b>` },
-    { title: "Given by", cell: (row) => row.rule },
+    column("Setting", "name", code),
+    column("Value", "value", bold),
+    column("Given by", "rule", asIs),
   ];
   const aside = rows.length > 0 && html`<label><input type="checkbox" checked=${all} onChange=${(event) => setAll(event.currentTarget.checked)} /> defaults too (${rows.length})</label>`;
   return html`<${Panel} title="Settings, and what gave them" aside=${aside}>
     <${Waiting} view=${view} what="the settings" />
     ${found && html`
-      ${shown.length ? html`<${Rows} rows=${shown} columns=${columns} caption="Settings" keyOf=${(row) => `${row.name}\n${row.rule}`} />`
-        : html`<p class="empty">Everything is as by default.</p>`}
+      <${Rows} rows=${shown} columns=${columns} caption="Settings" keyOf=${(row) => `${row.name}\n${row.rule}`} empty="Everything is as by default." />
       <${Facts} rows=${[
         ["Declared at", found.declared_at],
         ["Address", found.address],
-        ["Matching entries", found.matches && found.matches.length ? found.matches.join("; ") : ""],
-        ["Policies", found.policies && found.policies.length ? found.policies.join("; ") : ""],
+        ["Matching entries", found.matches?.length ? found.matches.join("; ") : ""],
+        ["Policies", found.policies?.length ? found.policies.join("; ") : ""],
       ]} />
       <p class="dim">Flow control: ${found.flow}</p>`}
   <//>`;
@@ -177,7 +176,7 @@ function Browse({ queue, why }) {
     <${Form} name="Browse messages" kind="row" fields=${fields} verb="Browse" onSubmit=${(wanted) => look(wanted, 0)} why=${why} />
     <div aria-live="polite">
       ${found && (found.items.length ? html`<${Messages} messages=${found.items} />` : html`<p class="empty">None${found.looked_at ? ` of the ${several(found.looked_at, "message")} looked at` : ""}.</p>`)}
-      ${found && found.wanted.state === "ready" && found.items.length > 0 && html`<${Fold} key=${found.items[0].position} title=${`Move, replay or discard these ${count(found.items.length)}`}>
+      ${found?.wanted.state === "ready" && found.items.length > 0 && html`<${Fold} key=${found.items[0].position} title=${`Move, replay or discard these ${count(found.items.length)}`}>
         <${Many} vhost=${queue.vhost} queue=${queue.name} positions=${found.items.map((one) => one.position)} first=${{ what: "move" }} /><//>`}
       ${found && found.next !== null && html`<button type="button" onClick=${() => look(found.wanted, found.next)}>Next ${count(found.wanted.count)} of ${count(found.total)}</button>`}
     </div>
@@ -224,12 +223,10 @@ function End({ queue, reload, may }) {
     if (!(await secondStep({ target: preview, pick: (found) => found.purge, lost: (found) => found.ready + found.scheduled, name: queue.name, title: "Purge this queue", text, verb: "Purge" }))) return;
     if (await act(`${queue.name} is empty.`, "DELETE", `${place}/contents`)) reload();
   };
-  const remove = async () => {
-    const text = `${queue.name}. This cannot be undone.`;
-    if (!(await secondStep({ target: preview, lost: ofQueue, name: queue.name, title: "Delete this queue", text, verb: "Delete" }))) return;
-    if (await act(`${queue.name} is deleted.`, "DELETE", place)) go(["queues"]);
+  const end = async () => {
+    if (await remove("queues", "queue", [queue.vhost, queue.name], { lost: ofQueue })) go(["queues"]);
   };
-  const isPaused = queue.leveret && queue.leveret.paused;
+  const isPaused = queue.leveret?.paused;
   const pause = async () => {
     if (await act(isPaused ? `${queue.name} delivers again.` : `${queue.name} delivers nothing.`, "PUT", path("leveret", "queues", queue.vhost, queue.name, "state"), { body: { paused: !isPaused } })) reload();
   };
@@ -237,7 +234,7 @@ function End({ queue, reload, may }) {
     <div class="buttons">
       <${Button} label=${isPaused ? "Resume deliveries" : "Pause deliveries"} onClick=${pause} why=${lacksTag()} />
       <${Danger} label=${`Purge ${several(queue.messages_ready, "message")} …`} onClick=${purge} disabled=${!queue.messages_ready} why=${may("read")} />
-      <${Danger} label="Delete the queue …" onClick=${remove} why=${may("configure")} />
+      <${Danger} label="Delete the queue …" onClick=${end} why=${may("configure")} />
     </div>
   <//>`;
 }

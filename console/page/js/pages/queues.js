@@ -1,12 +1,13 @@
 // Queues, and adding one. One queue has a file of its own.
 import { html } from "../lib.js";
 import { act, ask, path } from "../api.js";
-import { bytes, count, rate, rateOf, several } from "../format.js";
+import { ago, asIs, column, EXTRA, named, table, WIDE, yesNo } from "../columns.js";
+import { bytes, count, rate, several } from "../format.js";
 import { Form } from "../form.js";
 import { QUEUE_ARGUMENTS } from "../keys.js";
 import { QueueLink } from "../links.js";
 import { List } from "../list.js";
-import { Ago, Badge, confirm, Danger, Fold, Table } from "../parts.js";
+import { Badge, confirm, Danger, Fold } from "../parts.js";
 import { note, state } from "../state.js";
 
 export { Queue } from "./queue.js";
@@ -39,31 +40,30 @@ export function features(queue) {
 export const Features = ({ queue }) => features(queue).map(([text, title, kind]) => html`<${Badge} key=${text} text=${text} title=${title} kind=${kind} />`);
 
 const stats = (queue) => queue.message_stats || {};
-const yesOrNo = (value) => (value ? "yes" : "no");
 const COLUMNS = [
   { title: "Name", sort: "name", cell: (queue) => html`<${QueueLink} vhost=${queue.vhost} name=${queue.name} />` },
-  { title: "Virtual host", sort: "vhost", isWide: true, cell: (queue) => html`<span class="name">${queue.vhost}</span>` },
+  column("Virtual host", "vhost", named, WIDE),
   { title: "Features", isWide: true, cell: (queue) => html`<${Features} queue=${queue} />` },
-  { title: "Ready", sort: "messages_ready", isNumber: true, cell: (queue) => count(queue.messages_ready) },
-  { title: "Unacked", sort: "messages_unacknowledged", isNumber: true, cell: (queue) => count(queue.messages_unacknowledged) },
-  { title: "Grows by", sort: "messages_details.rate", isNumber: true, cell: (queue) => rate(queue.messages_details && queue.messages_details.rate) },
-  { title: "Scheduled", sort: "leveret.scheduled", isNumber: true, isWide: true, cell: (queue) => count(queue.leveret && queue.leveret.scheduled) },
-  { title: "Bytes", sort: "message_bytes", isNumber: true, isExtra: true, cell: (queue) => bytes(queue.message_bytes) },
-  { title: "Consumers", sort: "consumers", isNumber: true, cell: (queue) => count(queue.consumers) },
-  { title: "In", sort: "message_stats.publish_details.rate", isNumber: true, isWide: true, cell: (queue) => rate(rateOf(stats(queue), "publish")) },
-  { title: "Out", sort: "message_stats.deliver_get_details.rate", isNumber: true, isWide: true, cell: (queue) => rate(rateOf(stats(queue), "deliver_get")) },
-  { title: "Acked", sort: "message_stats.ack_details.rate", isNumber: true, isWide: true, cell: (queue) => rate(rateOf(stats(queue), "ack")) },
-  { title: "Redelivered", sort: "message_stats.redeliver_details.rate", isNumber: true, isExtra: true, cell: (queue) => rate(rateOf(stats(queue), "redeliver")) },
-  { title: "In all", sort: "messages", isNumber: true, isExtra: true, cell: (queue) => count(queue.messages) },
-  { title: "Persistent", sort: "messages_persistent", isNumber: true, isExtra: true, cell: (queue) => count(queue.messages_persistent) },
-  { title: "On disk only", sort: "messages_paged_out", isNumber: true, isExtra: true, cell: (queue) => count(queue.messages_paged_out) },
+  column("Ready", "messages_ready", count),
+  column("Unacked", "messages_unacknowledged", count),
+  column("Grows by", "messages_details.rate", rate),
+  column("Scheduled", "leveret.scheduled", count, WIDE),
+  column("Bytes", "message_bytes", bytes, EXTRA),
+  column("Consumers", "consumers", count),
+  column("In", "message_stats.publish_details.rate", rate, WIDE),
+  column("Out", "message_stats.deliver_get_details.rate", rate, WIDE),
+  column("Acked", "message_stats.ack_details.rate", rate, WIDE),
+  column("Redelivered", "message_stats.redeliver_details.rate", rate, EXTRA),
+  column("In all", "messages", count, EXTRA),
+  column("Persistent", "messages_persistent", count, EXTRA),
+  column("On disk only", "messages_paged_out", count, EXTRA),
   { title: "Room of consumers", sort: "consumer_capacity", isNumber: true, isExtra: true, cell: (queue) => (queue.consumers ? `${Math.round(queue.consumer_capacity * 100)} %` : "–") },
-  { title: "Type", sort: "type", isExtra: true, cell: (queue) => queue.type },
-  { title: "Durable", sort: "durable", isExtra: true, cell: (queue) => yesOrNo(queue.durable) },
-  { title: "Policy", sort: "policy", isExtra: true, cell: (queue) => html`<span class="name">${queue.policy}</span>` },
-  { title: "Operator policy", sort: "operator_policy", isExtra: true, cell: (queue) => html`<span class="name">${queue.operator_policy}</span>` },
-  { title: "Idle since", sort: "idle_since", isExtra: true, cell: (queue) => queue.idle_since && html`<${Ago} ms=${Date.parse(queue.idle_since)} />` },
-  { title: "Arguments", isExtra: true, cell: (queue) => html`<${Table} value=${queue.arguments} empty="" />` },
+  column("Type", "type", asIs, EXTRA),
+  column("Durable", "durable", yesNo, EXTRA),
+  column("Policy", "policy", named, EXTRA),
+  column("Operator policy", "operator_policy", named, EXTRA),
+  column("Idle since", "idle_since", (value) => value && ago(Date.parse(value)), EXTRA),
+  column("Arguments", "arguments", table, EXTRA),
 ];
 
 export function Queues({ query }) {

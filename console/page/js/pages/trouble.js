@@ -1,8 +1,9 @@
 // What waits, and for what: publishers for room, messages for their time.
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
+import { asIs, code, column, named, WIDE } from "../columns.js";
 import { bytes, count, duration, moment, several } from "../format.js";
-import { ConnectionLink, ExchangeLink, QueueLink } from "../links.js";
+import { ExchangeLink, OF_QUEUE, ofClient } from "../links.js";
 import { Rows } from "../list.js";
 import { Button, confirm, Danger, Facts, Panel, Tile, Waiting } from "../parts.js";
 
@@ -13,21 +14,21 @@ export function Blocked() {
   const view = usePoll("leveret/blocked");
   const { alarm, blocked = [], usage = [], held = {}, slow_consumers: slow = {} } = view.data || {};
   const waiting = [
-    { title: "Connection", cell: (one) => html`<${ConnectionLink} name=${one.connection} label=${one.connection_name} />` },
-    { title: "Virtual host", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
+    ofClient("Connection"),
+    column("Virtual host", "vhost", named, WIDE),
     { title: "Waits for", cell: (one) => html`room in <b class="name">${one.destination}</b> <small>${one.limit}</small>` },
-    { title: "For", isNumber: true, cell: (one) => duration(one.waiting_ms) },
+    column("For", "waiting_ms", duration),
     { title: "Held publishes", isNumber: true, cell: (one) => count(one.held.publishes || 0) },
     { title: "Their bytes", isNumber: true, isWide: true, cell: (one) => bytes(one.held.bytes || 0) },
     { title: "Read", isWide: true, cell: (one) => (one.held.unread ? "no longer" : "yes") },
   ];
   const limits = [
-    { title: "Destination", cell: (one) => html`<span class="name">${one.destination}</span>` },
-    { title: "Limit", cell: (one) => one.limit },
+    column("Destination", "destination"),
+    column("Limit", "limit", asIs),
     { title: "Used", cell: (one) => html`<${Share} used=${one.used} most=${one.max} shown=${shownAs(one.limit)} />` },
     { title: "Opens again below", isNumber: true, isWide: true, cell: (one) => shownAs(one.limit)(one.low) },
     { title: "Full", cell: (one) => (one.full ? html`<b class="fault">full</b>` : "no") },
-    { title: "Waiting", isNumber: true, cell: (one) => count(one.waiting) },
+    column("Waiting", "waiting", count),
   ];
   return html`
     <h1>Blocked and full</h1>
@@ -41,12 +42,10 @@ export function Blocked() {
         <${Tile} label="Limits reached" value=${count(usage.filter((one) => one.full).length)} />
       </div>
       <${Panel} title="Who waits">
-        ${blocked.length ? html`<${Rows} rows=${blocked} columns=${waiting} caption="Blocked connections" keyOf=${(one) => one.connection} />`
-          : html`<p class="empty">No client is blocked.</p>`}
+        <${Rows} rows=${blocked} columns=${waiting} caption="Blocked connections" keyOf=${(one) => one.connection} empty="No client is blocked." />
       <//>
       <${Panel} title="Limits">
-        ${usage.length ? html`<${Rows} rows=${usage} columns=${limits} caption="Limits" keyOf=${(one) => `${one.destination}\n${one.limit}`} />`
-          : html`<p class="empty">No destination has a limit that blocks publishers.</p>`}
+        <${Rows} rows=${usage} columns=${limits} caption="Limits" keyOf=${(one) => `${one.destination}\n${one.limit}`} empty="No destination has a limit that blocks publishers." />
       <//>
       ${Object.keys(slow).length > 0 && html`<${Panel} title="Slow consumers"><${Facts} rows=${Object.entries(slow).map(([name, value]) => [name, typeof value === "number" ? count(value) : JSON.stringify(value)])} /><//>`}
     `}`;
@@ -67,7 +66,7 @@ export function ScheduledRows({ vhost, queue, why = "" }) {
   const [after, setAfter] = useState(0);
   const isOne = queue !== undefined;
   const view = usePoll(isOne ? `${path("leveret", "scheduled", vhost, queue)}?after=${after}` : "leveret/scheduled");
-  const found = ((view.data && view.data.items) || []).map((one) => (isOne ? { ...one, vhost, queue } : one));
+  const found = (view.data?.items || []).map((one) => (isOne ? { ...one, vhost, queue } : one));
   const place = (one) => path("leveret", "scheduled", one.vhost, one.queue, String(one.id));
   const fire = async (one) => {
     if (await act("The message is ready.", "POST", place(one), { body: { action: "fire" } })) view.reload();
@@ -86,10 +85,10 @@ export function ScheduledRows({ vhost, queue, why = "" }) {
   };
   const columns = [
     { title: "Due in", cell: (one) => html`<time title=${moment(one.due_ms)}>${duration(one.due_in_ms)}</time>` },
-    ...(queue === undefined ? [{ title: "Queue", cell: (one) => html`<${QueueLink} vhost=${one.vhost} name=${one.queue} />` }] : []),
+    ...(queue === undefined ? [OF_QUEUE] : []),
     { title: "Exchange", isWide: true, cell: (one) => html`<${ExchangeLink} vhost=${one.vhost} name=${one.exchange} />` },
-    { title: "Routing key", isWide: true, cell: (one) => html`<code>${one.routing_key}</code>` },
-    { title: "Attempts", isNumber: true, cell: (one) => count(one.attempts) },
+    column("Routing key", "routing_key", code, WIDE),
+    column("Attempts", "attempts", count),
     {
       title: "",
       cell: (one) => html`<span class="buttons">

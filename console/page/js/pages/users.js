@@ -1,12 +1,13 @@
 // Users, what they may, and how much they may open.
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
+import { column, table, WIDE } from "../columns.js";
 import { Form } from "../form.js";
 import { UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
 import { Badge, confirm, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
-import { secondStep } from "../second_step.js";
+import { remove } from "../second_step.js";
 import { me } from "../state.js";
 
 const TAGS = 'administrator, monitoring, policymaker, management; without any: AMQP only';
@@ -31,7 +32,7 @@ export function Users({ query }) {
       },
     },
     { title: "Password", isWide: true, cell: (user) => (user.password_hash ? "set" : "none: cannot log in by one") },
-    { title: "Limits", isWide: true, cell: (user) => html`<${Table} value=${user.limits} empty="" />` },
+    column("Limits", "limits", table, WIDE),
   ];
   const fields = [
     { name: "name", label: "Name", required: true, autocomplete: "username" },
@@ -55,11 +56,9 @@ export function User({ names: [name] }) {
   const permissions = usePoll(`${place}/permissions`);
   const topics = usePoll(`${place}/topic-permissions`);
   const user = view.data;
-  const isHere = user && !(view.error && !view.error.isGone);
-  const remove = async () => {
-    const text = `${name}, with all permissions.`;
-    if (!(await secondStep({ target: path("leveret", "preview", "users", name), title: "Delete this user", text, verb: "Delete", typed: name === me() ? name : "" }))) return;
-    if (await act(`${name} is deleted.`, "DELETE", place)) go(["users"]);
+  const { isHere } = view;
+  const end = async () => {
+    if (await remove("users", "user", [name], { text: `${name}, with all permissions.`, typed: name === me() ? name : "" })) go(["users"]);
   };
   return html`
     <p class="crumbs"><a href=${to(["users"])}>Users</a></p>
@@ -77,7 +76,7 @@ export function User({ names: [name] }) {
         cleared=${(one) => `Of ${one.exchange} in ${one.vhost}: every routing key is allowed again.`} />
       <${Fold} title="Password and tags"><${Change} user=${user} reload=${view.reload} /><//>
       <p><a href=${to(["changes"], { kind: "user", name })}>Earlier versions</a></p>
-      <${Panel} title="Delete"><${Danger} label="Delete the user …" onClick=${remove} /><//>
+      <${Panel} title="Delete"><${Danger} label="Delete the user …" onClick=${end} /><//>
     `}`;
 }
 
@@ -123,7 +122,7 @@ function Grants({ what, user, view, isTopic, fields, cleared, empty }) {
   ];
   const key = isTopic ? [VHOST, EXCHANGE] : [VHOST];
   return html`<${Panel} title=${title}>
-    ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption=${title} keyOf=${(one) => place(one, one.exchange)} />` : html`<p class="empty">${empty}</p>`}
+    <${Rows} rows=${rows} columns=${columns} caption=${title} keyOf=${(one) => place(one, one.exchange)} empty=${empty} />
     <${Fold} title=${`Set ${what}`}><${Form} name=${`Set ${what}`} fields=${[...key, ...fields]} verb="Set" onSubmit=${save} /><//>
   <//>`;
 }

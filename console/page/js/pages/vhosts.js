@@ -1,21 +1,22 @@
 // Virtual hosts and their limits.
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
+import { asIs, code, column, number, WIDE } from "../columns.js";
 import { count } from "../format.js";
 import { Form } from "../form.js";
 import { UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
 import { Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
-import { secondStep } from "../second_step.js";
+import { remove, secondStep } from "../second_step.js";
 import { lacksTag } from "../may.js";
 import { isAdministrator, set, state } from "../state.js";
 
 const COLUMNS = [
   { title: "Name", sort: "name", cell: (one) => html`<${VhostLink} name=${one.name} />` },
-  { title: "Description", isWide: true, cell: (one) => one.description },
-  { title: "Ready", sort: "messages_ready", isNumber: true, cell: (one) => count(one.messages_ready) },
-  { title: "Unacked", sort: "messages_unacknowledged", isNumber: true, cell: (one) => count(one.messages_unacknowledged) },
+  column("Description", "description", asIs, WIDE),
+  column("Ready", "messages_ready", count),
+  column("Unacked", "messages_unacknowledged", count),
   { title: "Default queue type", isWide: true, cell: (one) => (one.default_queue_type === "undefined" ? "classic" : one.default_queue_type) },
 ];
 
@@ -43,15 +44,12 @@ export function VirtualHost({ names: [name] }) {
   const permissions = usePoll(isAdministrator() ? `${place}/permissions` : null);
   const limits = usePoll(path("vhost-limits", name));
   const one = Array.isArray(view.data) ? view.data.find((other) => other.name === name) : view.data;
-  const isHere = one && !(view.error && !view.error.isGone);
+  const isHere = one && view.isHere;
   const limited = Array.isArray(limits.data) && limits.data[0] ? limits.data[0].value : {};
-  const remove = async () => {
-    const text = `${name}. This cannot be undone.`;
-    if (!(await secondStep({ target: path("leveret", "preview", "vhosts", name), title: "Delete this virtual host", text, verb: "Delete", typed: name }))) return;
-    if (await act(`${name} is deleted.`, "DELETE", place)) {
-      if (state.vhost === name) set({ vhost: "" });
-      go(["vhosts"]);
-    }
+  const end = async () => {
+    if (!(await remove("vhosts", "virtual host", [name], { typed: name }))) return;
+    if (state.vhost === name) set({ vhost: "" });
+    go(["vhosts"]);
   };
   const fields = [
     { name: "limit", label: "Limit", options: ["max-connections", "max-queues"], value: "max-connections" },
@@ -66,9 +64,9 @@ export function VirtualHost({ names: [name] }) {
   };
   const columns = [
     { title: "User", cell: (row) => html`<${UserLink} name=${row.user} />` },
-    { title: "Configure", cell: (row) => html`<code>${row.configure}</code>` },
-    { title: "Write", cell: (row) => html`<code>${row.write}</code>` },
-    { title: "Read", cell: (row) => html`<code>${row.read}</code>` },
+    column("Configure", "configure", code),
+    column("Write", "write", code),
+    column("Read", "read", code),
   ];
   const rows = permissions.rows;
   return html`
@@ -87,10 +85,10 @@ export function VirtualHost({ names: [name] }) {
         ["Limits", html`<${Table} value=${limited} />`],
       ]} /><//>
       <${Panel} title="Who may do what">
-        ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Permissions" keyOf=${(row) => row.user} />` : html`<p class="empty">${lacksTag() ? `Hidden: ${lacksTag()}.` : "No user has permissions here."}</p>`}
+        <${Rows} rows=${rows} columns=${columns} caption="Permissions" keyOf=${(row) => row.user} empty=${lacksTag() ? `Hidden: ${lacksTag()}.` : "No user has permissions here."} />
       <//>
       <${Fold} title="Set a limit"><${Form} name="Set a limit" kind="row" fields=${fields} verb="Set" onSubmit=${save} why=${lacksTag()} /><//>
       ${isAdministrator() && html`<p><a href=${to(["changes"], { kind: "limits", vhost: name })}>Earlier limits</a></p>`}
-      <${Panel} title="Delete"><${Danger} label="Delete the virtual host …" onClick=${remove} why=${lacksTag()} /><//>
+      <${Panel} title="Delete"><${Danger} label="Delete the virtual host …" onClick=${end} why=${lacksTag()} /><//>
     `}`;
 }

@@ -1,0 +1,24 @@
+// Columns of tables: a title, and below it a field of each row.
+import { html } from "./lib.js";
+import { bytes, count, duration, plain, rate } from "./format.js";
+import { Ago, Table } from "./parts.js";
+
+/** Shown in wide windows only; and only when it is chosen. */
+export const [WIDE, EXTRA] = [{ isWide: true }, { isExtra: true }];
+
+export const asIs = (value) => value;
+export const named = (value) => html`<span class="name">${value}</span>`;
+export const code = (value) => html`<code>${plain(value)}</code>`;
+export const bold = (value) => html`<b>${plain(value)}</b>`;
+export const table = (value) => html`<${Table} value=${value} empty="" />`;
+export const ago = (ms) => html`<${Ago} ms=${ms} />`;
+export const yesNo = (value) => (value ? "yes" : "no");
+export const orNone = (value) => (value ? count(value) : "none");
+export const number = (value) => value;
+const NUMBERS = [bytes, count, duration, number, orNone, rate];
+
+/** The value of a row: `field` may name parts of parts. */
+export const at = (row, field) => field.split(".").reduce((value, word) => value?.[word], row);
+
+/** `shown(value, row)`: how a value is written. `field`: what the column sorts by, too, unless a table is shown. */
+export const column = (title, field, shown = named, more = {}) => ({ title, sort: shown === table ? "" : field, isNumber: NUMBERS.includes(shown), cell: (row) => shown(at(row, field), row), ...more });
