@@ -82,8 +82,9 @@ def _take_in(api: Api, request: Request, document: dict[str, Any], vhost: str | 
 
 
 def _preview(api: Api, request: Request) -> Steps:
+    vhost = api.vhost_to_change(request).name if "V" in request.names else None
     document = yield from _document(request)
-    return (yield from api.run("preview definitions", definitions=document))
+    return (yield from api.run("preview definitions", definitions=document, vhost=vhost))
 
 
 def _document(request: Request) -> Steps:
@@ -120,10 +121,12 @@ def _file_of(request: Request) -> bytes:
 
 _BOTH = (JSON, MULTIPART)
 _WHOLE = {"GET": Action(Level.ADMINISTRATOR, _export), "POST": Action(Level.ADMINISTRATOR, _import, _BOTH)}
+_PREVIEW = {"POST": Action(Level.ADMINISTRATOR, _preview, _BOTH)}
 ROUTES = [
     Route("definitions", _WHOLE),
     Route("all-configuration", _WHOLE),
-    Route("leveret/preview/definitions", {"POST": Action(Level.ADMINISTRATOR, _preview, _BOTH)}),
+    Route("leveret/preview/definitions", _PREVIEW),
+    Route("leveret/preview/definitions/V", _PREVIEW),
     Route(
         "definitions/V",
         {"GET": Action(Level.ADMINISTRATOR, _export_vhost), "POST": Action(Level.ADMINISTRATOR, _import_vhost, _BOTH)},

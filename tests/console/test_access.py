@@ -30,6 +30,36 @@ def test_a_user_who_is_made_here_can_log_in_there(api: ApiClient, broker: Runnin
     assert api.get("users/made/permissions") == []
 
 
+def test_a_user_and_permissions_in_one_request(api: ApiClient) -> None:
+    """All of it or nothing: without the virtual host, or with a bad pattern, there is no user."""
+    given = {"name": "both", "password": "both", "tags": "management", "configure": "^a$", "write": "", "read": ".*"}
+    assert api.ask("POST", "leveret/vhosts/none/users", given).status == 404
+    refused = api.ask("POST", "leveret/vhosts/%2F/users", {**given, "read": "("})
+    assert refused.status == 400 and "users add: read" in refused.reason
+    assert api.ask("GET", "users/both").status == 404
+    assert api.ask("POST", "leveret/vhosts/%2F/users", given).status == 201
+    (found,) = api.get("users/both/permissions")
+    assert found == {"user": "both", "vhost": "/", "configure": "^a$", "write": "", "read": ".*"}
+    assert api.get("whoami", user="both", password="both")["tags"] == ["management"]
+    again = api.ask("POST", "leveret/vhosts/%2F/users", {**given, "password": "other"})
+    assert again.status == 400 and "exists already" in again.reason
+    assert api.ask("POST", "leveret/vhosts/%2F/users", {**given, "name": "c"}, user="both").status == 401
+    api.ask("DELETE", "users/both")
+
+
+def test_all_limits_in_one_request(api: ApiClient) -> None:
+    """Of a virtual host and of a user; those that are left out stay, -1 removes one."""
+    assert api.ask("PUT", "leveret/vhosts/%2F/limits", {"max_connections": 50, "max_queues": 900}).status == 204
+    assert api.get("vhost-limits/%2F")[0]["value"] == {"max-connections": 50, "max-queues": 900}
+    assert api.ask("PUT", "leveret/vhosts/%2F/limits", {"max_connections": -1}).status == 204
+    assert api.get("vhost-limits/%2F")[0]["value"] == {"max-queues": 900}
+    assert api.ask("PUT", "leveret/vhosts/%2F/limits", {"max_queues": -1}).status == 204
+    assert api.ask("PUT", "leveret/users/guest/limits", {"max_channels": 9}).status == 204
+    assert api.get("users/guest")["limits"] == {"max-channels": 9}
+    assert api.ask("PUT", "leveret/users/guest/limits", {"max_channels": -1}).status == 204
+    assert api.ask("PUT", "leveret/users/nobody/limits", {"max_channels": 9}).status == 404
+
+
 def test_lists_show_what_a_user_may_see(api: ApiClient) -> None:
     """One without a permission in a virtual host does not see its objects (management page 1.5)."""
     assert api.ask("PUT", "vhosts/hidden", {}).status == 201

@@ -142,17 +142,30 @@ def test_from_a_message_to_its_client(person: Person, broker: RunningBroker, api
 
 
 def test_users(person: Person, api: ApiClient) -> None:
-    """Added, allowed something, given other tags, deleted."""
+    """Added with permissions in one form, allowed something else, limited, given other tags, deleted."""
     person.opens("users", heading="Users")
     form = person.unfolds("Add a user")
-    person.fills(form, name="ann", password="secret", tags="monitoring")
+    person.fills(form, name="bob", password="secret", vhost="")
+    person.button("Add", within=form).click()
+    person.sees("User bob is there, without permissions.")
+    assert api.get("users/bob/permissions") == [] and api.ask("DELETE", "users/bob").status == 204
+    person.fills(form, name="ann", password="secret", tags="monitoring", configure="", write="^w$")
     person.button("Add", within=form).click()
     person.link("ann").click()
     person.sees_heading("ann")
-    form = person.unfolds("Set permissions")
+    (given,) = api.get("users/ann/permissions")
+    assert [given[key] for key in ("vhost", "configure", "write", "read")] == ["/", "", "^w$", ".*"]
+    person.button("Edit", within=person.panel("Permissions")).click()
+    form = person.tab.get_by_role("form", name="Set permissions")
     person.fills(form, read="^a$")
     person.button("Set", within=form).click()
     person.sees("^a$", within=person.panel("Permissions"))
+    assert api.get("users/ann/permissions")[0]["write"] == "^w$"  # the form began with what there was
+    limits = person.panel("Limits")
+    person.fills(limits, max_channels="7")
+    person.button("Set", within=limits).click()
+    person.sees("The limits are set.")
+    assert api.get("users/ann")["limits"] == {"max-channels": 7}
     form = person.unfolds("Password and tags")
     person.fills(form, tags="management, policymaker")
     person.button("Save", within=form).click()
@@ -185,10 +198,16 @@ def test_virtual_hosts(person: Person, api: ApiClient) -> None:
     person.button("Add", within=form).click()
     person.link("a/b ö").click()
     person.sees_heading("a/b ö")
-    form = person.unfolds("Set a limit")
-    person.fills(form, limit="max-queues", value="3")
-    person.button("Set", within=form).click()
-    person.sees("max-queues", within=person.panel("Details"))
+    limits = person.panel("Limits")
+    person.fills(limits, max_queues="3", max_connections="5")
+    person.button("Set", within=limits).click()
+    person.sees("The limits are set.")
+    place = "vhost-limits/a%2Fb%20%C3%B6"
+    assert api.get(place)[0]["value"] == {"max-connections": 5, "max-queues": 3}
+    person.fills(limits, max_connections="")
+    with person.tab.expect_response(lambda answer: answer.request.method == "PUT"):
+        person.button("Set", within=limits).click()
+    assert api.get(place)[0]["value"] == {"max-queues": 3}
     api.ask("PUT", "queues/%2F/of-another", {})
     person.tab.reload()
     person.tab.locator("#places").get_by_label("Virtual host").select_option("a/b ö")
@@ -314,6 +333,26 @@ def test_definitions_of_one_virtual_host(person: Person, api: ApiClient) -> None
     found = json.loads(download.value.path().read_text())
     assert [one["name"] for one in found["queues"]] == ["only"] and "users" not in found
     assert "apart" in download.value.suggested_filename
+
+
+def test_definitions_into_one_virtual_host(person: Person, api: ApiClient, tmp_path: Path) -> None:
+    """Whatever virtual host the file names, or none: what would be new and what stays is shown for the chosen one."""
+    api.ask("PUT", "vhosts/into", {})
+    api.ask("PUT", "queues/into/there", {"durable": True, "arguments": {"x-max-length": 5}})
+    file = tmp_path / "export.json"
+    queues = [{"name": "there", "durable": True, "arguments": {}}, {"name": "fresh", "durable": True, "arguments": {}}]
+    file.write_text(json.dumps({"queues": queues}))
+    person.opens("definitions", heading="Definitions")
+    panel = person.panel("Import")
+    panel.get_by_label("A file of definitions").set_input_files(file)
+    person.sees("vhost: is missing")
+    panel.get_by_label("Into").select_option(label="into")
+    person.sees("stays as it is here", within=person.row("into / there"))
+    person.sees("new", within=person.row("into / fresh"))
+    person.button("Import …").click()
+    person.confirms("Import")
+    person.sees("The definitions are imported.")
+    assert sorted(one["name"] for one in api.get("queues/into")) == ["fresh", "there"]
 
 
 def test_keys_are_added_by_a_click(person: Person, api: ApiClient) -> None:

@@ -182,3 +182,20 @@ def test_what_an_import_replaces(section: str, row: dict[str, Any], differs: dic
     exported = json.dumps(table.run("definitions", {"action": "export"}))
     table.run("definitions", {"action": "import", "definitions": given})
     assert (json.dumps(table.run("definitions", {"action": "export"})) == exported) == (not differs)
+
+
+def test_definitions_into_one_virtual_host(api: ApiClient) -> None:
+    """Compared with what that one has, whatever virtual host the entries name."""
+    api.ask("PUT", "vhosts/target", {})
+    api.ask("PUT", "policies/target/p", {"pattern": "^a", "definition": {"max-length": 5}})
+    policy = {"name": "p", "pattern": "^a", "definition": {"max-length": 9}}
+    given = {"policies": [policy], "queues": [{"name": "a", "vhost": "other"}], "users": [{"name": "left-out"}]}
+    found = api.ask("POST", "leveret/preview/definitions/target", given).json
+    assert [(one["section"], one["name"], one["state"]) for one in found["objects"]] == [
+        ("policies", ["target", "p"], "changed"),
+        ("queues", ["target", "a"], "new"),
+    ]
+    assert found["faults"] == []
+    assert api.ask("POST", "leveret/preview/definitions/none", given).status == 404
+    assert api.ask("GET", "queues/target/a").status == 404  # nothing was done
+    api.ask("DELETE", "vhosts/target")

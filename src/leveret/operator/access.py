@@ -69,15 +69,31 @@ def list_users(at: Operator) -> list[dict[str, Any]]:
     return [_shown_user(user) for user in at.broker.users]
 
 
-@command("users add")
-def add_user(at: Operator, name: OwnName, given: Password, *, tags: Words = "") -> dict[str, Any]:
-    """Add a user, without permissions yet.
+@command("users add", http=Http("POST", "leveret/vhosts/V/users", Level.ADMINISTRATOR, 201))
+def add_user(
+    at: Operator,
+    name: OwnName,
+    given: Password,
+    *,
+    tags: Words = "",
+    vhost: Annotated[str, NAME, "give it permissions in this virtual host (without it: none)"] | None = None,
+    configure: Pattern = ".*",
+    write: Pattern = ".*",
+    read: Pattern = ".*",
+) -> dict[str, Any]:
+    """Add a user, with permissions in one virtual host or none.
 
     tags: administrator, monitoring, ...
+    configure: names of what it may declare and delete
+    write: names of what it may publish to
+    read: names of what it may consume from
     """
     if at.broker.users.find(name) is not None:
         raise CommandError(f"user {name!r} exists already")
-    return _replace(at, User(name, given.hashed("users add"), tags_of(tags), permissions=MappingProxyType({})))
+    user = User(name, given.hashed("users add"), tags_of(tags), permissions=MappingProxyType({}))
+    if vhost is not None:
+        user = _granted(at, "users add", user, vhost, {"configure": configure, "write": write, "read": read})
+    return _replace(at, user)
 
 
 @command("users delete", http=Http("DELETE", "users/U", Level.ADMINISTRATOR, 204))
@@ -104,7 +120,7 @@ def set_tags(at: Operator, name: OwnName, tags: Words = "") -> dict[str, Any]:
     return _replace(at, replace(at.user(name), tags=tags_of(tags)))
 
 
-@command("users limits")
+@command("users limits", http=Http("PUT", "leveret/users/U/limits", Level.ADMINISTRATOR, 204))
 def limit_user(
     at: Operator, name: OwnName, *, max_connections: Limit | None = None, max_channels: Limit | None = None
 ) -> dict[str, Any]:
@@ -166,17 +182,21 @@ def set_permissions(
     write: names of what it may publish to
     read: names of what it may consume from
     """
-    owner = at.user(user)
-    at.vhost(vhost)
     patterns = {"configure": configure, "write": write, "read": read}
+    at.broker.connections.replace_user(_granted(at, "permissions set", at.user(user), vhost, patterns))
+    return {"user": user, "vhost": vhost, **patterns}
+
+
+def _granted(at: Operator, command: str, owner: User, vhost: str, patterns: Mapping[str, str]) -> User:
+    """The user with these permissions in the virtual host. Raises: CommandError."""
+    at.vhost(vhost)
     for key, text in patterns.items():
-        _check_pattern("permissions set", key, text)
+        _check_pattern(command, key, text)
     grants = owner.grants(at.broker.virtual_hosts)
     before = grants.get(vhost)
     topics = owner.topics_before_permissions.get(vhost, MappingProxyType({})) if before is None else before.topics
     changed = with_grants(owner, {**grants, vhost: Grant(**patterns, topics=topics)})
-    at.broker.connections.replace_user(with_topics_before_permissions(changed, vhost, {}))
-    return {"user": user, "vhost": vhost, **patterns}
+    return with_topics_before_permissions(changed, vhost, {})
 
 
 @command("permissions clear", http=Http("DELETE", "permissions/V/U", Level.ADMINISTRATOR, 204))
@@ -298,7 +318,7 @@ def delete_vhost(at: Operator, name: HostName) -> dict[str, Any]:
     return {"name": name, "connections_closed": connections}
 
 
-@command("vhosts limits")
+@command("vhosts limits", http=Http("PUT", "leveret/vhosts/V/limits", Level.ADMINISTRATOR, 204))
 def limit_vhost(
     at: Operator, name: HostName, *, max_connections: Limit | None = None, max_queues: Limit | None = None
 ) -> dict[str, Any]:

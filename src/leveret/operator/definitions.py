@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from .. import __version__
 from ..configured.configured import ConfiguredObjects, text_of
@@ -48,7 +48,7 @@ from .definitions_reader import (
     declare_exchange,
     declare_queue,
 )
-from .kinds import NAME, Document, OnlyVhost
+from .kinds import Document, IntoVhost, OnlyVhost
 from .operator import Operator
 from .parameters import ABOUT, about_vhost, describe, global_parameters, parameters_of_vhosts
 from .steps import VALUES_A_STEP, Steps, finished, mapped
@@ -144,7 +144,7 @@ class Definitions:
         if only is not None:
             if only not in broker.virtual_hosts:
                 raise CommandError(f"no virtual host {only!r}")
-            document = _in_vhost(document, only)
+            document = in_vhost(document, only)
         plan = yield from DefinitionsReader(broker, document).plan()
         if is_whole and plan.faults:
             raise DefinitionsFault(plan.faults)
@@ -172,7 +172,7 @@ def import_file(
     at: Operator,
     definitions: Document,
     *,
-    vhost: Annotated[str, NAME, "everything in it is for this virtual host"] | None = None,
+    vhost: IntoVhost | None = None,
     all_or_nothing: bool = False,
 ) -> Steps:
     """Add and replace the contents of a file of RabbitMQ's JSON.
@@ -195,7 +195,7 @@ def _declared(vhost: VirtualHost) -> list[Exchange]:
     ]
 
 
-def _in_vhost(document: object, vhost: str) -> object:
+def in_vhost(document: object, vhost: str) -> object:
     """The sections about objects in a virtual host, with all entries for this one."""
     if not isinstance(document, dict):
         return document

@@ -13,10 +13,23 @@ from ..engine import Client, FieldTable, Queue, dead_letter_queues, reconfigure
 from ..settings import Policies, SettingsRepository
 from .command import command
 from .command_error import CommandError
-from .definitions import Definitions
+from .definitions import Definitions, in_vhost
 from .definitions_difference import difference
 from .definitions_reader import DefinitionsFault, DefinitionsReader, Plan
-from .kinds import FLAG, JSON, NAME, PATTERN, TEXT, Document, ExchangeName, Limit, QueueName, UserName, VhostName
+from .kinds import (
+    FLAG,
+    JSON,
+    NAME,
+    PATTERN,
+    TEXT,
+    Document,
+    ExchangeName,
+    IntoVhost,
+    Limit,
+    QueueName,
+    UserName,
+    VhostName,
+)
 from .live_difference import live_difference
 from .operator import Operator
 from .policies import PolicyName, Wanted, wanted_policy
@@ -321,11 +334,14 @@ def _clients_in(at: Operator, vhost: str) -> list[Client]:
 
 
 @command("preview definitions")
-def preview_definitions(at: Operator, definitions: Document) -> Steps:
+def preview_definitions(at: Operator, definitions: Document, *, vhost: IntoVhost | None = None) -> Steps:
     """Compare a file of RabbitMQ's JSON with what is there, object by object, and tell what its import would do.
 
     definitions: the file
     """
+    if vhost is not None:
+        at.vhost(vhost)
+        definitions = in_vhost(definitions, vhost)
     try:
         plan: Plan = yield from DefinitionsReader(at.broker, definitions).plan()
     except DefinitionsFault as fault:

@@ -1,5 +1,5 @@
 // Everything that is declared and set, out and in. An import is looked through before it is sent.
-import { html, useState } from "../lib.js";
+import { html, useEffect, useState } from "../lib.js";
 import { act, ask, path, usePoll } from "../api.js";
 import { column, number } from "../columns.js";
 import { several } from "../format.js";
@@ -33,8 +33,14 @@ function Difference({ found }) {
     ${[...found.faults, ...found.remarks].length > 0 && html`<ul class="says">${[...found.faults, ...found.remarks].map((one) => html`<li key=${one}>${one}</li>`)}</ul>`}`;
 }
 
+/** A virtual host, or all of them: null. */
+const Which = ({ label, whole, names, vhost, onChange }) => html`<${Choice} label=${label} value=${vhost === null ? "" : `v${vhost}`}
+  options=${[["", whole], ...names.map((name) => [`v${name}`, name])]} onChange=${(value) => onChange(value === "" ? null : value.slice(1))} />`;
+
 export function Definitions() {
   const [draft, setDraft] = useState(null);
+  const [file, setFile] = useState(null);
+  const [into, setInto] = useState(null);
   const vhosts = usePoll("vhosts?disable_stats=true&columns=name", { isOnce: true });
   const [vhost, setVhost] = useState(null);
   const names = vhosts.rows.map((one) => one.name);
@@ -48,33 +54,35 @@ export function Definitions() {
     URL.revokeObjectURL(link.href);
     note(vhost === null ? "The definitions are in your downloads. They hold hashes of passwords: keep them safe." : "The definitions are in your downloads.");
   };
-  const choose = async (event) => {
-    const [file] = event.currentTarget.files;
+  const preview = path("leveret", "preview", "definitions", ...(into === null ? [] : [into]));
+  useEffect(() => {
+    if (file) compare();
+  }, [file, into]);
+  const compare = async () => {
     setDraft(null);
-    if (!file) return;
     try {
       const given = JSON.parse(await file.text());
       if (given === null || typeof given !== "object" || Array.isArray(given)) throw new SyntaxError();
-      setDraft({ name: file.name, given, found: await ask("POST", "leveret/preview/definitions", { body: given }) });
+      setDraft({ name: file.name, given, found: await ask("POST", preview, { body: given }) });
     } catch (error) {
       note(error instanceof SyntaxError ? `${file.name} holds no definitions: it is not a JSON object.` : error.message, true);
     }
   };
   const send = async () => {
-    const text = `${draft.name}: ${draft.found.objects.length + draft.found.unlisted} objects are not as here. Nothing is deleted. Either all of it is taken or nothing.`;
-    const target = "leveret/preview/definitions";
-    if (!(await secondStep({ target, body: draft.given, lost: dropped, name: draft.name, title: "Import these definitions", text, verb: "Import" }))) return;
-    if (await act("The definitions are imported.", "POST", "definitions?all-or-nothing=true", { body: draft.given })) setDraft(null);
+    const text = `${draft.name}: ${draft.found.objects.length + draft.found.unlisted} objects are not as ${into === null ? "here" : `in ${into}`}. Nothing is deleted. Either all of it is taken or nothing.`;
+    if (!(await secondStep({ target: preview, body: draft.given, lost: dropped, name: draft.name, title: "Import these definitions", text, verb: "Import" }))) return;
+    if (await act("The definitions are imported.", "POST", `${path("definitions", ...(into === null ? [] : [into]))}?all-or-nothing=true`, { body: draft.given })) setDraft(null);
   };
   return html`
     <h1>Definitions</h1>
     <${Panel} title="Export">
       <p>Virtual hosts, users, permissions, exchanges, queues, bindings, policies and parameters as RabbitMQ's JSON; no messages. Of one virtual host: what is in it, without users and permissions.</p>
-      <p><${Choice} label="Of" value=${vhost === null ? "" : `v${vhost}`} options=${[["", "the whole broker"], ...names.map((name) => [`v${name}`, name])]} onChange=${(value) => setVhost(value === "" ? null : value.slice(1))} /></p>
+      <p><${Which} label="Of" whole="the whole broker" names=${names} vhost=${vhost} onChange=${setVhost} /></p>
       <${Button} kind="main" label="Export" onClick=${save} why=${lacksTag()} />
     <//>
     <${Panel} title="Import">
-      <label class="file">A file of definitions, of this broker or of RabbitMQ <input type="file" accept=".json,application/json" onChange=${choose} disabled=${Boolean(lacksTag())} /></label>
+      <p><${Which} label="Into" whole="the virtual hosts that it names" names=${names} vhost=${into} onChange=${setInto} /></p>
+      <label class="file">A file of definitions, of this broker or of RabbitMQ <input type="file" accept=".json,application/json" onChange=${(event) => setFile(event.currentTarget.files[0])} disabled=${Boolean(lacksTag())} /></label>
       ${lacksTag() && html` <${Why} text=${lacksTag()} />`}
       <div aria-live="polite">${draft && html`
         <h3>${draft.name}</h3>

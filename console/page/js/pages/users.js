@@ -3,15 +3,20 @@ import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { column, table, WIDE } from "../columns.js";
 import { Form } from "../form.js";
+import { Limits } from "../limits.js";
 import { UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
-import { Badge, confirm, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
+import { Badge, Button, confirm, Danger, Facts, Fold, Panel, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
 import { remove } from "../second_step.js";
 import { me } from "../state.js";
 
 const TAGS = 'administrator, monitoring, policymaker, management; without any: AMQP only';
 const tagsOf = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
+
+const capital = (word) => word[0].toUpperCase() + word.slice(1);
+const VHOST = { name: "vhost", label: "Virtual host", value: "/", required: true };
+const PATTERNS = ["configure", "write", "read"].map((name) => ({ name, label: capital(name), value: ".*", hint: "a regular expression; empty: nothing" }));
 
 export function Users({ query }) {
   const permissions = usePoll("permissions", { isOnce: true });
@@ -38,9 +43,14 @@ export function Users({ query }) {
     { name: "name", label: "Name", required: true, autocomplete: "username" },
     { name: "password", label: "Password", type: "password", autocomplete: "new-password", required: true },
     { name: "tags", label: "Tags", hint: TAGS },
+    { ...VHOST, required: false, hint: "in which it has the permissions below; empty: in none" },
+    ...PATTERNS,
   ];
-  const add = async ({ name, password, tags }) => {
-    const done = await act(`User ${name} is there; permissions are given on his page.`, "PUT", path("users", name), { body: { password, tags: tagsOf(tags) } });
+  const add = async ({ vhost, ...given }) => {
+    const { name, password, tags } = given;
+    const done = vhost
+      ? await act(`User ${name} is there, with permissions in ${vhost}.`, "POST", path("leveret", "vhosts", vhost, "users"), { body: given })
+      : await act(`User ${name} is there, without permissions.`, "PUT", path("users", name), { body: { password, tags } });
     if (done) setTurn((count) => count + 1);
     return Boolean(done);
   };
@@ -68,12 +78,12 @@ export function User({ names: [name] }) {
       <${Panel} title="Details"><${Facts} rows=${[
         ["Tags", [].concat(user.tags).join(", ") || "none"],
         ["Password", user.password_hash ? "set" : "none"],
-        ["Limits", html`<${Table} value=${user.limits} />`],
       ]} /><//>
-      <${Grants} what="permissions" user=${name} view=${permissions} fields=${patterns("configure", "write", "read")} empty="No permissions: nothing works for this user."
+      <${Grants} what="permissions" user=${name} view=${permissions} fields=${PATTERNS} empty="No permissions: nothing works for this user."
         cleared=${(one) => `${name} may do nothing in ${one.vhost} any more.`} />
-      <${Grants} what="topic permissions" user=${name} view=${topics} isTopic fields=${patterns("write", "read")} empty="None: every routing key is allowed."
+      <${Grants} what="topic permissions" user=${name} view=${topics} isTopic fields=${PATTERNS.slice(1)} empty="None: every routing key is allowed."
         cleared=${(one) => `Of ${one.exchange} in ${one.vhost}: every routing key is allowed again.`} />
+      <${Limits} names=${["max-connections", "max-channels"]} limits=${user.limits} place=${path("leveret", "users", name, "limits")} reload=${view.reload} />
       <${Fold} title="Password and tags"><${Change} user=${user} reload=${view.reload} /><//>
       <p><a href=${to(["changes"], { kind: "user", name })}>Earlier versions</a></p>
       <${Panel} title="Delete"><${Danger} label="Delete the user …" onClick=${end} /><//>
@@ -94,16 +104,14 @@ function Change({ user, reload }) {
   return html`<${Form} name="Password and tags" username=${user.name} fields=${fields} verb="Save" onSubmit=${save} />`;
 }
 
-const capital = (word) => word[0].toUpperCase() + word.slice(1);
 const IN_VHOST = { title: "Virtual host", cell: (one) => html`<${VhostLink} name=${one.vhost} />` };
 const OF_EXCHANGE = { title: "Exchange", cell: (one) => html`<span class="name">${one.exchange}</span>` };
-const patterns = (...names) => names.map((name) => ({ name, label: capital(name), value: ".*", hint: "a regular expression; empty: nothing" }));
-const VHOST = { name: "vhost", label: "Virtual host", value: "/", required: true };
 const EXCHANGE = { name: "exchange", label: "Exchange", required: true };
 
 /** What a user may do, in rows that are set and cleared. `what`: their name; `cleared(row)`: what clearing one does. */
 function Grants({ what, user, view, isTopic, fields, cleared, empty }) {
   const rows = view.rows;
+  const [edited, setEdited] = useState(null);
   const title = capital(what);
   const place = (one, ...exchange) => path(what.replace(" ", "-"), one.vhost, user, ...exchange);
   const end = async (one) => {
@@ -112,17 +120,21 @@ function Grants({ what, user, view, isTopic, fields, cleared, empty }) {
   };
   const save = async ({ vhost, ...body }) => {
     const done = await act(`The ${what} hold from now on.`, "PUT", place({ vhost }), { body });
-    if (done) view.reload();
+    if (done) {
+      setEdited(null);
+      view.reload();
+    }
     return Boolean(done);
   };
   const columns = [
     ...(isTopic ? [OF_EXCHANGE, IN_VHOST] : [IN_VHOST]),
     ...fields.map(({ name, label }) => ({ title: label, cell: (one) => html`<code>${one[name]}</code>` })),
-    { title: "", cell: (one) => html`<${Danger} label="Clear …" onClick=${() => end(one)} />` },
+    { title: "", cell: (one) => html`<span class="buttons"><${Button} label="Edit" onClick=${() => setEdited(one)} /><${Danger} label="Clear …" onClick=${() => end(one)} /></span>` },
   ];
   const key = isTopic ? [VHOST, EXCHANGE] : [VHOST];
+  const values = edited ? [...key, ...fields].map((field) => ({ ...field, value: edited[field.name] })) : [...key, ...fields];
   return html`<${Panel} title=${title}>
     <${Rows} rows=${rows} columns=${columns} caption=${title} keyOf=${(one) => place(one, one.exchange)} empty=${empty} />
-    <${Fold} title=${`Set ${what}`}><${Form} name=${`Set ${what}`} fields=${[...key, ...fields]} verb="Set" onSubmit=${save} /><//>
+    <${Fold} key=${edited ? place(edited, edited.exchange) : ""} title=${`Set ${what}`} isOpen=${Boolean(edited)}><${Form} name=${`Set ${what}`} fields=${values} verb="Set" onSubmit=${save} /><//>
   <//>`;
 }

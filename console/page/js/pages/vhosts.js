@@ -4,11 +4,12 @@ import { act, path, usePoll } from "../api.js";
 import { asIs, code, column, number, WIDE } from "../columns.js";
 import { count } from "../format.js";
 import { Form } from "../form.js";
+import { Limits } from "../limits.js";
 import { UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
-import { Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
+import { Danger, Facts, Fold, Panel, Waiting } from "../parts.js";
 import { go, to } from "../route.js";
-import { remove, secondStep } from "../second_step.js";
+import { remove } from "../second_step.js";
 import { lacksTag } from "../may.js";
 import { isAdministrator, set, state } from "../state.js";
 
@@ -45,22 +46,11 @@ export function VirtualHost({ names: [name] }) {
   const limits = usePoll(path("vhost-limits", name));
   const one = Array.isArray(view.data) ? view.data.find((other) => other.name === name) : view.data;
   const isHere = one && view.isHere;
-  const limited = Array.isArray(limits.data) && limits.data[0] ? limits.data[0].value : {};
+  const limited = limits.rows[0]?.value;
   const end = async () => {
     if (!(await remove("vhosts", "virtual host", [name], { typed: name }))) return;
     if (state.vhost === name) set({ vhost: "" });
     go(["vhosts"]);
-  };
-  const fields = [
-    { name: "limit", label: "Limit", options: ["max-connections", "max-queues"], value: "max-connections" },
-    { name: "value", label: "At most", type: "number", required: true, hint: "-1: no limit" },
-  ];
-  const save = async ({ limit, value }) => {
-    const body = { [limit.replace("-", "_")]: value };
-    if (!(await secondStep({ target: path("leveret", "preview", "vhost-limits", name), body, isQuiet: true, title: "Set this limit", text: `${limit}: ${value}`, verb: "Set" }))) return false;
-    const done = await act("The limit holds from now on.", "PUT", path("vhost-limits", name, limit), { body: { value } });
-    if (done) limits.reload();
-    return Boolean(done);
   };
   const columns = [
     { title: "User", cell: (row) => html`<${UserLink} name=${row.user} />` },
@@ -82,12 +72,11 @@ export function VirtualHost({ names: [name] }) {
         ["Tracing", one.tracing ? "on" : "off"],
         ["Ready", count(one.messages_ready ?? 0)],
         ["Unacknowledged", count(one.messages_unacknowledged ?? 0)],
-        ["Limits", html`<${Table} value=${limited} />`],
       ]} /><//>
       <${Panel} title="Who may do what">
         <${Rows} rows=${rows} columns=${columns} caption="Permissions" keyOf=${(row) => row.user} empty=${lacksTag() ? `Hidden: ${lacksTag()}.` : "No user has permissions here."} />
       <//>
-      <${Fold} title="Set a limit"><${Form} name="Set a limit" kind="row" fields=${fields} verb="Set" onSubmit=${save} why=${lacksTag()} /><//>
+      ${limits.data && html`<${Limits} names=${["max-connections", "max-queues"]} limits=${limited} place=${path("leveret", "vhosts", name, "limits")} preview=${path("leveret", "preview", "vhost-limits", name)} reload=${limits.reload} why=${lacksTag()} />`}
       ${isAdministrator() && html`<p><a href=${to(["changes"], { kind: "limits", vhost: name })}>Earlier limits</a></p>`}
       <${Panel} title="Delete"><${Danger} label="Delete the virtual host …" onClick=${end} why=${lacksTag()} /><//>
     `}`;
