@@ -1,14 +1,12 @@
 """A binding, and its name in paths. Source: management page 1.8, 4."""
 
 import base64
-import hashlib
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 from ...engine import Binding, Queue
+from .arguments_hash import hash_of_arguments
 from .tables import arguments_view
-
-_HASH_OCTETS = 4
 
 
 def properties_key(binding: Binding) -> str:
@@ -16,9 +14,8 @@ def properties_key(binding: Binding) -> str:
     key = quote_plus(binding.routing_key, safe="").replace("~", "%7E")
     if not binding.arguments:
         return key or "~"
-    canonical = sorted((name, field.tag, repr(field.value)) for name, field in binding.arguments.items())
-    digest = hashlib.sha256(repr(canonical).encode("utf-8", "replace")).digest()[:_HASH_OCTETS]
-    return f"{key}~{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+    octets = hash_of_arguments(binding.arguments).to_bytes(4, "big")
+    return f"{key}~{base64.urlsafe_b64encode(octets).decode().rstrip('=')}"
 
 
 def location_of(binding: Binding) -> str:

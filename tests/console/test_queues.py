@@ -100,7 +100,7 @@ def test_an_empty_key_has_a_name(api: ApiClient) -> None:
 
 
 def test_keys_of_bindings_with_arguments(api: ApiClient) -> None:
-    """The key depends on the arguments: another for others, the same again. RabbitMQ's has a hash of Erlang's terms."""
+    """The key depends on the arguments: another for others, the same again."""
     api.ask("PUT", "queues/%2F/argued", {"durable": True})
     path = "bindings/%2F/e/amq.headers/q/argued"
     keys = []
