@@ -1,7 +1,7 @@
 """Immutable values, for the classes that each start of a broker makes.
 
-`@dataclass(slots=True, frozen=True)` compiles six methods of each class, which was a seventh of a start and 1 MB of
-memory. Here it compiles one, and the others are the same functions for all.
+`@dataclass(slots=True, frozen=True)` compiles six methods of each class; this decorator compiles one and shares the
+others between all classes. For the 45 classes of a start that saves 27 to 44 ms of CPU out of 600, and 0.6 MB.
 """
 
 from dataclasses import dataclass, field, fields
