@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from leveret.configured.host_facts import HostFacts, fitted, fitted_to_host, host_facts_of, memory_limit
+from leveret.configured.host_capacity import HostCapacity, capacity_of, fitted, fitted_to_host, memory_limit
 from leveret.settings import Configuration, SystemUsage, load_configuration
 from leveret.testing.options import read_options
 
 GIB = 1024**3
-MACHINE = HostFacts(memory=10 * GIB, disk=1000 * GIB, free=200 * GIB, stored=50 * GIB)
+MACHINE = HostCapacity(memory=10 * GIB, disk=1000 * GIB, free=200 * GIB, stored=50 * GIB)
 
 
 def load(text: str) -> Configuration:
@@ -54,7 +54,7 @@ def test_limits(keys: str, expected: tuple[int, int, int], warning: str) -> None
 
 def test_a_journal_of_most_of_the_disk_is_a_warning() -> None:
     """It may exceed its limit a little."""
-    empty = HostFacts(10 * GIB, 1000 * GIB, 1000 * GIB)
+    empty = HostCapacity(10 * GIB, 1000 * GIB, 1000 * GIB)
     for size, count in ((700, 0), (701, 1)):
         configuration = fitted(load(f'[system-usage]\nstore = "{size}GiB"'), empty)
         assert limits(configuration.system_usage)[1] == size
@@ -64,7 +64,7 @@ def test_a_journal_of_most_of_the_disk_is_a_warning() -> None:
 
 def test_defaults_are_lowered_without_a_word() -> None:
     """Nobody asked for 100 GiB."""
-    small = HostFacts(GIB // 32, 20 * GIB, 5 * GIB)
+    small = HostCapacity(GIB // 32, 20 * GIB, 5 * GIB)
     configuration = fitted(load("[system-usage]\nsend-fail-if-no-space = true"), small)
     usage = configuration.system_usage
     assert usage is not None and usage.send_fail_if_no_space
@@ -82,11 +82,11 @@ def test_this_machine(tmp_path: Path) -> None:
     """A directory that is not there yet is on the disk of the one around it."""
     (tmp_path / "a").write_bytes(b"12345")
     (tmp_path / "b").mkdir()
-    machine = host_facts_of(str(tmp_path))
+    machine = capacity_of(str(tmp_path))
     assert machine.stored == 5
     assert 0 < machine.free <= machine.disk
     assert machine.memory > 0
-    assert host_facts_of(str(tmp_path / "no" / "no")).disk == machine.disk
+    assert capacity_of(str(tmp_path / "no" / "no")).disk == machine.disk
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ..configured.host_facts import fitted_to_host
+    from ..configured.host_capacity import fitted_to_host
     from ..serving.tls_files import load_tls
 
     configuration, faults = load(options.files)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from ..configured.host_facts import SHARE_PERCENT, host_facts_of
+from ..configured.host_capacity import SHARE_PERCENT, capacity_of
 from ..journal import REAL, JournalError
 from ..journal.disk.directory import LOCK, TERMS, find_journal, lock_directory, read_identity
 from ..journal.format.errors import DirectoryLocked
@@ -100,10 +100,10 @@ def _descriptors() -> Iterator[Finding]:
 
 
 def _memory(configuration: Configuration, data: str) -> Iterator[Finding]:
-    machine = host_facts_of(data)
+    host = capacity_of(data)
     limit = configuration.broker_limits.memory
-    text = f"{_size(limit)} for messages, of {_size(machine.memory)} that the process may use"
-    if limit * 100 > machine.memory * SHARE_PERCENT:
+    text = f"{_size(limit)} for messages, of {_size(host.memory)} that the process may use"
+    if limit * 100 > host.memory * SHARE_PERCENT:
         yield Finding(WARNING, "memory", text, f"[limits] memory: at most {SHARE_PERCENT} % of what there is")
     else:
         yield Finding(OK, "memory", text)
@@ -144,7 +144,7 @@ def _directory(configuration: Configuration, data: str) -> Iterator[Finding]:
     elif kind in REMOTE:
         yield Finding(WARNING, "data directory", f"{place} is on another machine ({kind})", "use a disk of this one")
     needed = configuration.journal.reserve + 2 * configuration.journal.segment_size
-    free = host_facts_of(place).free
+    free = capacity_of(place).free
     text = f"{_size(free)} free in {place}"
     if free < needed:
         advice = f"a journal needs {_size(needed)} at least: the reserve and two segments"
@@ -190,7 +190,7 @@ def _journal(data: str) -> Iterator[Finding]:
         except DirectoryLocked:
             yield Finding(OK, "journal", f"{path} is in use by a broker, and is not looked into")
             return
-        octets = host_facts_of(path).stored
+        octets = capacity_of(path).stored
         if octets > JOURNAL_READ_MAX:
             advice = f"leveret journal verify {path} reads all of it"
             yield Finding(OK, "journal", f"{path} has {_size(octets)}, and is not read", advice)

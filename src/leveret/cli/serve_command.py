@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from tempfile import gettempdir
 
-    from ..configured.host_facts import fitted_to_host
+    from ..configured.host_capacity import fitted_to_host
     from ..serving.app import serve  # large: only when a broker is started
     from ..serving.file_watch import FileWatch, marks_of
     from ..serving.log_tail import LogTail

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..configured.host_facts import memory_limit
+from ..configured.host_capacity import memory_limit
 from ..console.metrics.buckets import Buckets
 from ..console.metrics.facts import JournalFigures, MetricsFacts, ProcessFigures
 from ..settings import Configuration

@@ -11,7 +11,7 @@ from tempfile import gettempdir
 
 import trio
 
-from ..configured.host_facts import memory_limit
+from ..configured.host_capacity import memory_limit
 from ..console.node_facts import HostFacts
 from .descriptors import descriptor_limits, open_descriptors
 

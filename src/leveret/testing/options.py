@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from tempfile import gettempdir
 from typing import Any
 
-from ..configured.host_facts import fitted_to_host
+from ..configured.host_capacity import fitted_to_host
 from ..settings import Configuration, load_configuration
 from ..settings.rows.broker_keys import KEYS
 from .engine_clock import ClockMode

@@ -1,4 +1,4 @@
-"""The memory and disk of this machine, and [system-usage] fitted to them: percentages in octets, no limit above them.
+"""The capacity of this machine, and [system-usage] fitted to it: percentages as octets, and no limit above it.
 
 Source: queues page E.1, "memory limit > process memory", and H.3, "percent" and "reject".
 """
@@ -11,20 +11,17 @@ from dataclasses import replace
 from ..settings import Configuration, SystemUsage
 from ..settings.frozen import frozen
 
-#: Per cent of the memory for a limit that would be above it; and of the disk, because the journal may exceed its limit
-#: a little.
+#: A memory limit above the machine's memory becomes this percentage of it. A limit of the journal above this percentage
+#: of the disk gets a warning, because the journal may exceed its limit a little.
 SHARE_PERCENT = 70
 
-#: More than any machine has: version 1 of cgroups reports it for "no limit".
+#: Octets that no machine has: version 1 of cgroups reports at least these for "no limit".
 _ENDLESS = 2**60
 
 
 @frozen
-class HostFacts:
-    """Octets. `memory`: that the process may use; `disk`: the size of the directory's disk; `free`: its free space.
-
-    `stored`: in the files of the directory.
-    """
+class HostCapacity:
+    """Octets of the memory that the process may use, of the directory's disk, free there, and stored in its files."""
 
     memory: int
     disk: int
@@ -33,37 +30,33 @@ class HostFacts:
 
 
 def fitted_to_host(configuration: Configuration, directory: str) -> Configuration:
-    """The configuration with limits within this machine's. Args: directory: of the journal, or of the temporary store
-    alone.
+    """The configuration with limits that this machine can keep.
+
+    Args: directory: of the journal, or of the temporary store of a broker without a journal.
     """
     if configuration.system_usage is None:
-        return configuration  # without a look at the machine
-    return fitted(configuration, host_facts_of(directory))
+        return configuration  # the machine is not asked
+    return fitted(configuration, capacity_of(directory))
 
 
-def fitted(configuration: Configuration, machine: HostFacts) -> Configuration:
-    """The configuration with limits within a machine's, and a warning for each limit in files that was too high."""
+def fitted(configuration: Configuration, host: HostCapacity) -> Configuration:
+    """The configuration with limits that a host can keep, and a warning for each limit in files that was too high."""
     usage = configuration.system_usage
     if usage is None:
         return configuration
-    sized = usage.sized(memory=machine.memory, disk=machine.disk)
+    sized = usage.sized(memory=host.memory, disk=host.disk)
     lower = replace(
         sized,
-        memory=_at_most(sized.memory, machine.memory, machine.memory * SHARE_PERCENT // 100),
-        store=_at_most(sized.store, machine.free + machine.stored),
-        temp=_at_most(sized.temp, machine.free),
+        memory=sized.memory if sized.memory <= host.memory else host.memory * SHARE_PERCENT // 100,
+        store=min(sized.store, host.free + host.stored),
+        temp=min(sized.temp, host.free),
     )
-    warnings = (*configuration.warnings, *_warnings(configuration, sized, lower, machine))
+    warnings = (*configuration.warnings, *_warnings(configuration, sized, lower, host))
     return replace(configuration, system_usage=lower, warnings=warnings)
 
 
-def _at_most(limit: int, most: int, instead: int | None = None) -> int:
-    """`limit` if it is at most `most`, else `instead`; 0 (no limit) stays."""
-    return limit if limit <= most else most if instead is None else instead
-
-
 def _warnings(
-    configuration: Configuration, wanted: SystemUsage, given: SystemUsage, machine: HostFacts
+    configuration: Configuration, wanted: SystemUsage, given: SystemUsage, host: HostCapacity
 ) -> Iterator[str]:
     """Warnings about limits in files; defaults are lowered silently."""
     for key, problem in (
@@ -78,7 +71,7 @@ def _warnings(
         shown = configuration.value("system-usage", key)
         if before != after:
             yield f"{origin}: {key}: {shown} {problem}"
-        elif key == "store" and before * 100 > machine.disk * SHARE_PERCENT:
+        elif key == "store" and before * 100 > host.disk * SHARE_PERCENT:
             yield (
                 f"{origin}: {key}: {shown} is above {SHARE_PERCENT} % of the disk: the journal may exceed its limit a "
                 "little, and a full disk holds every publisher of persistent messages"
@@ -88,13 +81,13 @@ def _warnings(
 # -- the machine ------------------------------------------------------------------------------------------------------
 
 
-def host_facts_of(directory: str) -> HostFacts:
-    """The facts for a directory, which need not exist."""
+def capacity_of(directory: str) -> HostCapacity:
+    """The capacity for a directory, which need not exist."""
     place = os.path.abspath(directory)
     while not os.path.isdir(place) and os.path.dirname(place) != place:
         place = os.path.dirname(place)
     disk = shutil.disk_usage(place)
-    return HostFacts(memory_limit(), disk.total, disk.free, _stored(directory))
+    return HostCapacity(memory_limit(), disk.total, disk.free, _stored(directory))
 
 
 def _stored(directory: str) -> int:
@@ -106,9 +99,9 @@ def _stored(directory: str) -> int:
 
 
 def memory_limit(root: str = "/") -> int:
-    """Octets that the process may use: the lowest limit of its control groups, else the machine's memory.
+    """Octets that the process may use: the least of the machine's memory and the limits of its control groups.
 
-    Args: root: of the file system with proc and sys.
+    Args: root: the directory that contains proc and sys.
     """
     return min([_physical(), *_group_limits(root)])
 
