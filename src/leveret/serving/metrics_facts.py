@@ -1,21 +1,18 @@
 """Facts about this process and its journal, for metrics. Imported only with the console."""
 
 import gc
-import shutil
 import time
 from collections.abc import Callable
-from functools import lru_cache
-from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 import trio
 
-from ..configured.host_capacity import memory_limit
 from ..console.metrics.buckets import Buckets
 from ..console.metrics.facts import JournalFigures, MetricsFacts, ProcessFigures
 from ..settings import Configuration
 from .allocator import resident_octets
 from .descriptors import descriptor_limits, open_descriptors
+from .process_facts import disk_free, memory_max
 
 if TYPE_CHECKING:
     from ..journal import Journal
@@ -30,12 +27,12 @@ def metrics_facts(
     """`data`: the directory of the journal. `journal` gives None without one. `delays`: of the event loop."""
 
     def process() -> ProcessFigures:
-        kept = journal()
-        return process_figures(data, 0 if kept is None else kept.options.reserve_size)
+        found = journal()
+        return process_figures(data, 0 if found is None else found.options.reserve_size)
 
     def of_journal() -> JournalFigures | None:
-        kept = journal()
-        return None if kept is None else journal_figures(kept)
+        found = journal()
+        return None if found is None else journal_figures(found)
 
     return MetricsFacts(process, of_journal, delays, lambda: bool(configuration().management.metrics_open))
 
@@ -46,18 +43,13 @@ def process_figures(data: str | None, reserve: int) -> ProcessFigures:
         descriptors=open_descriptors(),
         descriptors_max=descriptor_limits().process or 0,
         memory=resident_octets(),
-        memory_max=_memory_max(),
-        disk_free=shutil.disk_usage(data or gettempdir()).free,
+        memory_max=memory_max(),
+        disk_free=disk_free(data),
         disk_reserve=reserve,
         cpu_s=time.process_time(),
         collections=sum(one["collections"] for one in gc.get_stats()),
         tasks=trio.lowlevel.current_statistics().tasks_living,
     )
-
-
-@lru_cache(1)
-def _memory_max() -> int:
-    return memory_limit()
 
 
 def journal_figures(journal: "Journal") -> JournalFigures:

@@ -1,6 +1,5 @@
 """Facts about this process from the operating system, for the console and for the other nodes of a cluster."""
 
-import mmap
 import os
 import platform
 import shutil
@@ -13,6 +12,7 @@ import trio
 
 from ..configured.host_capacity import memory_limit
 from ..console.node_facts import HostFacts
+from .allocator import resident_octets
 from .descriptors import descriptor_limits, open_descriptors
 
 #: The interpreter, for people.
@@ -26,9 +26,9 @@ def host_facts_of(data: str | None) -> HostFacts:
         os.getpid(),
         open_descriptors(),
         descriptor_limits().process or 0,
-        _memory(),
-        _memory_max(),
-        _disk_free(os.path.abspath(data or gettempdir())),
+        resident_octets(),
+        memory_max(),
+        disk_free(data),
         _processors(),
         loop.tasks_living,
         loop.tasks_runnable,
@@ -36,11 +36,12 @@ def host_facts_of(data: str | None) -> HostFacts:
     )
 
 
-def _disk_free(directory: str) -> int:
-    """Free octets of the directory's disk.
+def disk_free(data: str | None) -> int:
+    """Free octets of the disk with the journal's directory, or with the temporary files of a broker without one.
 
     While the directory is missing (a full copy replaces it in two steps), its parent is asked.
     """
+    directory = os.path.abspath(data or gettempdir())
     for place in (directory, os.path.dirname(directory)):
         with suppress(OSError):
             return shutil.disk_usage(place).free
@@ -64,18 +65,6 @@ def _processors() -> int:
 
 
 @lru_cache(1)
-def _memory_max() -> int:
-    """The memory limit of the process."""
+def memory_max() -> int:
+    """The memory limit of the process, which is read once."""
     return memory_limit()
-
-
-def _memory() -> int:
-    """Resident memory in octets; 0 if the system does not tell."""
-    try:
-        file = os.open("/proc/self/statm", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    except OSError:
-        return 0
-    try:
-        return int(os.read(file, 200).split()[1]) * mmap.PAGESIZE
-    finally:
-        os.close(file)
