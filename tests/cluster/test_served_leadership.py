@@ -128,7 +128,7 @@ def test_a_node_says_that_it_leads_only_while_its_broker_is_served() -> None:
     broker, seen = Harness().broker, []
 
     async def run(*_: object) -> None:
-        seen.append(report.led)
+        seen.append(report.leader_facts)
 
     built = SimpleNamespace(broker=broker, control=SimpleNamespace(operator=SimpleNamespace(edge_status=dict)))
     report: Any = SimpleNamespace(led=None)
@@ -140,9 +140,9 @@ def test_a_node_says_that_it_leads_only_while_its_broker_is_served() -> None:
         _report=report,
     )
     leadership = ServedNode.build(node, None)  # type: ignore[arg-type]
-    assert report.led is None
+    assert report.leader_facts is None
     trio.run(leadership.serve)
-    assert len(seen) == 1 and seen[0] is not None and report.led is None
+    assert len(seen) == 1 and seen[0] is not None and report.leader_facts is None
 
 
 # -- clients of other nodes --------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from ..settings.frozen import frozen
 
 
 class AddressError(ValueError):
-    """The text is no address. The message names the expected form."""
+    """The text is no address; the message names the expected form."""
 
 
 class AddressTaken(Exception):
@@ -64,13 +64,14 @@ def bind(
     hint: str = "perhaps another broker runs: take another port, or 0 for any free one",
     foreign: str = "0.0.0.0 stands for all that it has",
 ) -> socket.socket:
-    """A listening socket. `hint`: what to do where another process has the address; `foreign`: where another machine
-    has it. Raises: AddressTaken.
+    """Open a listening socket. Raises: AddressTaken.
+
+    `hint`: advice if another process uses the address; `foreign`: advice if this machine does not have it.
     """
     try:
         if address.path:
             return _bind_unix(address.path, backlog)
-        host = address.host.encode() if address.host.isascii() else address.host  # a text would load all of IDNA
+        host = address.host.encode() if address.host.isascii() else address.host  # str would import IDNA
         family, kind, protocol, _, name = socket.getaddrinfo(
             host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
@@ -93,7 +94,7 @@ def bind(
         elif error.errno == errno.EADDRNOTAVAIL:
             why = f"this machine does not have that address; {foreign}"
         raise AddressTaken(f"cannot listen on {address}: {why}") from None
-    except ValueError:  # octet 0
+    except ValueError:  # a path with an octet 0
         raise AddressTaken(f"cannot listen on {address}: this is no path") from None
 
 

@@ -1,6 +1,6 @@
-"""Return of free memory from the C library to the system after much was freed: an old backlog costs nothing.
+"""Return free memory from the C library to the system, so that a backlog that was consumed costs no memory.
 
-Only with glibc, whose heap keeps free pages between used ones; other libraries need nothing.
+Only glibc needs this: its heap keeps free pages between used ones.
 """
 
 import mmap
@@ -10,21 +10,21 @@ import trio
 
 #: Seconds between two checks.
 INTERVAL_S = 10
-#: Fewer free octets, or less than a quarter of those in use, are kept for reuse.
+#: The heap is trimmed if its free octets are at least FREE_MIN, and at least 1 / PART_MIN of its used octets.
 FREE_MIN = 16 * 1024 * 1024
 PART_MIN = 4
-#: Smaller processes are not checked.
+#: Resident octets; smaller processes are not checked.
 LARGE = 64 * 1024 * 1024
 #: Fields of mallinfo2(3), all of them size_t.
 FIELDS = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
 
 
 def trimmer() -> Callable[[], bool] | None:
-    """A function that returns free memory if there is much of it, and tells whether it did; None: not supported here.
+    """Make a function that trims the heap if that is worthwhile, and returns whether it did; None: no glibc.
 
-    150 ms for 200 MiB in a million pieces; the interpreter lock is released meanwhile.
+    A call takes 150 ms for 200 MiB in a million pieces, without the interpreter lock.
     """
-    import ctypes  # 5 ms and 1 MB that a small broker saves
+    import ctypes  # costs 5 ms and 1 MB, which a small broker saves
 
     class Mallinfo2(ctypes.Structure):
         _fields_ = [(name, ctypes.c_size_t) for name in FIELDS]
@@ -36,23 +36,23 @@ def trimmer() -> Callable[[], bool] | None:
     except (OSError, AttributeError, TypeError):
         return None
 
-    given = 0  # free octets that the system has already: the library still counts them
+    returned = 0  # octets returned before, which the library still counts as free
 
     def trim() -> bool:
-        nonlocal given
+        nonlocal returned
         info = libc.mallinfo2()
-        given = min(given, info.fordblks)
-        if info.fordblks - given < max(FREE_MIN, info.uordblks // PART_MIN):
+        returned = min(returned, info.fordblks)
+        if info.fordblks - returned < max(FREE_MIN, info.uordblks // PART_MIN):
             return False
         libc.malloc_trim(0)
-        given = libc.mallinfo2().fordblks
+        returned = libc.mallinfo2().fordblks
         return True
 
     return trim
 
 
 async def return_memory() -> None:
-    """Check until cancelled. A process that was never large only reads its size."""
+    """Check until cancelled. A small process only reads its size."""
     trim: Callable[[], bool] | None = None
     while True:
         await trio.sleep(INTERVAL_S)

@@ -1,4 +1,4 @@
-"""`leveret serve`: the process around the broker: its listeners, signals, service manager and configuration."""
+"""`leveret serve`: the process around a broker, with its listeners, signals, service manager and configuration."""
 
 import logging
 import os
@@ -58,7 +58,7 @@ def serve(options: ServeOptions) -> int:
     except* AssertionError as group:
         errors += leaf_errors(group)
         logger.critical("a fault of Leveret, please report it; the broker stops", exc_info=errors[-1])
-    ignore((*STOPS, *RELOADS))  # nothing is left to end
+    ignore((*STOPS, *RELOADS))  # the process is ending already
     listeners.close()
     for text in {str(error): None for error in errors}:
         print(printable_lines(f"leveret: {text}"), file=sys.stderr)
@@ -92,20 +92,23 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: Listeners
         await process.run(process.build_broker())
 
 
-class Life(Protocol):
-    """What a process serves: a broker, or a node of a cluster, which has several brokers one after the other."""
+class Served(Protocol):
+    """The served thing: a broker, or a node of a cluster, which builds one broker after the other."""
 
     stopping: trio.Event  # set before connections are closed
 
     async def run(self, on_serving: Callable[[], object], on_console: Callable[[], object]) -> None:
-        """Serve until `stop`, or until it is lost. The callbacks: clients of AMQP, and of HTTP, are accepted."""
+        """Serve until `stop`, or until the data directory is lost.
+
+        Calls `on_serving` when AMQP clients are accepted, and `on_console` when HTTP clients are.
+        """
 
     def stop(self) -> None:
         """Begin to stop; `run` returns when that is done."""
 
 
 class ServingProcess:
-    """What lives as long as the process: listeners, signals, service manager, the configuration and its reload."""
+    """The parts that live as long as the process: listeners, signals, service manager, the configuration, reloads."""
 
     def __init__(self, options: ServeOptions, frontend: Frontend, listeners: Listeners) -> None:
         self._options = options
@@ -121,13 +124,13 @@ class ServingProcess:
         self._accepts = trio.Event()  # clients are accepted
 
     def build_broker(self, cluster: "ClusterJournal | None" = None) -> ServedBroker:
-        """Build the next broker of this process; a reload does not keep the one before. Raises: as `ServedBroker`."""
+        """Build the next broker of this process. Raises: as `ServedBroker`."""
         reload = None if self._options.load is None else self._reload
         broker = ServedBroker(self._options, self._frontend, self._listeners, self.current, reload, cluster)
-        self._broker = weakref.ref(broker)
+        self._broker = weakref.ref(broker)  # a broker that has ended is freed before the next one is built
         return broker
 
-    async def run(self, life: Life) -> None:
+    async def run(self, served: Served) -> None:
         """Serve until a signal, or the loss of the data directory. Raises: DataUnusable, Unreadable."""
         options = self._options
         async with trio.open_nursery() as nursery:
@@ -136,11 +139,11 @@ class ServingProcess:
                 nursery.start_soon(collector.collect)
                 if options.watch is not None:
                     nursery.start_soon(watch_files, options.watch, self.current, self.reload_now)
-                nursery.start_soon(self._handle_signals, signals, life)
+                nursery.start_soon(self._handle_signals, signals, served)
                 if self._manager is not None:
-                    nursery.start_soon(self._tell_stopping, self._manager, life)
+                    nursery.start_soon(self._tell_stopping, self._manager, served)
                     nursery.start_soon(self._manager.report_alive)
-                await life.run(self._clients_accepted, self._console_started)
+                await served.run(self._clients_accepted, self._console_started)
             nursery.cancel_scope.cancel()
 
     def _clients_accepted(self) -> None:
@@ -153,18 +156,18 @@ class ServingProcess:
         for url in self._listeners.http_urls:
             self._options.ready(f"leveret ready {url}")
 
-    async def _handle_signals(self, signals: SignalQueue, life: Life) -> None:
+    async def _handle_signals(self, signals: SignalQueue, served: Served) -> None:
         await self._accepts.wait()
         async for number in signals:
             if number in STOPS:
                 logger.info("stopping: %s", number.name)
                 break
             self.reload_now(number.name)
-        life.stop()
+        served.stop()
 
     @staticmethod
-    async def _tell_stopping(manager: "ServiceManager", life: Life) -> None:
-        await life.stopping.wait()
+    async def _tell_stopping(manager: "ServiceManager", served: Served) -> None:
+        await served.stopping.wait()
         manager.stopping()
 
     def _reload(self) -> Report:
@@ -175,7 +178,7 @@ class ServingProcess:
         return reload(options.load, options.watch, self.current, objects, needs_tls=self._needs_tls)
 
     def reload_now(self, why: str) -> None:
-        """Read the configuration files again, and log what comes of it."""
+        """Reload the configuration files, and log the result."""
         broker = self._broker()
         if self._manager is not None:
             self._manager.reloading()

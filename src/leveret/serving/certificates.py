@@ -1,4 +1,4 @@
-"""Expiry of certificates. The standard library decodes only verified ones, so the few octets needed are parsed here.
+"""Expiry of certificates. The standard library decodes only verified ones, so their validity is parsed here.
 
 Source: RFC 5280, 4.1: a certificate is a sequence whose first part is another sequence: version, serial number,
 algorithm, issuer, validity (two times), and more.
@@ -30,24 +30,24 @@ def expiry_times(text: str) -> tuple[int, ...]:
 
 def expiry_of(certificate: bytes) -> int:
     """The expiry of one certificate in DER form. Raises: ValueError, IndexError."""
-    signed, _ = _opened(_opened(certificate, _SEQUENCE)[0], _SEQUENCE)
+    signed, _ = _unwrapped(_unwrapped(certificate, _SEQUENCE)[0], _SEQUENCE)
     if signed[0] == _VERSION:
-        signed = _opened(signed, _VERSION)[1]
+        signed = _unwrapped(signed, _VERSION)[1]
     for _ in range(_BEFORE_VALIDITY):
-        signed = _opened(signed, signed[0])[1]
-    validity, _ = _opened(signed, _SEQUENCE)
-    after = _opened(validity, validity[0])[1]
+        signed = _unwrapped(signed, signed[0])[1]
+    validity, _ = _unwrapped(signed, _SEQUENCE)
+    after = _unwrapped(validity, validity[0])[1]
     if after[0] not in (_UTC_TIME, _TIME):
         raise ValueError("no time")
-    digits, _ = _opened(after, after[0])
+    digits, _ = _unwrapped(after, after[0])
     written = digits.decode("ascii")
     if after[0] == _UTC_TIME:
         written = ("19" if int(written[:2]) >= _CENTURY_FROM else "20") + written
     return round(datetime.strptime(written, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def _opened(data: bytes, tag: int) -> tuple[bytes, bytes]:
-    """The content of the first element, and the rest after it."""
+def _unwrapped(data: bytes, tag: int) -> tuple[bytes, bytes]:
+    """The content of the first DER element, and the octets after that element. Raises: ValueError."""
     if data[0] != tag:
         raise ValueError("another kind of element")
     size, start = data[1], 2

@@ -1,4 +1,4 @@
-"""What `leveret ctl cluster` and the console ask of the node that leads (`operator.cluster_desk.ClusterDesk`)."""
+"""The leading node's answers to `leveret ctl cluster` and the console (`operator.cluster_desk.ClusterDesk`)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from .node_report import NodeReport
 
 
 class LeaderDesk:
-    """The desk of the node whose broker leads."""
+    """The desk of the leading node."""
 
     def __init__(self, node: Node, report: NodeReport) -> None:
         self._node = node
@@ -28,7 +28,7 @@ class LeaderDesk:
         for row in status["nodes"]:
             if (one := configurations.get(row["name"])) is not None:
                 row |= {"differences": list(one.differences), "reloads": one.reloads, "faults": list(one.faults)}
-        led = self._report.led
+        led = self._report.leader_facts
         not_hosted = {} if led is None else led.not_hosted
         if lines := [f"{name}: {line}" for name, lines in not_hosted.items() for line in lines]:
             status["not-hosted"] = lines
@@ -129,7 +129,7 @@ class LeaderDesk:
             raise CommandError(f"node {node} is needed: {why}; start another node, and it leaves by itself")
 
     def _is_gone(self, node_id: bytes) -> bool:
-        """Whether its link refuses connections, so that its process is known to be gone."""
+        """Whether the node's link refuses connections, so that its process must have ended."""
         leadership = self._node.agreement.leadership
         member = None if leadership is None else leadership.members.get(node_id)
         return member is not None and member.is_gone
@@ -142,13 +142,13 @@ class LeaderDesk:
         return {"from": self._node.options.name, "to": None if attempt is None else attempt.to}
 
     def _order(self, node: str, order: str) -> None:
-        """Pass an order on to a follower, which registers what comes of it."""
+        """Send an order to a follower, which registers the result in etcd. Raises: CommandError."""
         links = None if self._node.leading is None else self._node.leading.links
         if links is None or not links.order(self._key_of(node).node_id, order):
             raise CommandError(f"node {node} is not connected to the leader")
 
     def _name_of(self, name: str) -> str:
-        """The name in [cluster] of a node, which tools know as `rabbit@NAME`."""
+        """A node's name in [cluster], from that name or from `rabbit@NAME`."""
         return next((one for one in self._node.options.nodes if shown_node(one) == name), name)
 
     def _key_of(self, name: str) -> NodeKey:

@@ -1,7 +1,7 @@
-"""The files that [cluster] names: the secret, etcd's password, TLS between nodes and to etcd; and how etcd is reached.
+"""The files that [cluster] names: the secret, etcd's password, certificates for links and for etcd.
 
-A path is relative to the directory of the configuration file that sets it, as those of [tls] are. Loaded only for a
-configuration that has [cluster].
+A path is relative to the directory of the configuration file that sets it, as in [tls]. Only a configuration with
+[cluster] imports this.
 """
 
 import logging
@@ -22,7 +22,7 @@ from .file_watch import FileMark, marks_of
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Octets of a secret at least: `openssl rand -hex 16` makes 32.
+#: Minimum octets of a secret; `openssl rand -hex 16` makes 32.
 SECRET_SIZE_MIN = 16
 _FILE_SIZE_MAX = 64 * 1024
 #: A certificate in a PEM file, in each of the forms that OpenSSL takes.
@@ -34,15 +34,16 @@ _TLS_TABLES, _TLS_KEYS = ("cluster.tls", "cluster.etcd-tls"), ("ca", "certificat
 
 @dataclass(slots=True, frozen=True)
 class ClusterFiles:
-    """What they hold. `secret`: b"" without secret-file."""
+    """The contents of the files. `secret`: b"" without secret-file."""
 
     etcd: EtcdAccess
     secret: bytes = b""
     tls: LinkTls = field(default_factory=LinkTls)
 
     def renew(self, configuration: Configuration) -> list[str]:
-        """Take certificates as the files have them now, for new connections. With a fault, which is returned as a line
-        FILE:LINE: KEY: text, all stay as they are. Called in the event loop, in which links are opened.
+        """Load the certificates again, for new connections. Call it in the event loop, which opens the links.
+
+        Returns: faults, as FILE:LINE: KEY: text. With one, all certificates stay as they are.
         """
         if not configuration.is_clustered:
             return []
@@ -65,9 +66,9 @@ class _Fault(Exception):
 
 
 def load_cluster(configuration: Configuration) -> tuple[ClusterFiles | None, list[str], list[str]]:
-    """What the files hold, faults and warnings; as lines, FILE:LINE: KEY: text. None with a fault.
+    """Read the files of a configuration that has [cluster] and no faults.
 
-    Only for a configuration that has [cluster] and no faults.
+    Returns: their contents (None with a fault); faults and warnings, as FILE:LINE: KEY: text.
     """
     files = _Files(configuration)
     try:
@@ -98,7 +99,7 @@ class _Files:
         return ClusterFiles(etcd, secret, LinkTls(server, client, self._trusted()))
 
     def _warn(self, secret: bytes, *, has_tls: bool) -> None:
-        """Warn of logins that fail, and of contents in clear between nodes, if only clients use TLS."""
+        """Warn if EXTERNAL logins will fail, and if only clients use TLS, so that links carry messages in clear."""
         configuration = self._configuration
         where, has_clients = self.origin("cluster", "nodes"), configuration.tls.certificate is not None
         if has_clients and "EXTERNAL" in configuration.broker.mechanisms and not (secret or has_tls):
@@ -126,7 +127,7 @@ class _Files:
         if path is None:
             return b""
         try:
-            with open(path, "rb", opener=_open_at_once) as file:
+            with open(path, "rb", opener=_open_nonblocking) as file:
                 mode = os.fstat(file.fileno()).st_mode
                 if not stat.S_ISREG(mode):
                     raise _Fault("cluster", key, f"{path!r} is no regular file")
@@ -140,7 +141,7 @@ class _Files:
         return line
 
     def _context(self, protocol: int) -> ssl.SSLContext | None:
-        """Between nodes: each side shows a certificate of the cluster's authority."""
+        """The TLS context of links: both sides show a certificate of the cluster's authority. None: without TLS."""
         if self.path("cluster.tls", "ca") is None:
             return None
         context = ssl.SSLContext(protocol)
@@ -150,7 +151,7 @@ class _Files:
         return context
 
     def _trusted(self) -> frozenset[str]:
-        """The certificates in the file of authorities: a context lists only those that may sign others."""
+        """The certificates in the file of authorities. A context does not list those that may not sign others."""
         ca = self.path("cluster.tls", "ca")
         if ca is None:
             return frozenset()
@@ -159,7 +160,7 @@ class _Files:
         return frozenset("".join(one.split()) for one in _CERTIFICATE.findall(octets[0].decode(errors="replace")))
 
     def _load_context(self, context: ssl.SSLContext, table: str) -> None:
-        """The authority and the certificate that a table names. Raises: _Fault."""
+        """Load the authority and the certificate that a table names. Raises: _Fault."""
         ca = self.path(table, "ca")
         if ca is not None:
             self._try(table, "ca", ca, lambda: context.load_verify_locations(cafile=ca))
@@ -193,6 +194,6 @@ class _Files:
             raise _Fault(table, key, f"{path!r} cannot be read: {error.strerror}") from None
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file; a named pipe without waiting for its other end."""
+def _open_nonblocking(path: str, flags: int) -> int:
+    """Open a file. A named pipe is opened without waiting for its other end."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

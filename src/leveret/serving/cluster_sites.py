@@ -1,7 +1,7 @@
-"""The other nodes of a cluster as sites of the broker that leads: which are there, and what their files declare.
+"""The other nodes of a cluster as sites of the leading broker: which are connected, and which queues they declare.
 
-A node says in its link's Hello which group it is of, and which leased queues with `x-replication` its files declare.
-The leader hosts these queues for it. Source: cluster page 12.
+The Hello of a node's link names its group, and the leased queues with `x-replication` that its files declare. The
+leader hosts these queues for the node. Source: cluster page 12.
 """
 
 import json
@@ -18,16 +18,16 @@ from ..settings.values import shown
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Time for which a node may be without a link until its clients count as gone: a link is opened again within it.
+#: Milliseconds without a link after which a node's clients count as gone; a broken link is opened again within them.
 RETURN_MS = 500
-#: Octets that a node says of itself at most: a Hello has room for twice as many.
+#: Maximum octets of a site as JSON; a Hello has room for twice as many.
 SIZE_MAX = 512 * 1024
-#: Refusals of one node that are kept for people.
+#: Maximum refusals that are kept of one node.
 REFUSALS_MAX = 50
 
 
 def site_of(configuration: Configuration) -> dict[str, object]:
-    """What a node says of its site, as JSON: `group`, `queues` as [virtual host, name, arguments]."""
+    """The site that a node announces, as JSON: `group`, and `queues` as [virtual host, name, arguments]."""
     queues = [
         [queue.vhost, queue.name, plain_values(queue.arguments)]
         for queue in configuration.queues
@@ -41,7 +41,7 @@ def site_of(configuration: Configuration) -> dict[str, object]:
 
 
 class ClusterSites:
-    """The sites of a broker that leads. `refused`: node -> why it does not host queues that its files declare.
+    """The sites of a leading broker. `refused`: node -> why the leader does not host queues that the node declares.
 
     `end_turn`: ends the broker's turn. `others`: the names of all other nodes.
     """
@@ -55,7 +55,7 @@ class ClusterSites:
         self._declared: dict[str, dict[Queue, None]] = {}  # node -> queues that its files declared last
 
     def begin(self, sites: Mapping[str, Mapping[str, object]]) -> None:
-        """The nodes that have links at the start. The others have a while to open theirs."""
+        """Take the sites of the nodes that have links at the start. The others have a while to open theirs."""
         for name in self._others:
             if name in sites:
                 self._take(name, sites[name])
@@ -63,16 +63,16 @@ class ClusterSites:
                 self._broker.sites.went(name)
 
     def came(self, name: str, site: Mapping[str, object]) -> None:
-        """A node has opened a link."""
+        """Take the site of a node that opened a link."""
         if name in self._others:
             self._take(name, site)
             self._end_turn()
 
     def left(self, name: str) -> None:
-        """A node's link has ended."""
+        """Note that a node's link has ended: its clients count as gone if no link follows within `RETURN_MS`."""
         if name not in self._others:
             return
-        self._stay(name)
+        self._cancel_leaving(name)
         deadlines, now_ns = self._broker.context.deadlines, self._broker.context.clock.monotonic_ns()
         deadline = deadlines.set(now_ns + RETURN_MS * 1_000_000, partial(self._went, name))
         self._leaving[name] = partial(deadlines.cancel, deadline)
@@ -81,13 +81,13 @@ class ClusterSites:
         del self._leaving[name]
         self._broker.sites.went(name)
 
-    def _stay(self, name: str) -> None:
+    def _cancel_leaving(self, name: str) -> None:
         cancel = self._leaving.pop(name, None)
         if cancel is not None:
             cancel()
 
     def _take(self, name: str, site: Mapping[str, object]) -> None:
-        self._stay(name)
+        self._cancel_leaving(name)
         group = site.get("group")
         self._broker.sites.came(name, group if isinstance(group, str) else "")
         declared: dict[Queue, None] = {}
@@ -100,16 +100,16 @@ class ClusterSites:
         else:
             self.refused.pop(name, None)
         before = self._declared.get(name, {})
-        if refused or not isinstance(site.get("queues"), list):  # perhaps of a queue that is there
+        if refused or not isinstance(site.get("queues"), list):  # a refused queue may exist: it is not withdrawn
             declared |= before
         else:
             self._withdraw(name, [queue for queue in before if queue not in declared and not queue.deleted])
         self._declared[name] = declared
 
     def _withdraw(self, name: str, queues: Sequence[Queue]) -> None:
-        """Withdraw queues that a node's files no longer declare: delete those of no other node, if settings say so.
+        """Withdraw queues that a node no longer declares; delete one that no node declares, if settings say so.
 
-        As for queues of the leader's own files, what was withdrawn while no leader knew of it stays.
+        A queue that was withdrawn while no leader noticed stays, as do those of the leader's own files.
         """
         for queue in queues:
             settings = self._broker.context.settings.resolve(queue.address, queue.vhost_name)
@@ -122,7 +122,7 @@ class ClusterSites:
             logger.warning("node %s: queue %s %s", name, shown(queue.name), text)
 
     def _declare(self, name: str, queues: object, declared: dict[Queue, None]) -> Iterator[str]:
-        """Host the queues of a node's files, and put them into `declared`. Yields why one is not hosted for it."""
+        """Host the queues that a node declares, and put them into `declared`. Yields why one is refused."""
         for queue in queues if isinstance(queues, list) else ():
             found = _queue(queue)
             if found is None:
@@ -143,7 +143,7 @@ class ClusterSites:
 
 
 def _queue(said: object) -> tuple[str, str, dict[str, object]] | None:
-    """(virtual host, name, arguments) of a declaration; None: it is none."""
+    """(virtual host, name, arguments) of a declaration; None: it is malformed."""
     if not isinstance(said, list) or len(said) != 3:
         return None
     vhost, name, arguments = said
@@ -154,5 +154,5 @@ def _queue(said: object) -> tuple[str, str, dict[str, object]] | None:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a field of AMQP can have the value: JSON has integers of any size."""
+    """Whether an AMQP field can hold the value: JSON has integers of any size."""
     return value.bit_length() < 64 if isinstance(value, int) else isinstance(value, float | str)

@@ -29,10 +29,10 @@ class DataUnusable(Exception):
 class Data:
     """The directory of a journal.
 
-    `holds_reserve`: reserve space on disk, so that a full disk can be freed.
-    `files`: a replacement of the operating system's files. Then there is no writer thread and no temp store: the
-    simulated disk makes the commits of `supervisor.journal.writer`.
-    `cluster`: this node leads a cluster, whose other nodes copy the journal.
+    `holds_reserve`: reserve space on disk, so that consumers can still free messages on a full disk.
+    `files`: a simulated disk instead of the operating system's files, without a writer thread and a temp store: the
+    simulation calls the commits of `supervisor.journal.writer`.
+    `cluster`: set if this node leads a cluster, whose other nodes copy the journal.
     """
 
     path: str
@@ -62,13 +62,13 @@ class BuiltBroker:
             self.broker.context.storage.close()
 
     def abandon(self) -> None:
-        """Close the files of a broker that leads no longer: nothing is written."""
+        """Close the files of a broker that no longer leads, without writing."""
         assert self.supervisor is not None, "a node of a cluster has a journal"
         self.supervisor.abandon()
 
 
 def default_users(*, from_anywhere: bool = False) -> Users:
-    """guest / guest: administrator, from loopback only, unless a test broker listens on other addresses."""
+    """The administrator guest / guest. `from_anywhere`: not from loopback only, for test brokers."""
     return Users([replace(DEFAULT_GUEST, loopback_only=False) if from_anywhere else DEFAULT_GUEST])
 
 
@@ -91,11 +91,11 @@ def build_broker(
     Args:
         chance: a number in [0, 1), see `Broker`.
         data: None: everything in memory.
-        users: those of the start; None: those of the journal, and guest if none is configured or restored, with a
-            throttle against guessed passwords.
+        users: the users at the start; None: the journal's and the configured users, or guest if there are none, and
+            logins are throttled against guessing.
         reload, load, edge_status, log_lines: see `ControlTable`.
-        is_forced: treat recovery points that the log does not have as now.
-        rebuilds_all: build leased queues from their recovery points, without their stored state.
+        is_forced: replace recovery points that the log does not have by the present.
+        rebuilds_all: build leased queues from their recovery points, and ignore their stored state.
     Raises: DataUnusable.
     """
     control = ControlTable(Operator(reload=reload, load=load, edge_status=edge_status, log_lines=log_lines))
@@ -124,7 +124,7 @@ def build_broker(
 
 
 def _sites(configuration: Configuration) -> tuple[str, dict[str, str]]:
-    """The site of this node, and the group of each node, of which the others say theirs later."""
+    """This node's site, and the groups of all nodes; the other nodes announce theirs later."""
     own = configuration.cluster.node or ""
     groups = dict.fromkeys((node.name for node in nodes_of(configuration.cluster)), "")
     return own, {**groups, own: configuration.cluster.group or ""}
@@ -140,7 +140,7 @@ def _configured(
     is_forced: bool,
     rebuilds_all: bool,
 ) -> BuiltBroker:
-    """The broker with what the configuration declares. Raises: DataUnusable."""
+    """Create the objects that the configuration declares, and start the virtual hosts. Raises: DataUnusable."""
     if users is None and not configuration.users and not any(broker.users):
         broker.connections.replace_user(DEFAULT_GUEST)
     if not is_forced and (unknown := unknown_points(broker, configuration)):
@@ -163,7 +163,7 @@ def _stories(data: Data, takes: Callable[[Message], bool] | None, id_: int | Non
 
 
 def _open_temp_store(broker: Broker, directory: str | None) -> TempStore:
-    from ..journal.recording.temp_store import FileTempStore  # as below
+    from ..journal.recording.temp_store import FileTempStore
 
     return FileTempStore(
         directory,
@@ -173,7 +173,7 @@ def _open_temp_store(broker: Broker, directory: str | None) -> TempStore:
 
 
 def _open_journal(data: Data, broker: Broker, configuration: Configuration) -> "Supervisor":
-    from ..journal import JournalError  # 15 ms that a broker in memory saves
+    from ..journal import JournalError  # costs 15 ms, which a broker in memory saves
     from .supervisor import Supervisor, why_unusable
 
     try:

@@ -1,4 +1,4 @@
-"""The interfaces of the console, made for the first client: an idle broker saves their imports (0.5 MB).
+"""The console's interfaces, imported and made for its first client: an idle broker saves 0.5 MB.
 
 Source: management page 21.
 """
@@ -43,7 +43,7 @@ class ConsoleParts:
         if self._facts is None:
             from .console import ConsoleFacts, listening
 
-            self.control().load()  # imports as much as the above, and must not delay a client
+            self.control().load()  # its imports take as long; later they would delay a client
             self._facts = ConsoleFacts(
                 self.control,
                 self.configuration,
@@ -60,7 +60,7 @@ class ConsoleParts:
         return self._facts.options()
 
     def facts(self, delays: "Buckets") -> "MetricsFacts":
-        """The facts for metrics. `delays`: of the event loop."""
+        """`delays`: of the event loop."""
         from .metrics_facts import metrics_facts
 
         return metrics_facts(self.configuration, self.data, self.journal, delays)

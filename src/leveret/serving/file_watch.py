@@ -1,4 +1,4 @@
-"""Detection of changed configuration files: the decision (pure), and the reading of marks from disk.
+"""Detection of changed configuration files: reading their marks from disk, and the decision, which is pure.
 
 A file counts as changed if its modification time, size or inode differs, so that a replacement by rename is noticed as
 well as writing in place. Source: address-settings page 3.8.
@@ -12,7 +12,7 @@ from ..settings.frozen import frozen
 
 @frozen
 class FileMark:
-    """What distinguishes one state of a file from another."""
+    """The properties that differ when a file has changed."""
 
     modified_ns: int
     size: int
@@ -65,7 +65,7 @@ class FileWatch:
         return tuple(self._loaded)
 
     def note_loaded(self, marks: Marks) -> None:
-        """The files are being loaded. Take the marks before reading."""
+        """Note that the files are being loaded. Take the marks before reading the files."""
         self._loaded = dict(marks)
         self._last = dict(marks)
 

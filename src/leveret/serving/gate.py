@@ -1,6 +1,6 @@
-"""Clients that arrive while this node does not lead: held for a while, passed on to the leader, or handed over here.
+"""The gate of a cluster node: it accepts clients while the node does not lead, and holds or passes them on.
 
-The sockets are not read here, only peeked at: whatever serves a client has all its octets.
+The gate peeks at sockets and does not read them, so that the server of a client gets all its octets.
 """
 
 import errno
@@ -26,50 +26,50 @@ from .listeners import Listeners
 logger = logging.getLogger("leveret.cluster")
 amqp_logger = logging.getLogger("leveret.amqp")
 
-#: Clients that are held or passed on at once, at most.
+#: Maximum clients that are held or passed on at the same time.
 CLIENTS_MAX = 10_000
-#: TLS handshakes at once, at most: each has up to 100 KiB. A flood of strangers pushes itself out.
+#: Maximum TLS handshakes at the same time, of up to 100 KiB each. One more cancels the oldest.
 HANDSHAKES_MAX = 256
-#: Seconds between two attempts to pass a client on to a leader that refuses it: it may not serve yet.
+#: Seconds between two attempts to pass a client on: a leader that refuses clients may not serve yet.
 AGAIN_S = 0.1
-#: Seconds for which clients of a leader that is lost stay with it: one that resigns closes them itself.
+#: Seconds after which clients of a lost leader are closed; a leader that resigns closes them itself.
 GRACE_S = 0.5
-#: Octets of a request's first line, beside its path, that are looked at to tell what an HTTP client asks for, and
-#: seconds in which they must come.
+#: Octets of a request's first line beside its path, and seconds to wait for them, to tell what an HTTP client asks for.
 PEEKED, PEEK_S = 16, 5.0
-#: What asks for this node, not for the broker: pages, and paths of the API.
+#: Requests about this node, not about the broker: pages, and paths of the API.
 _OWN_PAGES, _OWN_OF_API = (b"/metrics", b"/health/"), ("/api/health/", "/api/healthchecks/")
-#: So begins what `leveret ctl` sends to the port of AMQP of a node that keeps it waiting, and no client of AMQP.
+#: The first octets of `leveret ctl` at the AMQP port of a node that holds it; no AMQP client sends them.
 NODE_REQUEST = b"GET "
+#: Seconds until a failed accept, or an incomplete request, is tried again.
 _PAUSE_S = 0.1
 
 
 class Passing(Enum):
-    """How passing a client on ended."""
+    """The result of passing a client on."""
 
     SERVED = auto()  # the connection is over
     REFUSED = auto()  # nothing was read from the client, and nothing sent
 
 
-#: Takes a client to the leader. Returns when that has ended.
+#: Passes a client on to the leader. Returns when the connection is over, or the leader has refused it.
 PassOn = Callable[[Guest], Awaitable[Passing]]
 
 
 @dataclass(slots=True, frozen=True)
 class Frontends:
-    """Where this node's own frontends take connections, while it leads."""
+    """The channels through which this node's frontends take connections while it leads."""
 
     amqp: trio.MemorySendChannel[Arrival]
     console: trio.MemorySendChannel[Arrival]
 
 
 def own_paths(prefix: str) -> tuple[bytes, ...]:
-    """What asks for this node by HTTP. `prefix`: of the API."""
+    """The paths of HTTP requests about this node. `prefix`: of the API."""
     return (*_OWN_PAGES, *(f"{prefix}{path}".encode() for path in _OWN_OF_API))
 
 
 class _Accepts:
-    """Whether the gate accepts clients. `waiting`: of tasks that wait for one; they are cancelled when it must not."""
+    """Whether the gate accepts clients. `waiting`: scopes of the tasks that wait for one; `stop` cancels them."""
 
     def __init__(self) -> None:
         self.may = trio.Event()
@@ -77,7 +77,7 @@ class _Accepts:
         self.waiting: set[trio.CancelScope] = set()
 
     def stop(self) -> None:
-        """Accept none, until `may` is set."""
+        """Accept no client until `may` is set."""
         if self.may.is_set():
             self.may = trio.Event()
         for scope in self.waiting:
@@ -87,8 +87,8 @@ class _Accepts:
 class Gate:
     """Accepts clients on the process's listeners while no broker of this process does.
 
-    `answer`: answers an HTTP client that asks for this node (metrics, health): by one of `own_paths`. `patience_s`: how
-    long a client is held. `options`: of AMQP, for the next client with TLS.
+    `patience_s`: how long a client is held. `answer`: answers HTTP requests about this node (metrics, health), with the
+    paths `own_paths`. `options`: of the AMQP frontend, for the next TLS handshake.
     """
 
     def __init__(
@@ -107,15 +107,15 @@ class Gate:
         self._own_paths = own_paths
         self._pass_on: PassOn | None = None  # None: there is no leader
         self.frontends: Frontends | None = None
-        self._passing: dict[trio.CancelScope, None] = {}  # of the clients that are with the leader
-        self._shaking: dict[trio.CancelScope, None] = {}  # clients whose TLS handshake is not over
+        self._passing: dict[trio.CancelScope, None] = {}  # of clients that are passed on to the leader
+        self._shaking: dict[trio.CancelScope, None] = {}  # of clients in their TLS handshake, oldest first
         self._accepts = _Accepts()
         self._is_closed = False
         self._changed = trio.Event()
         self.clients = 0
         self._nursery: trio.Nursery
 
-    # -- where clients go -------------------------------------------------------------------------------------------
+    # -- the destination of clients -----------------------------------------------------------------------------------
 
     def hold(self) -> None:
         """Hold clients: there is no leader."""
@@ -131,7 +131,7 @@ class Gate:
 
     @asynccontextmanager
     async def lent_listeners(self) -> AsyncIterator[None]:
-        """Accept no clients in the block: frontends of this node do, on the same listeners."""
+        """Lend the listeners to this node's frontends for the block, in which the gate accepts nothing."""
         self._accepts.stop()
         while self._accepts.waiting:
             await trio.lowlevel.checkpoint()
@@ -141,7 +141,7 @@ class Gate:
             self._accepts.may.set()
 
     def close(self) -> None:
-        """Close all clients, and later ones at once: this node cannot be one of the cluster."""
+        """Refuse all clients, present and later ones: this node cannot join the cluster."""
         self._is_closed = True
         self._set(None, None)
 
@@ -194,7 +194,7 @@ class Gate:
             nursery.start_soon(self._place, Guest(Arrival(sock, address, is_tls), service))
 
     async def _is_readable(self, listener: socket.socket) -> bool:
-        """Wait for a client. False: the listeners are lent."""
+        """Wait for a client. Returns False if the listeners were lent meanwhile."""
         accepts, scope = self._accepts, trio.CancelScope()
         accepts.waiting.add(scope)
         try:
@@ -205,20 +205,20 @@ class Gate:
         return not scope.cancel_called
 
     def take(self, arrival: Arrival, wait: Callable[[], Awaitable[None]]) -> None:
-        """A client of a broker that is silent finds its place after `wait`, unless it asks for the node."""
+        """Take over a client from a silent broker. A request about the node is answered, others go on after `wait`."""
         arrival.socket.setblocking(False)
         self._nursery.start_soon(self._place, Guest(arrival, Service.AMQP), wait)
 
     # -- one client -------------------------------------------------------------------------------------------------
 
     async def _place(self, guest: Guest, wait: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Find a place for a client, and close its socket unless another part has it."""
+        """Answer a client, or find a server for it; close its socket unless another part owns it."""
         self.clients += 1
         is_ours = True
         try:
             is_served = self.frontends is not None and wait is None and guest.service is not Service.METRICS
             if guest.must_shake_hands and not is_served:
-                await self._end_tls(guest)
+                await self._shake_hands(guest)
             if guest.service is Service.METRICS or await self._asks_for_node(guest):
                 await self._answer(guest)
             else:
@@ -236,8 +236,8 @@ class Gate:
             if is_ours:
                 guest.close()
 
-    async def _end_tls(self, guest: Guest) -> None:
-        """Raises: TlsFault, ProxyFault, OSError."""
+    async def _shake_hands(self, guest: Guest) -> None:
+        """Terminate a client's TLS; a newer client may cancel it. Raises: TlsFault, ProxyFault, OSError."""
         shaking = self._shaking
         if len(shaking) >= HANDSHAKES_MAX:
             oldest = next(iter(shaking))
@@ -246,14 +246,14 @@ class Gate:
         with trio.CancelScope() as scope:
             shaking[scope] = None
             try:
-                await guest.end_tls(self._options())
+                await guest.terminate_tls(self._options())
             finally:
                 shaking.pop(scope, None)
         if scope.cancelled_caught:
             raise TlsFault("handshake: not over, and made room for others")
 
     async def _asks_for_node(self, guest: Guest) -> bool:
-        """Whether a client asks for this node's metrics, health or state."""
+        """Whether a client's first octets ask for this node's metrics, health or state."""
         if guest.must_shake_hands:
             return False
         paths = self._own_paths()
@@ -266,11 +266,11 @@ class Gate:
                 path = head.partition(b" ")[2]
                 if not head or len(path) >= longest or b"\n" in head or len(head) >= longest + PEEKED:
                     return path.startswith(paths)
-                await trio.sleep(_PAUSE_S)  # the rest of its first line is on the way
+                await trio.sleep(_PAUSE_S)  # for the rest of its first line
         return False
 
     async def _find_place(self, guest: Guest) -> bool:
-        """Returns whether the socket is still this gate's."""
+        """Hold a client until it is handed over or passed on, or in vain. Returns whether the gate owns the socket."""
         until = trio.current_time() + self._patience_s()
         while True:
             changed = self._changed
@@ -299,7 +299,7 @@ class Gate:
                 await changed.wait()
 
     def _for_console(self, guest: Guest) -> Arrival:
-        """The console reads sockets: where TLS has ended here, one of a pair."""
+        """The client as the console takes it. The console reads sockets, so terminated TLS is relayed to a pair."""
         arrival, stream = guest.arrival(), guest.stream() if guest.tls is not None else None
         if not isinstance(stream, TlsStream):
             return arrival
@@ -310,7 +310,7 @@ class Gate:
         return replace(arrival, socket=ours)
 
     async def _pass_on_to_leader(self, guest: Guest, pass_on: PassOn) -> bool:
-        """Returns whether the connection is over: its end, or that of the leader."""
+        """Returns whether the connection is over, by its own end or with the leader's; False: it was refused."""
         scope = trio.CancelScope()
         passing = self._passing
         passing[scope] = None
@@ -329,7 +329,7 @@ async def _relay(stream: TlsStream, other: trio.SocketStream, guest: Guest) -> N
         guest.close()
 
 
-#: connection.close with 320, channel 0; and what an HTTP client is told.
+#: The answers to clients that were held in vain: connection.close with 320, and HTTP 503.
 _TEXT = b"CONNECTION_FORCED - no node of this cluster leads"
 _CLOSE = b"\x00\x0a\x00\x32" + b"\x01\x40" + bytes([len(_TEXT)]) + _TEXT + b"\x00\x00\x00\x00"
 GOODBYE = b"\x01\x00\x00" + len(_CLOSE).to_bytes(4, "big") + _CLOSE + b"\xce"
@@ -337,6 +337,6 @@ UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-le
 
 
 def _send_goodbye(guest: Guest) -> None:
-    """Tell a client that was held in vain."""
+    """Refuse a client that was held in vain."""
     logger.warning("a client was held for as long as patience lasts: no node leads")
     guest.send_goodbye(GOODBYE if guest.service is Service.AMQP else UNAVAILABLE)

@@ -1,4 +1,4 @@
-"""A client that the gate of a node has accepted: its socket, what is known of it, and its TLS, which ends here."""
+"""A client that the gate of a node has accepted: its socket, its addresses, and its TLS, which is terminated here."""
 
 import socket
 from contextlib import suppress
@@ -17,14 +17,14 @@ from ..amqp_frontend.options import FrontendOptions
 
 #: Seconds for a client's PROXY header and TLS handshake.
 HANDSHAKE_S = 5.0
-#: Octets of one read.
+#: Maximum octets of one read.
 READ_SIZE = 128 * 1024
-#: The address of a client that its proxy does not name: it may be anywhere, so it does not count as loopback.
+#: The address of a client that its proxy does not name: it must not count as loopback.
 ANYWHERE = ("0.0.0.0", 0)
 
 
 class Service(Enum):
-    """What a client came for; the value is the frontend's name."""
+    """The service whose port a client connected to; the value is the frontend's name."""
 
     AMQP = "amqp"
     CONSOLE = "console"
@@ -32,7 +32,7 @@ class Service(Enum):
 
 
 class TlsStream(trio.abc.Stream):
-    """TLS that ends here as a stream of trio. Closed without waiting."""
+    """Terminated TLS as a stream of trio. Closing it does not wait."""
 
     def __init__(self, sock: socket.socket, tls: TlsTransport) -> None:
         self._socket, self._tls = sock, tls
@@ -70,7 +70,7 @@ class TlsStream(trio.abc.Stream):
 
 
 def close(sock: socket.socket, tls: TlsTransport | None) -> None:
-    """Close a socket, after the end of its TLS. Idempotent."""
+    """Close a socket, after closing its TLS. Idempotent."""
     if sock.fileno() >= 0:
         if tls is not None:
             with suppress(OSError):
@@ -80,7 +80,7 @@ def close(sock: socket.socket, tls: TlsTransport | None) -> None:
 
 
 class Guest:
-    """An accepted client. `first`: octets that were read of it, after TLS."""
+    """An accepted client. `first`: octets already read from it, decrypted."""
 
     def __init__(self, arrival: Arrival, service: Service) -> None:
         self.socket = arrival.socket
@@ -91,12 +91,12 @@ class Guest:
 
     @property
     def address(self) -> object:
-        """As `accept` gave it, or as a proxy named it."""
+        """The client's address, from `accept` or from a proxy."""
         return self._arrival.address
 
     @property
     def local(self) -> object:
-        """Where it connected to."""
+        """The address that the client connected to."""
         try:
             return self._arrival.local or self.socket.getsockname()
         except OSError:
@@ -104,16 +104,16 @@ class Guest:
 
     @property
     def tls(self) -> EndedTls | None:
-        """The client's TLS, which has ended here or at another node; None: it uses none, or has not begun it."""
+        """The client's TLS, if this or another node has terminated it."""
         return self._arrival.tls
 
     @property
     def must_shake_hands(self) -> bool:
-        """Whether nothing can be read of it, or sent to it, before its TLS has begun."""
+        """Whether the TLS handshake is still to come; before it nothing can be read or sent."""
         return self._arrival.is_tls
 
-    async def end_tls(self, options: FrontendOptions) -> None:
-        """End its TLS here. A proxy's header comes before that. Raises: ProxyFault, OSError."""
+    async def terminate_tls(self, options: FrontendOptions) -> None:
+        """Read a proxy's header, then shake hands. Raises: TlsFault, ProxyFault, OSError."""
         assert options.tls is not None, "a TLS listener without a certificate"
         transport = TlsTransport(self.socket, options.tls, partial(self.socket.shutdown, socket.SHUT_RD))
         with trio.move_on_after(HANDSHAKE_S) as scope:
@@ -128,7 +128,7 @@ class Guest:
         self._arrival = replace(self._arrival, is_tls=False, tls=ended)
 
     async def _read_proxy_header(self) -> bytes:
-        """Returns: the octets behind it."""
+        """Returns the octets after the header."""
         header, data = await read_proxy_header(self._read_some)
         if header is None:
             raise ConnectionError("closed at once: a load balancer's health check")
@@ -145,9 +145,9 @@ class Guest:
                 pass
 
     async def peek(self, size: int) -> bytes:
-        """Wait for the client's first octets, and return up to `size` of them without reading them; empty: it closed.
+        """Wait for the client's first octets, and return up to `size` of them; `stream` and `arrival` keep them.
 
-        Raises: OSError.
+        Returns b"" if the client closed. Raises: OSError.
         """
         transport = self._transport
         if transport is None:
@@ -167,22 +167,22 @@ class Guest:
         return self.first[:size]
 
     def stream(self) -> trio.SocketStream | TlsStream:
-        """What its octets behind `first` are read through."""
+        """The stream of the octets after `first`."""
         if self._transport is not None:
             return TlsStream(self.socket, self._transport)
         return trio.SocketStream(trio.socket.from_stdlib_socket(self.socket))
 
     def arrival(self) -> Arrival:
-        """For a frontend of AMQP in this process."""
+        """The client as this process's frontends take it."""
         tls = self._arrival.tls
         return self._arrival if tls is None else replace(self._arrival, tls=replace(tls, first=self.first))
 
     def send_goodbye(self, octets: bytes) -> None:
-        """Send last octets, as far as its socket takes them."""
+        """Send a last answer, as far as the socket takes it without waiting."""
         if self.must_shake_hands:
             return
         try:
-            self._drain()  # closing a socket with unread octets resets it, and the peer may lose this answer
+            self._drain()  # closing a socket with unread octets resets it, and the client may lose this answer
             if self._transport is not None:
                 self._transport.send(octets)
                 self._transport.answer_close()
@@ -200,5 +200,5 @@ class Guest:
             pass
 
     def close(self) -> None:
-        """Close its socket, unless another part has."""
+        """Close the socket, unless it is closed."""
         close(self.socket, self._transport)

@@ -1,4 +1,4 @@
-"""Facts about this process and its journal, for metrics. Imported only with the console."""
+"""Figures of this process and its journal, for metrics. Imported only with the console."""
 
 import gc
 import time

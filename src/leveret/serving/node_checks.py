@@ -1,4 +1,4 @@
-"""Health checks of RabbitMQ's HTTP API on a node that does not lead: it has no users, so they need no login here."""
+"""Health checks of RabbitMQ's HTTP API on a node that does not lead: such a node has no users, so it asks for none."""
 
 import json
 from collections.abc import Callable
@@ -28,13 +28,14 @@ class NodeChecks:
         self._dispatcher.add([Route(path, {}) for path in self._checks])
 
     def obstacle(self) -> str:
-        """Why clients that connect to this node now are not served; empty: they are."""
+        """The reason why clients that connect to this node now are not served; "": they are."""
         status, body = self.answer(f"{PREFIX}health/checks/ready-to-serve-clients", is_detailed=True)
         return "" if status == HTTPStatus.OK else str(json.loads(body)["reason"])
 
     def answer(self, path: str, *, is_detailed: bool) -> tuple[int, bytes]:
-        """Status and JSON of a check. `path`: percent-encoded, from the root on. Without details whether it failed is
-        all that is told: details have ports, paths and names of nodes.
+        """Status and JSON of a check. `path`: absolute and percent-encoded.
+
+        Without details the JSON only says whether the check failed: details have ports, paths and names of nodes.
         """
         found = self._dispatcher.find(path.removeprefix(PREFIX))
         facts = self._report.facts()

@@ -1,6 +1,6 @@
-"""Metrics, health and state of a node that does not lead, over HTTP: what needs no broker and no login.
+"""Metrics, health and state of a node that does not lead, over HTTP, without a broker and without a login.
 
-`leveret ctl` asks for /cluster at the port of AMQP, when the node keeps it waiting because no node leads.
+`leveret ctl` asks for /cluster at the AMQP port, when the node holds it because no node leads.
 """
 
 import json
@@ -17,14 +17,16 @@ from .node_checks import PREFIX, NodeChecks
 from .node_metrics import ENDPOINTS, node_metrics
 from .node_report import NodeReport
 
-#: Seconds for a request and its answer, and octets of a request's head.
+#: Maximum seconds for a request and its answer, and maximum octets of a request's head.
 ANSWER_S, HEAD_MAX = 5.0, 16 * 1024
 _LIVE, _READY, _CLUSTER = "/health/live", "/health/ready", "/cluster"
 
 
 class NodePages:
-    """Answers one request a connection. Outside loopback that is what probes and load balancers need: health without
-    details; and metrics, which have no names of objects.
+    """Answers one request a connection.
+
+    Clients outside loopback get only what probes and load balancers need: health without details, and metrics, which
+    name no objects.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class NodePages:
             path = self._without_prefix(rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1"))
             is_loopback = _is_loopback(guest.address) and not _is_proxied(head)
             if guest.service is Service.METRICS and path.startswith(PREFIX):
-                status, body = "404 Not Found", b""  # as where the broker answers: checks are the console's
+                status, body = "404 Not Found", b""  # as from a leader: checks belong to the console's listener
             else:
                 status, body = self.page(method.decode("latin-1"), path, is_loopback=is_loopback)
             length = f"content-length: {len(body)}\r\nconnection: close\r\n"
@@ -99,7 +101,7 @@ class NodePages:
 
 
 def _is_proxied(head: bytes) -> bool:
-    """Whether a proxy sent this request, perhaps for a client elsewhere."""
+    """Whether a proxy on this machine sent the request, perhaps for a remote client."""
     return any(line.lower().startswith((b"x-forwarded-for:", b"forwarded:")) for line in head.split(b"\r\n"))
 
 

@@ -1,6 +1,6 @@
-"""What a node of a cluster tells the others of its process, and what it knows of the cluster, for the API.
+"""A node's report: the status that it sends to the other nodes, and its view of the cluster, for the API.
 
-Figures travel in the status of each link, as JSON whose fields another release may not know.
+The status travels over each link as JSON. Another release may lack fields or have more.
 """
 
 import json
@@ -32,13 +32,13 @@ _PROTOCOLS = {
     "metrics-tls": "https/prometheus",
 }
 _STATES = tuple(state.name.lower() for state in State)
-#: Ends of the journal that are kept, to tell since when a follower is behind: two a second at most, for ten minutes.
+#: Samples of the journal's end, which date a follower's lag: maximum number, and minimum distance in milliseconds.
 ENDS_MAX, ENDS_MS = 1200, 500
-#: Faults of a reload that are told, and characters of one.
+#: Maximum faults of a reload in a status, and maximum characters of each.
 FAULTS_MAX, FAULT_MAX = 5, 300
-#: Octets of the lines, as JSON, that say why queues are not hosted.
+#: Maximum octets, as JSON, of the lines in a status about queues that are not hosted.
 NOT_HOSTED_MAX = 8 * 1024
-#: The key of a status with the leaderships that a node knows.
+#: The key in a status of the leaderships that a node knows.
 _HISTORY = "led"
 _SERVES = frozenset({State.LEADING, State.HELD})
 #: Figures of a process -> their names in a status.
@@ -46,10 +46,8 @@ _HOST_FIELDS = {field.name: field.name.replace("_", "-") for field in fields(Hos
 
 
 @dataclass(slots=True, frozen=True)
-class Led:
-    """What only the leader knows: its alarms, the name of the cluster, and why nodes do not host queues of their files
-    (node -> lines).
-    """
+class LeaderFacts:
+    """Facts that only the leader has. `not_hosted`: node -> a line for each queue that is not hosted for it."""
 
     alarms: Callable[[], tuple[str, ...]]
     cluster_name: Callable[[], str]
@@ -58,8 +56,7 @@ class Led:
 
 @dataclass(slots=True, frozen=True)
 class ConfigurationFacts:
-    """The configuration of another node. `differences`: names of the parts that differ. `faults`: of its last reload,
-    which changed nothing."""
+    """The configuration of another node. `differences`: names of parts. `faults`: of its last reload."""
 
     node: str
     differences: tuple[str, ...]
@@ -68,9 +65,9 @@ class ConfigurationFacts:
 
 
 class NodeReport:
-    """The report of this process for other nodes. `node`: called for each report. `data`: the directory of the journal.
-    `reserve`: octets that the journal leaves free. `clients`: connections that are held or passed on. `shared`: the
-    shared parts of this node's configuration.
+    """The report of this process. `node`: called for each report. `data`: the directory of the journal.
+
+    `reserve`: octets that the journal leaves free. `clients`: number of connections that are held or passed on.
     """
 
     def __init__(
@@ -84,7 +81,7 @@ class NodeReport:
         shared: SharedConfiguration,
         current: CurrentConfiguration,
     ) -> None:
-        self.led: Led | None = None  # set while this node leads
+        self.leader_facts: LeaderFacts | None = None  # set while this node leads
         self._node = node
         self.data = data
         self._started_ms = started_ms
@@ -105,11 +102,11 @@ class NodeReport:
         """Wall time."""
         return time_ns() // 1_000_000
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- the status for other nodes -----------------------------------------------------------------------------------
 
     def status(self) -> dict[str, object]:
-        """Figures of this process, and of the leader the alarms of all nodes."""
-        host, led = host_facts_of(self.data), self.led
+        """Figures of this process; the leader's status also has the alarms of all nodes."""
+        host, led = host_facts_of(self.data), self.leader_facts
         told: dict[str, object] = {name: getattr(host, field) for field, name in _HOST_FIELDS.items()}
         told |= {
             "clients": self._clients(),
@@ -122,87 +119,89 @@ class NodeReport:
         }
         if led is not None:
             self._note_end()
-            told |= {"cluster-name": led.cluster_name(), "cluster-alarms": [list(one) for one in self._others_alarms()]}
+            alarms = [list(one) for one in self._follower_alarms()]
+            told |= {"cluster-name": led.cluster_name(), "cluster-alarms": alarms}
             told["not-hosted"] = first_lines(led.not_hosted)
         return told
 
     def _history(self) -> list[list[object]]:
-        """Leaderships, with those that the others told of."""
+        """The leaderships that this node knows, including those in the other nodes' statuses."""
         history = self._node().history
-        for status in self._said().values():
+        for status in self._statuses().values():
             history.learn(status.get(_HISTORY))
         return history.told()
 
     def _configuration(self) -> dict[str, object]:
-        """What the others compare with theirs. What differs from theirs is logged."""
-        own, said = self._node().options.name, self._said_of_configurations()
-        for name, one in said.items():
-            self._shared.warn(one, own, name)
+        """The digests of this node's configuration. Logs the differences from the other nodes'."""
+        own, others = self._node().options.name, self._other_configurations()
+        for name, other in others.items():
+            self._shared.warn(other, own, name)
         faults = [fault[:FAULT_MAX] for fault in self._current.faults[:FAULTS_MAX]]
-        return {**self._shared.told(said.values()), "reloads": self._current.reloads, "faults": faults}
+        return {**self._shared.told(others.values()), "reloads": self._current.reloads, "faults": faults}
 
-    def _said(self) -> dict[str, Mapping[str, object]]:
-        """Name of a node -> what it told last: the leader, or each follower."""
+    def _statuses(self) -> dict[str, Mapping[str, object]]:
+        """Name of each linked node (the leader, or all followers) -> its last status."""
         node = self._node()
-        said = {} if node.followed is None else {node.followed: node.leader_status}
+        found = {} if node.followed is None else {node.followed: node.leader_status}
         for node_id, link in self._linked().items():
             key = None if node.view is None else node.view.node_of(node_id)
             if key is not None:
-                said[key.name] = link.status
-        return said
+                found[key.name] = link.status
+        return found
 
-    def _said_of_configurations(self) -> dict[str, Mapping[str, object]]:
-        """Name of a node -> what it told of its configuration."""
-        found = {name: status.get(CONFIGURATION) for name, status in self._said().items()}
+    def _other_configurations(self) -> dict[str, Mapping[str, object]]:
+        """Name of each linked node -> the digests of its configuration."""
+        found = {name: status.get(CONFIGURATION) for name, status in self._statuses().items()}
         return {name: one for name, one in found.items() if isinstance(one, dict)}
 
     def configurations(self) -> list[ConfigurationFacts]:
-        """For each connected node the differences from this node's configuration, and the result of its last reload."""
+        """For each linked node: the differences from this node's configuration, and the faults of its last reload."""
         own = self._node().options.name
         return [
             ConfigurationFacts(
                 name,
-                tuple(self._shared.differences(said, own, name)),
-                _number(said, "reloads"),
-                tuple(_words(said, "faults")),
+                tuple(self._shared.differences(other, own, name)),
+                _number(other, "reloads"),
+                tuple(_words(other, "faults")),
             )
-            for name, said in sorted(self._said_of_configurations().items())
+            for name, other in sorted(self._other_configurations().items())
         ]
 
     def compared(self, parts: Mapping[str, object], name: str) -> list[str]:
-        """What differs between this node's configuration and another one, which is not in force."""
+        """The differences between this node's configuration and one that is not in force."""
         return self._shared.differences(parts, self._node().options.name, name)
 
     def not_hosted(self, name: str) -> list[str]:
-        """Why a node does not host queues of its files, as the leader says; one line each."""
-        told = self._node().leader_status.get("not-hosted") if self.led is None else self.led.not_hosted
-        return _words(told, name) if isinstance(told, Mapping) else []
+        """The leader's refusals to host queues that a node declares, one line each."""
+        led = self.leader_facts
+        found = self._node().leader_status.get("not-hosted") if led is None else led.not_hosted
+        return _words(found, name) if isinstance(found, Mapping) else []
 
     def _alarms(self, host: HostFacts) -> tuple[str, ...]:
-        """The alarms of this node. That of a follower is a full disk."""
-        if self.led is not None:
-            return self.led.alarms()
+        """The alarms of this node. A follower has only that of a full disk."""
+        if self.leader_facts is not None:
+            return self.leader_facts.alarms()
         return ("disk",) if host.disk_free < self.reserve else ()
 
-    def _others_alarms(self) -> Iterable[tuple[str, str]]:
-        """The alarms of followers, for the other followers."""
+    def _follower_alarms(self) -> Iterable[tuple[str, str]]:
+        """(node, resource) of each alarm of the linked followers."""
         for node_id, link in self._linked().items():
             key = None if (view := self._node().view) is None else view.node_of(node_id)
             if key is not None:
                 yield from ((shown_node(key.name), alarm) for alarm in _words(link.status, "alarms"))
 
-    # -- what is known ------------------------------------------------------------------------------------------------
+    # -- the view of the cluster --------------------------------------------------------------------------------------
 
     @property
     def cluster_name(self) -> str:
-        """The name of the cluster that the leader told last."""
-        if self.led is not None:
-            return self.led.cluster_name()
+        """The cluster's name in the leader's last status."""
+        if self.leader_facts is not None:
+            return self.leader_facts.cluster_name()
         return _text(self._node().leader_status, "cluster-name") or self._cluster_name
 
     @property
     def leader(self) -> str | None:
-        """The node that leads and serves clients, as this one knows it: itself, or the one whose link is open."""
+        """The node that leads and serves clients: this node, or the one that it follows; None: none is known."""
         node = self._node()
         if node.leading is not None:
             is_serving = node.leading.is_served and node.agreement.state in _SERVES
@@ -210,24 +209,23 @@ class NodeReport:
         return None if node.followed is None else shown_node(node.followed)
 
     def alarms(self) -> list[tuple[str, str]]:
-        """(node, resource) of this node, and of those that it knows of."""
+        """(node, resource) of each alarm of this node, and of the nodes that it knows about."""
         node, host = self._node(), host_facts_of(self.data)
         own = shown_node(node.options.name)
         found = [(own, alarm) for alarm in self._alarms(host)]
-        if self.led is not None:
-            return [*found, *self._others_alarms()]
+        if self.leader_facts is not None:
+            return [*found, *self._follower_alarms()]
         if node.followed is None:
             return found
-        said = node.leader_status
-        found += [(shown_node(node.followed), alarm) for alarm in _words(said, "alarms")]
-        others = said.get("cluster-alarms")
+        found += [(shown_node(node.followed), alarm) for alarm in _words(node.leader_status, "alarms")]
+        others = node.leader_status.get("cluster-alarms")
         for one in others if isinstance(others, list) else ():
             if isinstance(one, list) and len(one) == 2 and one[0] != own:
                 found.append((str(one[0]), str(one[1])))
         return found
 
     def facts(self) -> ClusterFacts:
-        """The cluster. Of followers only the leader knows more than that they are there."""
+        """The cluster as this node sees it. Only the leader knows details of followers."""
         node = self._node()
         view, own = node.view, node.key()
         insync = None if view is None else view.insync
@@ -254,7 +252,7 @@ class NodeReport:
         )
 
     def _held_s(self) -> float:
-        """Seconds in which this node held publishers, also in this state."""
+        """Total seconds in which this node held publishers, including the present state."""
         node = self._node()
         now_ms = self.now_ms() - node.since_ms if node.agreement.state is State.HELD else 0
         return (node.held_ms + max(0, now_ms)) / 1000
@@ -305,7 +303,7 @@ class NodeReport:
         }
 
     def _note_end(self) -> int:
-        """The end of the journal that this node leads, kept for some time: how long ago was it where a copy is?"""
+        """Returns the end of the leading journal, and samples it, so that a copy's lag can be given in seconds."""
         leading, now_ms = self._node().leading, self.now_ms()
         journal = None if leading is None else leading.journal
         end = 0 if journal is None else journal.next_lsn
@@ -320,7 +318,7 @@ class NodeReport:
 
 
 def first_lines(lines: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The lines of each node that a beacon has room for, and how many more there are."""
+    """The lines of each node as far as a beacon has room, and the number of the others."""
     told: dict[str, list[str]] = {}
     for name, of_node in lines.items():
         room = NOT_HOSTED_MAX // len(lines)
@@ -343,7 +341,7 @@ def _listeners_of(key: NodeKey) -> Iterable[Listening]:
 
 
 def _host_of(status: Mapping[str, object]) -> HostFacts | None:
-    """None: the node has told nothing yet, or its release tells other things."""
+    """None: the node has not sent its status yet, or its release sends other figures."""
     if "process-id" not in status:
         return None
     return HostFacts(**{field: _number(status, name) for field, name in _HOST_FIELDS.items()})

@@ -1,4 +1,4 @@
-"""The edge that all frontends share: the end of a turn, the sleep until the next deadline, and unfinished work."""
+"""The part of the edge that all frontends share: ends of turns, the wait for deadlines, and unfinished work."""
 
 import time
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class SystemClock:
 class Alarm:
     """Wakes up for the first of a heap of deadlines, and runs due work.
 
-    `done`: called after each check. `look`: before each; it may make this watch other deadlines.
+    `look` is called before each check and may call `watch`; `done` is called after each check.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Alarm:
         self.watch(clock, deadlines)
 
     def watch(self, clock: Clock, deadlines: Deadlines | None) -> None:
-        """Watch other deadlines, by this clock; None: none, because a virtual clock only moves by hand."""
+        """Watch other deadlines by this clock. None: watch none, as a virtual clock moves by hand."""
         self._clock = clock
         self._deadlines = deadlines
         if deadlines is not None:
@@ -53,7 +53,7 @@ class Alarm:
         self._wake.set()
 
     def _moved(self) -> None:
-        """The first deadline has changed: wake up only if it is earlier than the one waited for."""
+        """Wake up if the first deadline is now earlier than the one waited for."""
         deadlines = self._deadlines
         due_ns = None if deadlines is None else deadlines.next_ns()
         if self._sleeping_until_ns is None or (due_ns is not None and due_ns < self._sleeping_until_ns):
@@ -85,13 +85,17 @@ NO_TURNS = SimpleNamespace(end_turn=_nothing, scheduler=SimpleNamespace(hungry=(
 class Runtime:
     """Runs a broker inside trio; frontends call `end_turn`.
 
-    `commit`: passes the records of a turn to the journal. `sleeps`: wait for deadlines; else time only moves by hand.
-    `suspended`: nothing is read of clients until this event, when the broker goes on or has resigned; None: they are
-    read. `is_silent`: meanwhile they are sent nothing, either. `has_resigned`: the broker has ended without an end of
-    its own. `on_suspend`, `on_resign`: what frontends do when they must send nothing, and when it has ended, at once.
-    `divert`: takes connections that come while the broker is silent, None: they wait here. `look`: called before
-    whatever a client or a deadline wants is done, and may suspend or resign, as this process may have stood still;
-    None: that does not matter.
+    Args:
+        commit: passes the records of a turn to the journal.
+        sleeps: wait for deadlines; False: time moves by hand.
+    Attributes:
+        suspended: set when the broker resumes or resigns; until then frontends read nothing. None: not suspended.
+        is_silent: while suspended, frontends also send nothing.
+        has_resigned: `resign` has ended the broker.
+        on_suspend, on_resign: callbacks of frontends, called at once by `suspend` and `resign`.
+        divert: takes connections that are accepted while the broker is silent; None: they wait in the frontend.
+        look: called before work of a client or a deadline; suspends or resigns if the process was stopped for too
+            long. None: not in a cluster.
     """
 
     def __init__(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
@@ -104,7 +108,7 @@ class Runtime:
         self._sleeps = sleeps
         self._run(broker, commit)
         self._more = trio.Event()
-        self._has_leftovers = False  # its work continues in each round of the loop
+        self._has_leftovers = False  # unfinished work continues in each round of the event loop
         self._alarm = Alarm(broker.context.clock, self._deadlines, self.end_turn, self._look_first)
 
     def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
@@ -114,7 +118,7 @@ class Runtime:
 
     def _run(self, broker: Broker, commit: Callable[[], None] | None) -> None:
         self.broker = broker
-        self._turns: Any = broker  # whose turns end
+        self._turns: Any = broker  # its turns are ended
         self._commit = commit
 
     @property
@@ -124,16 +128,16 @@ class Runtime:
     # -- a cluster --------------------------------------------------------------------------------------------------
 
     def quiesce(self) -> None:
-        """Read nothing of clients and run no deadline, until `resume`, `suspend` or `resign`. Idempotent.
+        """Read nothing from clients and run no deadline until `resume`, `suspend` or `resign`. Idempotent.
 
-        Work that has begun is finished, and output is sent. Called between turns.
+        Begun work is finished, and output is sent. Called between turns.
         """
         if self.suspended is None and not self.has_resigned:
             self.suspended = trio.Event()
             self._alarm.watch(self.broker.context.clock, None)
 
     def suspend(self) -> None:
-        """Like `quiesce`, but send nothing, and leave unfinished work as it is. Idempotent. Called between turns."""
+        """Like `quiesce`, but send nothing, and do not finish begun work. Idempotent. Called between turns."""
         self.quiesce()
         if not self.is_silent and not self.has_resigned:
             self.is_silent = True
@@ -141,7 +145,7 @@ class Runtime:
                 action()
 
     def resume(self) -> None:
-        """Go on where `quiesce` or `suspend` stopped. Idempotent."""
+        """Undo `quiesce` or `suspend`. Idempotent."""
         if self.suspended is not None:
             self._alarm.watch(self.broker.context.clock, self._deadlines)
             self._go_on()
@@ -152,7 +156,7 @@ class Runtime:
             suspended.set()
 
     def resign(self) -> None:
-        """End the broker: from here on it writes, sends and times nothing, and no turn of it runs. Idempotent.
+        """End the broker: it writes nothing, sends nothing, and runs no turn and no deadline. Idempotent.
 
         Clients get connection.close. The caller ends the frontends and the tasks of the journal. Called between turns.
         """
@@ -167,7 +171,7 @@ class Runtime:
         self._go_on()
 
     async def wait_while_suspended(self) -> None:
-        """Return when clients may be read and sent to, or when the broker has resigned."""
+        """Return when frontends may read and send, or when the broker has resigned."""
         self._look_first()
         while self.suspended is not None:
             await self.suspended.wait()
@@ -179,13 +183,13 @@ class Runtime:
     # -- turns ------------------------------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """Dispatch and flush after a turn; unfinished work continues soon after."""
+        """Dispatch and flush after a turn; unfinished work continues in turns of its own."""
         broker = self._turns
         try:
             if broker.end_turn(is_short=self._has_leftovers) or broker.scheduler.hungry:
                 self._has_leftovers = True
                 self._more.set()
-        finally:  # also after an unreadable message: other turns run before the broker stops
+        finally:  # also after an unreadable message, because other turns run before the broker stops
             if self._commit is not None:
                 self._commit()
 

@@ -1,7 +1,7 @@
 """One broker from its start to its end: built, served on the listeners of the process, closed.
 
-A process may serve several, one after the other. After `run` nothing of the broker is left: no task, no deadline, no
-descriptor, no connection, no thread.
+A process may serve several, one after the other. After `run` the broker has no task, deadline, descriptor, connection
+or thread left.
 """
 
 import logging
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leveret")
 
 
-#: Global parameter with the digest of the definitions that a cluster has imported, under RabbitMQ's name for it.
+#: The global parameter with the digest of the definitions that a cluster has imported; RabbitMQ's name for it.
 IMPORTED = ("", "", "imported_definition_hash_value")
 
 
@@ -41,10 +41,10 @@ class DefinitionsRefused(Exception):
 
 
 class ServedBroker:
-    """Built by the constructor, served and closed by `run`. Raises: DataUnusable, DefinitionsRefused.
+    """The constructor builds the broker, `run` serves and closes it. Raises: DataUnusable, DefinitionsRefused.
 
     `reload`: reloads the configuration of the process for a command; None: there are no files.
-    `cluster`: this node leads a cluster. The constructor may then run in a thread beside the event loop.
+    `cluster`: set if this node leads a cluster; the constructor may then run in a thread beside the event loop.
     """
 
     def __init__(
@@ -88,14 +88,12 @@ class ServedBroker:
             raise
         self.stopping, self._has_served = trio.Event(), trio.Event()
         self._is_abandoned = False
-        self._lost: DataUnusable | Unreadable | None = None  # the reason why it had to stop
+        self._lost: DataUnusable | Unreadable | None = None  # why the broker had to stop
         if supervisor is None:
             self.built.broker.context.storage.on_unreadable = self._stop_for
 
     def _is_first_import(self, file: "JsonFile") -> bool:
-        """Whether the cluster has imported no file of definitions: what operators deleted since then stays deleted at a
-        takeover.
-        """
+        """Whether the cluster never imported definitions. A takeover does not import again what operators deleted."""
         known = self.built.broker.parameters.get(IMPORTED)
         if known is not None and known != digest_of(file):
             hint = "the cluster has imported another file, see `leveret ctl definitions import`"
@@ -103,7 +101,7 @@ class ServedBroker:
         return known is None
 
     def _import(self, file: "JsonFile") -> list[str]:
-        """Import definitions. Returns the entries that were left out. Raises: DefinitionsRefused."""
+        """Import definitions. Returns lines about entries that were left out or changed. Raises: DefinitionsRefused."""
         from ..operator.definitions_reader import DefinitionsFault
 
         is_whole = self._current.configuration.broker.definitions_all_or_nothing
@@ -122,8 +120,8 @@ class ServedBroker:
     ) -> None:
         """Serve until `stop`, or the loss of the data directory, then close. Raises: DataUnusable, Unreadable.
 
-        `on_serving` is called when clients are accepted, `on_console` when the console has started. `arrivals`: clients
-        that were accepted elsewhere.
+        `on_serving` is called when clients are accepted, `on_console` when the console has started. `arrivals`,
+        `console_arrivals`: clients that were accepted elsewhere.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.runtime.run)
@@ -151,7 +149,7 @@ class ServedBroker:
         self.stopping.set()
 
     def abandon(self) -> None:
-        """Like `stop`, but write no more records: this node does not lead."""
+        """Like `stop`, but write no more records, because this node no longer leads."""
         self._is_abandoned = True
         self.stopping.set()
 
@@ -219,7 +217,7 @@ class ServedBroker:
         return wakeup.request
 
     async def _tend_journal(self, request_report: Callable[[], object] | None) -> None:
-        """Serve the journal as long as the broker runs. Raises: Unreadable."""
+        """Run the journal's supervisor as long as the broker runs. Raises: Unreadable."""
         from ..journal import DirectoryLost
         from .supervisor import why_unusable
 
@@ -232,14 +230,14 @@ class ServedBroker:
             self.stop()
 
     def _stop_for(self, error: Unreadable) -> None:
-        """Stop, because spooled messages are lost, as after a failure of the journal."""
+        """Stop because spooled messages cannot be read, as after a failure of the journal."""
         self._lost = error
         self.stop()
 
 
 def digest_of(file: "JsonFile") -> str:
     """The digest of a file of definitions."""
-    import hashlib  # a broker without a cluster needs neither
+    import hashlib  # only a broker with a cluster needs these
     import json
 
     return hashlib.sha256(json.dumps(file.value, sort_keys=True).encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""This process as a node of a cluster: its listeners, brokers that lead one after the other, and the node itself.
+"""This process as a node of a cluster: the node, its gate, and the brokers that lead one after the other.
 
-Only a configuration with [cluster] imports this, and the room cluster/.
+Only a configuration with [cluster] imports this file and the room cluster/.
 """
 
 import logging
@@ -45,7 +45,7 @@ from .guest import Guest, Service
 from .listeners import Listeners
 from .node_checks import NodeChecks
 from .node_pages import NodePages
-from .node_report import Led, NodeReport
+from .node_report import LeaderFacts, NodeReport
 from .options import ServeOptions
 from .reloading import CurrentConfiguration, log_report
 from .served_broker import ServedBroker
@@ -55,7 +55,7 @@ from .waiting_log import log_waiting
 logger = logging.getLogger("leveret.cluster")
 
 LINK_BACKLOG = 64
-#: What leading needs and following does not: imported while this node follows.
+#: Modules that only a leader needs. A follower imports them beforehand, so that a takeover does not wait for it.
 LEADING_MODULES = (
     "leveret.serving.supervisor",
     "leveret.journal.recording.temp_store",
@@ -63,7 +63,7 @@ LEADING_MODULES = (
     "leveret.operator.command_table",
     "leveret.operator.definitions",
 )
-#: The same with listeners of the console or of metrics, for which an extra is installed.
+#: Modules that a leader also needs if it serves the console or metrics.
 CONSOLE_MODULES = (
     "leveret.serving.console_parts",
     "leveret.serving.console",
@@ -75,10 +75,9 @@ CONSOLE_MODULES = (
 
 
 class ServedLeadership:
-    """A broker of this process that leads (`cluster.front.Leadership`)."""
+    """The broker of this process that leads (`cluster.front.Leadership`). `others`: the names of the other nodes."""
 
     def __init__(self, broker: ServedBroker, gate: Gate, others: Sequence[str], report: NodeReport) -> None:
-        """`others`: the names of the other nodes. `report`: of this node, which leads while this is served."""
         self.broker = broker
         self._report = report
         self.sites = ClusterSites(broker.built.broker, others, broker.runtime.end_turn)
@@ -96,16 +95,16 @@ class ServedLeadership:
         self.arrivals = Frontends(amqp_out, console_out)
         runtime = self.broker.runtime
         runtime.divert = lambda arrival: self._gate.take(arrival, runtime.wait_while_suspended)
-        self._report.led = led_by(self.broker.built, self.sites.refused)
+        self._report.leader_facts = leader_facts_of(self.broker.built, self.sites.refused)
         async with amqp_in, console_in, self._gate.lent_listeners():
             try:
                 await self.broker.run(lambda: self._gate.hand_over(self.arrivals), lambda: None, amqp_in, console_in)
-            except Exception:  # what it could not read: this process goes on, without anything of the broker
+            except Exception:  # unreadable data: the process lives on as a node, without the broker
                 self.resign()
                 await self.close_unserved()
                 raise
             finally:
-                self._report.led = None
+                self._report.leader_facts = None
 
     def agree(self, lsn: int, *, at_once: bool) -> None:
         supervisor = self.broker.built.supervisor
@@ -156,7 +155,7 @@ class ServedLeadership:
 
 
 class ServedNode:
-    """What the process serves instead of a broker (`app.Life`, `cluster.front.Front`). Raises: DataUnusable."""
+    """A cluster node, served instead of a broker (`app.Served`, `cluster.front.Front`). Raises: DataUnusable."""
 
     def __init__(
         self,
@@ -250,7 +249,7 @@ class ServedNode:
         self.node.stop()
 
     def _waits_for(self) -> str:
-        """Why no client is served through this node; "": they are, or it says so otherwise."""
+        """The reason why no client is served through this node; "": clients are served, or another line tells why."""
         node = self.node
         if not node.is_open:
             return "it opens its data directory"
@@ -260,15 +259,13 @@ class ServedNode:
         return "; ".join(dict.fromkeys(reasons))
 
     def _status(self) -> dict[str, object]:
-        """What each beacon says; and the log of this node says what the leader's said of its queues."""
-        if (
-            self._report.led is None
-            and (refused := self._report.not_hosted(self._node_options.name)) != self._not_hosted
-        ):
+        """The status for the next beacon. Logs the leader's refusals to host this node's queues."""
+        report = self._report
+        if report.leader_facts is None and (refused := report.not_hosted(self._node_options.name)) != self._not_hosted:
             self._not_hosted = refused
             for line in refused:
                 logger.warning("this node does not host a queue that its files declare: %s", line)
-        return self._report.status()
+        return report.status()
 
     # -- the node's front -------------------------------------------------------------------------------------------
 
@@ -282,24 +279,24 @@ class ServedNode:
         leadership = ServedLeadership(self._build(cluster), self.gate, others, self._report)
         built, leadership.broker.runtime.look = leadership.broker.built, self.node.look
         built.control.operator.cluster = LeaderDesk(self.node, self._report)
-        operator, where = built.control.operator, self._node_options
-        of_process = operator.edge_status
-        leads = f"node {where.name} leads cluster {where.circle.cluster}"
-        operator.edge_status = lambda: {**of_process(), "cluster": leads}
+        operator, node = built.control.operator, self._node_options
+        process_status = operator.edge_status
+        leads = f"node {node.name} leads cluster {node.circle.cluster}"
+        operator.edge_status = lambda: {**process_status(), "cluster": leads}
         return leadership
 
     def site(self) -> Mapping[str, object]:
         return self._site
 
     def hold_clients(self) -> None:
-        self._passed_to = self._report.led = None
+        self._passed_to = self._report.leader_facts = None
         self.gate.hold()
 
     def pass_clients_on(self, leader: Leader) -> None:
         if self._passed_to == (leader.term, leader.address):
             return
         self._passed_to = leader.term, leader.address
-        address = self._address_of(leader)
+        address = _link_address(leader.address)
 
         async def pass_on(guest: Guest) -> Passing:
             tls = guest.tls
@@ -314,7 +311,7 @@ class ServedNode:
         self.gate.pass_on(pass_on)
 
     def _reloaded(self) -> None:
-        """The files were read again: with a fault the configuration is as it was."""
+        """Tell the node about the configuration after a reload; a reload with faults has changed nothing."""
         self._shared.read(self._current.configuration, self._current.tls)
         self.node.configured(self._shared.fingerprint)
         if (site := site_of(self._current.configuration)) != self._site:
@@ -332,14 +329,10 @@ class ServedNode:
     def refuse_clients(self) -> None:
         self.gate.close()
 
-    def _address_of(self, leader: Leader) -> LinkAddress:
-        host, _, port = leader.address.rpartition(":")
-        return LinkAddress(host.removeprefix("[").removesuffix("]"), int(port))
-
     # -- clients ----------------------------------------------------------------------------------------------------
 
     def _serve_client(self, sock: socket.socket, rest: bytes, header: bytes, service: str, node: str) -> None:
-        """Hand a client of another node to the broker, under its own address."""
+        """Hand a client that another node passes on to the broker, under the client's own address."""
         frontends = self.gate.frontends
         try:
             found = read_header(header)
@@ -360,12 +353,12 @@ class ServedNode:
         try:
             source, local = found.source or "", found.destination
             arrivals.send_nowait(Arrival(sock, source, False, shown_node(node), local, tls, site=node))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker ends just now
+        except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker is ending
             sock.close()
 
     def _tls_of(self, header: bytes) -> EndedTls | None:
-        """TLS that another node has ended. Names in the certificate are those of users who may log in: where any
-        process of this machine may connect as a node, they are not believed.
+        """The TLS that another node terminated. Its certificate can log a user in by EXTERNAL, so it is dropped if
+        links prove nothing and any process of this machine could pose as a node.
         """
         tls, node = client_tls(header), self._node_options
         if tls is None:
@@ -380,7 +373,7 @@ class ServedNode:
         await self._pages.answer(guest)
 
     def _certificates(self) -> list[Certificate]:
-        """The certificates of the TLS listeners, as read last. The imports are made only if there is TLS."""
+        """The certificates of the TLS listeners, as read last."""
         if not self._listeners.has_tls:
             return []
         from .console import certificates_of, listening
@@ -390,11 +383,14 @@ class ServedNode:
         return certificates_of(self._current.tls, [*shown, *listening(listeners.metrics, "http/prometheus")])
 
 
-def led_by(built: BuiltBroker, refused: Mapping[str, Sequence[str]]) -> Led:
-    """What a broker that leads says of itself. `refused`: see `ClusterSites`."""
+def leader_facts_of(built: BuiltBroker, refused: Mapping[str, Sequence[str]]) -> LeaderFacts:
+    """The facts that a leading broker adds to the report. `refused`: see `ClusterSites`."""
     from ..console.views.nodes import alarms_of
 
-    return Led(lambda: alarms_of(built.broker), lambda: str(built.control.run("cluster-name", {})["name"]), refused)
+    def cluster_name() -> str:
+        return str(built.control.run("cluster-name", {})["name"])
+
+    return LeaderFacts(lambda: alarms_of(built.broker), cluster_name, refused)
 
 
 def node_options(
@@ -405,8 +401,7 @@ def node_options(
     nodes = {node.name: LinkAddress(node.host, node.port) for node in nodes_of(keys)}
     assert keys.node is not None, "checked with the configuration"
     if keys.advertise is not None:
-        host, _, port = keys.advertise.rpartition(":")
-        nodes[keys.node] = LinkAddress(host.removeprefix("[").removesuffix("]"), int(port))
+        nodes[keys.node] = _link_address(keys.advertise)
     timers = replace(
         Timers(),
         lease_ns=keys.lease_ms * MS,
@@ -445,6 +440,11 @@ def node_options(
             if not address.path
         ),
     )
+
+
+def _link_address(text: str) -> LinkAddress:
+    host, _, port = text.rpartition(":")
+    return LinkAddress(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 def _host_and_port(address: object) -> tuple[str, int] | None:

@@ -1,7 +1,7 @@
-"""How the configurations of a cluster's nodes differ: each node tells the others digests of its parts over the link.
+"""Differences between the configurations of a cluster's nodes, found by digests that the nodes exchange over links.
 
-Digests are keyed with the cluster's secret: parts hold passwords. Whole lists of parts travel only between nodes whose
-fingerprints differ.
+Digests are keyed with the cluster's secret, because parts hold passwords. Nodes exchange the digests of all parts only
+if their fingerprints differ.
 """
 
 import hmac
@@ -16,11 +16,11 @@ from .tls_files import TlsFiles
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Parts of one kind that are told one by one; of more one digest. Octets of a part's name at most: longer ones are cut.
+#: Maximum parts of one kind with a digest each; a larger kind has one digest. Maximum octets of a part's name.
 PARTS_MAX, NAME_MAX = 60, 80
-#: Octets of all parts as JSON at most, where a character may take six: of the largest kinds one digest is told.
+#: Maximum octets of all parts as JSON, where a character may take six; beyond it the largest kinds have one digest.
 OCTETS_MAX = 24 * 1024
-#: Parts that are named in a warning, and of another node's list that are read.
+#: Maximum parts that a warning names, and maximum parts that are read from another node.
 NAMED_MAX, READ_MAX = 8, 2000
 _DIGEST_SIZE, _FINGERPRINT_SIZE = 8, 16
 #: Version of fingerprints: changes whenever the same configuration gets other parts, or other texts, than before.
@@ -29,15 +29,15 @@ _CLIENT_CA = "[tls] client-ca (its content)"
 
 
 class SharedConfiguration:
-    """The parts of this node's configuration that are to be alike on all nodes. `secret`: of the cluster."""
+    """The parts of this node's configuration that should be equal on all nodes. `secret`: the cluster's."""
 
     def __init__(self, secret: bytes, configuration: Configuration, tls: TlsFiles) -> None:
         self._secret = secret
-        self._told: dict[str, str] = {}  # node -> fingerprint of which its log has a warning
+        self._warned: dict[str, str] = {}  # node -> the two fingerprints of the last warning
         self.read(configuration, tls)
 
     def read(self, configuration: Configuration, tls: TlsFiles) -> None:
-        """Take another configuration, after a reload."""
+        """Compute the digests of a configuration."""
         parts = shared_parts(configuration)
         if tls.authorities is not None:
             parts[_CLIENT_CA] = tls.authorities.text
@@ -49,7 +49,7 @@ class SharedConfiguration:
         return hmac.digest(self._secret, text.encode("utf-8", "surrogatepass"), "sha256").hex()[:size]
 
     def _short(self, digests: Mapping[str, str]) -> dict[str, str]:
-        """The digests, short: one for all parts of a large kind, because they pass over the link with each beacon."""
+        """The digests, but one for all parts of a large kind, because they travel with each beacon."""
         kinds: dict[str, dict[str, str]] = {}
         for name, digest in digests.items():
             kinds.setdefault(_kind_of(name), {})[name] = digest
@@ -70,17 +70,17 @@ class SharedConfiguration:
         }
 
     def told(self, others: Iterable[Mapping[str, object]]) -> dict[str, object]:
-        """For the status of this node. `others`: what the nodes at the other ends of its links told last."""
+        """The digests for this node's status. `others`: the last digests of the linked nodes."""
         differs = any(self.differs_from(one) for one in others)
         return {"fingerprint": self.fingerprint, **({"parts": self.parts} if differs else {})}
 
     def differs_from(self, said: Mapping[str, object]) -> bool:
-        """Whether another node, which told this, has another configuration; False: it told none."""
+        """Whether a node with these digests has another configuration; False if it sent none."""
         fingerprint = said.get("fingerprint")
         return isinstance(fingerprint, str) and fingerprints_differ(self.fingerprint, fingerprint)
 
     def differences(self, said: Mapping[str, object], own: str, other: str) -> list[str]:
-        """What differs from another node's: names of parts, sorted. `own`, `other`: names of the two nodes."""
+        """The names of the parts that differ from another node's, sorted. `own`, `other`: names of the two nodes."""
         if not self.differs_from(said):
             return []
         theirs = parts_in(said)
@@ -98,19 +98,19 @@ class SharedConfiguration:
         return found or ["parts whose names are too long, or too many"]
 
     def warn(self, said: Mapping[str, object], own: str, other: str) -> None:
-        """Log what differs from another node's, once for each configuration of it."""
+        """Log the differences from another node, once for each pair of configurations."""
         fingerprint = str(said.get("fingerprint"))
         if not self.differs_from(said):
-            if self._told.pop(other, None) is not None:
+            if self._warned.pop(other, None) is not None:
                 logger.info("the configuration of node %s does not differ any more", other)
-        elif parts_in(said) is not None and self._told.get(other) != fingerprint + self.fingerprint:
-            self._told[other] = fingerprint + self.fingerprint
+        elif parts_in(said) is not None and self._warned.get(other) != fingerprint + self.fingerprint:
+            self._warned[other] = fingerprint + self.fingerprint
             found = self.differences(said, own, other)
             logger.warning("the configuration of node %s differs from that of node %s: %s", other, own, listed(found))
 
 
 def parts_in(said: Mapping[str, object]) -> dict[str, str] | None:
-    """The parts that another node told; None: it told none, or what makes no sense."""
+    """The digests of parts that another node sent; None: it sent none, or they are malformed."""
     parts = said.get("parts")
     if not isinstance(parts, dict) or len(parts) > READ_MAX:
         return None
@@ -118,11 +118,11 @@ def parts_in(said: Mapping[str, object]) -> dict[str, str] | None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Some names, and how many more there are."""
+    """The first names, and the number of the others."""
     more = len(names) - NAMED_MAX
     return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _kind_of(name: str) -> str:
-    """`queue`, `user`, `operator policy`: the words before the name; of a key its table."""
+    """The kind of a part: the words before its name (`queue`, `operator policy`), or the table of a key."""
     return name.partition("]")[0] + "]" if name.startswith("[") else name.partition(" '")[0].partition(' "')[0]

@@ -33,16 +33,16 @@ from ..settings import Configuration
 
 logger = logging.getLogger("leveret.journal")
 
-#: While the disk is full: seconds until the same octets are tried again.
+#: Seconds until a write to a full disk is tried again.
 RETRY_SECONDS = 1.0
-#: Descriptors reserved for writing (the next segment, the directory, readers' offsets), and for reading.
+#: Spare descriptors for writing (the next segment, the directory, readers' offsets), and for reading.
 WRITER_SPARES, READER_SPARES = 4, 1
-#: Idle time in seconds after which readers of the journal learn that its last records are durable.
+#: Idle seconds after which the journal states that its last records are durable, for its readers.
 TICK_SECONDS = 0.25
 
 
 def why_unusable(path: str, error: JournalError | OSError) -> str:
-    """A sentence for the operator: the data directory, and the reason why it is unusable."""
+    """A sentence for the operator with the data directory and the reason."""
     if isinstance(error, JournalError):
         what = str(error).removeprefix(f"{path}: ")
     else:
@@ -68,18 +68,18 @@ class Supervisor:
         self._spares = spares
         broker.context.storage.on_unreadable = self._stop_for
         self._unreadable: Unreadable | DirectoryLost | None = None
-        self._failure: JournalFull | None = None  # occurred in the middle of an atomic record
+        self._failure: JournalFull | None = None  # came while the broker was unfinished; handled when it is finished
         self._wake = trio.Event()
         self._checkpoint: Iterator[None] | None = None
         self._needs_checkpoint = False
         self._is_tick_set = False
         self._is_retry_set = False
-        self._ticked_lsn = 0  # readers know that records up to here are durable
-        self._is_closed = False  # reports of the journal's thread may still come
+        self._ticked_lsn = 0  # records below are stated as durable
+        self._is_closed = False  # later reports of the journal's thread are ignored
         if journal.has_spent_reserve:
             self._begin_low()
         if journal.recovered.is_moved:
-            self._request_checkpoint()  # with this clock: else they are moved again at the next start
+            self._request_checkpoint()  # writes the moved times, which the next start would otherwise move again
 
     @classmethod
     def open(
@@ -93,9 +93,10 @@ class Supervisor:
         took_over: bool = False,
         cluster: ClusterJournal | None = None,
     ) -> "Supervisor":
-        """`files`, `cluster`: as in `composition.Data`. `took_over`: see `restore`.
+        """Open the journal and restore the broker. `files`, `cluster`: as in `composition.Data`; `took_over`: as in
+        `restore`.
 
-        Raises: JournalError (locked, foreign, damaged: the text is for the operator), OSError.
+        Raises: JournalError (locked, foreign or damaged, with a text for the operator), OSError.
         """
         options = journal_options(configuration)
         options = options if holds_reserve else replace(options, reserve_size=0)
@@ -156,16 +157,16 @@ class Supervisor:
             self._wake.set()
 
     def agree(self, lsn: int, *, at_once: bool) -> None:
-        """All nodes of a cluster that are in sync have what is below `lsn`. See `cluster.front.Leadership`."""
+        """Note that all nodes in sync have the records below `lsn`. See `cluster.front.Leadership`."""
         self.journal.agree(lsn, reports=not at_once)
         if at_once:
             self.more_is_safe()
 
     def _end_turn(self) -> int:
-        """Release the records for writing. Returns the LSN behind them.
+        """Release the records for writing, unless the broker is unfinished. Returns the LSN after them.
 
-        Only when all dead letters are published, which may take more than one turn: their deaths are recorded already,
-        and a kill between the two would lose the messages. Nor in the middle of a transaction.
+        While dead letters are unpublished, which may take several turns, their deaths are recorded already, so a kill
+        after the release would lose the messages. A transaction is released as a whole, too.
         """
         if self.broker.is_unfinished:
             return self.journal.next_lsn
@@ -180,9 +181,9 @@ class Supervisor:
     async def tend(self, request_report: Callable[[], object] | None = None) -> None:
         """Handle reports of the journal's thread, make checkpoints, reclaim, until cancelled.
 
-        `request_report`: called by that thread, has the loop call `more_is_safe` soon; None: through trio.
-        Raises: Unreadable, when content that is only on disk could not be read: the broker must not go on without it;
-        DirectoryLost, when nothing can be stored any longer.
+        `request_report`: called in that thread to have the event loop call `more_is_safe` soon; None: trio does it.
+        Raises: Unreadable: content on disk could not be read, and the broker must not go on without it; DirectoryLost:
+        nothing can be stored.
         """
         token = trio.lowlevel.current_trio_token()
 
@@ -210,7 +211,7 @@ class Supervisor:
             if self._checkpoint is not None:
                 await self._make_checkpoint(self._checkpoint)
                 self._checkpoint = None
-            if self._needs_checkpoint and not self.recorder.takes_nothing:  # also if one is in progress
+            if self._needs_checkpoint and not self.recorder.takes_nothing:  # also after the one just made
                 self._needs_checkpoint = False
                 self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
                 if await self._make_checkpoint(self._checkpoint):
@@ -225,7 +226,7 @@ class Supervisor:
         self._wake.set()
 
     def more_is_safe(self) -> None:
-        """Answers may go out: more records are safe. Called by the loop's thread."""
+        """Let answers go out, because more records are safe. Called in the event loop's thread."""
         if self._is_closed:
             return
         recorder = self.recorder
@@ -240,18 +241,18 @@ class Supervisor:
         self.broker.more_is_safe()
 
     def _request_checkpoint(self) -> None:
-        """Begin a checkpoint: changes made while the disk was full have no records."""
+        """Begin a checkpoint, e.g. because changes made while the disk was full have no records."""
         self._needs_checkpoint = True
         self._wake.set()
 
     def _tick(self) -> None:
-        """After idle time, write that the last records are durable, which only a later block can state."""
+        """After idle time, write a block that states the last records as durable: only a later block can."""
         journal = self.journal
         lsn = journal.next_lsn
         if journal.state is not WriterState.RUNNING:
             self._is_tick_set = False
         elif journal.trusted_lsn < lsn:
-            self._call_later(TICK_SECONDS, self._tick)  # more is being written
+            self._call_later(TICK_SECONDS, self._tick)  # records are still being written
         else:
             self._is_tick_set = False
             if self._ticked_lsn < lsn:
@@ -262,7 +263,7 @@ class Supervisor:
         self.broker.context.deadlines.set(self.broker.context.clock.monotonic_ns() + int(seconds * 1e9), action)
 
     def _failed(self, error: JournalError) -> None:
-        """Handle a failure: log it once, refuse waiting publishers, and keep serving consumers."""
+        """Handle a failure: log it once, and refuse waiting publishers. Consumers are still served."""
         if self._is_closed:
             return
         if isinstance(error, JournalFull) and self.broker.is_unfinished:
@@ -273,7 +274,7 @@ class Supervisor:
         if isinstance(error, JournalFull):
             self._retry_later()
             if is_known:
-                return  # a retry that failed, or a repetition
+                return  # a failed retry, or the same failure again
             logger.error("%s; publishers of persistent messages are refused until there is room", error)
         elif isinstance(error, DirectoryLost):
             self._stop_for(error)
@@ -287,9 +288,7 @@ class Supervisor:
             self._call_later(RETRY_SECONDS, self._retry)
 
     def _retry(self) -> None:
-        """Try again, as there may be room now. If not, but consumers freed more than recording it takes, spend the
-        reserve.
-        """
+        """Try the write again. Spend the reserve instead if consumers freed more than the unrecorded changes take."""
         self._is_retry_set = False
         journal = self.journal
         if journal.state is not WriterState.FULL:
@@ -350,13 +349,13 @@ class Supervisor:
         is_sealed = self.journal.options.fsync != "never"
         while self.journal.state is WriterState.RUNNING and self.journal.trusted_lsn < lsn:
             if not is_sealed and self.recorder.is_behind and not self.broker.is_unfinished:
-                is_sealed = True  # that alone is synced, and no more records come: all wait for the sync
+                is_sealed = True  # with fsync = never only ended segments are synced, and the recorder waits for it
                 self.journal.begin_segment()
             await trio.sleep(0.01)
         if self.journal.state is not WriterState.RUNNING:
             return False
         while self.broker.is_unfinished:
-            await trio.lowlevel.checkpoint()  # old segments may contain messages that only became dead letters
+            await trio.lowlevel.checkpoint()  # old segments may hold the content of unpublished dead letters
         try:
             gone = self.journal.old_segments.reclaim()
             base_lsn = self.journal.old_segments.to_empty()
@@ -376,9 +375,9 @@ class Supervisor:
             await trio.lowlevel.checkpoint()
 
     def abandon(self, timeout_s: float | None = None) -> bool:
-        """Instead of `close`, of a node that leads its cluster no more: nothing more is written or recorded.
+        """Close without writing or recording, because this node no longer leads.
 
-        False: a write or fsync has not come back within the time; call it again.
+        Returns False if a write or fsync has not returned within the time; call it again then.
         """
         self.recorder.fail(for_good=True)
         if not self.journal.abandon(timeout_s):
@@ -387,7 +386,7 @@ class Supervisor:
         return True
 
     def close(self) -> None:
-        """Write what waits, then a last checkpoint for a quick start."""
+        """Write the waiting records, then a last checkpoint for a quick start."""
         self._is_closed = True
         try:
             while self.broker.is_unfinished:
@@ -399,7 +398,7 @@ class Supervisor:
                 self.journal.commit()
             self.journal.close()
         except DirectoryLost:
-            pass  # that is why the broker stops
+            pass  # the reason why the broker stops
         except JournalError as error:
             logger.error("closing the journal: %s", error)
         finally:

@@ -1,7 +1,7 @@
-"""The files that `[tls]` names, and the SSL context made of them: faults, warnings.
+"""The files that `[tls]` names, and the SSL context made from them, with faults and warnings.
 
-A path is relative to the directory of the configuration file that sets it, so that `check` and `serve` agree wherever
-they are started.
+A path is relative to the directory of the configuration file that sets it, so that `check` and `serve` agree in any
+working directory.
 """
 
 import os
@@ -24,7 +24,7 @@ _CERTIFICATE = re.compile(
 )
 _KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _FILE_SIZE_MAX = 1024 * 1024  # a pipe or a disk image named by mistake is not read to its end
-#: More than a handshake has, in either direction.
+#: More rounds than a handshake in memory takes.
 _FLIGHTS = 4
 
 
@@ -109,8 +109,8 @@ def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateF
     context.minimum_version = _MINIMUM[table.keys.minimum]
     context.set_ciphers(_CIPHERS)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    # Every connection must show its certificate anew: none continues with a certificate that a reload has made invalid;
-    # and AMQP clients, which stay for hours, hardly ever resume.
+    # No resumption: a resumed connection could use a client certificate that a reload has made invalid, and AMQP
+    # clients, which stay for hours, hardly ever resume.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     chain = _load_chain(context, certificate, key)
@@ -158,7 +158,7 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None) -> s
 
 
 def _read(path: str, key: str, needed: re.Pattern[str], what: str) -> str:
-    """Raises: _Fault, in words for the operator; OpenSSL has one for all cases ("PEM lib")."""
+    """Read a file that must contain `needed`. Raises: _Fault with the reason; OpenSSL only says "PEM lib"."""
     try:
         with open(path, encoding="latin-1") as file:
             text = file.read(_FILE_SIZE_MAX)
@@ -181,11 +181,10 @@ def _is_open_to_all(path: str) -> bool:
 
 
 def _problem(context: ssl.SSLContext, chain: str) -> str | None:
-    """The reason why clients will refuse our certificate, whichever authority they trust: expired, not yet valid, not
-    for servers.
+    """The reason why all clients will refuse our certificate: it has expired, is not yet valid, or not for servers.
 
-    The standard library decodes only verified certificates; so a client in memory, which trusts exactly this
-    certificate, shakes hands with us.
+    The standard library decodes only verified certificates, so a client in memory that trusts exactly this certificate
+    shakes hands with us.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
