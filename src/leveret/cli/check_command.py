@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 def _differences(
     configuration: Configuration, tls: "TlsFiles", secret: bytes, options: argparse.Namespace
 ) -> tuple[list[str], str]:
-    """What differs from the running cluster, which gets digests, keyed with the secret; and why that is not known."""
+    """The differences from the running cluster, found by keyed digests; and the reason if they are unknown."""
     from ..serving.shared_configuration import SharedConfiguration
     from .control_client import DEFAULT_URL, ControlFailed, request
 
@@ -82,9 +82,7 @@ def _differences(
 
 
 def _check_definitions(configuration: Configuration, *, is_sound: bool) -> tuple[list[str], list[str]]:
-    """Faults and warnings of the file that `definitions` names; without a sound configuration, only whether it is
-    JSON.
-    """
+    """Faults and warnings of the file that `definitions` names. Unless `is_sound`, it is only checked to be JSON."""
     from ..operator.definitions import faults_and_remarks
     from ..operator.definitions_reader import DefinitionsFault
 

@@ -1,4 +1,4 @@
-"""`leveret cluster etcd` and `recover`: an etcd for a cluster; a cluster whose etcd has lost its data. No broker."""
+"""`leveret cluster etcd` sets up an etcd for a cluster; `recover` begins a cluster again whose etcd lost its data."""
 
 import argparse
 import sys
@@ -64,7 +64,7 @@ def _etcd(options: argparse.Namespace, configuration: Configuration) -> int:
 
 
 def _recover(options: argparse.Namespace, configuration: Configuration) -> int:
-    """Without NODE the list alone."""
+    """List the nodes; with NODE, begin the cluster with that one."""
     from ..cluster.coordinator.errors import CoordinatorError, InDoubt
     from ..cluster.coordinator.etcd import EtcdCoordinator
     from ..serving.cluster_files import load_cluster
@@ -86,13 +86,13 @@ def _recover(options: argparse.Namespace, configuration: Configuration) -> int:
 
 
 class _Recovery:
-    """What is in etcd, and what an operator decides by it."""
+    """Shows the contents of etcd, and begins the cluster with the node that the operator chooses."""
 
     def __init__(self, coordinator: "EtcdCoordinator", names: Sequence[str]) -> None:
         self._coordinator, self._names = coordinator, names
 
     def run(self, node: str | None, *, is_sure: bool) -> int:
-        """List what there is; with a node, begin the cluster with it. Raises: CoordinatorError."""
+        """List the nodes; with a node, begin the cluster with it. Returns the exit code. Raises: CoordinatorError."""
         import trio
 
         view = trio.run(self._coordinator.read)

@@ -17,7 +17,7 @@ INCLUDED_SIZE_MAX = 1024**2
 
 
 def load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
-    """The configuration of some files, and every fault as a line, including those that only a broker finds."""
+    """The configuration in files, and a line for each fault, including those that only a broker finds."""
     from ..configured.configured import faults_of, suspicious_arguments
     from ..configured.configured_users import readable_passwords
 

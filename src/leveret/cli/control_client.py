@@ -1,6 +1,6 @@
-"""A client of the control table: just enough AMQP to send one request and wait for its answer.
+"""A client of the control table: an AMQP client that sends one request and waits for its answer.
 
-Blocking, on a bare socket or TLS over it, with our own codec: the command line needs no client library.
+It blocks on a plain or TLS socket, and uses the frontend's codec, so that the command line needs no client library.
 """
 
 import json
@@ -28,21 +28,21 @@ from ..engine import REPLY_TO_ME, Field, encode_header
 from ..operator.control import EXCHANGE
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
-#: Time limit of a request in seconds; the second for commands on the whole broker.
+#: Time limits of a request in seconds; the second one is for `LONG_COMMANDS`.
 TIMEOUT_S, LONG_TIMEOUT_S = 30.0, 600.0
 LONG_COMMANDS = frozenset({"definitions"})
-#: Size limit of an answer in octets: a million queues take about half of it.
+#: Maximum octets of an answer; a list of a million queues takes about half of them.
 REPLY_SIZE_MAX = 256 << 20
 _FRAME_MAX = 131072
 _PORTS = {"amqp": 5672, "amqps": 5671}
 
 
 class ControlFailed(Exception):
-    """No answer, or a refusal; the message is for the operator."""
+    """There was no answer, or a refusal; the message is for the operator."""
 
 
 class NotServed(ControlFailed):
-    """The broker accepted the connection, and did not begin. `is_over`: it closed it; else it keeps it waiting."""
+    """The broker accepted the connection and sent no connection.start. `is_over`: it closed the connection."""
 
     def __init__(self, text: str, *, is_over: bool) -> None:
         super().__init__(text)
@@ -50,10 +50,7 @@ class NotServed(ControlFailed):
 
 
 def tls_context(ca: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
-    """The context for amqps://: trusted authorities (this machine's by default), and the client's certificate.
-
-    Raises: ControlFailed.
-    """
+    """The TLS context of a client. `ca`: trusted authorities; None: this machine's. Raises: ControlFailed."""
     try:
         context = ssl.create_default_context(cafile=ca)
         if certificate is not None:
@@ -74,8 +71,8 @@ def request(
 ) -> Any:
     """The result of one command of the broker at `url`.
 
-    timeout_s: for the whole request, whatever the broker sends meanwhile; None: by command. start_s: until it begins.
-    Raises: ControlFailed; of it NotServed, only with start_s.
+    timeout_s: for the whole request, whatever the broker sends meanwhile; None: by command. start_s: for its
+    connection.start. Raises: ControlFailed; with start_s also NotServed.
     """
     where = target_of(url)
     if timeout_s is None:
@@ -263,11 +260,11 @@ class _Exchange:
         return kind, self._read(size + FRAME_OVERHEAD - 7)[:-1]
 
     def _write(self, data: bytes) -> None:
-        self._look_at_the_time()
+        self._set_timeout()
         self._socket.sendall(data)
 
-    def _look_at_the_time(self) -> None:
-        """Give the next step the remaining time. Raises: TimeoutError."""
+    def _set_timeout(self) -> None:
+        """Give the next call of the socket the remaining time. Raises: TimeoutError."""
         left_s = self._deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
@@ -275,7 +272,7 @@ class _Exchange:
 
     def _read(self, size: int) -> bytes:
         while len(self._received) < size:
-            self._look_at_the_time()
+            self._set_timeout()
             data = self._socket.recv(65536)
             if not data:
                 raise ControlFailed("the broker closed the connection; wrong user or password?")

@@ -1,6 +1,6 @@
-"""`leveret demo`: a broker that works badly, with clients that make it so, and a tour of its console.
+"""`leveret demo`: a broker with troublesome clients, and a tour of its console.
 
-The broker is a process of its own (`leveret serve`) with a directory that is deleted at the end; the clients are here.
+The broker is a child process (`leveret serve`) with a directory that is deleted at the end; the clients run here.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from ..demo.traffic import run_programs
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
 CONFIGURATION = Path(__file__).parents[1] / "demo" / "demo.toml"
 READY = "leveret ready "
-#: Lines of the broker's log that are shown when it did not start, or ended.
+#: Lines of the broker's log that are shown if it did not start, or ended.
 LOG_LINES = 10
 
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         serve = [sys.executable, "-m", "leveret", "serve", "--config", str(CONFIGURATION), "--listen", options.listen]
         serve += ["--management", options.management, "--data", str(Path(directory) / "data")]
         with log.open("w") as errors:
-            # In a session of its own: Ctrl-C is for this process, which then stops the broker.
+            # In another session, so that Ctrl-C reaches only this process, which then stops the broker.
             broker = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
             try:
                 return _guide(broker, log, options.seconds)
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _guide(broker: "subprocess.Popen[str]", log: Path, seconds: float | None) -> int:
     assert broker.stdout is not None
-    # The broker prints a line for each when they are ready; fewer: it has ended.
+    # The broker prints a line for AMQP and for its console; fewer lines: it has ended.
     urls = [line.removeprefix(READY).strip() for line in islice(broker.stdout, 2)]
     if len(urls) < 2:
         return _tell_end("did not start", log)
@@ -72,7 +72,7 @@ def _guide(broker: "subprocess.Popen[str]", log: Path, seconds: float | None) ->
 
 
 async def _run_clients(tour: str, host: str, port: int, seconds: float | None) -> None:
-    """Print the tour, and run the clients until the time is over or a signal comes, which must not meet trio itself."""
+    """Print the tour, and run the clients until the time is over or a signal arrives."""
     with (
         trio.move_on_after(float("inf") if seconds is None else seconds),
         trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,

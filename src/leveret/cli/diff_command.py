@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _live(options: argparse.Namespace) -> int:
-    """The broker compares, because it knows its queues; the files are read here, where the command runs."""
+    """Send the files' texts to the broker, which compares them with its configuration and its queues."""
     from .control_client import DEFAULT_URL, ControlFailed, request
 
     new, faults = load(options.files)

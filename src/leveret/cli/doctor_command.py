@@ -1,4 +1,4 @@
-"""`leveret doctor`: problems of a machine, a configuration or a data directory, without or beside a broker."""
+"""`leveret doctor`: finds problems of a machine, a configuration and a data directory, also while a broker runs."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ from .configuration_files import load
 OK, WARNING, FAULT = "ok", "warning", "fault"
 EXIT_OK, EXIT_FAULT = 0, 2
 
-#: Below this many descriptors a broker of some size runs out of them.
+#: With fewer descriptors, a broker of some size runs out of them.
 DESCRIPTORS_MIN = 4096
 #: Milliseconds of an fsync above which publishers notice it.
 FSYNC_SLOW_MS = 20.0
@@ -30,13 +30,13 @@ FSYNC_ROUNDS, FSYNC_OCTETS = 9, 4096
 JOURNAL_READ_MAX = 256 * 1024**2
 #: File systems that lose data, or whose locks and fsyncs depend on another machine.
 FORGETTING, REMOTE = {"tmpfs", "ramfs"}, {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"}
-#: A machine whose clock is right shows no earlier time: 2026-01-01.
+#: 2026-01-01; a clock that shows an earlier time is wrong.
 CLOCK_MIN_S = 1_767_225_600
 
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """The result of one check. `advice`: what to do; "": nothing."""
+    """The result of one check."""
 
     verdict: str
     what: str
@@ -155,7 +155,7 @@ def _directory(configuration: Configuration, data: str) -> Iterator[Finding]:
 
 
 def _fsync(place: str) -> Finding:
-    """The median duration of some writes of a block, each forced to disk."""
+    """Measure the median time of an fsync after a write of one block."""
     name = os.path.join(place, f".leveret-doctor-{os.getpid()}")
     times: list[float] = []
     try:
@@ -181,7 +181,7 @@ def _fsync(place: str) -> Finding:
 def _journal(data: str) -> Iterator[Finding]:
     try:
         path = find_journal(data)
-        if not os.path.isdir(path) or set(os.listdir(path)) <= {LOCK, TERMS}:  # the latter of a node that joined none
+        if not os.path.isdir(path) or set(os.listdir(path)) <= {LOCK, TERMS}:  # a node before its first copy has TERMS
             yield Finding(OK, "journal", f"none in {data} yet")
             return
         read_identity(path)

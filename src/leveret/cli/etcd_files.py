@@ -1,4 +1,4 @@
-"""What `leveret cluster etcd` writes: for each member of etcd a configuration and a unit of systemd."""
+"""The files of `leveret cluster etcd`: a configuration and a systemd unit for each member of etcd."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from ..cluster.coordinator.gateway import why_refused
 from ..settings.declared.cluster import ClusterNode, is_loopback
 
-#: A member's configuration on its machine, and the parent of the directory with its data, which has its name.
+#: The path of a member's configuration on its machine, and the parent of its data directory.
 PLACE, DATA = "/etc/leveret/etcd.yml", "/var/lib/leveret-etcd"
 
 CONFIGURATION = """\
@@ -159,7 +159,7 @@ def write_files(directory: Path, cluster: str, members: Sequence[Member]) -> lis
 
 
 def check_version() -> tuple[bool, str]:
-    """Whether nodes can use the version of the etcd on this machine, and a sentence on it. True if there is no etcd."""
+    """Whether nodes can use this machine's version of etcd, and a sentence about it; True if there is no etcd."""
     etcd = shutil.which("etcd")
     if etcd is None:
         return True, "etcd is not on this machine (Debian: apt install etcd-server); its version was not checked"

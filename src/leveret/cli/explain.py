@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def explanation_of(answer: dict[str, Any]) -> Explanation:
-    """An explanation from the JSON of a running broker's answer."""
+    """The explanation in a running broker's answer."""
     rows = tuple(Row(**row) for row in answer["rows"])
     return Explanation(
         **{**answer, "matches": tuple(answer["matches"]), "policies": tuple(answer["policies"]), "rows": rows}
@@ -62,7 +62,7 @@ def explanation_text(one: Explanation) -> str:
 
 
 def _lines(rows: Sequence[Row]) -> list[str]:
-    """Each setting, and beside it its rule."""
+    """A line for each setting with its value and its rule."""
     settings = [printable(f"{row.name} = {_text(row.value)}") for row in rows]
     width = min(max(map(len, settings), default=0), 60)
     return [printable(f"  {setting:{width}}  {row.rule}") for setting, row in zip(settings, rows)]

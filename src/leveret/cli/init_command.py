@@ -13,14 +13,14 @@ from ..settings.values import value_text
 EXIT_OK, EXIT_FAILED = 0, 1
 WIDTH = 100
 
-#: The head of the file. A commented-out key has no space after its "#".
+#: The head of the file. In the whole file a "#" without a space after it comments out a key.
 HEAD = """\
 # Configuration of a Leveret broker: leveret serve --config THIS-FILE
 # Every key of the broker is here with its default, commented out. docs/configuration.md has the rest.
 # leveret check THIS-FILE says what is wrong with it; a running broker reads it again when it changes.
 """
 
-#: Tables that are left out: their mere presence, even empty, changes the broker.
+#: Omitted tables: even an empty one would change the broker.
 WITHOUT = ("system-usage", "cluster", "cluster.tls", "cluster.etcd-tls")
 
 #: Common additions.
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def commented_configuration(data: str | None = None) -> str:
-    """The TOML text. Unless it is edited, it sets nothing but the directory of the data, if that is given."""
+    """The TOML text. Only the directory of the data is set in it, if that is given."""
     given = {} if data is None else {("broker", "data"): value_text(data)}
     tables = ["\n".join(_table(table, keys, given)) for table, keys in KEYS.items() if table not in WITHOUT]
     return "\n".join([HEAD, EXAMPLES, *tables])
@@ -90,7 +90,7 @@ def commented_configuration(data: str | None = None) -> str:
 def _table(table: str, keys: dict[str, Key], given: dict[tuple[str, str], str]) -> Iterator[str]:
     yield f"[{table}]"
     for name, key in keys.items():
-        if key.reason:  # why it has no effect in this broker
+        if key.reason:  # a key without an effect in this broker
             continue
         sentence = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"docs/\1", key.help)
         yield from (f"# {line}" for line in wrap(sentence, WIDTH))
@@ -104,7 +104,7 @@ def _table(table: str, keys: dict[str, Key], given: dict[tuple[str, str], str]) 
 
 
 def _default(key: Key) -> object:
-    """The default as in a file: some keys use false for an empty list."""
+    """The default as a file has it: some keys take false for an empty list."""
     value = key.kind.rendered(key.default)
     if value == ():
         try:

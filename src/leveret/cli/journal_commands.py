@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Faults of the directory are reported in one sentence on stderr, with exit code 2."""
+    """Run the action. A fault of the directory is one sentence on stderr, with exit code 2."""
     try:
         return int(options.action(options))
     except BrokenPipeError:
@@ -127,7 +127,7 @@ def _cat(options: argparse.Namespace) -> int:
 
 
 def record_fields(lsn: int, record: Record, names: Names, bodies: bool = False) -> dict[str, object]:
-    """A record as JSON: empty fields are omitted, ids have their names beside them."""
+    """A record as JSON, without empty fields, and with names beside ids."""
     fields: dict[str, object] = {"lsn": lsn, "kind": record.name, "ts_us": record.ts_us}
     for name in ("msg_id", "arg", "priority", "attempt", "size", "link", "consumer_id", "conn_id"):
         if value := getattr(record, name):

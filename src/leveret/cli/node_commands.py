@@ -1,8 +1,8 @@
-"""`leveret ctl cluster` and what begins with it, `handover`, `drain`, `revive`, `forget`: commands about nodes.
+"""Commands about nodes: `leveret ctl cluster ...`, `handover`, `drain`, `revive`, `forget`.
 
-The node that leads refuses them at once, or begins. Then it is asked for the cluster's state until it is done: a node
-that hands over closes the connection of whoever asked for it. A node that keeps a client waiting, because no node
-leads, is asked for its own state.
+The leader refuses such a command at once, or begins it. `ctl` then asks for the cluster's state until the command is
+done, because a leader that hands over closes the connection. If no node leads, nodes hold their clients; `ctl` asks
+such a node for its own state by HTTP.
 """
 
 import http.client
@@ -19,23 +19,23 @@ from ..operator.command_error import CommandError
 from .control_client import TIMEOUT_S, ControlFailed, NotServed, request, target_of, tls_context
 
 NODE_COMMANDS = frozenset({"cluster", "handover", "drain", "revive", "forget", "reload"})
-#: Seconds after which a broker that says nothing counts as a node that keeps its client waiting; also for its answer.
+#: Seconds of silence after which a broker counts as a node that holds its clients; also the limit for its state.
 HELD_S = 2.0
-#: Seconds between two looks at a cluster.
+#: Seconds between two requests for a cluster's state.
 LOOK_S = 0.2
-#: Seconds that have to be left for one more look: with less it says nothing.
+#: Minimum seconds that must be left for one more request, which would otherwise get no answer.
 TRY_S = 0.5
 _STATE_SIZE_MAX = 1 << 20
-#: Why a cluster is not yet as a command waits for it.
+#: Command that waits -> the reasons why its wait is not over.
 _WAITS = {"cluster wait-in-sync": in_sync_reasons, "cluster wait-safe-to-stop": stop_reasons}
 
 Status = dict[str, Any]
 
 
 def node_state(url: str, timeout_s: float, context: ssl.SSLContext | None = None) -> Status | None:
-    """The state of its cluster that a node knows which does not lead; None: the URL is not that of such a node.
+    """The cluster's state as a node knows it that does not lead; None: there is no such node at the URL.
 
-    Raises: ControlFailed: the node gives no answer, or none to this machine.
+    Raises: ControlFailed: the node does not tell it to other machines.
     """
     where = target_of(url)
     try:
@@ -80,7 +80,7 @@ class NodeCommands:
         self._deadline = clock() + self._timeout_s
 
     def run(self, command: str, arguments: dict[str, Any]) -> Any:
-        """The result of a command, when it is done. `command`: its words. Raises: ControlFailed: it is not."""
+        """Run a command, and return its result when it is done. `command`: its words. Raises: ControlFailed."""
         if (reasons_of := _WAITS.get(command)) is not None:
             return self._wait(reasons_of, arguments.get("node"))
         begun = self._ask(command.partition(" ")[0], arguments)
@@ -112,7 +112,7 @@ class NodeCommands:
                     raise
             if found is not None:
                 break
-            start_s *= 2  # a broker that is slow
+            start_s *= 2  # the broker is slow
         if command == "cluster" and "action" not in arguments:
             return found
         who = f"node {found['node']} is {found['state']}: {found['why']}"
@@ -134,7 +134,7 @@ class NodeCommands:
         return {"is-ready": True, "leader": status["leader"], "insync": status["insync"]}
 
     def _follow(self, begun: Status, is_done: Callable[[Status], object]) -> Status:
-        """Look until it is done, or the time is over. Raises: ControlFailed."""
+        """Wait until the leader's state shows that a command is done. Raises: ControlFailed."""
         self._until(lambda status: status["node"] == status["leader"] and is_done(status))
         return begun
 
@@ -187,9 +187,10 @@ class NodeCommands:
         late: str = "it has begun, and was not seen to be done",
         why: Callable[[Status], str] = etcd_trouble,
     ) -> Status:
-        """Raises: ControlFailed: `late`, when the time is over, with `why` the last status was not it.
+        """Ask for the cluster's state until `is_done`.
 
-        By default: nodes read of etcd what others have done, so without it a thing that is done is not seen.
+        Raises: ControlFailed: the time is over; its text is `late`, and the reason that `why` finds in the last state.
+        The default reason is trouble with etcd, without which nodes do not see what other nodes did.
         """
         last = ""
         while True:

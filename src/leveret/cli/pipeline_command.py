@@ -1,7 +1,7 @@
-"""`leveret pipeline JOB ...`: Spark runs in a child process, never in the broker's process or this one.
+"""`leveret pipeline JOB ...`: runs a job in a child process, because Spark must not run in a broker's process.
 
-When this process ends, the child ends, and the child ends Spark's Java: SIGINT and SIGTERM are passed on once (the
-child is in its own session, so that Ctrl-C does not reach it twice), and a kill closes the pipe that is its stdin.
+The child ends with this process, and ends Spark's Java: SIGINT and SIGTERM are passed on once (the child has another
+session, so that Ctrl-C does not reach it as well), and if this process is killed, the child's stdin is closed.
 Source: Spark page 6.
 """
 

@@ -1,20 +1,20 @@
-"""Rates beside counts: what has changed since the look before, for `--watch`."""
+"""Rates beside counts for `--watch`: the change since the answer before, per second."""
 
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
-#: Command -> columns that identify its rows, and column of a rate -> the count; those of queues are in `counters`.
+#: Command -> the columns that identify its rows, and the column of each rate -> its count (of queues in `counters`).
 ROWS = {
     "queues": (("vhost", "name"), {"in/s": "enqueued", "out/s": "delivered", "ack/s": "acknowledged"}),
     "publishers": (("connection",), {"published/s": "published"}),
 }
-#: The rates stand before this column.
+#: The rates stand before these columns.
 BEFORE = frozenset({"unacked", "by"})
 
 
 class Rates:
-    """The answers to one command, one after the other."""
+    """Adds rates to successive answers to one command."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -22,7 +22,7 @@ class Rates:
         self._counts: dict[tuple[Any, ...], Mapping[str, Any]] = {}
 
     def beside(self, result: Any, command: str) -> Any:
-        """The answer with the rates since the one before; the first has none."""
+        """The answer with rates since the answer before; the first answer has none."""
         now = self._clock()
         seconds, self._at, before = now - self._at, now, self._counts
         if command == "status" and isinstance(result, dict) and isinstance(result.get("counters"), dict):
@@ -48,7 +48,7 @@ class Rates:
 
 
 def _rate(before: Mapping[str, Any] | None, counts: Mapping[str, Any], name: str, seconds: float) -> float | None:
-    """Per second; None: not known. A count that fell is one of an object that was made again."""
+    """The rate per second; None: unknown, e.g. if a count fell because its object was created again."""
     if before is None or seconds <= 0 or not isinstance(before.get(name), int) or counts[name] < before[name]:
         return None
     return float(round((counts[name] - before[name]) / seconds, 1))

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     from tempfile import gettempdir
 
     from ..configured.host_capacity import fitted_to_host
-    from ..serving.app import serve  # large: only when a broker is started
+    from ..serving.app import serve  # large, and only needed to start a broker
     from ..serving.file_watch import FileWatch, marks_of
     from ..serving.log_tail import LogTail
     from ..serving.options import ServeOptions
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Makes lines of the log safe for terminals, whatever names they contain."""
+    """Makes lines of the log safe for terminals, whatever names of clients they contain."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable_lines(super().format(record))

@@ -1,7 +1,7 @@
-"""Tables of answers: one line per row, under the names of the columns that are not empty.
+"""Answers as tables: a head with the names of the columns that are not empty, and a line for each row.
 
-The column that identifies a row is the first. In a terminal all lines fit: cells are cut in the middle, and columns at
-the end are left out, until the identifying names are whole.
+The first column identifies the row. In a terminal every line fits: cells are cut in the middle, and the last columns
+are left out as long as the first one would be cut.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from ..settings.printable import printable
 from .times import time_text
 
-#: Columns that come first, and those that come last and are left out first.
+#: Columns that come first, and columns that come last and are the first to be left out.
 FIRST = (
     "connection_name", "name", "queue", "state", "blocked_by", "held", "ready", "in/s", "out/s", "ack/s", "unacked",
     "oldest_unacked_since_ms", "waiting_ms", "causes",
@@ -24,15 +24,15 @@ LAST = (
 )  # fmt: skip
 #: Never shown in a table; `--json` has them.
 HIDDEN = frozenset({"counters"})
-#: Objects that a terminal shows as their parts; others are JSON, which can be copied into a command.
+#: Objects that a terminal shows as NAME=VALUE; others are JSON, which can be copied into a command.
 PARTED = frozenset({"held"})
-#: A column is made no narrower than this.
+#: Minimum width of a column that is cut.
 COLUMN_MIN = 12
 GAP = "  "
 
 
 def as_table(rows: Sequence[Any], width: int | None) -> str:
-    """The rows as text. `width`: columns of the terminal; None: everything is whole, as for a pipe."""
+    """The rows as text. `width`: columns of the terminal; None: nothing is cut, as for a pipe."""
     if not all(isinstance(row, dict) for row in rows):
         return "\n".join(printable(str(row)) for row in rows)
     rows = [_named(row) for row in rows]
@@ -51,7 +51,7 @@ def as_table(rows: Sequence[Any], width: int | None) -> str:
 
 
 def cell(value: Any, name: str = "", today: str | None = None) -> str:
-    """A value on one line. `today`: in a terminal, the date that times leave out; None: the value is whole."""
+    """A value on one line. `today`: for a terminal, the date that times leave out; None: nothing is left out."""
     if name.endswith("_ms") and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return time_text(value, name, today or "")
     if value is None or value == {} or value == []:
@@ -68,7 +68,7 @@ def _parts(value: Mapping[str, Any]) -> str:
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:
-    """A client without a name of its own is called by its connection."""
+    """The row with a `connection_name` also for a client that gave none: the name of the connection."""
     if "connection_name" not in row or row["connection_name"]:
         return row
     return {**row, "connection_name": row.get("connection") or row.get("name")}
@@ -76,14 +76,14 @@ def _named(row: dict[str, Any]) -> dict[str, Any]:
 
 def _ordered(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     names = dict.fromkeys(name for row in rows for name in row if name not in HIDDEN)
-    last = (*LAST, "name") if "connection_name" in names else LAST  # the name of a connection is its two addresses
+    last = (*LAST, "name") if "connection_name" in names else LAST  # a connection's name has two long addresses
     yield from (name for name in FIRST if name in names and name not in last)
     yield from (name for name in names if name not in FIRST and name not in last)
     yield from (name for name in last if name in names)
 
 
 def _is_usual(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a column tells nothing: false everywhere, or the default virtual host."""
+    """Whether a column has only usual values: false everywhere, or the default virtual host."""
     values = [row.get(name) for row in rows]
     return all(value is False for value in values) or (name == "vhost" and all(value == "/" for value in values))
 
@@ -93,13 +93,13 @@ def _head(name: str) -> str:
 
 
 def _least(name: str, column: Sequence[str]) -> int:
-    """The least width of a column. Times are whole."""
+    """The least width of a column. Times are not cut."""
     width = max(map(_width_of, column[1:]))
     return width if name.endswith("_ms") else min(max(width, _width_of(column[0])), COLUMN_MIN)
 
 
 def _fitting(full: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """The widths of the first columns in a terminal. The first one is cut only if nothing else helps."""
+    """The widths of the columns that fit in a terminal. The first one is cut only if it alone is too wide."""
     if not full:
         return []
     least = list(least)
@@ -134,7 +134,7 @@ def _char_width(char: str) -> int:
 
 
 def _cut(text: str, width: int) -> str:
-    """A text of this width: padded, or with an ellipsis in the middle."""
+    """The text padded to this width, or cut to it with an ellipsis in the middle."""
     if (own := _width_of(text)) <= width:
         return text + " " * (width - own)
     room = width - 1

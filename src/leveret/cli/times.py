@@ -5,16 +5,16 @@ from datetime import datetime, timedelta
 
 from ..settings.values import duration_ms
 
-#: The last word, before `ms`, of the names of moments; other names are of durations.
+#: Names `..._WORD_ms` with these words are moments; other names are durations.
 MOMENTS = frozenset({"at", "due", "from", "since", "started", "ended", "oldest"})
-#: The longest time limit, and the longest pause between two looks, in seconds.
+#: Maximum seconds of a time limit, and of the pause of --watch.
 SECONDS_MAX = 86400
 TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d.*", re.ASCII)
 
 
 def seconds_of(text: str) -> float:
-    """Seconds from a number or a duration. Raises: ValueError, with the whole message."""
+    """The seconds in a number or a duration. Raises: ValueError with the whole message."""
     try:
         seconds = float(text)
     except ValueError:
@@ -30,7 +30,7 @@ def seconds_of(text: str) -> float:
 def delay_of(text: str, now: datetime) -> str:
     """The milliseconds until a time of day (today or tomorrow) or an ISO date; other text unchanged.
 
-    now: with the time zone that a text without one is read in. Raises: ValueError: no such date, or it is over.
+    now: its time zone is that of a text without one. Raises: ValueError: there is no such date, or it is over.
     """
     if match := TIME_OF_DAY.fullmatch(text):
         hour, minute, second = (int(part or 0) for part in match.groups())
@@ -51,10 +51,7 @@ def delay_of(text: str, now: datetime) -> str:
 
 
 def time_text(ms: int, name: str, today: str = "") -> str:
-    """Milliseconds as people write them: a moment or a duration, according to the name `..._ms`.
-
-    today: the date that is left out.
-    """
+    """Milliseconds as people write them: a moment or a duration, according to the name. `today`: left out."""
     if name.replace("-", "_").split("_")[-2] in MOMENTS:
         try:
             return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S").removeprefix(f"{today} ")

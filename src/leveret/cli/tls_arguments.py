@@ -1,4 +1,4 @@
-"""Options of commands that ask a broker by `amqps://`: whom they trust, and their own certificate."""
+"""TLS options of commands that connect to a broker: trusted authorities, and the client's certificate."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ def add_tls_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def context_of(options: argparse.Namespace) -> "ssl.SSLContext | None":
-    """What `request` takes; None: nothing is given. Raises: ControlFailed."""
+    """The context for `request`; None: no TLS option is given. Raises: ControlFailed."""
     from .control_client import tls_context
 
     files = (options.ca, options.certificate, options.key)

@@ -1,1 +1,1 @@
-"""What the configuration declares, made so in a broker, at the start and after each reload."""
+"""Applies the configuration's declarations to a broker, at the start and after each reload."""

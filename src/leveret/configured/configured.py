@@ -1,8 +1,8 @@
 """Objects that the configuration declares, created in a broker: virtual hosts, fanout exchanges, queues, diverts.
 
 `ConfiguredObjects.apply` runs at the start and after each reload. Pure: it neither waits nor reads files. Objects that
-it made, or found as declared, are configuration-managed: such a queue follows the configuration's changes, and is
-deleted with its messages when the configuration no longer declares it and config-delete-queues is FORCE. A queue of the
+it created, or found as declared, are configuration-managed: such a queue follows the configuration's changes, and is
+deleted with its messages if the configuration no longer declares it and config-delete-queues is FORCE. A queue of the
 same name that a client declared differently is not changed.
 Source: address-settings page 1.3, 3.5, 3.7, 3.8, 6.1, 6.7.
 """
@@ -42,7 +42,7 @@ from .typed_arguments import fields_of, plain_of
 
 RING = "x-ring-size"
 LATER = "takes effect when the queue is created anew"
-#: Arguments that take effect at a start, and the remark about them while the broker runs.
+#: Arguments that a start of the broker changes, and the remark about them while the broker runs.
 AT_START = frozenset(
     argument for own in OWN_TYPES.values() for argument, row in own.rows.items() if row.acts is RESTART
 )
@@ -67,7 +67,7 @@ class Report:
 
 @dataclass(slots=True)
 class _ManagedQueue:
-    """`exchange`: the exchange that it is bound to because of its routing type; empty for none."""
+    """`exchange`: the exchange that the queue is bound to because of its routing type; "": none."""
 
     queue: Queue
     declaration: QueueDeclaration
@@ -95,7 +95,7 @@ class ConfiguredObjects:
         self._is_starting = True  # existing queues are from before the restart
         self._done: list[str] = []
         self._lost: list[str] = []
-        self._remarks: dict[str, None] = {}  # of this `apply`; those of the previous one are not repeated
+        self._remarks: dict[str, None] = {}  # of the last `apply`; the next one does not report them again
 
     def is_managed(self, queue: Queue) -> bool:
         """Whether the configuration manages this queue."""
@@ -132,7 +132,7 @@ class ConfiguredObjects:
         return Report((), tuple(self._done), (*self._lost, *news))
 
     def policies_after(self, configuration: Configuration) -> Policies:
-        """The broker's policies with another configuration. Changes nothing."""
+        """The policies that the broker would have with another configuration. Changes nothing."""
         return self._policies.policies_after(configuration)
 
     def _remark(self, text: str) -> None:
@@ -144,7 +144,7 @@ class ConfiguredObjects:
         if parts:
             self._done.append(f"created {', '.join(parts)} of the configuration")
 
-    # -- there to be ------------------------------------------------------------------------------------------------
+    # -- creating -----------------------------------------------------------------------------------------------------
 
     def _vhost(self, name: str) -> bool:
         """Returns whether it is new."""
@@ -205,7 +205,7 @@ class ConfiguredObjects:
         return current is None
 
     def _remark_older(self, vhost: VirtualHost, called: str, declared: QueueDeclaration) -> None:
-        """A queue of one node or domain has another beside it, of before the broker was a node of a cluster."""
+        """Warn of a queue with messages from before the broker joined a cluster, now hidden by a node's own queue."""
         older = vhost.queues.get(called) if called != declared.name else None
         if older is not None and older.kind.view(older) is None and (older.ready_count or older.unacked):
             self._remark(
@@ -214,7 +214,7 @@ class ConfiguredObjects:
             )
 
     def _bind(self, vhost: VirtualHost, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
-        """Bind a multicast queue to the exchange of its address; unbind one that is multicast no longer."""
+        """Bind a multicast queue to the exchange of its address; unbind a queue that is no longer multicast."""
         if declared.address != managed.queue.address:
             return
         name = managed.queue.name
@@ -233,10 +233,10 @@ class ConfiguredObjects:
         if not declared.is_enabled:
             self._done.append(f"{_queue_at(declared)} takes no new messages (enabled = false)")
 
-    # -- what a reload would do ---------------------------------------------------------------------------------------
+    # -- previews of a reload -----------------------------------------------------------------------------------------
 
     def arguments_after(self, configuration: Configuration) -> dict[Queue, FieldTable]:
-        """The arguments of the queues whose declarations another configuration changes. Changes nothing."""
+        """The new arguments of the queues that another configuration would change. Changes nothing."""
         found: dict[Queue, FieldTable] = {}
         for declared in (at_own_site(self.broker, one) for one in configuration.queues):
             managed = self._queues.get((declared.vhost, declared.name))
@@ -247,7 +247,7 @@ class ConfiguredObjects:
         return found
 
     def queues_deleted_by(self, configuration: Configuration) -> list[Queue]:
-        """The queues that another configuration would delete, as config-delete-queues is FORCE."""
+        """The queues that another configuration would delete, because config-delete-queues is FORCE."""
         kept = {(one.vhost, one.name) for one in (at_own_site(self.broker, each) for each in configuration.queues)}
         return [
             managed.queue
@@ -257,10 +257,10 @@ class ConfiguredObjects:
             and configuration.repository.resolve(managed.declaration.address, key[0]).config_delete_queues == "FORCE"
         ]
 
-    # -- changed ----------------------------------------------------------------------------------------------------
+    # -- updating -----------------------------------------------------------------------------------------------------
 
     def _update(self, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
-        """Change a managed queue to its new declaration, as far as that is possible without loss."""
+        """Change a managed queue to its new declaration as far as possible; remark on the rest."""
         queue, managed.declaration = managed.queue, declared
         if queue.durable != declared.durable:
             self._later(declared, "durable", queue.durable, declared.durable)
@@ -274,7 +274,7 @@ class ConfiguredObjects:
             self._change(queue, declared, arguments, changed)
 
     def _changes(self, queue: Queue, declared: QueueDeclaration) -> tuple[FieldTable, list[str], list[str]]:
-        """The arguments of a queue after those changes that act at once, their names, and those of later ones."""
+        """A queue's arguments after the changes that act at once, the names of these, and the names of later ones."""
         wanted = fields_of(declared.arguments)
         changed = [
             key
@@ -289,7 +289,7 @@ class ConfiguredObjects:
         return arguments, [key for key in changed if key in live], [key for key in changed if key not in live]
 
     def _change(self, queue: Queue, declared: QueueDeclaration, arguments: FieldTable, changed: list[str]) -> None:
-        """Change arguments of an existing queue, all of the kind that acts at once."""
+        """Change arguments of a queue that act at once. `arguments`: all of the queue's; `changed`: names."""
         while True:
             try:
                 own = own_settings(arguments)
@@ -297,7 +297,7 @@ class ConfiguredObjects:
                     for fault in type_.read(queue.name, plain_of(arguments))[1]:
                         raise fault
                 break
-            except ArgumentFault as fault:  # with another argument, which cannot be changed
+            except ArgumentFault as fault:  # a conflict with an argument that cannot be changed
                 key = fault.key if fault.key in changed else changed[-1]
                 self._remark(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {fault} stays; {key} {LATER}")
                 changed.remove(key)
@@ -320,9 +320,7 @@ class ConfiguredObjects:
         self._remark(f"{origin}: queue {shown(declared.name)}: {key}: {before} -> {after} {later}")
 
     def _replace_diverts(self, configuration: Configuration) -> None:
-        """Replace all diverts; one that is no longer declared stays unless config-delete-diverts is FORCE for its
-        address.
-        """
+        """Replace all diverts. An undeclared one stays, unless its address has config-delete-diverts = FORCE."""
         declared = {(divert.vhost, divert.name): divert for divert in configuration.diverts}
         kept: dict[Key, Divert] = {}
         for key in [key for key in self._diverts if key not in declared]:
@@ -335,7 +333,7 @@ class ConfiguredObjects:
         self._diverts = {**declared, **kept}
         self.broker.reloading.replace_diverts(self._diverts.values())
 
-    # -- gone -------------------------------------------------------------------------------------------------------
+    # -- deleting -----------------------------------------------------------------------------------------------------
 
     def _drop_queues(self, declared: set[Key]) -> None:
         for key in [key for key in self._queues if key not in declared]:
@@ -373,7 +371,7 @@ class ConfiguredObjects:
 
 
 def delete_undeclared(queue: Queue) -> tuple[int, str]:
-    """Delete a queue that files no longer declare. Returns the number of messages in it, and what was done."""
+    """Delete a queue that files no longer declare. Returns the number of lost messages, and a text about it."""
     queue.context.broker.scheduler.dispatch_now(queue)
     unacked = queue.unacked
     count = queue.context.queues.remove(queue) + unacked
@@ -382,7 +380,7 @@ def delete_undeclared(queue: Queue) -> tuple[int, str]:
 
 
 def at_own_site(broker: Broker, declared: QueueDeclaration) -> QueueDeclaration:
-    """A queue of the files as this node of a cluster has it: one of a node or a domain has its full name."""
+    """A queue's declaration with the full name that a queue of a node or domain has on this node of a cluster."""
     site = broker.sites.own
     if not site or "x-replication" not in declared.arguments:
         return declared
@@ -394,7 +392,7 @@ def at_own_site(broker: Broker, declared: QueueDeclaration) -> QueueDeclaration:
 
 
 def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
-    """Why configured queues cannot be built, such as a recovery point that the log does not have; one line each."""
+    """Reasons why configured queues cannot be built, e.g. a recovery point that the log lacks; one line each."""
     found: list[str] = []
     for declared in (at_own_site(broker, one) for one in configuration.queues):
         queue_type = str(declared.arguments.get("x-queue-type", CLASSIC))
@@ -409,9 +407,9 @@ def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
 
 
 def faults_of(configuration: Configuration, known: Collection[str] = ()) -> list[str]:
-    """Faults that any broker would find, as FILE:LINE: KEY: why; found by applying the configuration to an empty one.
+    """Faults that a new broker with this configuration finds, as FILE:LINE: KEY: why.
 
-    `known`: FILE:LINE of faults that were found before, which are not repeated.
+    `known`: FILE:LINE of faults that were found before; they are not repeated.
     """
     broker = Broker(ManualClock(), settings=configuration.repository)
     found: list[tuple[Origin, str]] = []
@@ -428,14 +426,14 @@ def faults_of(configuration: Configuration, known: Collection[str] = ()) -> list
         except EngineError as error:
             key = vars(error).get("key", "queue")
             found.append((queue.origin_of(key), f"{key}: {text_of(error)}"))
-        except ValueError:  # among the known faults
+        except ValueError:  # one of the known faults
             continue
     placed = [f"{origin}: {text}" for origin, text in sorted(found) if str(origin) not in known]
     return placed + faults_of_users(configuration)
 
 
 def suspicious_arguments(configuration: Configuration) -> list[str]:
-    """Unknown arguments of queues, as FILE:LINE: KEY: with the nearest known one."""
+    """Unknown arguments of queues, as FILE:LINE: KEY: why, with the nearest known argument."""
     return [
         f"{queue.origin_of(name)}: {name}: no queue has this argument" + (f", did you mean {like!r}?" if like else "")
         for queue in configuration.queues
@@ -444,9 +442,9 @@ def suspicious_arguments(configuration: Configuration) -> list[str]:
 
 
 def _follows(queue: Queue, declared: QueueDeclaration) -> bool:
-    """Whether a durable queue has all that is declared, except for arguments that can be changed.
+    """Whether a restored queue matches its declaration, except for arguments that can be changed.
 
-    Then it may follow a configuration that was changed while the broker was stopped, or just before it was killed.
+    Such a queue follows a configuration that was changed while the broker was stopped, or just before it was killed.
     """
     wanted, live = fields_of(declared.arguments), live_arguments(declared.arguments) | AT_START
     keys = (queue.arguments.keys() | wanted.keys()) - live
@@ -460,7 +458,7 @@ def set_ring_size(queue: Queue, size: int) -> None:
 
 
 def text_of(error: EngineError) -> str:
-    """The text of a refusal, as clients would read it, without the reply's name."""
+    """The text of a refusal as clients get it, without the reply's name."""
     return reply_for(error).text.partition(" - ")[2] or str(error)
 
 
@@ -469,7 +467,7 @@ def _differ(key: str, is_now: Field | None, wanted: Field | None) -> bool:
         return is_now.comparable() != wanted.comparable()
     if key == "x-queue-type":  # classic is the default type
         return any(field is not None and field.value != b"classic" for field in (is_now, wanted))
-    # A queue that existed before may have arguments without a meaning.
+    # An existing queue may have unknown arguments, which do not matter.
     return wanted is not None or (is_now is not None and key in ARGUMENTS)
 
 

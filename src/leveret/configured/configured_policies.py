@@ -1,7 +1,7 @@
-"""The policies that the configuration declares, created in a broker, again after each reload.
+"""The policies that the configuration declares, applied to a broker at its start and after each reload.
 
-A policy of the configuration is reset to its entry whenever the entry changes; changes by `leveret ctl` last until
-then. One that is no longer declared is deleted. Source: behaviour page 3.12; ruling 11.
+A declared policy is reset to its entry whenever the entry changes; until then changes by `leveret ctl` last. A policy
+that is no longer declared is deleted. Source: behaviour page 3.12; ruling 11.
 """
 
 from ..engine import Broker
@@ -17,7 +17,7 @@ class ConfiguredPolicies:
         self._declared: dict[tuple[str, bool, str], Policy] = {}
 
     def apply(self, configuration: Configuration) -> list[str]:
-        """Apply all of them at once. Returns a line for each change."""
+        """Apply the declared policies. Returns a line for each change."""
         changed, gone = self._changed_by(configuration)
         lines = [f"{one.title} {'changed' if one.identity in self._declared else 'set'}" for one in changed]
         lines += [f"{_kind(one)} {shown(one.name)} is no longer declared: cleared" for one in gone]
@@ -28,7 +28,7 @@ class ConfiguredPolicies:
         return lines
 
     def policies_after(self, configuration: Configuration) -> Policies:
-        """The broker's policies with another configuration. Changes nothing."""
+        """The policies that the broker would have with another configuration. Changes nothing."""
         changed, gone = self._changed_by(configuration)
         return self.broker.context.policies.without(one.identity for one in gone).with_these(changed)
 

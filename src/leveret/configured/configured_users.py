@@ -1,8 +1,8 @@
 """The users and limits that the configuration declares: applied to a broker at its start and after each reload.
 
-A declared user is reset to its entry whenever the entry changes; changes by `leveret ctl` last until then, or until a
-restart. A user that is no longer declared is deleted, and its connections are closed. The default guest exists while
-the configuration names no user.
+A declared user is reset to its entry whenever the entry changes, and at a restart; until then changes by `leveret ctl`
+last. A user that is no longer declared is deleted, and its connections are closed. The default guest exists while the
+configuration names no user.
 Source: interfaces page; behaviour page 3.13 to 3.15.
 """
 
@@ -26,7 +26,7 @@ from ..engine import (
 from ..settings import Configuration, UserDeclaration
 from ..settings.values import shown
 
-#: guest / guest: administrator, everything everywhere, from loopback only.
+#: guest / guest: an administrator with all permissions, who can log in from loopback only.
 DEFAULT_GUEST = User("guest", hash_password("guest", bytes(SALT_SIZE)), ("administrator",), loopback_only=True)
 
 
@@ -87,7 +87,7 @@ class ConfiguredUsers:
 
 
 def user_of(declared: UserDeclaration) -> User:
-    """`faults_of_users` must have found no fault."""
+    """The engine's user for a declaration, in which `faults_of_users` must have found no fault."""
     if declared.password:
         password = new_hash(declared.password)
     else:
@@ -127,7 +127,7 @@ def faults_of_users(configuration: Configuration) -> list[str]:
 
 
 def readable_passwords(configuration: Configuration, is_private: "dict[str, bool]") -> list[str]:
-    """Plain passwords in files that others can read, as FILE:LINE: KEY: why. `is_private`: by file."""
+    """Plain passwords in files that other users can read, as FILE:LINE: KEY: why. `is_private`: file -> whether not."""
     return [
         f"{user.password_origin}: password: stands in a file that others than its owner can read: "
         "chmod 600, or give password-hash"

@@ -1,6 +1,6 @@
-"""Options of each part from the configuration: this file alone maps keys to fields.
+"""The options of each part from the configuration. Only this file maps keys of the configuration to options.
 
-Each function reads only the keys of its part, so that the effects of a reload can be looked up per part.
+Each function reads only the keys of its part, so that a test can tell which part a reloaded key changes.
 Source: interfaces page, "Configuration keys".
 """
 
@@ -53,7 +53,7 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
 
 
 def unsent_max(configuration: Configuration) -> int:
-    """Maximum octets that wait for one connection before its deliveries pause; fixed when the broker is made."""
+    """Maximum unsent octets of a connection, beyond which its deliveries pause; fixed when the broker is made."""
     return configuration.broker_limits.unsent_per_connection
 
 
@@ -115,10 +115,10 @@ def journal_options(configuration: Configuration) -> "JournalOptions":
 
 @frozen
 class RecordingOptions:
-    """Records beyond those that recovery needs, and the memory for ready messages.
+    """Options for records that recovery does not need, and for paging.
 
-    `counts_max`: larger delivery counts are not written; -1: all are. `keeps_ids`: duplicate ids survive a restart.
-    `memory_size`: octets.
+    `counts_max`: larger delivery counts are not recorded; -1: all are. `keeps_ids`: duplicate ids survive a restart.
+    `memory_size`: octets of ready messages in memory.
     """
 
     persists_deliveries: bool
@@ -128,7 +128,7 @@ class RecordingOptions:
 
 
 def recording_options(configuration: Configuration) -> RecordingOptions:
-    """Options fixed when a broker's journal is opened, beside the journal's own options."""
+    """The recording options, which are fixed when a broker's journal is opened."""
     broker = configuration.broker
     return RecordingOptions(
         persists_deliveries=broker.persist_delivery_count_before_delivery,

@@ -1,4 +1,4 @@
-"""Conversion of queue arguments between their two forms: plain values of a configuration, typed fields of AMQP."""
+"""Conversion of queue arguments between plain values of a configuration and typed fields of AMQP."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from ..settings.addresses.queue_arguments import plain_values
 def fields_of(arguments: Mapping[str, object]) -> FieldTable:
     """The fields that a client would send: longstr, bool, double, and signed integers of 32 or 64 bits.
 
-    Args: arguments: as in configurations; a loader has checked their values.
+    Args: arguments: from a configuration, whose loader has checked the values.
     """
     return {key: _field(value) for key, value in plain_values(arguments).items()}
 
@@ -26,7 +26,7 @@ def _field(value: object) -> Field:
 
 
 def plain_of(table: FieldTable) -> dict[str, object]:
-    """The values of a queue's arguments as settings read them: int, bool, float, str; tables and arrays unchanged."""
+    """The values of arguments as the settings read them: int, bool, float, str; tables and arrays unchanged."""
     return {key: _plain(field) for key, field in table.items()}
 
 

@@ -1,1 +1,1 @@
-"""The programs of `leveret demo`: clients that make a broker work badly, and the places where its console shows it."""
+"""The programs of `leveret demo`: troublesome clients of a broker, and the console's pages that show the trouble."""

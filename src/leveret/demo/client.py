@@ -1,6 +1,6 @@
-"""A small AMQP client for the programs of the demo: one connection with one channel, by the frontend's own frames.
+"""A small AMQP client for the programs of the demo: one connection with one channel, by the frontend's codec.
 
-It is no library for applications: it does not reconnect, and an error of the broker ends it.
+It is no library for applications: it does not reconnect, and an error from the broker ends it.
 """
 
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ class Client:
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._data = bytearray()
-        self._sending = trio.Lock()  # an answer of one task must not stand within a message of another
+        self._sending = trio.Lock()  # keeps the frames of a message together
         self._answers, self._answered = trio.open_memory_channel[base.Frame](1)
         self._came, self.deliveries = trio.open_memory_channel[Delivery](0)
 
@@ -66,7 +66,7 @@ class Client:
         await self.call(commands.Queue.Declare, 0, queue, *flags, {}, answer=commands.Queue.DeclareOk)
 
     async def consume(self, queue: str, tag: str, *, prefetch: int) -> None:
-        """Subscribe; messages come in `deliveries`, and wait to be settled."""
+        """Subscribe. Messages arrive in `deliveries`."""
         await self.call(commands.Basic.Qos, 0, prefetch, False, answer=commands.Basic.QosOk)
         flags = (False, False, False, False)  # no-local, no-ack, exclusive, nowait
         await self.call(commands.Basic.Consume, 0, queue, tag, *flags, {}, answer=commands.Basic.ConsumeOk)
@@ -84,13 +84,13 @@ class Client:
         await self._send(encode_method(1, commands.Basic.Ack, delivery.tag, False))
 
     async def nack(self, delivery: Delivery) -> None:
-        """Give a message back, because it could not be handled."""
+        """Requeue a message."""
         await self._send(encode_method(1, commands.Basic.Nack, delivery.tag, False, True))
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
     async def login(self, name: str, user: str, password: str) -> None:
-        """The handshake; `name` is the connection's for operators. Raises: ClosedByBroker."""
+        """Shake hands. `name`: the connection's name for operators. Raises: ClosedByBroker."""
         await self._send(PROTOCOL_HEADER)
         await self._expect(commands.Connection.Start)
         properties = {

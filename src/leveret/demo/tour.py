@@ -1,4 +1,4 @@
-"""What there is to see in the demo, and where."""
+"""The tour of the demo: the sights, and the pages and commands that show them."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""The programs of the demo. Each is one connection, whose name says what it is."""
+"""The programs of the demo. Each has one connection, whose name tells its job."""
 
 from collections.abc import Awaitable, Callable
 from itertools import count
@@ -37,7 +37,7 @@ async def order_mails(client: Client) -> None:
 
 
 async def send_mails(client: Client) -> None:
-    """What cannot be sent is given back, without a wait or a count of its own: that is the broker's."""
+    """Requeue what cannot be sent. The broker waits and counts, not this program."""
     await client.declare("jobs.mail")
     await client.consume("jobs.mail", "smtp", prefetch=10)
     async for delivery in client.deliveries:
@@ -52,7 +52,7 @@ async def scan_parcels(client: Client) -> None:
 
 
 async def carry_parcels(client: Client) -> None:
-    """A robot that works."""
+    """A robot that works well."""
     await client.consume("parcels", "robot-1", prefetch=3)
     async for delivery in client.deliveries:
         await trio.sleep(0.2)
@@ -60,9 +60,7 @@ async def carry_parcels(client: Client) -> None:
 
 
 async def carry_parcels_slowly(client: Client) -> None:
-    """A robot that carries three at once, and takes seven seconds: leases end after five, and then the other robot gets
-    the parcels.
-    """
+    """A slow robot: it takes 7 s for three parcels, but leases end after 5 s, and the other robot gets the parcels."""
 
     async def carry(delivery: Delivery) -> None:
         await trio.sleep(7)
@@ -101,7 +99,7 @@ async def measure(client: Client) -> None:
         await trio.sleep(10)
 
 
-#: The names of the connections -> what they do.
+#: Name of the connection -> its program.
 PROGRAMS: dict[str, Program] = {
     "quote feed": feed_quotes,
     "quote wall": show_quotes,
