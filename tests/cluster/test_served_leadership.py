@@ -131,7 +131,7 @@ def test_a_node_says_that_it_leads_only_while_its_broker_is_served() -> None:
         seen.append(report.leader_facts)
 
     built = SimpleNamespace(broker=broker, control=SimpleNamespace(operator=SimpleNamespace(edge_status=dict)))
-    report: Any = SimpleNamespace(led=None)
+    report: Any = SimpleNamespace(leader_facts=None)
     node: Any = SimpleNamespace(
         _build=lambda cluster: SimpleNamespace(runtime=Runtime(broker, sleeps=False), built=built, run=run),
         gate=SimpleNamespace(lent_listeners=nullcontext),
@@ -221,7 +221,7 @@ def test_clients_are_passed_on_to_each_new_leader() -> None:
     for leader in (first, first, second, second):
         ServedNode.pass_clients_on(node, leader)
     assert len(passed) == 2
-    node.gate.hold, node._report = lambda: passed.append("held"), SimpleNamespace(led=None)
+    node.gate.hold, node._report = lambda: passed.append("held"), SimpleNamespace(leader_facts=None)
     ServedNode.hold_clients(node)
     ServedNode.pass_clients_on(node, second)  # it was only etcd that did not name it
     assert passed[2] == "held" and len(passed) == 4
