@@ -9,6 +9,8 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Collection
+from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
 from xml.etree import ElementTree
@@ -35,26 +37,30 @@ DIRECTORIES = (
 #: Tests of a room where these are not in the directory of its name.
 OWN = {"engine": ("tests/engine/", "tests/conformance/"), "src": ("tests/server/", "tests/cluster/")}
 #: Tests kept of a function: the quick ones, then the slow ones, which promise the most. Those of its room come first,
-#: each time those that run the fewest other functions, and some of each file.
+#: each time those that run the fewest other functions, and some of each file. The slow ones that try much
+#: at random come last, however many there are, and of each room state machines before others: they find what no example
+#: names.
 QUICK_MAX, SLOW_MAX, SLOW_S = 800, 150, 0.5
 
 
 class Covering:
-    """Tests by function. `seconds`: how long each took when it was measured."""
+    """Tests by function. `machines`: those among them that come last."""
 
-    def __init__(self, tests: dict[str, list[str]], seconds: dict[str, float]) -> None:
+    def __init__(self, tests: dict[str, list[str]], machines: Collection[str] = ()) -> None:
         self._tests = tests
-        self.seconds = seconds
+        self._machines = frozenset(machines)
 
-    def of(self, file: str, function: str) -> list[str]:
-        """Node ids of the tests that run it, the most particular first; of a module's own code: of all in its file."""
+    def of(self, file: str, function: str) -> tuple[list[str], list[str]]:
+        """Node ids of the tests that run it, the most particular first, and of the machines that do; of a module's own
+        code: of all in its file."""
         if function != MODULE:
-            return self._tests.get(f"{file}::{function}", [])
-        found: dict[str, None] = {}
-        for name, tests in self._tests.items():
-            if name.startswith(f"{file}::"):
-                found.update(dict.fromkeys(tests[:20]))
-        return list(found)
+            found = dict.fromkeys(self._tests.get(f"{file}::{function}", []))
+        else:
+            of_file = [tests for name, tests in self._tests.items() if name.startswith(f"{file}::")]
+            found = dict.fromkeys(test for tests in of_file for test in tests[:20])
+            found |= dict.fromkeys(test for tests in of_file for test in tests if test in self._machines)
+        machines = [test for test in found if test in self._machines]
+        return [test for test in found if test not in self._machines], machines
 
 
 def read_covering() -> Covering:
@@ -66,7 +72,7 @@ def read_covering() -> Covering:
     if not kept.exists():
         raise SystemExit("which tests cover what is not known yet: make mutants-map")
     read = json.loads(kept.read_text())
-    return Covering(read["tests"], read["seconds"])
+    return Covering(read["tests"], read["machines"])
 
 
 def measure(processes: str) -> None:
@@ -80,8 +86,9 @@ def measure(processes: str) -> None:
     command += [f"--junitxml={times}", *DIRECTORIES]
     subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, "COVERAGE_FILE": str(data)})
     seconds = _seconds(times)
-    tests = _tests_by_function(data, seconds)
-    (KEPT / "covering.json").write_text(json.dumps({"tests": tests, "seconds": seconds}))
+    machines = {test for test, took_s in seconds.items() if took_s > SLOW_S and _is_random(test)}
+    tests = _tests_by_function(data, seconds, machines)
+    (KEPT / "covering.json").write_text(json.dumps({"tests": tests, "machines": sorted(machines)}))
     print(f"{len(seconds)} tests cover {len(tests)} functions")
 
 
@@ -98,7 +105,19 @@ def _seconds(times: Path) -> dict[str, float]:
     return seconds
 
 
-def _tests_by_function(data: Path, seconds: dict[str, float]) -> dict[str, list[str]]:
+def _is_random(test: str) -> bool:
+    """Whether Hypothesis makes its examples: a state machine, or a function with `@given`."""
+    file, _, name = test.partition("::")
+    return name.endswith("::runTest") or name.partition("[")[0].rpartition("::")[2] in _given(file)
+
+
+@cache
+def _given(file: str) -> set[str]:
+    functions = [node for node in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(node, ast.FunctionDef)]
+    return {one.name for one in functions if any(ast.unparse(mark).startswith("given(") for mark in one.decorator_list)}
+
+
+def _tests_by_function(data: Path, seconds: dict[str, float], machines: set[str]) -> dict[str, list[str]]:
     """By coverage's own tables: its library would need minutes and gigabytes for all tests."""
     covered = sqlite3.connect(data)
     lines_of: dict[int, dict[str, int]] = {}
@@ -123,8 +142,10 @@ def _tests_by_function(data: Path, seconds: dict[str, float]) -> dict[str, list[
     for name, tests in found.items():
         own = OWN.get(room := name.partition("/")[0], (f"tests/{room}/",))
         order = sorted(_spread(sorted(tests, key=rank)), key=lambda test: not test.startswith(own))
-        slow = [test for test in order if seconds[test] > SLOW_S]
-        kept[name] = [test for test in order if seconds[test] <= SLOW_S][:QUICK_MAX] + slow[:SLOW_MAX]
+        by_states = sorted(order, key=lambda test: (not test.startswith(own), not test.endswith("::runTest")))
+        last = [test for test in by_states if test in machines]
+        slow = [test for test in order if seconds[test] > SLOW_S and test not in machines]
+        kept[name] = [test for test in order if seconds[test] <= SLOW_S][:QUICK_MAX] + slow[:SLOW_MAX] + last
     return kept
 
 

@@ -22,7 +22,7 @@ from time import monotonic, process_time
 
 import pytest
 from swap import Program, changed_functions
-from tree import Job, Result, Tree, Verdict
+from tree import Job, Result, Tree, Verdict, is_of
 
 #: A fault that takes more memory than this is found.
 MEMORY_MAX = 6 << 30
@@ -60,6 +60,7 @@ class _Lane:
         for id_ in self._items:
             self._variants[id_.partition("[")[0]].append(id_)
         self._passing: set[str] = set()
+        self._finders: dict[str, str] = {}  # by a fault's file the file of tests that found the last one there
         self._tree = Tree(session.config.rootpath)
         gc.collect()
         self._program = Program(session.config.rootpath.resolve())
@@ -70,19 +71,33 @@ class _Lane:
         begun = monotonic()
         if self._session.testsfailed:
             return Result(Verdict.FOUND, "a module cannot be imported"), 0.0
-        if not job.tests:
+        if not job.tests and not job.machines:
             return Result(Verdict.SURVIVED, "no test runs this function"), 0.0
         result = unknown = Result(Verdict.UNDECIDED, "its tests are not there or fail in any case: make mutants-map")
-        tests = dict.fromkeys(id_ for test in job.tests for id_ in self._variants.get(test, [test]))
-        while items := [self._items[id_] for id_ in tests if id_ in self._items]:
+        items = self._items_of(job)
+        while items:
             self._tree.plant(job.mutant)  # for programs that a test starts, and modules that it is the first to import
             result = self._in_fork(job, items)
             self._tree.remove()
             if result.verdict is not Verdict.FOUND or self._passes(result.how, job):
                 break
+            items = items[[item.nodeid for item in items].index(result.how) + 1 :]
             del self._items[result.how]
             result = unknown
+        if result.verdict is Verdict.FOUND:
+            self._finders[job.mutant.file] = result.how.partition("::")[0]
         return result, monotonic() - begun
+
+    def _items_of(self, job: Job) -> list[pytest.Item]:
+        """The test of its row, those of the file that found the last fault there, the others, and machines."""
+        tests = (*job.tests, *job.machines)
+        ids = dict.fromkeys(id_ for test in tests for id_ in self._variants.get(test, [test]) if id_ in self._items)
+        first = f"{self._finders.get(job.mutant.file, '')}::"
+
+        def is_later(id_: str) -> bool:
+            return id_ in job.machines or not (is_of(id_, job.mutant.found_by) or id_.startswith(first))
+
+        return [self._items[id_] for id_ in sorted(ids, key=is_later)]
 
     def _passes(self, test: str, job: Job) -> bool:
         """Whether a test passes without the fault; looked at once. What fails here in any case finds nothing."""
@@ -138,15 +153,20 @@ class _Lane:
 
         signal.signal(signal.SIGPROF, hangs)
         result = Result(Verdict.SURVIVED, f"{len(items)} tests passed")
-        for item, following in zip(items, [*items[1:], None]):
-            signal.setitimer(signal.ITIMER_PROF, HANGS_S)
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            if watch.failed or process_time() > job.seconds:
-                result = Result(Verdict.FOUND, watch.failed) if watch.failed else OVER
-                with contextlib.suppress(BaseException):
-                    self._session._setupstate.teardown_exact(None)  # what a session's fixtures started
-                break
+        machines = [item for item in items if item.nodeid in job.machines]
+        others = items[: len(items) - len(machines)]
+        for some, end_s in ((others, job.seconds / 2 if machines else job.seconds), (machines, job.seconds)):
+            for item, following in zip(some, [*some[1:], None]):
+                signal.setitimer(signal.ITIMER_PROF, HANGS_S)
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                if watch.failed or process_time() > end_s:
+                    with contextlib.suppress(BaseException):
+                        self._session._setupstate.teardown_exact(None)  # what a session's fixtures started
+                    if watch.failed:
+                        return Result(Verdict.FOUND, watch.failed)
+                    result = OVER
+                    break
         return result
 
 

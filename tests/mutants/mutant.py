@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 ROWS = Path(__file__).parent
@@ -138,31 +139,31 @@ def _operators_of(path: Path) -> Iterator[tuple[tuple[int, int], str, int]]:
         operator, occurrence = operator_class(), 0
         for node in nodes:
             for start, _ in operator.mutation_positions(node):
-                if start[0] not in without and not _is_annotation(node):
+                if start[0] not in without and not _is_declared(node):
                     yield start, name, occurrence
                 occurrence += 1
 
 
 def _lines_without_behaviour(source: str) -> set[int]:
-    """Assertions, imports for type checkers, slots, calls of loggers, errors' texts."""
+    """Assertions, imports and what is for type checkers alone, calls of loggers, and fields without a value."""
     lines: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        is_typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        is_logging = isinstance(node, ast.Expr) and ast.unparse(node.value).startswith(("log.", "logger.", "_log."))
-        if is_typing or is_logging or isinstance(node, ast.Assert | ast.AnnAssign | ast.Import | ast.ImportFrom):
-            is_constant = isinstance(node, ast.AnnAssign) and node.value is not None
-            if not is_constant:
-                lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        is_typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        is_logging = isinstance(node, ast.Expr) and ast.unparse(node.value).startswith("logger.")
+        is_bare = isinstance(node, ast.AnnAssign) and node.value is None
+        if is_typing or is_logging or is_bare or isinstance(node, ast.Assert | ast.Import | ast.ImportFrom):
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines
 
 
-def _is_annotation(node: object) -> bool:
-    """Whether parso's node is (in) an annotation or a return type: `int | None` is not computed with."""
-    while node is not None:
-        parent = getattr(node, "parent", None)
-        if getattr(node, "type", "") in ("tfpdef", "annassign"):
-            return True
-        if getattr(parent, "type", "") == "funcdef" and node is getattr(parent, "annotation", None):
+def _is_declared(node: Any) -> bool:
+    """Whether parso's node is (in) an annotation, which is not computed with, the star of keyword-only parameters, or
+    an argument `slots` or `frozen`: such data do what others do."""
+    while (parent := node.parent) is not None:
+        is_annotation = parent.type == "tfpdef" or parent.type == "annassign" and node is parent.children[1]
+        is_option = parent.type == "argument" and parent.children[0].get_code().strip() in ("slots", "frozen")
+        is_star = parent.type == "parameters" and node.type == "operator"
+        if is_annotation or is_option or is_star or parent.type == "funcdef" and node is parent.annotation:
             return True
         node = parent
     return False

@@ -40,14 +40,9 @@ Tried = tuple[Mutant, Result, float]
 
 
 def make_job(mutant: Mutant, covering: Covering, seconds: float) -> Job:
-    """With the test of its row, then those that run the function, as many as there was time for when measured."""
-    tests, sum_s = [mutant.found_by] if mutant.found_by else [], 0.0
-    for test in covering.of(mutant.file, mutant.function):
-        sum_s += covering.seconds[test] + 0.01
-        if sum_s > seconds:
-            break
-        tests.append(test)
-    return Job(mutant, tests, seconds)
+    """With the test of its row, then those that run the function."""
+    tests, machines = covering.of(mutant.file, mutant.function)
+    return Job(mutant, [*([mutant.found_by] if mutant.found_by else []), *tests], seconds, machines)
 
 
 def try_each(tree: Tree, jobs: Sequence[AnyJob]) -> Iterator[tuple[AnyJob, Result, float]]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering
-from mutant import MODULE, BadRow, Mutant, function_at, read_rows
+from mutant import MODULE, BadRow, Mutant, function_at, read_rows, sample_operators
 from mutants import is_missed, make_job, try_each
 from swap import changed_functions
 from tree import Job, Result, Tree, Verdict, WorldsJob
@@ -85,6 +86,37 @@ def test_functions_by_line() -> None:
     assert [function_at(source, line) for line in range(1, 8)] == [MODULE, MODULE, MODULE, "B.d", "B.d", "B.d.e", "B.d"]
 
 
+#: Lines with one number or truth value each.
+OPERATED = """
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    limit = 1
+@dataclass(slots=True, frozen=True)
+class A:
+    part: Literal[1]
+    rest: Literal[1] = 2
+    size: int = 1
+def add(one: Literal[1], *, other=2) -> Literal[3]:
+    assert one != 1
+    logger.info("%d", 1)
+    log.restore(1)
+"""
+
+
+def test_faults_by_operators_without_those_that_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of fields and defaults are changed; annotations, stars, assertions and words of loggers are not."""
+    pytest.importorskip("cosmic_ray")
+    monkeypatch.setattr("mutant.ROOT", tmp_path)
+    (tmp_path / "a.py").write_text(OPERATED)
+    changed = [mutant.harm.partition("  ->")[0] for mutant in sample_operators("a.py", 100, seed=1)]
+    assert sorted(changed) == [
+        "def add(one: Literal[1], *, other=2) -> Literal[3]:",
+        "log.restore(1)",
+        "rest: Literal[1] = 2",
+        "size: int = 1",
+    ]
+
+
 #: A change of a method, of what a closure does, and of what no swap of code can change.
 PROGRAM = """
 class A:
@@ -119,19 +151,28 @@ def test_changed_functions(find: str, instead: str, changed: set[str] | None) ->
 
 def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
     """By swapped code and in a process that begins with it; it survives where those that run it do not look;
-    what fails without it finds nothing."""
+    what fails without it finds nothing. The file of tests that found the last fault of a file is tried first there,
+    and machines also where other tests use up their half of the time."""
     row = next(row for row in all_rows() if row.name == "settings/longer-pattern-loses")
     looks = "tests/settings/test_matching.py::test_matches_in_order[1-a.b-.#*]"
     key = f"{row.file}::{row.function}"
-    seconds = {looks: 0.1, ELSEWHERE: 0.1}
-    job = make_job(row, Covering({key: [looks]}, seconds), 120)
-    blind = make_job(row, Covering({key: [ELSEWHERE]}, seconds), 120)
-    named = make_job(replace(row, found_by=looks.partition("[")[0]), Covering({}, {}), 120)
+    job = make_job(row, Covering({key: [looks]}), 120)
+    blind = make_job(row, Covering({key: [ELSEWHERE]}), 120)
+    named = make_job(replace(row, found_by=looks.partition("[")[0]), Covering({}), 120)
     constant = replace(row, source=row.source + "\nraise ValueError\n")
     with Tree(tmp_path / "tree") as tree:
         fails = "tests/settings/test_fails.py"
         (tree.directory / fails).write_text("def test_it() -> None:\n    raise ValueError\n")
         broken = [Job(row, [f"{fails}::test_it", *more], 120) for more in ([], [looks], [ELSEWHERE])]
+        slow = "tests/settings/test_slow.py"
+        ends = (
+            "import time\nimport pytest\n\n\n@pytest.mark.parametrize('end', [3, 6])\ndef test_it(end: int) -> None:\n"
+        )
+        (tree.directory / slow).write_text(f"{ends}    while time.process_time() < end:\n        pass\n")
+        late = make_job(row, Covering({key: [f"{slow}::test_it", ELSEWHERE, looks]}, {ELSEWHERE, looks}), 4)
+        again = looks.replace("test_matching", "test_matching_again")
+        shutil.copy(tree.directory / "tests/settings/test_matching.py", tree.directory / again.partition("::")[0])
+        two = [Job(row, [looks], 120), Job(row, [again, looks], 120)]
         harmless = Job(replace(row, source=tree.before(row)), job.tests, 120)
         jobs = [
             job,
@@ -142,12 +183,17 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
             Job(row, job.tests, 0),
             Job(constant, job.tests, 120),
             *broken,
+            late,
+            *two,
         ]
-        found = {id(job): result.verdict for job, result, _ in try_each(tree, jobs)}
+        tried = list(try_each(tree, jobs))
+        found, how = ({id(job): result[at] for job, result, _ in tried} for at in (0, 1))
         assert [found[id(job)].name for job in jobs] == [
             *("FOUND", "SURVIVED", "FOUND", "SURVIVED", "UNDECIDED", "UNDECIDED", "FOUND"),
             *("UNDECIDED", "FOUND", "SURVIVED"),
+            *("FOUND", "FOUND", "FOUND"),
         ]
+        assert how[id(two[1])] == looks
         assert tree.try_anew(job)[0] == (Verdict.FOUND, looks)
         assert tree.before(row) != row.source
 

@@ -67,13 +67,14 @@ def is_of(node_id: str, test: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A fault, and the tests that look for it, in this order, for `seconds` at most. A test that is named without its
-    parameters is tried with each of them.
+    """A fault, and the tests that look for it, in this order, for `seconds` at most: half of them, if `machines` come
+    last. A test that is named without its parameters is tried with each of them.
     """
 
     mutant: Mutant
     tests: list[str]
     seconds: float
+    machines: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ class Tree:
 
     def _collecting(self, jobs: list[Job]) -> list[str]:
         """Pytest, with the files that have their tests."""
-        files = dict.fromkeys(test.partition("::")[0] for job in jobs for test in job.tests)
+        files = dict.fromkeys(test.partition("::")[0] for job in jobs for test in (*job.tests, *job.machines))
         there = [file for file in files if (self.directory / file).exists()]
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "lane"]
         return [*command, f"--timeout={WAITS_S}", *(there or ["tests/mutants"])]  # some test, or pytest would take all
