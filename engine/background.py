@@ -52,6 +52,10 @@ class Background:
         self._trimmed[queue] = None
         self.pending = True
 
+    def will_trim(self, queue: "Queue") -> bool:
+        """Whether a later turn calls `Queue.trim` of the queue."""
+        return queue in self._trimmed
+
     def run(self, steps: Iterator[None]) -> None:
         """Run an iterator of steps of some milliseconds. Each end of a turn does a step of one iterator, in turn."""
         self._tasks.append(steps)

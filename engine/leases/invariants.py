@@ -11,7 +11,7 @@ from .state import Leases
 def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterator[str]:
     """Faults of leases and slots: each has a session's tag and a note of its end. See `Kind.faults`."""
     queue, book = leases.queue, leases.book
-    is_late = 0 < book.next_ns() <= queue.context.broker.clock.monotonic_ns()  # later turns end the rest in slices
+    will_end_more = queue.context.broker.background.will_trim(queue)  # then it sets the deadline
     out = {id(message): message for message in unacked}
     for name, table in (("lease", book.leases), ("slot", book.slots)):
         for id_, message in table.by_id.items():
@@ -21,7 +21,7 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
             ends = list(table.by_end())
             if [message.id for message, _ in ends] != list(table.by_id):
                 yield f"{len(table)} {name}s, of {len(ends)} it is known when they end"
-            if ends and not is_late and not is_before(leases.deadline, ends[0][1] + LATE_NS):
+            if ends and not will_end_more and not is_before(leases.deadline, ends[0][1] + LATE_NS):
                 yield f"a {name} ends at {ends[0][1]}, and no deadline is set"
             if table._noted != sum(len(one.ids) for one in table._ends):
                 yield f"counts {table._noted} notes of {name}s"

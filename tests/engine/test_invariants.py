@@ -21,6 +21,11 @@ KINDS: dict[str, FieldTable] = {
     "priorities": {"x-max-priority": Field("l", 3)},
     "a limit": {"x-max-length-bytes": Field("l", 1 << 20)},
     "leased": {"x-queue-type": Field("S", b"amps"), "x-max-backlog-per-consumer": Field("l", 3)},
+    "leases that end": {
+        "x-queue-type": Field("S", b"amps"),
+        "x-max-backlog-per-consumer": Field("l", 3),
+        "x-lease-period": Field("l", 5000),
+    },
     "non-destructive": {"x-non-destructive": Field("t", True)},
     "times to live": {"x-message-ttl": Field("l", 60_000), "x-expires": Field("l", 60_000)},
 }
@@ -186,6 +191,21 @@ def test_a_lease_without_a_tag_is_named() -> None:
     with pytest.raises(InvariantBroken, match="tags are out without a lease"):
         check_broker(world.broker)
     leases_of(world.q).book.leases.by_id[lease.id] = lease
+    check_broker(world.broker)
+
+
+def test_a_lease_that_no_deadline_ends_is_named() -> None:
+    """Unless the queue waits for its next slice, which sets it."""
+    world = World("leases that end")
+    check_broker(world.broker)
+    context, leases = world.broker.context, leases_of(world.q)
+    context.deadlines.cancel(leases.deadline)
+    with pytest.raises(InvariantBroken, match="a lease ends at .*, and no deadline is set"):
+        check_broker(world.broker)
+    context.background.trim_later(world.q)
+    check_broker(world.broker)
+    world.end_turn()
+    assert not context.background.will_trim(world.q)
     check_broker(world.broker)
 
 
