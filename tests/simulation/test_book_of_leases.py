@@ -119,6 +119,7 @@ TWICE: list[Step] = [("came", "thrice", 1)] + [("lent", "thrice", "c1", 1), ("en
     [("came", "a", 1, 2), ("lent", "a", "c1", 1, 2), END, ("came", "a", 3), ("consumes", "a", "c1", "f"), ("check",)],
     [("came", "full", 1, 2, 3, 4), ("lent", "full", "c1", 1, 2),
      ("lent", "full", "c2", 3), END, ("consumes", "full", "c2"), ("check",)],
+    [("came", "a", 1, 2), ("lent", "a", "c1", 1), ("left", "a", [2], "purged"), END],
 ])  # fmt: skip
 def test_yes_to_what_may_be(steps: list[Step]) -> None:
     LeaseHistory().tell(steps)
@@ -163,6 +164,7 @@ def test_yes_to_what_may_be(steps: list[Step]) -> None:
                           ("left", "thrice", [1], "dead_lettered", {"reason": "delivery_limit"})]),
     ("nothing says why", [("came", "a", 1), ("left", "a", [1], "expired", {"reason": "expired"})]),
     ("nothing says why", [("came", "a", 1), ("left", "a", [1], "dropped", {"reason": "maxlen"})]),
+    ("1 was purged .None., and is leased", [("came", "a", 1), ("lent", "a", "c1", 1), ("left", "a", [1], "purged")]),
     ("does not get it", [("came", "a", 1), ("consumes", "a", "c1"), ("check",)]),
     ("does not get it", [("came", "a", 1, 2, 3), ("lent", "a", "c1", 1, 2), END, ("consumes", "a", "n"), ("check",)]),
 ])  # fmt: skip

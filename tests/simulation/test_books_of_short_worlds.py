@@ -38,11 +38,14 @@ class Moving(History):
     def __init__(self) -> None:
         routing = Routing()
         routing.keys = {number: content_of(number)[-12:] for number in range(1, 10)}
-        self.moves = Moves(routing)
+        self.moves = Moves(routing, {"a"})
         super().__init__(lambda _: self.moves, a={}, b={})
 
     def asked(self, queue: str, count: int) -> None:
         self.moves.requested["/", queue] += count
+
+    def purged(self, queue: str) -> None:
+        self.moves.purges.add(("/", queue))
 
     def copied(self, ids: list[int], numbers: list[int]) -> None:
         contents = [content_of(number) for number in numbers]
@@ -61,7 +64,8 @@ THERE: list[Step] = [("enqueued", "a", [1, 2, 3]), ("asked", "a", 2)]
     [*THERE, ("copied", [11, 12], [1, 2]), moved(1, 2), ("turn_ended",)],
     [*THERE, moved(1), ("copied", [11], [1]), ("turn_ended",)],
     [*THERE, moved(1, 2, reason="discarded", to=None), ("turn_ended",)],
-    [*THERE, ("left", "a", [1, 2, 3], "purged"), ("turn_ended",)],
+    [*THERE, ("purged", "a"), ("left", "a", [1, 2, 3], "purged"), ("turn_ended",)],
+    [("enqueued", "b", [4]), ("left", "b", [4], "purged"), ("turn_ended",)],
     [*THERE, ("copied", [11], [1]), ("restarted",), ("turn_ended",)],
 ])  # fmt: skip
 def test_what_is_moved_is_in_one_place(steps: list[Step]) -> None:
@@ -73,6 +77,7 @@ def test_what_is_moved_is_in_one_place(steps: list[Step]) -> None:
     ("copied and still there", [*THERE, ("copied", [11], [1]), ("turn_ended",)]),
     ("1 more were moved than", [*THERE, moved(1, 2, 3)]),
     ("1 more were discarded than", [*THERE, moved(1, 2, 3, reason="discarded", to=None)]),
+    ("nobody asked for it", [*THERE, ("left", "a", [1, 2, 3], "purged")]),
     ("nothing says where to", [*THERE, moved(1, to=None)]),
 ])  # fmt: skip
 def test_moves_say_no(sentence: str, steps: list[Step]) -> None:

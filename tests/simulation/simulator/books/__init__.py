@@ -45,7 +45,7 @@ class Books:
         )
         self.flow = Flow(clock, happened)
         routes = Routes({queue.name for queue in plan.queues if "leased" in queue.features}, self.flow.committing)
-        self.moves = Moves(self.routing)
+        self.moves = Moves(self.routing, {queue.name for queue in plan.queues})
         self.deaths = Deaths(where)
         self.deliveries = Deliveries(where, self.routing)
         self.statistics = Statistics(where)

@@ -287,10 +287,14 @@ class Leases(Book):
         shelf = self._shelves.get(name)
         if shelf is None or not event.came_in:
             return
+        is_purge = event.kind is EventKind.PURGED  # which the book of moves knows
         for id_ in event.messages:
-            if self._over(shelf, id_) is None:
+            lease = self._over(shelf, id_)
+            if lease is None:
                 self._not_ready(shelf, id_)
-            if not self._may_die(shelf, id_, event.reason):
+            elif is_purge:
+                raise Broken(f"{name}: {id_} was purged ({event.reason}), and is leased to {lease.holder}")
+            if not is_purge and not self._may_die(shelf, id_, event.reason):
                 raise Broken(f"{name}: {id_} left ({event.kind.value}, {event.reason}), and nothing says why")
 
     def _may_die(self, shelf: Shelf, id_: int, reason: str | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from leveret.engine import Broker, EventKind, LeftEvent, PublishedEvent
 
@@ -14,10 +15,15 @@ MOVED, DISCARDED = "moved", "discarded"
 
 
 class Moves(Book):
-    """Copies and what left, by the keys of the messages, within one turn. `requested`: by queue, how many at most."""
+    """Copies and what left, by the keys of the messages, within one turn. `requested`: by queue, how many at most;
+    `purges`: queues that an operator has purged.
+    """
 
-    def __init__(self, routing: Routing) -> None:
+    def __init__(self, routing: Routing, planned: Collection[str] = ()) -> None:
+        """`planned`: queues that no client purges."""
         self._routing = routing
+        self._planned = planned
+        self.purges: set[QueueName] = set()
         self.requested: Counter[QueueName] = Counter()
         self._copied: Counter[bytes] = Counter()
         self._left: Counter[bytes] = Counter()
@@ -34,9 +40,13 @@ class Moves(Book):
             self._copied.update(keys_of(event))
 
     def _on_left(self, event: LeftEvent) -> None:
-        if event.kind is not EventKind.PURGED or event.reason not in (MOVED, DISCARDED):
+        if event.kind is not EventKind.PURGED:
             return
         name = event.vhost, event.subject
+        if event.reason not in (MOVED, DISCARDED):
+            if event.subject in self._planned and name not in self.purges:
+                raise Broken(f"{name}: {event.messages} were purged, and nobody asked for it")
+            return
         self.requested[name] -= len(event.messages)
         if self.requested[name] < 0:
             raise Broken(f"{name}: {-self.requested[name]} more were {event.reason} than an operator asked for")

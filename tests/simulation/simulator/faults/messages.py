@@ -38,7 +38,9 @@ def _take_out(world: Victim, command: str, queue: str, limit: int | None, **more
 
 
 def _purge(world: Victim, chance: Random) -> None:
-    run(world, "purge", queue=_queue(world, chance))
+    queue = _queue(world, chance)
+    world.books.moves.purges.add(("/", queue))
+    run(world, "purge", queue=queue)
 
 
 def _pause(world: Victim, chance: Random) -> None:
