@@ -417,7 +417,7 @@ class DeclaredQueues(dict[str, Queue]):
         if queue.owner is not None:
             queue.owner.exclusive_queues.pop(queue, None)
         if queue.consumers:
-            self._end_consumers(queue)
+            queue_consumers.cancel(queue, sorted(queue.consumers, key=lambda one: one.tag))  # RabbitMQ's order
         self._context.bindings.unbind_all(queue)
         count = queue.end()
         broker.counters.add(queue.counters)
@@ -425,15 +425,6 @@ class DeclaredQueues(dict[str, Queue]):
         if broker.listeners:
             broker.emit(QueueEvent(EventKind.UNDECLARED, self._context.name, queue.name, queue))
         return count
-
-    @staticmethod
-    def _end_consumers(queue: Queue) -> None:
-        consumers = sorted(queue.consumers, key=lambda one: one.tag)  # RabbitMQ's order
-        for consumer in consumers:
-            consumer.session.forget_consumer(consumer)
-        queue_consumers.remove(queue, consumers)
-        for consumer in consumers:
-            consumer.session.notify_cancelled(consumer)
 
     def publish_again(self, queue: Queue, message: Message, cause: str) -> None:
         """Publish a message into this queue only, as a new one. `cause`: the reason for events."""

@@ -412,7 +412,7 @@ class Parking:
             level = logging.INFO if parked.is_answered else logging.WARNING
             name = self._login.peer.name
             logger.log(level, "%s: channel %d is over, %d held publishes are dropped", name, channel.number, count)
-            channel.session.pass_over(count, refused=True)
+            channel.session.count_unpublished(count, refused=True)
         is_closed = parked.closes
         self._stop_waiting(parked)
         while parked.work:

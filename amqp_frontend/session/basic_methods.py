@@ -22,7 +22,7 @@ from .session import AmqpSession, Handler
 def _qos(session: AmqpSession, channel: Channel, method: commands.Basic.Qos) -> None:
     if method.prefetch_size:
         raise PrefetchSizeNotImplemented(size=method.prefetch_size)
-    channel.session.limit(method.prefetch_count, total=method.global_)
+    channel.session.set_prefetch(method.prefetch_count, total=method.global_)
     session.output.send(channel.number, commands.Basic.QosOk)
 
 

@@ -27,7 +27,7 @@ def publish_run_with_room(
 ) -> Step:
     """Publish as much of a run as there is room for; the rest is parked or refused.
 
-    Raises: DestinationFull (E.4 row 7), and the errors of `Session.offer`.
+    Raises: DestinationFull (E.4 row 7), and the errors of `Session.publish_with_room`.
     """
     parking, engine_session, quota = session.backlog.parking, channel.session, turn.quota
     route, envelope, contents = known.route, known.envelope, event.contents
@@ -40,9 +40,9 @@ def publish_run_with_room(
             return session.backlog.leave(PublishReceived(channel, event.kind, contents[start:]), turn)
         part = contents[start : start + part_max] if start or len(contents) > part_max else contents
         if quota is None:
-            taken, returned, full = engine_session.offer(route, envelope, part, mandatory=known.mandatory)
+            taken, returned, full = engine_session.publish_with_room(route, envelope, part, mandatory=known.mandatory)
         else:
-            taken, returned, full = engine_session.offer(
+            taken, returned, full = engine_session.publish_with_room(
                 route,
                 envelope,
                 part,
@@ -127,7 +127,7 @@ def refuse(
     """
     engine_session = channel.session
     is_last = engine_session.confirms is None and not known.mandatory
-    engine_session.pass_over(len(contents) + (behind if is_last else 0), refused=True)
+    engine_session.count_unpublished(len(contents) + (behind if is_last else 0), refused=True)
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None
         return
@@ -230,7 +230,7 @@ def published_late(session: AmqpSession, event: PublishReceived, turn: Connectio
     channel = event.channel
     assert isinstance(channel, Channel)
     _find_route(session, event, channel)  # an invalid publish is refused in any case
-    channel.session.pass_over(len(event.contents), refused=False)
+    channel.session.count_unpublished(len(event.contents), refused=False)
     if channel.session.confirms is not None:
         session.confirming.channels[channel] = None
     return DONE

@@ -1,8 +1,8 @@
-"""The timeout of unacknowledged deliveries: it ends their session, so that the messages go to other consumers.
+"""The timeout of unacknowledged deliveries. It closes their session, so that the messages go to other consumers.
 
-Deliveries carry no time, to save its cost. A periodic check of all sessions notes the next delivery tag of each; an
-unacknowledged delivery with a lower tag than an old note was made before it. A timeout takes effect up to one interval
-late (RabbitMQ checks once a minute). Source: behaviour page 2.16.
+Deliveries have no time, to save its cost. A periodic check of all sessions notes the next delivery tag of each, so that
+a lower tag is known to be older than the note. A timeout takes effect up to one interval late (RabbitMQ checks once a
+minute). Source: behaviour page 2.16.
 """
 
 from bisect import bisect_right
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 #: Maximum time between two checks; it is a quarter of the shortest timeout.
 INTERVAL_MAX_MS = 60_000
 INTERVAL_MIN_MS = 10
-#: Maximum notes per session; beyond that every other note is dropped, and timeouts take effect a little later.
+#: Maximum notes per session. Beyond it every second note is dropped, which makes timeouts less exact.
 NOTES_MAX = 64
-ARGUMENT = "x-consumer-timeout"
+TIMEOUT_ARGUMENT = "x-consumer-timeout"
 
 
 class Notes:
@@ -33,10 +33,10 @@ class Notes:
 
     def __init__(self) -> None:
         self.times_ns: list[int] = []
-        self.up_to: list[int] = []  # the next tag then: lower tags had been delivered
+        self.up_to: list[int] = []  # the next tag at that time: lower tags had been delivered
 
     def add(self, now_ns: int, next_tag: int, oldest_tag: int) -> None:
-        """Add a note, and drop those that concern settled deliveries alone."""
+        """Add a note. Drops notes that are about settled deliveries alone."""
         settled = bisect_right(self.up_to, oldest_tag)
         del self.times_ns[:settled], self.up_to[:settled]
         if not self.up_to or self.up_to[-1] < next_tag:
@@ -57,34 +57,34 @@ class AcknowledgementWatch:
     The default timeout is in the broker's options; None: no timeout.
     """
 
-    __slots__ = ("_broker", "_consumers", "_deadline", "_notes", "_shortest_ms")
+    __slots__ = ("_broker", "_acking_consumers", "_deadline", "_notes", "_shortest_ms")
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
-        self._consumers = 0  # number of those that acknowledge
+        self._acking_consumers = 0
         self._deadline: Deadline | None = None
         self._notes: dict[Session, Notes] = {}
         self._shortest_ms: int | None = None  # shortest timeout set by a consumer or a queue
 
     def watch(self, holder: Holder) -> None:
-        """Begin to check: a holder may get deliveries to acknowledge."""
-        self._consumers += isinstance(holder, Consumer)
+        """Check the sessions until no holder is left that has to acknowledge deliveries."""
+        self._acking_consumers += isinstance(holder, Consumer)
         own_ms = timeout_ms(holder, None)
         if own_ms is not None and (self._shortest_ms is None or own_ms < self._shortest_ms):
             self._shortest_ms = own_ms
-            self._set()
+            self._set_deadline()
         elif self._deadline is None:
-            self._set()
+            self._set_deadline()
 
     def default_changed(self) -> None:
-        """The default timeout changed. It applies to deliveries made before, as far as checks have noted them."""
-        if self._deadline is not None or self._consumers or self._has_unacked():
-            self._set()
+        """Apply a changed default timeout, also to earlier deliveries if checks have noted them."""
+        if self._deadline is not None or self._acking_consumers or self._has_unacked():
+            self._set_deadline()
 
     def consumer_left(self) -> None:
-        """A consumer left. The last one ends the checks, if no delivery is unacknowledged."""
-        self._consumers -= 1
-        if not self._consumers:
+        """Count a consumer that left. The last one ends the checks, unless deliveries are unacknowledged."""
+        self._acking_consumers -= 1
+        if not self._acking_consumers:
             self.end_if_idle()
 
     def end_if_idle(self) -> None:
@@ -95,7 +95,7 @@ class AcknowledgementWatch:
         self._deadline = self._shortest_ms = None
         self._notes.clear()
 
-    def oldest_ns(self, session: "Session", tag: int) -> int | None:
+    def delivered_ns(self, session: "Session", tag: int) -> int | None:
         """The latest time at which `tag` can have been delivered (monotonic ns); None: after the last check."""
         noted = self._notes.get(session)
         return noted.delivered_ns(tag) if noted is not None else None
@@ -105,10 +105,10 @@ class AcknowledgementWatch:
 
     def _shortest(self) -> int | None:
         """The shortest of all timeouts; None: there is none."""
-        found = (self._shortest_ms, self._broker.options.consumer_timeout_ms)
-        return min((ms for ms in found if ms is not None), default=None)
+        timeouts = (self._shortest_ms, self._broker.options.consumer_timeout_ms)
+        return min((ms for ms in timeouts if ms is not None), default=None)
 
-    def _set(self) -> None:
+    def _set_deadline(self) -> None:
         shortest = self._shortest()
         if shortest is not None:
             interval_ms = max(INTERVAL_MIN_MS, min(INTERVAL_MAX_MS, shortest // 4))
@@ -119,7 +119,7 @@ class AcknowledgementWatch:
         """Check all sessions. O(sessions + deliveries unacknowledged for longer than the shortest timeout)."""
         now_ns = self._broker.clock.monotonic_ns()
         notes: dict[Session, Notes] = {}
-        is_wanted = self._consumers > 0
+        is_wanted = self._acking_consumers > 0
         for client in list(self._broker.connections):
             for session in list(client.sessions):
                 if session.unacked:
@@ -129,7 +129,7 @@ class AcknowledgementWatch:
         self._notes = notes
         self._deadline = None
         if is_wanted:
-            self._set()
+            self._set_deadline()
         else:
             self._shortest_ms = None
 
@@ -149,14 +149,12 @@ class AcknowledgementWatch:
 
 
 def timeout_ms(holder: Holder, default_ms: int | None) -> int | None:
-    """The timeout of a holder's deliveries: by the consumer's argument, the queue's, or the default. None: no
-    timeout.
-    """
+    """The timeout of a holder's deliveries: the consumer's, else the queue's, else the default. None: no timeout."""
     if holder.is_past:
         return None
-    own = integer_of(holder.arguments, ARGUMENT) if isinstance(holder, Consumer) else None
+    own = integer_of(holder.arguments, TIMEOUT_ARGUMENT) if isinstance(holder, Consumer) else None
     if own is None:
-        own = integer_of(holder.queue.declaration.effective, ARGUMENT)
+        own = integer_of(holder.queue.declaration.effective, TIMEOUT_ARGUMENT)
     if own is None:
         return default_ms
     return own or None

@@ -1,6 +1,6 @@
-"""Authorization of what a client does, or the broker itself (None), and of what the arguments of a queue ask for.
+"""Checks the permissions of a client's user for operations and for the arguments of a queue.
 
-The rules are those of the user: `users/access.py`. Source: behaviour page 3.14, 3.15.
+A client of None is the broker itself, which may do all. Source: behaviour page 3.14, 3.15.
 """
 
 from typing import TYPE_CHECKING
@@ -17,10 +17,7 @@ OUR_ADDRESSES = ("x-dead-letter-address", "x-expiry-address")
 
 
 def require(client: "Client | None", action: str, kind: str, name: str) -> None:
-    """Check an action of a client on a queue or exchange of its virtual host; None, the broker itself, may do all.
-
-    Raises: PermissionRefused.
-    """
+    """Check an action of a client on a queue or exchange of its virtual host. Raises: PermissionRefused."""
     if client is not None and client.user.permissions is not None:
         client.user.require(action, kind, name, client.vhost.name)
 
@@ -37,11 +34,11 @@ def require_topic(client: "Client | None", action: str, exchange: Exchange, rout
 
 
 def require_for_arguments(client: "Client | None", name: str, arguments: FieldTable) -> None:
-    """Check the permissions that the arguments of a new queue need beyond the queue itself.
+    """Check the permissions that the arguments of a new queue need in addition to those of its name.
 
-    Dead letters need read on the queue and write on the target (behaviour page 3.14); so do Leveret's addresses, which
-    may stand for an exchange or for a queue behind the default one. A queue with another queue's address takes its
-    messages, and needs the permissions of a queue of that name. Raises: PermissionRefused, TopicRefused.
+    A target for dead or expired messages needs read on the queue and write on each exchange that the target may stand
+    for (behaviour page 3.14). An address (`x-address`) needs the permissions for a queue of that name, because the new
+    queue gets its messages. Raises: PermissionRefused.
     """
     if client is None:
         return
@@ -62,7 +59,7 @@ def require_for_arguments(client: "Client | None", name: str, arguments: FieldTa
 
 
 def may_make_targets(client: "Client | None", arguments: FieldTable) -> bool:
-    """Whether a missing queue may be created for each address among these arguments: the user could declare it."""
+    """Whether the user may declare the queues that these arguments name as targets."""
     for key in OUR_ADDRESSES:
         target = arguments.get(key)
         if target is not None and target.tag == "S" and not may(client, CONFIGURE, QUEUE, _queue_named_by(target.text)):
@@ -71,7 +68,7 @@ def may_make_targets(client: "Client | None", arguments: FieldTable) -> bool:
 
 
 def _queue_named_by(address: str) -> str:
-    """The queue that is created if nothing is bound to an address (`auto_created.targets_of`)."""
+    """The queue that `auto_created.targets_of` creates for an address without queues."""
     if address.startswith("exchange:"):
         return address.removeprefix("exchange:").partition("/")[0]
     return address.removeprefix("queue:")

@@ -1,7 +1,7 @@
 """A connected client as the engine sees it: sessions, exclusive queues, and an outbox of effects.
 
-The engine never writes to a client. It appends effects to `outbox` and counts their octets. Above `unsent_max` the
-client is paused, and gets no deliveries until its frontend has sent everything.
+The engine never writes to a client. It appends effects to the outbox and counts their octets. Above `unsent_max` the
+client is paused: it gets no deliveries until its frontend has sent everything.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,9 @@ class Client:
     """Made by `Connections.open`. `flush` is called at the end of each turn that put effects into the outbox.
 
     `host`, `broker`: the contexts of its virtual host and of the broker, as attributes because each run needs them.
-    `site`: the site that it is connected to; None: an operator, who sees the queues of all sites by their full names.
+    `site`: the site of its connection; None: an operator, who names the queues of all sites by their full names.
+    `liveness()`: whether its heartbeats arrive in time; None: it sends none. `on_expelled(error)`: ends the connection.
+    `on_send_after(sync_lsn, number)`: delays the output of a session.
     """
 
     __slots__ = (
@@ -76,11 +78,11 @@ class Client:
         self.connection_info = ConnectionInfo()
         self.since_ms = self.broker.clock.wall_ms()
         self.is_blocked = False  # its frontend accepts no publishes now
-        self.parked: Parked | None = None  # publishes parked by its frontend; None: there were never any
+        self.parked: Parked | None = None  # publishes parked by its frontend; None: never any
         self.liveness: Callable[[], bool] | None = None
         self.on_expelled: Callable[[EngineError], None] | None = None
         self.on_send_after: Callable[[int, int], None] | None = None
-        self.published_routes: Callable[[], Iterable[Route]] = tuple  # those that its frontend has cached
+        self.published_routes: Callable[[], Iterable[Route]] = tuple  # routes that its frontend has cached
         self.outbox: list[Effect] = []
         self.unsent = 0
         self.paused = False
@@ -89,10 +91,7 @@ class Client:
         self.exclusive_queues: dict[Queue, None] = {}
 
     def open_session(self, number: int = 0) -> Session:
-        """Open a session, with delivery tags, prefetch, confirms and transaction. `number`: the client's number of it.
-
-        Raises: UserChannelsMaxReached.
-        """
+        """Open a session. `number`: its channel number. Raises: UserChannelsMaxReached."""
         limit = self.user.max_channels
         if limit is not None and self.broker.connections.sessions_of(self.user.name) >= limit:
             raise UserChannelsMaxReached(user=self.user.name, limit=limit)
@@ -109,22 +108,22 @@ class Client:
     @property
     def given_name(self) -> str | None:
         """The client property connection_name; None: the client set none."""
-        own = self.properties.get("connection_name")
-        return own.text if own is not None and isinstance(own.value, bytes) else None
+        name = self.properties.get("connection_name")
+        return name.text if name is not None and isinstance(name.value, bytes) else None
 
     @property
     def label(self) -> str:
-        """The name for people: the client's own, or else the broker's."""
+        """The name to show: the client's, else the broker's."""
         return self.given_name or self.name
 
     def is_called(self, name: str) -> bool:
-        """Whether this is the broker's name of the connection, or the client's own."""
+        """Whether the broker or the client gave the connection this name."""
         return name in (self.name, self.given_name)
 
     def close(self, *, failed: bool = False) -> None:
-        """End all sessions (unacked messages are requeued), then delete the exclusive queues. Idempotent.
+        """Close all sessions, which requeues unacknowledged messages; then delete the exclusive queues. Idempotent.
 
-        `failed`: the client did not ask for it, so its deliveries count as failed attempts.
+        `failed`: the client did not ask for it, so its deliveries are failed attempts.
         """
         if self.closed:
             return
@@ -138,14 +137,14 @@ class Client:
         self.broker.connections.forget(self)
 
     def expel(self, error: EngineError) -> None:
-        """End the connection, for an operator: by `on_expelled` of its frontend, or at once without it."""
+        """End the connection: by `on_expelled` of its frontend, or without a frontend at once."""
         if self.on_expelled is None:
             self.close(failed=True)
         else:
             self.on_expelled(error)
 
     def send_after(self, sync_lsn: int, number: int) -> None:
-        """Hold the outbox back until the journal is safe up to this LSN. `number`: of the session that it is for."""
+        """Delay the output of the session with this number until the journal is safe up to this LSN."""
         if self.on_send_after is not None:
             self.on_send_after(sync_lsn, number)
 
@@ -165,7 +164,7 @@ class Client:
     # -- the outbox -------------------------------------------------------------------------------------------------
 
     def put(self, effect: Effect, size: int) -> None:
-        """Append an effect of about `size` octets; pause the client if too much is unsent."""
+        """Append an effect of about `size` octets. Pauses the client if too much is unsent."""
         if not self.outbox:
             self.broker.touched[self] = None
         self.outbox.append(effect)
@@ -179,7 +178,7 @@ class Client:
         return taken
 
     def drained(self, unsent: int = 0) -> None:
-        """All was sent but for `unsent` octets: serve the consumers again if they were paused."""
+        """Note that the frontend has sent all but `unsent` octets, and resume the consumers if they were paused."""
         self.unsent = unsent
         if self.paused:
             self.paused = False
@@ -187,16 +186,16 @@ class Client:
             for session in self.sessions:
                 if session.subscriptions.mark_queues() and first is None:
                     first = session
-            if first is not None:  # it is first now, and last the next time
+            if first is not None:  # sessions take turns: the first one goes to the end
                 del self.sessions[first]
                 self.sessions[first] = None
 
-    def room(self) -> int:
-        """Octets that may be put before the client is paused."""
+    def outbox_room(self) -> int:
+        """Octets that may be put into the outbox before the client is paused."""
         return self.unsent_max - self.unsent
 
-    def affordable(self, contents: Sequence[bytes]) -> int:
-        """The number of these contents that use up the room; at least one."""
+    def count_for_room(self, contents: Sequence[bytes]) -> int:
+        """The number of contents, from the first, that use up the room of the outbox; at least one."""
         room = self.unsent_max - self.unsent
         for count, content in enumerate(contents, 1):
             room -= len(content)

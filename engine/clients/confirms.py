@@ -1,17 +1,13 @@
-"""Publisher confirms of a session: which are due. The frontend's `session/confirming.py` sends them.
-
-Source: behaviour page 2.14.
-"""
+"""Publisher confirms: counts the publishes of a session, and tells which confirms are due. A frontend sends them."""
 
 from collections import deque
 from collections.abc import Sequence
 
 
 class Confirms:
-    """The confirms of one session: its publishes that are handled, refused, or waiting for the journal.
+    """The confirms of one session. Sequence numbers start at 1 with the first publish after confirm.select.
 
-    Sequence numbers start at 1 with the first publish after confirm.select. Source: behaviour page 2.14.
-    `waiting`: publishes that wait for the journal.
+    `waiting`: publishes that wait for the journal. Source: behaviour page 2.14.
     """
 
     __slots__ = ("confirmed", "published", "refused", "refused_count", "waiting")
@@ -29,7 +25,7 @@ class Confirms:
         return self.confirmed - self.refused_count
 
     def add(self, count: int, refused: Sequence[int], sync_lsn: int = 0) -> None:
-        """Count `count` more publishes; those at the offsets `refused` were refused.
+        """Count publishes. `refused`: offsets among them of those that were refused.
 
         `sync_lsn`: the LSN that must be safe before these and later publishes are confirmed; 0: none.
         """
@@ -40,7 +36,7 @@ class Confirms:
         self.published += count
 
     def refuse_waiting(self, safe_lsn: int = 0) -> None:
-        """The journal failed: refuse the publishes that wait for it. `safe_lsn`: the last safe LSN."""
+        """Refuse the publishes that wait for the journal, because it failed. `safe_lsn`: the last safe LSN."""
         self._drop_safe(safe_lsn)
         if self.waiting:
             first = self.waiting[0][0]
@@ -48,7 +44,7 @@ class Confirms:
             self.waiting.clear()
 
     def take(self, safe_lsn: int = 0) -> list[tuple[int, bool, bool]]:
-        """The confirms to send now, as (tag, multiple, is_ack) in rising order; a multiple covers acks only.
+        """Take the confirms to send now, as (tag, multiple, is_ack), tags rising. A multiple covers acks only.
 
         `safe_lsn`: the last safe LSN of the journal.
         """

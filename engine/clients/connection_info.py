@@ -1,4 +1,4 @@
-"""Facts of a client's connection that its frontend reports, for operators. The engine does not use them."""
+"""Data of a client's connection for operators, set by its frontend. The engine does not use them."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from ...settings.frozen import frozen
 
 @frozen
 class PeerCertificate:
-    """What a client's certificate says, as text for people."""
+    """Fields of a client's certificate, as text."""
 
     subject: str
     issuer: str
@@ -19,11 +19,11 @@ class ConnectionInfo:
     """`octets_in`, `octets_out`, `reads`, `writes` are counters; all other fields are set once."""
 
     protocol: str = ""
-    node: str = ""  # of a cluster, to which the client is connected
+    node: str = ""  # the node of a cluster that the client is connected to
     mechanism: str = ""
     tls_protocol: str = ""  # empty: the connection is not encrypted
     tls_cipher: str = ""
-    peer_certificate: PeerCertificate | None = None  # None: the client showed none, or none was asked for
+    peer_certificate: PeerCertificate | None = None  # None: the client sent none
     channel_max: int = 0
     frame_max: int = 0
     heartbeat_s: int = 0

@@ -1,4 +1,4 @@
-"""Publishing under limits: as many messages as have room now, and the full limit of the rest.
+"""Publishing under limits: the messages that have room now, and the full limit that the next one waits for.
 
 Source: queues page E.4, E.5.
 """
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class PartlyPublished(NamedTuple):
-    """The result of `Session.offer`: the first `taken` messages of the run are published.
+    """The result of `Session.publish_with_room`. `taken`: the number of published messages, from the first.
 
-    `returned`: published mandatory messages that no queue took. `full`: the full limit of the next message; None: offer
-    the rest, if any, again.
+    `returned`: published mandatory messages that no queue took. `full`: the limit that the next message would exceed;
+    None: publish the rest, if any, by another call.
     """
 
     taken: int
@@ -34,7 +34,7 @@ def route_with_room(
 ) -> tuple[Route, int, FullLimit | None]:
     """The route for the publish, the number of messages that have room now, and the full limit of the next one.
 
-    If the queues differ by message, only the first message is considered, and its queues are chosen here once.
+    If messages may have different queues, the result is about the first message alone, and the route has its queues.
     """
     host = client.host
     queues = route.queues
@@ -50,7 +50,7 @@ def route_with_room(
     return route, count, full
 
 
-def affordable(contents: Sequence[bytes], octets_max: int, messages_max: int) -> Sequence[bytes]:
+def contents_within(contents: Sequence[bytes], octets_max: int, messages_max: int) -> Sequence[bytes]:
     """The first messages of a run within these limits."""
     if octets_max == UNLIMITED:
         return contents
@@ -62,7 +62,7 @@ def affordable(contents: Sequence[bytes], octets_max: int, messages_max: int) ->
 
 
 def full_limit_for_commit(transaction: Transaction, client: "Client") -> FullLimit | None:
-    """The full limit of a commit, which is published as a whole or not at all; None: none (queues page E.4, row 13)."""
+    """The limit that a commit, which is published as a whole, would exceed; None: there is room (page E.4, row 13)."""
     host, flow = client.host, client.broker.flow
     alarm = flow.raised
     reached: list[Queue] = []

@@ -31,7 +31,7 @@ from ..queues.refusals import check_get, check_reject
 from ..users.permissions import WRITE
 from .authorization import require_topic
 from .confirms import Confirms
-from .publish_with_room import PartlyPublished, affordable, full_limit_for_commit, route_with_room
+from .publish_with_room import PartlyPublished, contents_within, full_limit_for_commit, route_with_room
 from .session_counts import SessionCounts
 from .settling import (
     NACKED,
@@ -44,7 +44,7 @@ from .settling import (
 )
 from .subscriptions import Subscriptions
 from .transaction import Commit, Publication, Returned, Transaction
-from .unacked import Outstanding, Unacked
+from .unacked import Unacked, UnackedIndex
 
 if TYPE_CHECKING:
     from .client import Client
@@ -64,7 +64,6 @@ class Session(SessionCounts):
         "is_full",
         "next_tag",
         "number",
-        "outstanding",
         "prefetch",
         "prefetch_total",
         "prefetch_wanted",
@@ -72,6 +71,7 @@ class Session(SessionCounts):
         "transaction",
         "unacked",
         "unacked_by_consumers",
+        "unacked_index",
     )
 
     def __init__(self, client: "Client", number: int) -> None:
@@ -83,7 +83,7 @@ class Session(SessionCounts):
         self.unacked_by_consumers = 0
         self.subscriptions = Subscriptions(client)
         self.consumers = self.subscriptions.by_tag
-        self.outstanding = Outstanding()
+        self.unacked_index = UnackedIndex()
         self.prefetch = 0  # for later consumers
         self.prefetch_total = 0  # shared by all consumers
         self.prefetch_wanted: int | None = None  # for later consumers; None: the client set none
@@ -108,8 +108,10 @@ class Session(SessionCounts):
         """
         if envelope.summary.is_marked:
             if len(contents) > 1:
-                each = [self.publish(route, envelope, (content,), mandatory=mandatory) for content in contents]
-                return [back for some in each for back in some]
+                returned: list[Returned] = []
+                for content in contents:
+                    returned += self.publish(route, envelope, (content,), mandatory=mandatory)
+                return returned
             envelope, contents = self._prepared(route, envelope, contents[0])
         if self.transaction is not None:
             limit = self.client.broker.options.transaction_size_max
@@ -137,10 +139,10 @@ class Session(SessionCounts):
         unroutable, refused = arrival.publish(host, route, envelope, contents)
         if self.confirms is not None:
             self.confirms.add(len(contents), refused, broker.sync_lsn() if turn.records != before else 0)
-        return self.unroutable(envelope, unroutable, mandatory=mandatory) if unroutable else []
+        return self.count_unroutable(envelope, unroutable, mandatory=mandatory) if unroutable else []
 
-    def unroutable(self, envelope: Envelope, contents: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
-        """Count messages that no queue took. Returns them if they are `mandatory`; the others are dropped."""
+    def count_unroutable(self, envelope: Envelope, contents: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
+        """Count messages that no queue took. `mandatory` ones are returned, the others are dropped."""
         client = self.client
         if mandatory:
             client.broker.activity.returned += len(contents)
@@ -151,7 +153,7 @@ class Session(SessionCounts):
         publish_unroutable(client.host, envelope, contents, client.site)
         return []
 
-    def offer(
+    def publish_with_room(
         self,
         route: Route,
         envelope: Envelope,
@@ -161,31 +163,31 @@ class Session(SessionCounts):
         octets_max: int = UNLIMITED,
         messages_max: int = UNLIMITED,
     ) -> PartlyPublished:
-        """Publish as many messages of a run as have room (`Route.is_metered`); at most one, if they are marked.
+        """Publish the first messages of a run, as many as have room (`Route.is_metered`); of marked ones at most one.
 
-        `octets_max`, `messages_max`: further limits on the messages published now. A transaction gathers the whole run;
-        its commit needs the room (`full_limit_for_commit`). Raises: as `publish`.
+        `octets_max`, `messages_max`: further limits on the messages published now. A transaction gathers the whole run,
+        and its commit needs the room (`full_limit_for_commit`). Raises: as `publish`.
         """
         if self.transaction is not None:
             return PartlyPublished(len(contents), self.publish(route, envelope, contents, mandatory=mandatory), None)
         if envelope.summary.is_marked:
             contents = contents[:1]
             envelope, contents = self._prepared(route, envelope, contents[0])
-        allowed = affordable(contents, octets_max, messages_max)
+        allowed = contents_within(contents, octets_max, messages_max)
         chosen, count, full = route_with_room(route, envelope, allowed or contents[:1], self.client)
         if not count or not allowed:
             return PartlyPublished(0, [], full)
         return PartlyPublished(count, self._publish(chosen, envelope, contents[:count], mandatory=mandatory), full)
 
     def full_limit_for_commit(self) -> FullLimit | None:
-        """The full limit of a commit now; None: none."""
+        """The limit that a commit would exceed now; None: there is room."""
         transaction, flow = self.transaction, self.client.broker.flow
         if transaction is None or not (flow.is_on or flow.raised is not None):
             return None
         return full_limit_for_commit(transaction, self.client)
 
-    def pass_over(self, count: int, *, refused: bool) -> None:
-        """Count `count` parked publishes, the next of the session, that are not published: expired or refused."""
+    def count_unpublished(self, count: int, *, refused: bool) -> None:
+        """Count parked publishes as expired, or as refused. They are the next publishes of the session."""
         if self.confirms is not None:
             self.confirms.add(count, range(count) if refused else ())
         counters = self.client.broker.counters
@@ -195,9 +197,9 @@ class Session(SessionCounts):
             counters.expired += count
 
     def publish_mixed(self, queues: Sequence[Queue], envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> None:
-        """Publish a mixed run outside of a transaction: each message to its queue, in order within each.
+        """Publish a mixed run outside of a transaction: each message to the queue at its index, in order.
 
-        Only for plain messages whose route is this one queue (`Route.only_queue`), so that none is unroutable.
+        The messages must be plain, and the route of each must lead to its one queue (`Route.only_queue`).
         """
         host = self.client.host
         broker = host.broker
@@ -225,7 +227,7 @@ class Session(SessionCounts):
     # -- consuming --------------------------------------------------------------------------------------------------
 
     def consume(self, queue: Queue, tag: str, *, no_ack: bool, exclusive: bool, arguments: FieldTable) -> Consumer:
-        """Subscribe. The first delivery follows at the end of the turn, after the frontend's answer.
+        """Subscribe. Deliveries begin at the end of the turn, after the frontend's answer.
 
         Raises: ConsumerTagInUse, ResourceLocked, ExclusiveConsumerRefused, ConsumersMaxReached,
             GlobalPrefetchNotSupported, NoAckNotSupported, PrefetchMissing.
@@ -233,7 +235,7 @@ class Session(SessionCounts):
         return self.subscriptions.add(self, queue, tag, no_ack=no_ack, exclusive=exclusive, arguments=arguments)
 
     def consume_replies(self, tag: str, address: str, *, no_ack: bool) -> Consumer:
-        """Subscribe to direct replies. `address`: the queue name that they are sent to, which cannot be guessed.
+        """Subscribe to direct replies. `address`: the name of their queue, which other clients cannot guess.
 
         Raises: ConsumerTagInUse, ReplyConsumerAcknowledges, ReplyConsumerTaken.
         """
@@ -253,12 +255,12 @@ class Session(SessionCounts):
         """
         self.subscriptions.check_access(queue)
         check_get(queue)
-        if not no_ack and self.room() <= 0:
+        if not no_ack and self.unacked_room() <= 0:
             raise UnackedMaxReached(name=queue.name, limit=self.client.broker.options.unacked_per_session_max)
         self.client.broker.scheduler.dispatch_now(queue)
         sites = self.client.broker.sites
         if sites.own:
-            with sites.at(self.client.site or ""):  # an operator has none, and changes no owner
+            with sites.at(self.client.site or ""):  # "": an operator has no site, and becomes no owner
                 message = queue.pop()
         else:
             message = queue.pop()
@@ -289,10 +291,8 @@ class Session(SessionCounts):
             queue.delivery.went_out(queue, message)
         return tag, presented, redelivered, queue.ready_count
 
-    def room(self) -> int:
-        """The number of further deliveries that may be unacknowledged; acknowledgements count when they are
-        committed.
-        """
+    def unacked_room(self) -> int:
+        """The number of further deliveries that may be unacknowledged. Uncommitted acknowledgements do not count."""
         room = self.client.broker.options.unacked_per_session_max - len(self.unacked)
         if self.transaction is not None:
             room -= len(self.transaction.tags)
@@ -300,10 +300,10 @@ class Session(SessionCounts):
             self.is_full = True
         return room
 
-    def limit(self, count: int, *, total: bool) -> None:
-        """Set the prefetch of each later consumer, or (`total`) the one that all consumers share. 0: unlimited.
+    def set_prefetch(self, count: int, *, total: bool) -> None:
+        """Set the prefetch of each later consumer, or (`total`) the limit that all consumers share. 0: unlimited.
 
-        As in RabbitMQ, setting the former removes the latter; a shared limit set afterwards applies in addition.
+        As in RabbitMQ, a prefetch for consumers removes the shared limit; a shared limit removes no prefetch.
         """
         if total and self.client.broker.options.has_shared_prefetch:
             self.prefetch_total = count
@@ -326,12 +326,12 @@ class Session(SessionCounts):
         """
         return not 0 < self.prefetch_total <= self.unacked_by_consumers or consumer is self.subscriptions.replies
 
-    def portion(self) -> int:
-        """The part of the shared prefetch limit that one queue gets in this round of turns; at least 1."""
-        turns = self.client.broker.scheduler
-        if self._round != turns.round:
-            self._round = turns.round
-            self._portion = max(1, (self.prefetch_total - self.unacked_by_consumers) // turns.round_width)
+    def prefetch_portion(self) -> int:
+        """The part of the shared prefetch limit that one queue gets in this round of dispatches; at least 1."""
+        scheduler = self.client.broker.scheduler
+        if self._round != scheduler.round:
+            self._round = scheduler.round
+            self._portion = max(1, (self.prefetch_total - self.unacked_by_consumers) // scheduler.round_width)
         return self._portion
 
     # -- deliveries, in runs ---------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ class Session(SessionCounts):
         contents: Sequence[bytes],
         octets: int,
     ) -> None:
-        """Deliver new messages that were never in a store, `octets` in all. The hot path of an idle queue."""
+        """Deliver new messages that were never in a store. `octets`: of all contents. The hot path of an idle queue."""
         count = len(contents)
         tag = self.next_tag
         self.next_tag = tag + count
@@ -365,7 +365,7 @@ class Session(SessionCounts):
         events.delivered_run(consumer, self, ids, of, contents)
 
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
-        """Deliver ready messages, as runs with one redelivered flag."""
+        """Deliver ready messages in runs; all messages of a run have the same redelivered flag."""
         effects = []
         for redelivered, run in by_redelivered(messages, consumer.queue.events.redelivered_below):
             envelopes = list(map(envelope_of, run))
@@ -378,14 +378,14 @@ class Session(SessionCounts):
             consumer.queue.acknowledged(messages)
 
     def deliver(self, consumer: Consumer, messages: Sequence[Message], effects: Sequence[Delivered]) -> None:
-        """Deliver messages by these effects, in order; for a no-ack consumer the caller settles them."""
+        """Deliver messages. `effects`: the same messages in order, as runs. No-ack: the caller settles them next."""
         queue, first_tag = consumer.queue, self.next_tag
         count = self._send(effects)
         self.client.broker.turn.effort += count
-        again = sum(len(effect.contents) for effect in effects if effect.redelivered)
-        if again:
-            queue.counters.redelivered += again
-            self.redelivered += again
+        redelivered = sum(len(effect.contents) for effect in effects if effect.redelivered)
+        if redelivered:
+            queue.counters.redelivered += redelivered
+            self.redelivered += redelivered
             for message in messages:
                 message.deliveries += 1
                 message.holder = consumer
@@ -399,10 +399,10 @@ class Session(SessionCounts):
         else:
             self._note_unacked(consumer, first_tag, count, messages)
 
-    def deliver_beside(
+    def deliver_copies(
         self, consumer: Consumer, messages: Sequence[Message], past: Holder, *, redelivered: bool = False
     ) -> None:
-        """Deliver copies that need no settlement; acknowledgements of their tags are ignored. `past`: their holder."""
+        """Deliver copies that need no settlement. `past`: their holder, which ignores acknowledgements."""
         broker = self.client.broker
         durability = broker.storage.durability
         if durability is not None and durability.holds_deliveries and (sync_lsn := durability.sync_lsn_of_all()):
@@ -448,7 +448,7 @@ class Session(SessionCounts):
             transaction.acked += self.unacked.take(tag, multiple=multiple, uncommitted=transaction.tags)
 
     def ack_up_to(self, tags: Sequence[int]) -> None:
-        """Settle as `ack` with `multiple` for each of these tags, which rise: the acks of one read at once.
+        """Settle the deliveries up to each of these tags, which rise: the multiple acks of one read.
 
         Raises: UnknownDeliveryTag: tags before the unknown one are settled.
         """
@@ -459,7 +459,7 @@ class Session(SessionCounts):
                 self.ack(tag, multiple=True)
 
     def ack_each(self, tags: Sequence[int]) -> None:
-        """Settle single deliveries: the acks of one read.
+        """Settle the deliveries of these tags: the single acks of one read.
 
         Raises: UnknownDeliveryTag: tags before the unknown one are settled.
         """
@@ -476,9 +476,9 @@ class Session(SessionCounts):
             settle(settled)
 
     def reject(self, tag: int, *, multiple: bool = False, requeue: bool, why: str = NACKED) -> None:
-        """Give deliveries back to their queues, or (`requeue` false) reject them for good.
+        """Requeue deliveries, or (`requeue` false) drop or dead-letter them.
 
-        `why`: nacked or rejected; options decide whether each counts as a failed attempt (ruling 8).
+        `why`: nacked or rejected. For each an option says whether a requeue is a failed attempt (ruling 8).
         Raises: UnknownDeliveryTag, StreamOperationNotSupported.
         """
         transaction = self.transaction
@@ -495,9 +495,7 @@ class Session(SessionCounts):
         requeue_by_consumer(self.unacked.take_all(), why="recovered", counted=False, broker=self.client.broker)
 
     def release(self, holder: Holder, queue: Queue, count: int) -> None:
-        """Count deliveries of a holder and its queue as settled: their credit is free, and queues may dispatch
-        again.
-        """
+        """Count deliveries of a holder as settled. Their credit is free, so queues may dispatch again."""
         if holder.is_past:
             holder.settled(count)
             return
@@ -521,17 +519,15 @@ class Session(SessionCounts):
             self.transaction = Transaction()
 
     def commit(self) -> Commit:
-        """Apply the transaction: at once, or, if it is too large for a turn, in slices at the ends of turns until
-        `is_done`.
+        """Apply the transaction. A large one is applied in slices at the ends of turns, until `Commit.is_done`.
 
-        The client is flushed at its end. Before that the session must not get any other call.
-        Raises: NotTransactional.
+        The client is flushed when it is done. Until then the session must get no other call. Raises: NotTransactional.
         """
         transaction = self.transaction
         if transaction is None:
             raise NotTransactional
         self.transaction = Transaction()
-        self.outstanding.clear()
+        self.unacked_index.clear()
         commit = Commit(self, transaction)
         self.client.broker.commits.apply(commit)
         if not commit.is_done:
@@ -545,12 +541,12 @@ class Session(SessionCounts):
             self.subscriptions.leave_queues(self)
 
     def roll_back(self) -> None:
-        """Drop the publishes; acknowledged messages are unacknowledged again. Raises: NotTransactional."""
+        """Drop the transaction's publishes and acknowledgements. Raises: NotTransactional."""
         transaction = self.transaction
         if transaction is None:
             raise NotTransactional
         self.transaction = Transaction()
-        self.outstanding.clear()
+        self.unacked_index.clear()
         if transaction.tags:
             self.unacked.put_back(transaction.tags)
 
@@ -559,14 +555,14 @@ class Session(SessionCounts):
     def close(self, *, failed: bool = False) -> None:
         """Requeue unacknowledged messages, then end the subscriptions. Uncommitted work is dropped.
 
-        `failed`: by an error or a lost connection: its deliveries count as failed attempts (address-settings 7.1).
+        `failed`: an error or a lost connection ends it, and its deliveries are failed attempts (address-settings 7.1).
         """
-        self.flowing = False  # its consumers must not get the messages that it requeues
+        self.flowing = False  # its consumers must not get the requeued messages
         if self.transaction is not None:
             self.roll_back()
             self.transaction = None
         if self.consumers:
-            self.subscriptions.cancel_last()
+            self.subscriptions.cancel_last_consumers()
         with_redelivery_delay = failed and self.client.broker.options.delay_on_connection_loss
         why = "lost" if failed else "closed"
         steps = None
@@ -592,7 +588,7 @@ class Session(SessionCounts):
 
     @property
     def delivered(self) -> int:
-        """All deliveries, to consumers and gets."""
+        """The number of deliveries to consumers and gets."""
         return self.next_tag - 1
 
     @property
@@ -601,30 +597,25 @@ class Session(SessionCounts):
         return 0 if self.confirms is None else self.confirms.acknowledged
 
     def fail(self, error: EngineError) -> None:
-        """End the session by an error of the broker's; the frontend gets it with the next flush."""
+        """Close the session because of an error. The frontend gets the error with the next flush."""
         self.close(failed=True)
         self.client.put(SessionFailed(self, error), 0)
 
     def unacked_of(self, queue: Queue) -> list[Message]:
-        """Deliveries of a queue that are unacknowledged, or whose settlement waits for a commit; unordered."""
+        """The deliveries of a queue that are unacknowledged, or whose settlement is not committed; unordered."""
         uncommitted = {} if self.transaction is None else self.transaction.tags
         committing = () if self.committing is None else self.committing.unsettled()
-        return self.outstanding.of(queue, self.unacked, uncommitted, committing)
+        return self.unacked_index.of(queue, self.unacked, uncommitted, committing)
 
     def notify_cancelled(self, consumer: Consumer) -> None:
         """Tell the client that the broker ended a subscription."""
         self.client.put(ConsumerCancelled(consumer), 0)
 
-    def abort(self, consumer: Consumer) -> None:
-        """End the subscription of a slow consumer; its unacknowledged deliveries stay with the session."""
-        self.subscriptions.cancel((consumer.tag,))
-        self.notify_cancelled(consumer)
-
     def forget_consumer(self, consumer: Consumer) -> None:
-        """Forget a subscription that the broker ended."""
+        """Forget a consumer that the broker removed from its queue."""
         self.subscriptions.forget(consumer)
 
     def forget_queue(self, queue: Queue) -> None:
-        """Forget a deleted queue; acknowledgements of its deliveries have no effect."""
+        """Forget a deleted queue. Later acknowledgements of its deliveries have no effect."""
         del self.subscriptions.queues[queue]
-        self.outstanding.forget(queue)
+        self.unacked_index.forget(queue)

@@ -1,14 +1,13 @@
-"""The counters of a session: plain integers, one addition a run. Source: management page 14."""
+"""The counters of sessions. Source: management page 14."""
 
 from operator import attrgetter
 
 
 class SessionCounts:
-    """`published`: messages; `returned`, `dropped`: unroutable ones, returned to the publisher or dropped.
+    """Messages: `published`; unroutable ones `returned` to the publisher or `dropped`.
 
-    `acked`: acknowledged deliveries. Deliveries of each kind: `no_ack` without acknowledgements, `got` by basic.get,
-    `got_no_ack` by basic.get without acknowledgement, `redelivered` not for the first time. `get_empty`: gets without a
-    message.
+    Deliveries: `acked`; `redelivered`; without acknowledgement (`no_ack`); by basic.get (`got`, `got_no_ack`).
+    `get_empty`: basic.get calls that found no message.
     """
 
     __slots__ = ("acked", "dropped", "get_empty", "got", "got_no_ack", "no_ack", "published", "redelivered", "returned")
@@ -19,7 +18,7 @@ class SessionCounts:
 
 
 class PastSessions(SessionCounts):
-    """Sums of closed sessions. `confirmed`, `delivered`: all their confirms and deliveries."""
+    """The sums of all closed sessions."""
 
     __slots__ = ("confirmed", "delivered")
 
@@ -28,7 +27,7 @@ class PastSessions(SessionCounts):
         self.confirmed = self.delivered = 0
 
     def add(self, counts: SessionCounts, *, delivered: int, confirmed: int) -> None:
-        """Add the counts of a closed session, with its numbers of deliveries and confirms."""
+        """Add the counts of a closed session."""
         for name, count in zip(SessionCounts.__slots__, _ALL_OF(counts)):
             if count:
                 setattr(self, name, getattr(self, name) + count)

@@ -1,6 +1,6 @@
-"""The settlement of deliveries: acknowledged, requeued, or dead.
+"""Settles deliveries: acknowledges, requeues, or rejects them, in runs of consecutive messages of one holder.
 
-All functions work on runs: consecutive messages of one holder. Source: behaviour page 2.12, 2.13; ruling 8.
+Source: behaviour page 2.12, 2.13; ruling 8.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from ..queues.queue import Queue
 if TYPE_CHECKING:
     from .session import Session
 
-#: Reason of a delivery returned by basic.nack; `REJECTED` is that of basic.reject.
+#: Why a delivery is returned: by basic.nack. For basic.reject: `REJECTED`.
 NACKED = "nacked"
 #: Deliveries requeued in one slice (1 to 5 ms).
 REQUEUE_SLICE = 500
@@ -32,9 +32,7 @@ def settle(messages: list[Message]) -> None:
 
 
 def return_deliveries(messages: list[Message], *, requeue: bool, why: str, broker: BrokerContext) -> None:
-    """Settle rejected or nacked deliveries: requeue them at their positions, or (`requeue` false) reject them for
-    good.
-    """
+    """Settle rejected or nacked deliveries: requeue them, or (`requeue` false) drop or dead-letter them."""
     if requeue:
         options = broker.options
         counted = options.nack_counts if why == NACKED else options.reject_counts
@@ -49,8 +47,8 @@ def return_deliveries(messages: list[Message], *, requeue: bool, why: str, broke
 
 
 def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, broker: BrokerContext) -> None:
-    """Requeue deliveries consumer by consumer, with a dispatch after each, so that they reach the consumers that they
-    would reach in RabbitMQ.
+    """Requeue deliveries consumer by consumer. Dispatches after each, so that messages reach the same consumers as in
+    RabbitMQ.
     """
     runs = by_consumer(messages)
     for run in runs:
@@ -61,7 +59,7 @@ def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, bro
 
 
 def requeue_run(messages: list[Message], *, why: str, counted: bool, with_redelivery_delay: bool) -> None:
-    """Requeue deliveries. `counted`: as failed attempts."""
+    """Requeue deliveries. `counted`: they are failed attempts."""
     by_queue: dict[Queue, list[Message]] = {}
     for holder, run in by_holder(messages):
         queue = holder.queue
@@ -74,8 +72,8 @@ def requeue_run(messages: list[Message], *, why: str, counted: bool, with_redeli
 def requeue_in_slices(session: "Session", *, why: str, counted: bool, with_redelivery_delay: bool) -> Iterator[None]:
     """Requeue the deliveries of a closed session, a slice in each step.
 
-    The newest go first, so that no returned message has to be passed over. Until all are back the queues are frozen, so
-    that the order is that of one requeue, and the session stays in `Queue.sessions` of its queues.
+    The newest go first, because a store inserts a message by passing the older ones. Until all are back the queues are
+    frozen, so that the order is that of one requeue, and the session stays in `Queue.sessions` of its queues.
     """
     unacked = session.unacked
     queues = list(session.subscriptions.queues)

@@ -1,8 +1,7 @@
-"""Consumers that are too slow, by the rules of their queues: cancelled, their connections closed, or reported.
+"""Finds slow consumers by the rules of their queues, and cancels them, closes their connections or reports them.
 
-Deliveries and acknowledgements are not counted for this. A periodic check of each watched consumer compares the newest
-delivery tag of its session, and the number of unacknowledged deliveries, with those of the check before. One deadline
-serves all checks; there is none while no queue with consumers has such rules.
+Deliveries and acknowledgements do no work for this. A periodic check samples each watched consumer (`Sample`) and
+compares the sample with the one before. All checks share one deadline; without rules for slow consumers there is none.
 Source: queues page E.1, E.6; address-settings page 3.6 (slow-consumer-threshold).
 """
 
@@ -17,6 +16,7 @@ from ..deadlines import Deadline
 from ..delivery.consumer import Consumer
 from ..errors import ConnectionForced
 from ..messages.message import Message
+from ..queues import consumers
 from ..queues.queue import Queue
 from ..rules.slow_rules import AbortRules, RateRules
 from .settling import requeue_run
@@ -43,10 +43,11 @@ class SlowConsumer(NamedTuple):
 
 
 class Sample:
-    """A sample of one consumer: the tag of its newest unacknowledged delivery, and its session's settled deliveries.
+    """What a check saw of one consumer. `newest`: the tag of its newest unacknowledged delivery. `settled`: the number
+    of settled deliveries of its session.
 
-    `got_ns`: time of the last new delivery; `settled_ns`: time of the last settlement (monotonic ns); `slow_checks`:
-    checks in a row without a new delivery although messages waited.
+    `got_ns`, `settled_ns`: when a check last saw another `newest`, or another `settled` (monotonic ns).
+    `slow_checks`: checks in a row that saw no new delivery although messages waited.
     """
 
     __slots__ = ("got_ns", "newest", "settled", "settled_ns", "slow_checks")
@@ -58,21 +59,21 @@ class Sample:
 
 
 class Check:
-    """One kind of rules with one period: the queues that have them, and the last samples of their consumers."""
+    """The check of all queues with one kind of rules and one period."""
 
     __slots__ = ("_samples", "due_ns", "period_ms", "queues")
 
     def __init__(self, period_ms: int) -> None:
         self.period_ms = period_ms
         self.due_ns = 0
-        self.queues: dict[Queue, int] = {}  # with the number of messages that had come into each
+        self.queues: dict[Queue, int] = {}  # messages that each had received at the last check
         self._samples: dict[Consumer, Sample] = {}
 
     def find(self, queue: Queue, now_ns: int) -> Iterator[tuple[Consumer, str, str]]:
         """The slow consumers of a queue, each with the reason and the action."""
         before = self.queues[queue]
-        came = self.queues[queue] = queue.counters.enqueued
-        if queue.paused:  # consumers get nothing, so none is slow: begin with new samples later
+        received = self.queues[queue] = queue.counters.enqueued
+        if queue.paused:  # consumers get nothing, so none is slow; the next check takes new samples
             for consumer in queue.consumers:
                 self._samples.pop(consumer, None)
             return
@@ -81,15 +82,18 @@ class Check:
             if sample is None:
                 self._samples[consumer] = Sample(consumer, now_ns)
                 continue
-            found = self._verdict(queue, consumer, sample, now_ns, came - before)
+            found = self._verdict(queue, consumer, sample, now_ns, received - before)
             if found is not None:
                 yield consumer, *found
 
     @abstractmethod
     def _verdict(
-        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, came: int
+        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, arrived: int
     ) -> tuple[str, str] | None:
-        """Why a consumer is too slow, and the action; None: it is not. Updates the sample."""
+        """Why a consumer is too slow, and the action; None: it is not. Updates the sample.
+
+        `arrived`: messages that came into the queue since the last check.
+        """
 
     @abstractmethod
     def concerns(self, queue: Queue) -> bool:
@@ -99,12 +103,12 @@ class Check:
         """Forget queues that are gone, have other rules or no consumers, and consumers that are gone."""
         for queue in [one for one in self.queues if one.deleted or not one.consumers or not self.concerns(one)]:
             del self.queues[queue]
-        there = {consumer for queue in self.queues for consumer in queue.consumers}
-        self._samples = {consumer: sample for consumer, sample in self._samples.items() if consumer in there}
+        present = {consumer for queue in self.queues for consumer in queue.consumers}
+        self._samples = {consumer: sample for consumer, sample in self._samples.items() if consumer in present}
 
 
 class AbortCheck(Check):
-    """ActiveMQ's strategies."""
+    """ActiveMQ's strategies: a consumer takes or acknowledges nothing for too long."""
 
     __slots__ = ()
 
@@ -113,7 +117,7 @@ class AbortCheck(Check):
         return rules is not None and rules.period_ms == self.period_ms
 
     def _verdict(
-        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, came: int
+        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, arrived: int
     ) -> tuple[str, str] | None:
         rules = _abort_of(queue)
         if rules is None:
@@ -140,7 +144,7 @@ class AbortCheck(Check):
 
 
 class RateCheck(Check):
-    """Artemis' threshold."""
+    """Artemis' slow-consumer-threshold: a consumer's session acknowledges too few messages a second."""
 
     __slots__ = ()
 
@@ -149,7 +153,7 @@ class RateCheck(Check):
         return rules is not None and rules.period_ms == self.period_ms
 
     def _verdict(
-        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, came: int
+        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, arrived: int
     ) -> tuple[str, str] | None:
         """Judge the rate of the consumer's session, over all its consumers."""
         rules = _rate_of(queue)
@@ -158,8 +162,8 @@ class RateCheck(Check):
         elapsed_ns, sample.settled_ns = now_ns - sample.settled_ns, now_ns
         if rules is None or not _is_below(count, elapsed_ns, rules):
             return None
-        if _is_below(came // len(queue.consumers), elapsed_ns, rules):
-            return None  # too few messages come into the queue
+        if _is_below(arrived // len(queue.consumers), elapsed_ns, rules):
+            return None  # too few messages arrive to reach the rate
         if consumer.filter is not None and consumer.credit() > 0:
             return None  # the queue has no message that its filter takes
         rate = f"{count} messages in {elapsed_ns // MS} ms"
@@ -201,10 +205,10 @@ class SlowConsumers:
         if check is None:
             check = self._checks[kind, period_ms] = kind(period_ms)
             check.due_ns = due_after(self._broker.clock, period_ms)
-            self._set()
+            self._set_deadline()
         check.queues.setdefault(queue, queue.counters.enqueued)
 
-    def _set(self) -> None:
+    def _set_deadline(self) -> None:
         self._broker.deadlines.cancel(self._deadline)
         due_ns = min((check.due_ns for check in self._checks.values()), default=None)
         self._deadline = None if due_ns is None else self._broker.deadlines.set(due_ns, self._check_due)
@@ -222,7 +226,7 @@ class SlowConsumers:
                 else:
                     for queue in list(check.queues):
                         self._check(check, queue, now_ns)
-        self._set()
+        self._set_deadline()
 
     def _steps(self, check: Check, now_ns: int) -> Iterator[None]:
         for number, queue in enumerate(list(check.queues), 1):
@@ -234,7 +238,7 @@ class SlowConsumers:
     def _check(self, check: Check, queue: Queue, now_ns: int) -> None:
         for consumer, why, action in list(check.find(queue, now_ns)):
             if consumer not in queue.consumers:
-                continue  # it was removed with another consumer
+                continue  # it left when another consumer's connection was closed
             session = consumer.session
             client = session.client
             self.counts[action] += 1
@@ -243,17 +247,17 @@ class SlowConsumers:
             if action == CLOSED:
                 self._broker.disconnects.expel(client, ConnectionForced(reason=f"consumer '{consumer.tag}' {why}"))
             elif action == CANCELLED:
-                session.abort(consumer)
+                consumers.cancel(queue, (consumer,))
                 if consumer.unacked:
                     due_ns = due_after(self._broker.clock, GRACE_MS)
-                    self._broker.deadlines.set(due_ns, partial(self._give_back, session, consumer))
+                    self._broker.deadlines.set(due_ns, partial(self._requeue_unsettled, session, consumer))
 
-    def _give_back(self, session: "Session", consumer: Consumer) -> None:
+    def _requeue_unsettled(self, session: "Session", consumer: Consumer) -> None:
         self._broker.background.run(_requeue_in_slices(session, consumer))
 
 
 def _requeue_in_slices(session: "Session", consumer: Consumer) -> Iterator[None]:
-    """Requeue the deliveries that a cancelled consumer has not settled, newest first, as failed attempts."""
+    """Requeue the unsettled deliveries of a cancelled consumer, newest first, as failed attempts."""
     unacked, queue = session.unacked, consumer.queue
     tags = [tag for tag, message in unacked.items() if message.holder is consumer]
     queue.freeze()
@@ -279,7 +283,7 @@ def newest_of(consumer: Consumer) -> int:
 
 
 def settled_by(session: "Session") -> int:
-    """The number of settled deliveries of a session, plus 1; it rises as long as the session lasts."""
+    """The number of settled deliveries of a session, plus 1."""
     return session.next_tag - len(session.unacked)
 
 

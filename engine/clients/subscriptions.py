@@ -48,7 +48,7 @@ class Subscriptions:
     def check_tag(self, tag: str, arguments: FieldTable | None = None) -> None:
         """Refuse a consumer tag that is in use in the session; RabbitMQ checks this first.
 
-        `arguments`: of the new consumer; it may replace one of a queue whose kind allows that.
+        `arguments`: those of the new consumer. With x-replace it may replace a consumer if the queue's kind allows it.
         Raises: ConsumerTagInUse.
         """
         known = self.by_tag.get(tag)
@@ -133,28 +133,28 @@ class Subscriptions:
         queue.note_session_with_unacked(holder.session)
 
     def mark_queues(self) -> bool:
-        """Mark the queues of the session's consumers that have ready messages. Returns whether there are any.
+        """Mark the queues of the session's consumers that have ready messages. Returns whether one has.
 
-        The consumers share the limits of the session or its client, and so take turns: the first one that can get a
-        message comes last the next time.
+        Consumers take turns, because they share limits of the session and the client: the first consumer with credit
+        goes to the end of `by_tag`.
         """
-        is_any = False
+        has_any = False
         first = None
         self._client.broker.turn.effort += len(self.by_tag) // consumer_list.LOOKS
         for consumer in self.by_tag.values():
             queue = consumer.queue
             if queue.has_ready:
-                is_any = True
+                has_any = True
                 queue.mark()
                 if first is None and consumer.credit() > 0:
                     first = consumer
         if first is not None:
             self.by_tag[first.tag] = self.by_tag.pop(first.tag)
-        return is_any
+        return has_any
 
     @property
     def has_copies_out(self) -> bool:
-        """Whether a queue that keeps its messages may have unacknowledged copies here."""
+        """Whether the session may hold unacknowledged copies of a non-destructive queue."""
         return any(queue.keeps for queue in self.queues)
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -173,21 +173,19 @@ class Subscriptions:
                 if not consumer.no_ack:
                     self._client.broker.acknowledgements.consumer_left()
 
-    def cancel_last(self) -> None:
-        """End the subscriptions that are the last of auto-delete queues, which are deleted before deliveries could
-        return.
-        """
+    def cancel_last_consumers(self) -> None:
+        """Cancel the last consumers of auto-delete queues, so that these are deleted before deliveries are requeued."""
         counts = Counter(queue for one in self.by_tag.values() if (queue := one.queue).auto_delete)
-        going = {queue for queue, count in counts.items() if count == len(queue.consumers)}
-        self.cancel([tag for tag, consumer in self.by_tag.items() if consumer.queue in going])
+        queues = {queue for queue, count in counts.items() if count == len(queue.consumers)}
+        self.cancel([tag for tag, consumer in self.by_tag.items() if consumer.queue in queues])
 
     def forget(self, consumer: Consumer) -> None:
-        """Forget a subscription that the broker ended."""
+        """Forget a consumer that the broker removed from its queue."""
         if self.by_tag.pop(consumer.tag, None) is not None and not consumer.no_ack:
             self._client.broker.acknowledgements.consumer_left()
 
     def leave_queues(self, session: "Session") -> None:
-        """Tell all queues that no deliveries of them are left in the session."""
+        """Tell the queues that the session has no unacknowledged deliveries of theirs."""
         for queue in self.queues:
             queue.left_by(session)
         self.queues.clear()

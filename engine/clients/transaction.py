@@ -24,12 +24,12 @@ _OVERHEAD = 256
 #: Cost of publishing a run beside its messages, in messages times queues.
 RUN_COST = 8
 
-#: A mandatory run that no queue took.
+#: Mandatory messages that no queue took.
 Returned = tuple[Envelope, Sequence[bytes]]
 
 
 class Publication(NamedTuple):
-    """A run of publishes. `names`: its queues, chosen at the publish and not at the commit, as in RabbitMQ."""
+    """A run of publishes. `names`: its queues, which are chosen before the commit, as in RabbitMQ."""
 
     route: Route
     names: list[str]
@@ -39,7 +39,7 @@ class Publication(NamedTuple):
 
 
 class Transaction:
-    """Publishes and acknowledgements of a session since the last commit or rollback. `tags`: the settled deliveries."""
+    """The publishes and acknowledgements since the last commit or rollback. `tags`: the settled deliveries, by tag."""
 
     __slots__ = ("acked", "cost", "publishes", "rejected", "size", "tags")
 
@@ -67,14 +67,11 @@ class Transaction:
 
 
 class Commit:
-    """The application of a transaction: publishes first, then acknowledgements; a large one in slices.
+    """Applies a transaction: publishes first, then acknowledgements. A large transaction is applied in slices.
 
-    Other clients see its messages as they reach their queues, as in RabbitMQ. The journal records it as one unit
-    (`Broker.is_unfinished`), and the answer follows at its end.
-
-    Made by `Session.commit`. When `is_done`, `outcome` has the result; the answer waits until `sync_lsn` is safe.
-
-    A commit that has begun continues to its end even if its session, client or virtual host ends before.
+    Other clients see its messages as soon as they are in their queues, as in RabbitMQ. The journal records the commit
+    as one unit (`Broker.is_unfinished`). When it `is_done`, `outcome` has the result, which is sent when `sync_lsn` is
+    safe. A commit that has begun continues even if its session, client or virtual host ends.
     """
 
     __slots__ = ("_error", "_next", "_offset", "_returned", "_settled", "_transaction", "has_begun", "is_done",
@@ -110,13 +107,13 @@ class Commit:
         before = turn.records
         try:
             self.is_done = self._work(budget)
-        except Exception as error:  # our error: only this client gets it, and the turn continues for others
+        except Exception as error:  # a fault of the broker: only this client gets it, and the turn continues
             self._error, self.is_done = error, True
         if turn.records != before:
             self.sync_lsn = max(self.sync_lsn, broker.sync_lsn())
 
     def unsettled(self) -> Iterator[Message]:
-        """Messages that the rest of the commit will settle."""
+        """The messages that this commit has not settled yet."""
         transaction = self._transaction
         rejected = chain.from_iterable(entry[0] for entry in transaction.rejected)
         return chain(islice(transaction.acked, self._settled, None), rejected)
@@ -166,5 +163,5 @@ class Commit:
             if refused and self._error is None:
                 self._error = PartialCommit()
             if unroutable:
-                self._returned += session.unroutable(envelope, unroutable, mandatory=mandatory)
+                self._returned += session.count_unroutable(envelope, unroutable, mandatory=mandatory)
         return RUN_COST + len(contents) * width

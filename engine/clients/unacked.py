@@ -8,7 +8,7 @@ from ..errors import UnknownDeliveryTag
 from ..messages.message import Message
 from ..queues.queue import Queue
 
-#: Settled tags tolerated, beyond twice the unacknowledged deliveries, before the index is built again.
+#: Settled tags that the index may have beyond twice the number of unacknowledged deliveries. Then it is built anew.
 SETTLED_MAX = 1000
 
 
@@ -50,11 +50,10 @@ class Unacked(dict[int, Message]):
         self.update(tags)
 
 
-class Outstanding:
-    """An index of delivery tags of one session by queue; some of the tags may be settled already.
+class UnackedIndex:
+    """The delivery tags of one session by queue. Some of the tags may be settled already.
 
-    Deliveries and acknowledgements do not update it. A query reads the deliveries since the last query, so that each is
-    read once for queries about any number of queues.
+    Deliveries and acknowledgements do no work for it: a query adds the deliveries since the last query.
     """
 
     __slots__ = ("_by_queue", "_size", "_uncommitted_seen", "_up_to")
@@ -63,7 +62,7 @@ class Outstanding:
         self.clear()
 
     def clear(self) -> None:
-        """Reset the index: older tags may be unacknowledged again, so the next query reads all deliveries."""
+        """Reset the index, because a rollback or commit changed older tags. The next query reads all deliveries."""
         self._by_queue: dict[Queue, dict[int, None]] = {}
         self._size = 0
         self._up_to = 0  # the highest tag that was read
@@ -72,39 +71,39 @@ class Outstanding:
     def of(
         self, queue: Queue, unacked: dict[int, Message], uncommitted: dict[int, Message], committing: Iterable[Message]
     ) -> list[Message]:
-        """Deliveries of `queue` that are unacknowledged, or whose settlement waits for a commit; unordered.
+        """The deliveries of a queue that are unacknowledged, or whose settlement is not committed; unordered.
 
-        `uncommitted`: by tag, deliveries that the open transaction settles; `committing`: those that a commit will
-        settle. O(result + deliveries made or settled since the last query).
+        `uncommitted`: deliveries that the open transaction settles, by tag; `committing`: those that a commit in
+        progress will settle. O(result + deliveries made or settled since the last query).
         """
         if self._size > 2 * (len(unacked) + len(uncommitted)) + SETTLED_MAX:
             self.clear()
-        self._look(unacked, uncommitted)
+        self._add_new(unacked, uncommitted)
         tags = self._by_queue.pop(queue, {})
         found = {tag: message for tag in tags if (message := unacked.get(tag) or uncommitted.get(tag)) is not None}
         self._size -= len(tags) - len(found)
         if found:
             self._by_queue[queue] = dict.fromkeys(found)
-        held = (one for one in committing if one.holder is not None and holder_of(one).queue is queue)
-        return [*found.values(), *held]
+        of_commit = (one for one in committing if one.holder is not None and holder_of(one).queue is queue)
+        return [*found.values(), *of_commit]
 
-    def _look(self, unacked: dict[int, Message], uncommitted: dict[int, Message]) -> None:
+    def _add_new(self, unacked: dict[int, Message], uncommitted: dict[int, Message]) -> None:
         """Add new deliveries to the index: both dicts grow at their ends only."""
         seen = self._up_to
         for tag in reversed(unacked):
             if tag <= seen:
                 break
-            self._note(tag, unacked[tag])
+            self._add(tag, unacked[tag])
             self._up_to = max(self._up_to, tag)
         count = len(uncommitted) - self._uncommitted_seen
         for tag in reversed(uncommitted):
             if not count:
                 break
             count -= 1
-            self._note(tag, uncommitted[tag])
+            self._add(tag, uncommitted[tag])
         self._uncommitted_seen = len(uncommitted)
 
-    def _note(self, tag: int, message: Message) -> None:
+    def _add(self, tag: int, message: Message) -> None:
         tags = self._by_queue.setdefault(holder_of(message).queue, {})
         if tag not in tags:
             tags[tag] = None

@@ -92,7 +92,7 @@ class Consumer(Holder):
             return 0
         if self.no_ack:
             return UNLIMITED if session.has_shared_room(self) else 0
-        credit = session.room()
+        credit = session.unacked_room()
         prefetch = self.prefetch
         if prefetch and prefetch - self.unacked < credit:
             credit = prefetch - self.unacked

@@ -229,7 +229,7 @@ class ConsumerList:
                 credit = consumer.credit()
                 if credit > 0:
                     wanted += credit
-                    octets += consumer.client.room()
+                    octets += consumer.client.outbox_room()
         return wanted, octets
 
     # -- new messages -------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class ConsumerList:
             if len(self.consumers) > 1:
                 return 1  # it shares its limit with consumers that must have their turns
             if self._broker.scheduler.waiting_count():
-                credit = min(credit, session.portion())  # and with consumers of other queues
+                credit = min(credit, session.prefetch_portion())  # and with consumers of other queues
         return min(credit, available, RUN_MAX)
 
     def must_yield(self, consumer: Consumer) -> bool:
@@ -293,7 +293,7 @@ def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[
     if share <= 1 or len({consumer.session for consumer in eligible}) < width:
         return 1  # consumers of one session: its deliveries are numbered in queue order
     share = max(1, min(share, min(consumer.credit() for consumer in eligible)))
-    room = min(consumer.client.room() for consumer in eligible)
+    room = min(consumer.client.outbox_room() for consumer in eligible)
     octets = octets_of(share * width)
     return share if octets <= room else max(1, share * room // octets)
 
@@ -311,7 +311,7 @@ def hand_to(consumer: Consumer, first_id: int, envelopes: Envelopes, contents: S
     octets = sum(map(len, contents))
     client = consumer.client
     if octets > client.unsent_max - client.unsent and len(contents) > 1:
-        contents = contents[: client.affordable(contents)]
+        contents = contents[: client.count_for_room(contents)]
         octets = sum(map(len, contents))
     count = len(contents)
     if not isinstance(envelopes, Envelope):

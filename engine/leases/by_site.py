@@ -160,7 +160,7 @@ def _is_at_once(leases: Leases, owners: Owners, number: int) -> bool:
 def _fit(dealt: list[Consumer], octets: Sequence[int]) -> None:
     """Shorten a deal to what the clients have room for; the first message goes in any case."""
     if len(dealt) > 1:
-        room = min(one.client.room() for one in set(dealt))
+        room = min(one.client.outbox_room() for one in set(dealt))
         while len(dealt) > 1 and sum(octets[: len(dealt)]) > room:
             del dealt[len(dealt) // 2 :]
 

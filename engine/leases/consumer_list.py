@@ -93,7 +93,7 @@ class LeaseConsumers(ConsumerList):
         for consumer in self.consumers:
             if consumer not in self.aside and (credit := consumer.credit()) > 0:
                 wanted += credit
-                octets += consumer.client.room()
+                octets += consumer.client.outbox_room()
         return wanted, octets
 
     def free(self) -> list[Consumer]:

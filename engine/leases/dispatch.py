@@ -103,9 +103,9 @@ def _hand_out(leases: Leases, count: int) -> bool:
     if not dealt:
         return False
     if len(dealt) > 1 and dealt[0] is dealt[-1] and dealt.count(dealt[0]) == len(dealt):
-        grant(leases, dealt[0], alive(leases, store.take(len(dealt), dealt[0].client.room())))
+        grant(leases, dealt[0], alive(leases, store.take(len(dealt), dealt[0].client.outbox_room())))
         return True
-    room = min(consumer.client.room() for consumer in set(dealt))
+    room = min(consumer.client.outbox_room() for consumer in set(dealt))
     while len(dealt) > 1 and store.head_octets(len(dealt)) > room:
         del dealt[len(dealt) // 2 :]
     messages = store.take(len(dealt), UNLIMITED)
@@ -209,7 +209,7 @@ def _release_barrier(leases: Leases) -> bool:
     content, envelope = with_entries(message.envelope, message.content, entries), message.envelope.plain()
     for consumer in takers:
         queue.events.delivered((message,), consumer.session, consumer=consumer, no_ack=True)
-        consumer.session.deliver_beside(
+        consumer.session.deliver_copies(
             consumer,
             [unleased_copy(content, envelope)],
             leases.past_at(consumer.session),
@@ -257,13 +257,11 @@ def _show(leases: Leases) -> None:
                 )
         turn.effort += SHOWING * len(copies)
         if copies:
-            consumer.session.deliver_beside(consumer, copies, leases.past_at(consumer.session))
+            consumer.session.deliver_copies(consumer, copies, leases.past_at(consumer.session))
         if seen.missing and browse.left > 0:
             queue.context.broker.scheduler.load_later(queue)
         elif len(seen.found) < BROWSE_SLICE or browse.left <= 0:
-            consumer.session.forget_consumer(consumer)
-            consumers.remove(queue, [consumer])
-            consumer.session.notify_cancelled(consumer)
+            consumers.cancel(queue, [consumer])
         else:
             queue.mark()
 

@@ -180,7 +180,7 @@ def show_replays(leases: Leases) -> None:
         elif not replay.waiting and replay.position >= replay.target:
             now_ms = queue.context.broker.clock.wall_ms()
             if replay.is_over(now_ms):
-                _end(queue, consumer)
+                consumers.cancel(queue, [consumer])
             elif replay.rules.last is not None and replay.rules.last.wall_ms:
                 _wake(queue, replay, (replay.rules.last.wall_ms + 1 - now_ms) * MS)
 
@@ -190,7 +190,7 @@ def _show(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
     queue, waiting, holder = leases.queue, replay.waiting, replay.holder
     context = queue.context
     now_ns = context.broker.clock.monotonic_ns()
-    room = consumer.client.room()
+    room = consumer.client.outbox_room()
     turn = context.broker.turn
     shown: list[Message] = []
     is_over = False
@@ -217,9 +217,9 @@ def _show(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
         turn.effort += SHOWING
     if shown:
         holder.unacked += len(shown)
-        consumer.session.deliver_beside(consumer, shown, holder)
+        consumer.session.deliver_copies(consumer, shown, holder)
     if is_over:
-        _end(queue, consumer)
+        consumers.cancel(queue, [consumer])
     return is_over
 
 
@@ -250,10 +250,3 @@ def _wake(queue: Queue, replay: Replay, wait_ns: int) -> None:
     context = queue.context
     context.broker.deadlines.cancel(replay.deadline)
     replay.deadline = context.broker.deadlines.set(context.broker.clock.monotonic_ns() + wait_ns, queue.mark)
-
-
-def _end(queue: Queue, consumer: Consumer) -> None:
-    """Cancel a consumer that has seen all that it asked for."""
-    consumer.session.forget_consumer(consumer)
-    consumers.remove(queue, [consumer])
-    consumer.session.notify_cancelled(consumer)

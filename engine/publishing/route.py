@@ -44,7 +44,7 @@ class Route:
 
     @property
     def is_metered(self) -> bool:
-        """Whether a limit may apply to publishes here; `Session.offer` publishes as many as have room. O(queues).
+        """Whether a limit may apply to publishes here, so that they need `Session.publish_with_room`. O(queues).
 
         True if the queues differ by message: any of them may be limited.
         """

@@ -259,7 +259,7 @@ class ClassicDispatch(Dispatch):
             first = eligible[0]
             if width == 1:
                 limit = 1 if store.expiring else consumer_list.limit(first, available)
-                first.session.deliver_ready(first, store.take(limit, first.client.room()))
+                first.session.deliver_ready(first, store.take(limit, first.client.outbox_room()))
             else:
                 share = share_of(eligible, available, store.head_octets)
                 block = store.take(share * width, UNLIMITED)
@@ -351,7 +351,7 @@ def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
         credit = consumer.credit()
         if credit <= 0:
             break
-        messages = store.take(min(credit, len(store.ready), RUN_MAX), consumer.client.room())
+        messages = store.take(min(credit, len(store.ready), RUN_MAX), consumer.client.outbox_room())
         session.deliver_ready(consumer, messages)
         if turn.effort >= turn.effort_max:
             queue.mark()  # the rest is for the next turn

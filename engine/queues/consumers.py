@@ -63,6 +63,15 @@ def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
     queue.note_use()
 
 
+def cancel(queue: "Queue", cancelled: Sequence[Consumer]) -> None:
+    """Unsubscribe consumers that did not ask for it, and tell their clients (consumer_cancel_notify)."""
+    for consumer in cancelled:
+        consumer.session.forget_consumer(consumer)
+    remove(queue, cancelled)
+    for consumer in cancelled:
+        consumer.session.notify_cancelled(consumer)
+
+
 def pause(queue: "Queue", paused: bool) -> None:
     """Stop or resume deliveries, as an operator; a restart ends the pause.
 

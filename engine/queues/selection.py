@@ -360,7 +360,7 @@ class Plan:
         client = consumer.client
         room = self._room.get(client)
         if room is None:
-            room = client.room()
+            room = client.outbox_room()
         self._room[client] = room - octets
         return credit <= 1 or room <= octets
 

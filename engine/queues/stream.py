@@ -232,7 +232,7 @@ class StreamDispatch(LogDispatch[StreamStore]):
         if count_max <= 0:
             return []
         copies: list[Message] = []
-        room = consumer.client.room()
+        room = consumer.client.outbox_room()
         for message in self._read(queue, consumer, offset, min(count_max, count if consumer.filter is None else BATCH)):
             offset += 1
             if not self._readers.takes(queue, consumer, message):

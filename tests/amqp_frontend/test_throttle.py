@@ -102,7 +102,7 @@ class Stage:
         self.run()
 
     def consume(self, connection: Connection, queue: str, prefetch: int = 0) -> None:
-        connection.session.limit(prefetch, total=False)
+        connection.session.set_prefetch(prefetch, total=False)
         found = self.queue(queue, connection.vhost)
         connection.session.consume(found, f"t{queue}", no_ack=False, exclusive=False, arguments={})
         self.end_turn()

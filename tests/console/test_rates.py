@@ -128,7 +128,7 @@ def test_the_share_of_time_in_which_nothing_waits_for_consumers(
     queue = client.vhost.queues.declare("q", client=client)
     assert sampler.queue(queue)["consumer_utilisation"] == 0  # nobody is there
     session = client.open_session(1)
-    session.limit(1, total=False)
+    session.set_prefetch(1, total=False)
     session.consume(queue, "c", no_ack=False, exclusive=False, arguments={})
     route = client.vhost.router.route("", "q", client.user)
 

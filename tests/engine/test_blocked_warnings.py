@@ -27,7 +27,7 @@ class Waiting:
         self.bench.broker.flow.wait(offer.full, self.client, self)
 
     def _offer(self):  # type: ignore[no-untyped-def]
-        return self.session.offer(self.bench.route("q"), Envelope("", "q"), [MESSAGE], mandatory=False)
+        return self.session.publish_with_room(self.bench.route("q"), Envelope("", "q"), [MESSAGE], mandatory=False)
 
     def resume(self, octets: int, messages: int) -> tuple[int, int]:
         """See `Waiter`: there is room, or it is to look again whether it is still held."""

@@ -38,7 +38,7 @@ def test_a_slow_subscriber(pending: dict[str, Any], bound: str, policy: str, at_
     bench = Bench(entry("#", **settings), destinations=topics(PRICES_=own), **whole)  # type: ignore[arg-type]
     subscriber = Subscriber(bench, "q", consumes=False).bind("#")
     subscriber.consume()
-    subscriber.session.limit(1, total=False)
+    subscriber.session.set_prefetch(1, total=False)
     subscriber.reads = False
     bench.publish(*numbers(1, 8), at_once=at_once)
     assert subscriber.queue.ready_count + subscriber.queue.unacked <= 3

@@ -20,7 +20,7 @@ class Bench(Harness):
     def __init__(self) -> None:
         super().__init__(options=BrokerOptions(busy_queue_ready_max=READY_MAX), unsent_max=1 << 40)
         self.consumer = self.connect("c")
-        self.consumer.limit(1, total=False)
+        self.consumer.set_prefetch(1, total=False)
 
     def queue(self, name: str = "q", *, is_consumed: bool = True, **arguments: Any) -> Queue:
         queue = super().queue(name, durable=False, client=self.client, **arguments)

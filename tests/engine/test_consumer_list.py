@@ -55,7 +55,7 @@ def test_a_shared_limit_does_not_break_the_rota(limited: str, is_backlog: bool) 
     for tag in "abc":
         session = bench.connect()
         if tag in limited:
-            session.limit(1000, total=True)
+            session.set_prefetch(1000, total=True)
         bench.join(session, tag)
     if not is_backlog:
         bench.fill(0, 30)

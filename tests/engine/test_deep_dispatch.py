@@ -70,7 +70,7 @@ def _raise_the_limit(world: World, session: Session) -> None:
     session.prefetch_total = max(session.prefetch_total, len(session.unacked))
     for consumer in session.consumers.values():
         consumer.prefetch = 0
-    session.limit(session.prefetch_total + 1, total=True)
+    session.set_prefetch(session.prefetch_total + 1, total=True)
 
 
 @pytest.mark.parametrize("prefetch", [1, 10, 63, 64, 100])

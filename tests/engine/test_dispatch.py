@@ -198,7 +198,7 @@ def test_the_rest_of_a_long_turn_goes_out_in_the_next(
     world.end_turn()
     for who in range(1 if way in ("one", "groups", "kept") else 2):
         taker = world.sessions[who]
-        taker.limit(50 if way == "shared" else 0, total=way == "shared")
+        taker.set_prefetch(50 if way == "shared" else 0, total=way == "shared")
         filter_ = {"x-filter": Field("S", b"1 = 1")} if way == "filters" else {}
         taker.consume(world.q, f"t{who}", no_ack=False, exclusive=False, arguments=filter_)
     world.end_turn()

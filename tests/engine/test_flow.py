@@ -100,9 +100,9 @@ def test_a_publish_to_several_queues_waits_for_the_strictest() -> None:
     publisher = Publisher(bench, "p")
     route = bench.vhost.router.route("amq.fanout", "", GUEST)
     envelope = Envelope("amq.fanout", "")
-    offer = publisher.session.offer(route, envelope, [make_content(2_000)] * 10, mandatory=False)
+    offer = publisher.session.publish_with_room(route, envelope, [make_content(2_000)] * 10, mandatory=False)
     assert (offer.taken, offer.full) == (3, None)
-    offer = publisher.session.offer(route, envelope, [make_content(2_000)] * 7, mandatory=False)
+    offer = publisher.session.publish_with_room(route, envelope, [make_content(2_000)] * 7, mandatory=False)
     assert offer.taken == 0
     assert offer.full is not None
     assert offer.full.destination == "queue 'q' in vhost '/'"
@@ -128,10 +128,12 @@ def test_of_several_full_queues_the_one_that_refuses_decides(order: tuple[str, .
     publisher = Publisher(bench, "p")
     offered = []
     for count, name in enumerate(order, 1):
-        filler.session.offer(bench.route(name), Envelope("", name), [make_content(2_000)], mandatory=False)
+        filler.session.publish_with_room(bench.route(name), Envelope("", name), [make_content(2_000)], mandatory=False)
         bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
         route = bench.vhost.router.route("amq.fanout", "", GUEST)
-        full = publisher.session.offer(route, Envelope("amq.fanout", ""), [make_content(100)], mandatory=False).full
+        full = publisher.session.publish_with_room(
+            route, Envelope("amq.fanout", ""), [make_content(100)], mandatory=False
+        ).full
         assert full is not None
         offered.append((full.fails, full.fails_after_ms))
         expected = {"q": (False, 0), "later": (False, 500), "other": (True, 0)}
@@ -264,7 +266,7 @@ def _taken_by_all(bench: FlowBench, queues: int, contents: list[bytes]) -> int:
     session = Publisher(bench, "p").session
     route, envelope = bench.vhost.router.route("amq.fanout", "", GUEST), Envelope("amq.fanout", "")
     published = 0
-    while taken := session.offer(route, envelope, contents, mandatory=False).taken:
+    while taken := session.publish_with_room(route, envelope, contents, mandatory=False).taken:
         published += taken
     return published
 
@@ -362,7 +364,7 @@ def test_a_new_publish_waits_behind_those_that_are_held(limit: dict[str, object]
         assert got is not None
     if how == "fanout":
         route = bench.vhost.router.route("amq.fanout", "", GUEST)
-        offer = new.session.offer(route, Envelope("amq.fanout", ""), [saying("new")], mandatory=False)
+        offer = new.session.publish_with_room(route, Envelope("amq.fanout", ""), [saying("new")], mandatory=False)
         assert offer.taken == 0 and offer.full is not None
         return
     new.publish(*[saying("new")] * (1 if how == "publish" else 3))
@@ -408,7 +410,7 @@ def test_a_body_in_several_queues_counts_in_each() -> None:
         bench.vhost.bindings.add("queue", name, "amq.fanout", "", {})
     publisher = Publisher(bench, "p")
     route = bench.vhost.router.route("amq.fanout", "", GUEST)
-    publisher.session.offer(route, Envelope("amq.fanout", ""), [make_content(1_500)], mandatory=False)
+    publisher.session.publish_with_room(route, Envelope("amq.fanout", ""), [make_content(1_500)], mandatory=False)
     assert next(node for node in bench.broker.flow.nodes() if node.is_root).used == 3_000
 
 

@@ -94,7 +94,7 @@ class Flow(RuleBasedStateMachine):
         self.session: Session = self.broker.connections.open(
             "/", GUEST, name="consumer", flush=self._take
         ).open_session()
-        self.session.limit(3, total=False)
+        self.session.set_prefetch(3, total=False)
         self.out: deque[int] = deque()
         self.consumers: dict[str, Consumer] = {}
 

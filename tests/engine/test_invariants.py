@@ -38,7 +38,7 @@ class World(Harness):
 
     def __init__(self, kind: str = "classic") -> None:
         super().__init__(options=BrokerOptions(system_usage=SystemUsage(memory=1 << 20, store=0, temp=0)))
-        self.session.limit(3, total=False)
+        self.session.set_prefetch(3, total=False)
         self.q: Any = self.queue(client=self.client, **KINDS[kind])
         self.bind("q", "amq.direct", "key")
         self.session.select_confirms()

@@ -136,7 +136,7 @@ def test_a_queue_of_the_new_kind(registered: None) -> None:
     session.reject(tag, requeue=True)
     settle()
     assert queue.ready_count == 5
-    session.limit(2, total=False)
+    session.set_prefetch(2, total=False)
     consumer = session.consume(queue, "c", no_ack=False, exclusive=False, arguments={})
     settle()
     assert [one.id for one in queue.store] == [oldest, oldest + 1, oldest + 2]

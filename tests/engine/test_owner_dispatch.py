@@ -100,7 +100,7 @@ def test_a_client_that_does_not_read_gets_no_more_than_it_has_room_for(
     sites.reader("n1", "too", prefetch=100, **asked)
     for tag in ("n1", "too"):
         sites.stalled.add(sites.client_of(tag).client)
-    room = sites.client_of("n1").client.room()
+    room = sites.client_of("n1").client.outbox_room()
     sites.publish(*[b"x" * (room // 3)] * 20, by=sites.at["n1"])
     assert sites.named().unacked < 12
 

@@ -32,7 +32,7 @@ class World(Harness):
 
     def __init__(self, arguments: FieldTable) -> None:
         super().__init__()
-        self.session.limit(100, total=False)
+        self.session.set_prefetch(100, total=False)
         self.q = self.queue(client=self.client, **arguments)
 
 

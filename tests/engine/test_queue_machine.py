@@ -372,7 +372,7 @@ class QueueMachine(RuleBasedStateMachine):
         if queue is None or len(queue.consumer_list) > 5:
             return
         if prefetch is not None:
-            session.limit(prefetch, total=False)
+            session.set_prefetch(prefetch, total=False)
             model.prefetch = prefetch
             model.total = 0
         tag = f"c{next(self.tags)}"
@@ -384,7 +384,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(index=sessions, limit=limits)
     def limit_total(self, index: int, limit: int) -> None:
         """basic.qos(global)."""
-        self.engine[index].limit(limit, total=True)
+        self.engine[index].set_prefetch(limit, total=True)
         self.model[index].total = limit
         self.turn()
 

@@ -279,7 +279,7 @@ def test_a_slow_connection_gets_no_more_than_its_room_beside_a_quick_one() -> No
     slow, quick = world.connect("slow"), world.connect("quick")
     world.stalled.add(slow.client)
     world.consume(tag="s", by=slow, no_ack=True)
-    while slow.client.room() > 500:
+    while slow.client.outbox_room() > 500:
         world.publish("x" * 100)
     world.consume(tag="q", by=quick, no_ack=True)
     world.publish(*["x" * 100] * 20)

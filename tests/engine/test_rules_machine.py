@@ -162,7 +162,7 @@ class RulesMachine(RuleBasedStateMachine):
     @rule(who=st.integers(0, 1), prefetch=st.integers(0, 3), no_ack=st.booleans())
     def consume(self, who: int, prefetch: int, no_ack: bool) -> None:
         session = self.sessions[who]
-        session.limit(prefetch, total=False)
+        session.set_prefetch(prefetch, total=False)
         self.tags += 1
         session.consume(self.queue, f"t{self.tags}", no_ack=no_ack, exclusive=False, arguments={})
         self.end_turn()

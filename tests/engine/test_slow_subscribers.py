@@ -39,7 +39,7 @@ def test_a_multiple_of_the_prefetch() -> None:
     bench.publish(*numbers(1, 100))
     assert (len(ten.got), ten.waiting) == (10, numbers(76, 100))
     assert without.waiting == numbers(1, 100)
-    without.session.limit(2, total=False)
+    without.session.set_prefetch(2, total=False)
     without.consume()
     bench.end_turn()
     assert (without.got, without.waiting) == (numbers(1, 2), numbers(96, 100))
@@ -331,7 +331,7 @@ def test_limits_of_a_topic_hold_for_its_subscribers() -> None:
     route = bench.vhost.router.route("amq.topic", "PRICES.X", bench.user)
     assert route.is_metered
     content = PLAIN.join(encode_header(2_000), bytes(2_000))
-    offer = bench.session.offer(route, Envelope("amq.topic", "PRICES.X"), [content] * 10, mandatory=False)
+    offer = bench.session.publish_with_room(route, Envelope("amq.topic", "PRICES.X"), [content] * 10, mandatory=False)
     assert offer.taken == subscriber.queue.ready_count == 3
 
 

@@ -61,7 +61,7 @@ def test_queues_share_a_prefetch_evenly(prefetch: int) -> None:
     """Three queues, a consumer each: whatever the limit, each has exactly its third."""
     table = Table()
     session = table.stalled_client().open_session()
-    session.limit(prefetch, total=True)
+    session.set_prefetch(prefetch, total=True)
     for tag in "abc":
         table.fill(tag, 100)
         table.subscribe(session, tag, tag)
@@ -73,7 +73,7 @@ def test_queues_share_evenly_when_much_is_settled_at_once() -> None:
     """A limit of 30, all settled in one go: a third each, within one delivery."""
     table = Table()
     session = table.stalled_client().open_session()
-    session.limit(30, total=True)
+    session.set_prefetch(30, total=True)
     for tag in "abc":
         table.fill(tag, 100)
         table.subscribe(session, tag, tag)
@@ -87,7 +87,7 @@ def test_who_has_nothing_to_get_loses_no_turn_to_his_neighbour() -> None:
     """Of five consumers two have messages: both get the same, although three idle ones stand between them."""
     table = Table()
     session = table.stalled_client().open_session()
-    session.limit(1, total=True)
+    session.set_prefetch(1, total=True)
     for tag in "abcde":
         table.fill(tag, 100 if tag in "ae" else 0)
         table.subscribe(session, tag, tag)
@@ -118,7 +118,7 @@ def test_consumers_without_acknowledgements_do_not_take_the_turns_of_others() ->
     """It may have any number while there is room, but one at a time: `a`, who acknowledges, is served in between."""
     table = Table()
     session = table.stalled_client().open_session()
-    session.limit(1, total=True)
+    session.set_prefetch(1, total=True)
     table.fill("a", 10)
     table.subscribe(session, "a", "a")
     table.end_turn()
@@ -134,7 +134,7 @@ def test_two_consumers_of_a_queue_that_keeps_its_messages_share_a_prefetch() -> 
     """Each of them gets all messages, and none before the other has had its turn."""
     table = Table()
     session = table.stalled_client().open_session()
-    session.limit(1, total=True)
+    session.set_prefetch(1, total=True)
     table.fill("kept", 50, arguments=NON_DESTRUCTIVE)
     table.subscribe(session, "kept", "a")
     table.subscribe(session, "kept", "b")
@@ -158,11 +158,11 @@ def test_another_limit_lets_go_on_who_was_at_a_shared_one(total: bool, count: in
     """At the end of the turn: a limit for consumers to come ends the shared one, another shared one replaces it."""
     table = Table()
     session = table.stalled_client().open_session()
-    session.limit(2, total=True)
+    session.set_prefetch(2, total=True)
     table.fill("a", 10)
     table.subscribe(session, "a", "a")
     assert table.served() == "aa"
-    session.limit(count, total=total)
+    session.set_prefetch(count, total=total)
     assert len(table.served()) == (3 if count == 5 else 8)
 
 
@@ -181,7 +181,7 @@ def test_what_a_transaction_settles_is_out_until_it_is_committed(settles: str, e
     for tag in list(session.unacked)[:3]:
         session.ack(tag) if settles == "ack" else session.reject(tag, requeue=settles == "requeue")
         assert table.served() == ""
-        assert session.room() == 0
+        assert session.unacked_room() == 0
         with pytest.raises(UnackedMaxReached):
             session.get(table.vhost.queues.named("a"), no_ack=False)
     if ends == "commit":

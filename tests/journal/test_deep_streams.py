@@ -47,7 +47,7 @@ class World(Harness):
 
     def begin(self) -> None:
         super().begin()
-        self.session.limit(1000, total=False)
+        self.session.set_prefetch(1000, total=False)
         self.stream = self.queue("s", client=self.client, **self.arguments)
         assert isinstance(self.stream.store, stream_store.StreamStore)
         self.queue("other", client=self.client)

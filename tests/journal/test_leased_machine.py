@@ -388,7 +388,7 @@ class LeasedMachine:
         peer = self.world.open(f"c{len(self.peers)}")
         self.peers.append(peer)
         if qos is not None:
-            peer.session.limit(qos, total=False)
+            peer.session.set_prefetch(qos, total=False)
         arguments: FieldTable = {} if limit is None else {"x-max-backlog": Field("l", limit)}
         if kind is not None:
             arguments["x-filter"] = Field("S", f"/k = {kind}".encode())

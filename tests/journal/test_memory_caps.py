@@ -99,7 +99,7 @@ class Subscriber:
         self.bench = bench
         self.client = bench.broker.connections.open("/", GUEST, name="s", flush=self._read)
         self.session: Session = self.client.open_session()
-        self.session.limit(prefetch, total=False)
+        self.session.set_prefetch(prefetch, total=False)
         self.queue = queue or bench.q
         self.got: list[int] = []
         self.attempts: list[object] = []  # x-delivery-count of each, None without one

@@ -443,7 +443,7 @@ def test_other_barriers_with_the_next_start() -> None:
     world = world.restarted(more + 'barrier-expr = "/t"\n')
     queue = world.queue()
     session = world.broker.connections.open("/", User("guest"), name="c", flush=lambda: None).open_session()
-    session.limit(0, total=False)
+    session.set_prefetch(0, total=False)
     session.consume(queue, "t", no_ack=False, exclusive=False, arguments={})
     world.work()
     assert (queue.unacked, queue.ready_count) == (3, 2)

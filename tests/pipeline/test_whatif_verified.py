@@ -113,7 +113,7 @@ class Story:
     def _consume(self) -> None:
         if len(self.consumers) < 4:
             session = self.one.session.client.open_session()
-            session.limit(self.chance.choice((1, 3, 10)), total=False)
+            session.set_prefetch(self.chance.choice((1, 3, 10)), total=False)
             name = self.chance.choice(list(QUEUES))
             session.consume(self.one.vhost.queues.named(name), "c", no_ack=False, exclusive=False, arguments={})
             self.consumers[session] = name

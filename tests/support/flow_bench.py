@@ -75,7 +75,7 @@ class Publisher:
     def _go_on(self, octets: int, messages: int) -> tuple[int, int]:
         used, before = 0, messages
         while self.wants:
-            offer = self.session.offer(
+            offer = self.session.publish_with_room(
                 self.bench.route(self.to),
                 Envelope("", self.to, self.bench.summary),
                 list(self.wants),
@@ -92,7 +92,7 @@ class Publisher:
                 if not self.full.fails:
                     break
                 self.wants.popleft()
-                self.session.pass_over(1, refused=True)
+                self.session.count_unpublished(1, refused=True)
                 self.refused += 1
             elif not offer.taken:
                 break  # the quantum is used up

@@ -46,7 +46,7 @@ class Subscriber:
         self.session: Session = bench.connect(name, flush=self.read)
         self.client: Client = self.session.client
         self.queue = bench.queue(name, client=self.client, durable=False, exclusive=True)
-        self.session.limit(prefetch, total=False)
+        self.session.set_prefetch(prefetch, total=False)
         if consumes:
             self.consume(no_ack=no_ack)
 
@@ -107,7 +107,7 @@ class Bench(Harness):
         for run in [bodies] if at_once else [[body] for body in bodies]:
             summary, contents = messages(run, known)
             envelope = Envelope(exchange, key, summary)
-            offer = self.session.offer(self.route(key, exchange), envelope, contents, mandatory=False)
+            offer = self.session.publish_with_room(self.route(key, exchange), envelope, contents, mandatory=False)
             assert (offer.taken, offer.full) == (len(contents), None)
             self.end_turn()
 

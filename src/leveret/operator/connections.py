@@ -206,7 +206,7 @@ def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:
 
     None: nothing is unacknowledged, or it was delivered after the last note.
     """
-    at_ns = None if tag is None else at.broker.context.acknowledgements.oldest_ns(session, tag)
+    at_ns = None if tag is None else at.broker.context.acknowledgements.delivered_ns(session, tag)
     if at_ns is None:
         return {"oldest_unacked_since_ms": None}
     clock = at.broker.context.clock

@@ -90,7 +90,7 @@ def publish(
                 raise CommandError(f"publishers are blocked: {alarm.reason}")
             if host.context.firehose is not None:
                 host.context.firehose.expect(session, route, envelope, (content,))
-            offer = session.offer(route, envelope, (content,), mandatory=True)
+            offer = session.publish_with_room(route, envelope, (content,), mandatory=True)
             if not offer.taken or (session.confirms is not None and session.confirms.refused):
                 raise CommandError(UNPUBLISHED)
             return {"routed": not offer.returned}

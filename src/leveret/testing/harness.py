@@ -402,7 +402,7 @@ class Harness:
         """Subscribe; `prefetch`: basic.qos before that. Arguments have underscores for dashes."""
         session = by or self.session
         if prefetch is not None:
-            session.limit(prefetch, total=total)
+            session.set_prefetch(prefetch, total=total)
         consumer = session.consume(
             self.named(queue, session), tag, no_ack=no_ack, exclusive=exclusive, arguments=arguments_of(arguments)
         )

@@ -158,9 +158,7 @@ class CancelConsumers(Fault):
                 if not self.scope.takes():
                     break
                 self.hit(f"cancelled {consumer.tag} of {consumer.client.name}")
-                consumer.session.forget_consumer(consumer)
-                consumers.remove(queue, (consumer,))
-                consumer.session.notify_cancelled(consumer)
+                consumers.cancel(queue, (consumer,))
         edge.end_turn()
 
 
