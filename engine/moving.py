@@ -213,4 +213,4 @@ class Moving:
 
 def why_not(queue: Queue) -> str:
     """The reason, as a sentence, for which messages cannot be moved out of a queue; empty: they can."""
-    return queue.kind.stays
+    return queue.kind.move_refusal

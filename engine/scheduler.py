@@ -102,10 +102,10 @@ class Scheduler:
         del hungry[queue]
         if queue.deleted:
             return bool(hungry)
-        if queue.is_hungry():  # false if a get, for example, loaded it; its consumers still need a dispatch
+        if queue.wants_load():  # false if a get, for example, loaded it; its consumers still need a dispatch
             queue.load()
         self.mark(queue)
-        if queue.is_hungry():
+        if queue.wants_load():
             hungry[queue] = None
         return True
 

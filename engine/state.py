@@ -5,7 +5,7 @@ No package but the journal imports this file.
 
 from .exchanges.exchange import EXCHANGE_TYPES
 from .messages.duplicates import IdCache
-from .queues.picture import Picture
+from .queues.picture import Picture, picture_of
 from .queues.restore import Restorer
 from .stores.memory_budget import OVERHEAD
 from .stores.paged_index import stretches
@@ -27,5 +27,6 @@ __all__ = [
     "TopicLog",
     "Wanted",
     "body_size",
+    "picture_of",
     "stretches",
 ]

@@ -89,7 +89,7 @@ def throttle_wait_of(queue: Queue, client: Client | None) -> ThrottleWait | None
     throttle = queue.throttle
     if throttle is None:
         throttle = Throttle()
-        queue.put_behind(throttle)
+        queue.throttle_by(throttle)
     assert isinstance(throttle, Throttle)
     if queue.counters.delivered < throttle.open_until or any(session.consumers for session in client.sessions):
         return None

@@ -288,7 +288,7 @@ class Session(SessionCounts):
             presented = queue.delivery.presented(queue, message)
             self.unacked[tag] = message
             self.subscriptions.note_holder(holder)
-            queue.delivery.went_out(queue, message)
+            queue.delivery.got(queue, message)
         return tag, presented, redelivered, queue.ready_count
 
     def unacked_room(self) -> int:

@@ -43,7 +43,7 @@ def return_deliveries(messages: list[Message], *, requeue: bool, why: str, broke
             queue = holder.queue
             holder.session.release(holder, queue, len(part))
             if not queue.deleted:
-                queue.kill_or_keep(part, reason=REJECTED)
+                queue.reject_or_requeue(part, reason=REJECTED)
 
 
 def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, broker: BrokerContext) -> None:

@@ -40,7 +40,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
         _serve_head(leases, owners, until)
     while turn.effort < until and len(store):
         free = free_by_site(leases)
-        if not free or not search.look_again(store, until):
+        if not free or not search.examine_returned(store, until):
             break
         own = {site: _own(groups, owners, site, here) for site, here in free.items()}
         late = [group for some in own.values() for group in behind(some)]
@@ -207,7 +207,7 @@ def _look(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup], u
                     group.is_at_end = True
                 else:
                     group.position = max(group.position, following - 1)
-    return selection.search.look_ahead(store, wanted, FOUND_MAX, until)
+    return selection.search.advance(store, wanted, FOUND_MAX, until)
 
 
 def _foreign(

@@ -126,17 +126,17 @@ def _dispatch_found(leases: Leases, selection: Selection) -> None:
     steps = CATCH_UP
     while leases.room() > 0:
         free = _free(leases, selection)
-        if not free or not search.look_again(store, until):
+        if not free or not search.examine_returned(store, until):
             break
         late = behind(free)
-        if late and steps and search.look_ahead(store, late, FOUND_MAX, until):
+        if late and steps and search.advance(store, late, FOUND_MAX, until):
             steps -= 1
             continue
         if _hand_out_found(leases, free):
             if turn.effort < until:
                 continue
             break
-        if turn.effort >= until or not search.look_ahead(store, list(free), FOUND_MAX, until):
+        if turn.effort >= until or not search.advance(store, list(free), FOUND_MAX, until):
             break
     search.go_on_later(queue, until)
 

@@ -17,10 +17,9 @@ from ..messages.field_table import FieldTable
 from ..messages.message import Message
 from ..publishing.service import PersonalService
 from ..queues.bounds import bounds_of, forecast
-from ..queues.consumers import select, select_no_more
+from ..queues.consumers import deselect, select
 from ..queues.kinds import register
 from ..queues.parts import Dispatch, Kind, Parts
-from ..queues.picture import picture
 from ..queues.queue import Queue
 from ..queues.selection import Selection
 from ..rules.arguments import REPLACE, Reason, plain_arguments
@@ -118,7 +117,7 @@ class LeasedDispatch(Policy, Dispatch):
             raise InvalidArgument(key=REPLACE, name=queue.name, vhost=queue.vhost_name, reason=reason)
         _check_renewal(queue, consumer, request)
         if queue.selection is not None:
-            select_no_more(queue, queue.selection, [consumer])
+            deselect(queue, queue.selection, [consumer])
         consumer.change(arguments, filter_)
         _give_backlog(leases, consumer, request)
         is_aside, is_there = request.backlog == 0, leases.is_there(consumer)
@@ -150,7 +149,7 @@ class LeasedDispatch(Policy, Dispatch):
     def presented(self, queue: Queue, message: Message) -> Message:
         return presented(self.leases, message)
 
-    def went_out(self, queue: Queue, message: Message) -> None:
+    def got(self, queue: Queue, message: Message) -> None:
         """Begin a lease; with at-most-once, the message is gone."""
         begin(self.leases, [message], holder_of(message).session)
 
@@ -161,7 +160,7 @@ class LeasedDispatch(Policy, Dispatch):
     def ready_count(self, queue: Queue) -> int:
         return self.leases.ready_count()
 
-    def is_hungry(self, queue: Queue) -> bool:
+    def wants_load(self, queue: Queue) -> bool:
         if queue.deleted:
             return False
         if queue.selection is not None and queue.selection.search.is_waiting:
@@ -169,7 +168,7 @@ class LeasedDispatch(Policy, Dispatch):
         leases = self.leases
         if leases.rebuild is not None:
             return True
-        if leases.replaying and any(replay.is_hungry for replay in leases.replaying.values()):
+        if leases.replaying and any(replay.wants_load for replay in leases.replaying.values()):
             return True
         return bool(leases.browsing) or _wants_more(queue)
 
@@ -185,7 +184,7 @@ class LeasedDispatch(Policy, Dispatch):
             queue.mark()
             return
         for consumer, replay in leases.replaying.items():
-            if replay.is_hungry:
+            if replay.wants_load:
                 take_turn(leases, consumer)
                 read_on(leases, replay)
                 queue.mark()
@@ -248,9 +247,9 @@ class LeasedSettlement(Policy):
             returned(self.leases, self.leases.book.end(_running(messages)), why, is_cancel=why in CANCELS)
 
     def reject(self, queue: Queue, messages: list[Message], reason: str) -> None:
-        self.kill_or_keep(queue, messages, reason)
+        self.reject_or_requeue(queue, messages, reason)
 
-    def kill_or_keep(self, queue: Queue, messages: list[Message], reason: str) -> None:
+    def reject_or_requeue(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Expire leased messages, and free the slots of messages that are gone."""
         dead = list(self.leases.book.end(_running(messages)))
         for message in dead:
@@ -482,7 +481,6 @@ LEASED = Kind(
     make_parts=_parts,
     bounds=bounds_of,
     forecast=forecast,
-    picture=picture,
     notes=notes_of,
     declared=_declared,
     describe=_describe,
@@ -503,7 +501,7 @@ LEASED = Kind(
     require=_require,
     check=_check,
     replaces_consumers=True,
-    stays="a leased queue lends its messages: discard them by filter or bookmark, or consume them",
-    recalls_attempts=False,
+    move_refusal="a leased queue lends its messages: discard them by filter or bookmark, or consume them",
+    restores_delivery_counts=False,
 )
 register(AMPS, LEASED)

@@ -81,7 +81,7 @@ class Replay:
             self.seen_id, self.target = last_id, self.log.end()
 
     @property
-    def is_hungry(self) -> bool:
+    def wants_load(self) -> bool:
         """Whether the log may have more messages, and the prefetch room for them."""
         return not self.waiting and self.holder.unacked < self.prefetch and self.position < self.target
 
@@ -175,7 +175,7 @@ def show_replays(leases: Leases) -> None:
             continue
         if _show(leases, consumer, replay):
             continue
-        if replay.is_hungry:
+        if replay.wants_load:
             queue.context.broker.scheduler.load_later(queue)
         elif not replay.waiting and replay.position >= replay.target:
             now_ms = queue.context.broker.clock.wall_ms()

@@ -1,9 +1,9 @@
 """Limits on the contents of a queue, each a `Bound`, and the order in which a queue asks them.
 
-The size of its address refuses or drops new messages; a ring keeps the newest; a limit on the length refuses new
-messages or drops the oldest; the limit of a slow subscriber drops messages by its strategy. Messages dropped by an
-address, a ring or a subscriber's limit are no dead letters. Source: behaviour page 3.3; address-settings page 3.3, 4
-(4.5: rules 1, 3, 6, 8 and 9); queues page E.1 ("eviction"), E.4 (row 14), E.6; management page 16 (`outcome_of`).
+The size of an address refuses or drops new messages. A ring keeps the newest messages. A limit on the length refuses
+new messages or drops the oldest. The limit of a slow subscriber drops messages by a strategy. Only messages that a
+limit on the length drops may become dead letters. Source: behaviour page 3.3; address-settings page 3.3, 4 (4.5: rules
+1, 3, 6, 8 and 9); queues page E.1 ("eviction"), E.4 (row 14), E.6; management page 16 (`outcome_of`).
 """
 
 from array import array
@@ -33,10 +33,10 @@ Value = tuple[object, int] | None
 
 #: Messages that a smaller limit drops in one slice, and those of a slow subscriber (about 5 ms each).
 TRIM_SLICE, EVICT_SLICE = 1000, 5000
-#: Sizes of messages that a forecast adds up in one step (about 2 ms).
+#: Sizes of messages that a forecast adds in one step (about 2 ms).
 SIZES_SLICE = 5000
-#: Messages from the head among which a slow subscriber's strategy chooses, and messages looked at per unit of effort.
-PAGE, LOOKS = 1000, 8
+#: Messages from the head among which a slow subscriber's strategy chooses, and messages examined per unit of effort.
+CANDIDATES, LOOKS = 1000, 8
 #: A time after every expiry; a number above every queue length.
 NEVER_NS = UNLIMITED = 1 << 63
 #: Reasons for a drop: the address is full; the subscriber is too slow.
@@ -47,7 +47,7 @@ DEAD_LETTERED, EVICTS, DROPS_OLDEST = "dead-lettered", "evicts the oldest", "dro
 
 
 def bounds_of(queue: "Queue", rules: QueueRules | None = None) -> tuple[Bound, ...]:
-    """The bounds that the rules of a queue, or other rules for it, ask for, in the order in which they are asked."""
+    """The bounds of a queue by its rules (None) or by other rules, in the order in which they are asked."""
     rules, before = queue.rules if rules is None else rules, queue.pending
     found: list[Bound] = []
     size = rules.size
@@ -66,14 +66,15 @@ def bounds_of(queue: "Queue", rules: QueueRules | None = None) -> tuple[Bound, .
 def forecast(queue: "Queue", declaration: "Declaration") -> Generator[None, None, int]:
     """Count the ready messages that a queue would drop at once with another declaration, in steps."""
     dropped = 0
-    for bound in reversed(bounds_of(queue, declaration.rules)):  # the length needs steps: the others count before it
+    for bound in reversed(bounds_of(queue, declaration.rules)):  # the length, which needs steps, is counted last
         dropped = max(dropped, (yield from bound.forecast(queue)))
     return dropped
 
 
 def response_when_full(queue: "Queue", rules: QueueRules) -> Generator[None, None, str]:
-    """Find, in steps, the response to new messages under other rules, if the queue or its address would be full now;
-    empty: it is not full, or drops old messages.
+    """Find, in steps, how a queue would treat new messages under other rules: by an address-full-policy or overflow.
+
+    Empty: neither the queue nor its address would be full, or it would drop old messages.
     """
     sharing: list[Queue] = queue.context.router.queues_at(queue.address) or [queue]
     if rules.size.policy != PAGE_OUT and _is_full(sharing, rules.size):
@@ -91,7 +92,7 @@ def response_when_full(queue: "Queue", rules: QueueRules) -> Generator[None, Non
 
 
 def outcome_of(queue: "Queue", envelope: Envelope, content: bytes) -> str:
-    """The outcome for one more message if it came now. Waiting consumers would take messages first."""
+    """What would become of one more message now. Waiting consumers would take messages first."""
     if not queue.is_open:
         return DISABLED
     message = Message(0, content, envelope)
@@ -100,11 +101,11 @@ def outcome_of(queue: "Queue", envelope: Envelope, content: bytes) -> str:
         if refusal.dead_letters:
             return DEAD_LETTERED
         return REFUSED if refusal.tells_publisher else DROPPED
-    is_free = bool(queue.consumer_list.consumers) and not len(queue.store)
+    goes_to_consumer = bool(queue.consumer_list.consumers) and not len(queue.store)
     if any(bound.overflows(queue, message) for bound in queue.bounds):
-        return READY if is_free else DROPS_OLDEST
+        return READY if goes_to_consumer else DROPS_OLDEST
     ring_size = queue.rules.ring_size
-    if ring_size is not None and len(queue.store) >= ring_size and not is_free:
+    if ring_size is not None and len(queue.store) >= ring_size and not goes_to_consumer:
         return EVICTS
     return READY
 
@@ -113,8 +114,9 @@ def outcome_of(queue: "Queue", envelope: Envelope, content: bytes) -> str:
 
 
 class AddressBound(Bound):
-    """The size limit of the queue's address, over all messages of its queues, also unacknowledged and scheduled ones;
-    or that of the whole broker.
+    """The size limit of the queue's address, or that of the whole broker.
+
+    The size of an address is that of all messages in its queues, also unacknowledged and scheduled ones.
     """
 
     may_refuse = True
@@ -132,7 +134,7 @@ def fails_publishers(queue: "Queue") -> bool:
 
 
 def _policy_of_full(queue: "Queue") -> str | None:
-    """How the queue's address treats one more message: DROP or FAIL; None: it takes the message.
+    """How the queue's full address treats one more message: DROP or FAIL; None: it takes the message.
 
     While the whole broker is at its limit, each address is full.
     """
@@ -150,7 +152,7 @@ def _is_full(sharing: "list[Queue]", size: SizeRules) -> bool:
 
 
 def _is_paged_full(sharing: "list[Queue]", size: SizeRules) -> bool:
-    """Whether messages beyond the address's size, in memory or not, reach the page limit. Without a size, paged-out
+    """Whether an address has as many messages beyond its size as its page limit allows. Without a size, paged-out
     messages count.
     """
     if size.paged_messages_max is not None:
@@ -192,7 +194,7 @@ class RingBound(Bound):
         self._ring_size = ring_size
 
     def takes_run(self, queue: "Queue") -> bool:
-        """False if messages expire: after each drop, expired heads have to leave before the next one."""
+        """False if messages expire: expired heads must leave before each drop."""
         return not queue.store.expiring
 
     def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
@@ -201,7 +203,7 @@ class RingBound(Bound):
         count, before = len(contents), len(store)
         dropped = before + count - max(min(before + count, self._ring_size), before)
         from_ready = min(dropped, before)
-        skipped = dropped - from_ready  # came and went within the run
+        skipped = dropped - from_ready  # messages of the run that never become ready
         if from_ready:
             self._evict(queue, from_ready)
         if skipped:
@@ -214,14 +216,14 @@ class RingBound(Bound):
             self._evict(queue, 1)
 
     def returned(self, queue: "Queue", count: int) -> None:
-        """Each insertion drops at most one head, so that a ring made smaller shrinks as messages come."""
+        """Each insertion drops at most one head, so that a resized ring shrinks as messages arrive."""
         step = 1 if queue.store.expiring else count
         while count > 0 and (excess := min(step, self.excess(queue))) > 0:
             self._evict(queue, excess)
             count -= step
 
     def excess(self, queue: "Queue") -> int:
-        """Ready messages beyond the ring's size, after heads that are due have expired (rule 9); may be below 0."""
+        """Expire due heads (rule 9). Returns the ready messages beyond the ring's size; below 0: the room."""
         store = queue.store
         if store.expiring and len(store) >= self._ring_size:
             queue.expire()
@@ -232,8 +234,8 @@ class RingBound(Bound):
         queue.events.evicted(gone.messages, gone.unread)
 
 
-def lets_nothing_wait(queue: "Queue") -> bool:
-    """Whether a full ring drops a returned message instead of delaying its redelivery, as Artemis does."""
+def has_full_ring(queue: "Queue") -> bool:
+    """Whether a ring is full. As in Artemis, it drops a returned message instead of delaying its redelivery."""
     return any(isinstance(bound, RingBound) and bound.excess(queue) >= 0 for bound in queue.bounds)
 
 
@@ -241,7 +243,10 @@ def lets_nothing_wait(queue: "Queue") -> bool:
 
 
 class LengthBound(Bound):
-    """max-length and max-length-bytes of ready messages alone, as in RabbitMQ. `may_refuse`: it never drops heads."""
+    """max-length and max-length-bytes. As in RabbitMQ, only ready messages count.
+
+    `may_refuse`: it refuses new messages instead of dropping heads.
+    """
 
     __slots__ = ("_length_max", "_octets_max", "may_refuse")
 
@@ -263,7 +268,7 @@ class LengthBound(Bound):
         return Refusal(MAXLEN, dead_letters=queue.rules.overflow == REJECT_PUBLISH_DLX)
 
     def fitting(self, queue: "Queue", messages: Sequence[Message]) -> int:
-        """How many of these messages, counted from the first, have room."""
+        """The number of messages, from the first, that have room."""
         store = queue.store
         count = min(len(messages), max(0, self._length_max - len(store)))
         if self._octets_max is not None:
@@ -275,14 +280,14 @@ class LengthBound(Bound):
         return count
 
     def refuse_late(self, queue: "Queue", messages: list[Message]) -> None:
-        """Drop or dead-letter delayed messages without room; their publishers cannot be told."""
+        """Drop or dead-letter due messages that have no room. Their publishers have got their confirms before."""
         if queue.rules.overflow == REJECT_PUBLISH_DLX:
             queue.dead_letter_or_drop(messages, MAXLEN)
         else:
             queue.events.died(messages, MAXLEN, None)
 
     def arrived(self, queue: "Queue", message: Message) -> None:
-        """Drop heads; later, if the message is a dead letter and many dead letters are pending."""
+        """Drop heads, or do it later if the message is a dead letter and many dead letters are pending."""
         if message.envelope.cause_id and queue.context.broker.dead_letters.is_congested:
             queue.context.broker.background.trim_later(queue)
         else:
@@ -304,7 +309,7 @@ class LengthBound(Bound):
         return max(beyond, excess, 0)
 
     def _trim(self, queue: "Queue") -> None:
-        """Drop heads until the limits hold, at most a slice; the rest at the ends of later turns."""
+        """Drop heads until the limits hold, at most a slice. The rest is dropped at the ends of later turns."""
         if not self._is_over(queue):
             return
         is_wanted = queue.rules.dead_letter_target(MAXLEN) is not None
@@ -342,13 +347,14 @@ def _count_beyond(queue: "Queue", octets_max: int) -> Generator[None, None, int]
 
 
 def _body_sizes(queue: "Queue") -> Generator[None, None, "array[int]"]:
-    """Collect the octets of the ready bodies, in order of delivery, in steps. Messages that come or leave meanwhile do
-    not change the result. Of messages in the temp store only the octets of contents are known.
+    """Collect the octets of the ready bodies, in order of delivery, in steps; as they were before the first step.
+
+    For messages in the temp store only the octets of contents are known.
     """
     memory, parts = list(queue.store), queue.store.paged_parts()
     columns = [((message.id, body_size(message)) for message in memory), *map(_sizes_of, parts)]
     sizes = array("I")
-    # What is in memory comes first, except where messages stay: there it is the newest.
+    # Messages in memory come first; but in a non-destructive queue they are the newest.
     for _, octets in merge(*columns) if queue.keeps else chain.from_iterable(columns):
         sizes.append(octets)
         if len(sizes) % SIZES_SLICE == 0:
@@ -357,7 +363,7 @@ def _body_sizes(queue: "Queue") -> Generator[None, None, "array[int]"]:
 
 
 def _sizes_of(part: Part | Message) -> Iterator[tuple[int, int]]:
-    """(id, octets) of paged-out messages. Copies slices: single numbers of a column are slow to read."""
+    """(id, octets) of paged-out messages. Copies slices, because single numbers of a column are slow to read."""
     if isinstance(part, Message):
         yield part.id, body_size(part)
         return
@@ -370,16 +376,16 @@ def _sizes_of(part: Part | Message) -> Iterator[tuple[int, int]]:
 
 
 class SubscriberBound(Bound):
-    """pending-message-limit of a transient subscriber: excess messages are dropped, so that no publisher waits for it.
+    """pending-message-limit: drops messages of a slow transient subscriber, so that no publisher waits for it.
 
-    Expired messages go first, then those that the strategy chooses among the first `PAGE` messages.
+    Expired messages go first, then those that the strategy chooses among the first `CANDIDATES` messages.
     """
 
     __slots__ = ("_values", "rules", "soonest_ns")
 
     def __init__(self, rules: PendingRules) -> None:
         self.rules = rules
-        self.soonest_ns = 0  # no message seen so far expires earlier
+        self.soonest_ns = 0  # no known message expires earlier
         self._values: dict[int, Value] = {}  # by id: reading a header takes 10 us
 
     def takes_run(self, queue: "Queue") -> bool:
@@ -428,8 +434,8 @@ class SubscriberBound(Bound):
     def _evict(self, queue: "Queue", excess: int) -> None:
         positions: list[int] = []
         if not self._is_simple:
-            page, position_of = _page(queue, excess)
-            positions = [position_of(at) for at in self._chosen(page, excess)]
+            candidates, position_of = _candidates(queue, excess)
+            positions = [position_of(at) for at in self._chosen(candidates, excess)]
         if positions:
             gone = queue.perishable.take_at(positions)
         else:
@@ -437,27 +443,27 @@ class SubscriberBound(Bound):
         queue.events.evicted(gone.messages, gone.unread, PENDING_LIMIT)
 
     def _expire(self, queue: "Queue") -> None:
-        """Expire messages of the page, also those behind live ones."""
-        page, position_of = _page(queue, 1)
+        """Expire candidates, also those behind live ones."""
+        candidates, position_of = _candidates(queue, 1)
         now_ns = queue.context.broker.clock.monotonic_ns()
-        expired = [position_of(at) for at, message in enumerate(page) if 0 < message.expires_ns <= now_ns]
+        expired = [position_of(at) for at, message in enumerate(candidates) if 0 < message.expires_ns <= now_ns]
         if expired:
             queue.dead_letter_or_drop(queue.perishable.take_at(expired).messages, EXPIRED)
-        self.soonest_ns = min((one.expires_ns for one in page if one.expires_ns > now_ns), default=NEVER_NS)
+        self.soonest_ns = min((one.expires_ns for one in candidates if one.expires_ns > now_ns), default=NEVER_NS)
 
-    def _chosen(self, page: Sequence[Message], count: int) -> list[int]:
-        """Indexes, rising, of the messages of a page to drop, for an excess of `count`. Empty: drop the first ones."""
+    def _chosen(self, candidates: Sequence[Message], count: int) -> list[int]:
+        """Indexes, rising, of the candidates to drop for an excess of `count`. Empty: drop the first ones."""
         if self.rules.eviction == LOWEST_PRIORITY:
-            return sorted(at for _, at in nsmallest(count, zip(map(_priority_of, page), range(len(page)))))
-        values = self._values = {message.id: self._value_of(message) for message in page}
+            return sorted(at for _, at in nsmallest(count, zip(map(_priority_of, candidates), range(len(candidates)))))
+        values = self._values = {message.id: self._value_of(message) for message in candidates}
         newest: dict[object, tuple[tuple[int, int], int]] = {}
-        for at, message in enumerate(page):
+        for at, message in enumerate(candidates):
             value = values[message.id]
             if value is not None:
                 rank = ((value[1], message.id), at)
                 newest[value[0]] = max(newest.get(value[0], rank), rank)
         staying = {at for _, at in newest.values()}
-        return [at for at in range(len(page)) if at not in staying] if staying else []
+        return [at for at in range(len(candidates)) if at not in staying] if staying else []
 
     def _value_of(self, message: Message) -> Value:
         if message.id in self._values:
@@ -475,20 +481,20 @@ def _priority_of(message: Message) -> int:
 
 
 def _prefetch_of(consumer: Consumer) -> int:
-    """Unacknowledged deliveries that a consumer may have; 0: unlimited."""
+    """The prefetch limit of a consumer; 0: unlimited."""
     if consumer.no_ack:
         return 0
     limits = [limit for limit in (consumer.prefetch, consumer.session.prefetch_total) if limit]
     return min(limits, default=0)
 
 
-def _page(queue: "Queue", excess: int) -> tuple[list[Message], Callable[[int], int]]:
+def _candidates(queue: "Queue", excess: int) -> tuple[list[Message], Callable[[int], int]]:
     """The first messages in order of delivery, and a function from index to position. Reads paged-out messages."""
-    store, wanted = queue.store, max(PAGE, excess)
+    store, wanted = queue.store, max(CANDIDATES, excess)
     queue.context.broker.turn.effort += min(wanted, len(store)) // LOOKS
     if not store.is_deep:
-        page = list(islice(store, wanted))
-        return page, lambda at: store.position_of(page[at])
+        candidates = list(islice(store, wanted))
+        return candidates, lambda at: store.position_of(candidates[at])
     seen = store.scan(0, wanted)
     if seen.missing:
         store.load_at(seen.found[-1][0] if seen.found else 0, wanted)

@@ -19,7 +19,7 @@ from ..rules.queue_rules import NO_RULES, QueueRules
 from ..rules.redelivery import redelivery_delay_ms
 from ..stores.paged_index import PagedEntry
 from . import reconfigure, scheduled
-from .bounds import fails_publishers, lets_nothing_wait
+from .bounds import fails_publishers, has_full_ring
 from .parts import Dispatch
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from .selection import Selection
 
 
-#: Credit of consumers, in messages, from which on paged-out messages go straight to them, without becoming ready.
+#: Minimum credit of consumers, in messages, at which paged-out messages go straight to them without becoming ready.
 STRAIGHT_MIN = 64
 #: Paged-out messages, and octets of them, that go straight to consumers in one load.
 STRAIGHT_SLICE, STRAIGHT_OCTETS = 1000, 4 * 1024 * 1024
-#: Messages of groups with busy consumers that one dispatch looks past (about 5 ms).
+#: Messages of groups with busy consumers that one dispatch passes (about 5 ms).
 PASSED_MAX = 20_000
 
 
@@ -42,14 +42,14 @@ PASSED_MAX = 20_000
 
 
 class ClassicIntake:
-    """Refuses, schedules, hands over, drops or stores new messages, one by one; plain runs as a whole."""
+    """Refuses, schedules, hands over, drops or stores new messages one by one, and plain runs as a whole."""
 
     is_plain = True
 
     __slots__ = ()
 
     def message_for(self, queue: "Queue", id_: int, content: bytes, envelope: Envelope) -> Message:
-        """A new message, with its message group if the queue's rules allow groups."""
+        """Make a message, which has its message group if the queue's rules allow groups."""
         rules = queue.rules
         if envelope.summary.is_marked and rules.group_buckets != 0 and rules.last_value_key is None and not queue.keeps:
             message = grouped(id_, content, envelope, rules.group_buckets)
@@ -70,12 +70,12 @@ class ClassicIntake:
         ttl_ms = time_to_live_ms(rules, envelope)
         expires_ns = 0 if ttl_ms is None else due_after(context.broker.clock, ttl_ms)
         if expires_ns:
-            store.expect_expiry()  # also if a consumer takes the message at once: it may come back
+            store.expect_expiry()  # even if a consumer takes the message at once: it may be requeued
             for bound in bounds:
                 bound.expect(expires_ns)
         drops_others = rules.has_limit or rules.last_value_key is not None or queue.pending is not None
         if (drops_others or ttl_ms == 0) and context.broker.scheduler.is_marked(queue):
-            queue.dispatch()  # first hand out messages that came back in this turn
+            queue.dispatch()  # messages that were requeued in this turn go out first
         refused: list[int] = []
         refusing, offer, enqueued = (
             queue.refusing,
@@ -101,7 +101,7 @@ class ClassicIntake:
                 if ttl_ms != 0 or not _expires_at_once(queue, message):
                     _append(queue, message)
                 elif envelope.cause_id and context.broker.dead_letters.is_congested:
-                    _append(queue, message)  # a dead letter while many are pending: it dies later
+                    _append(queue, message)  # a dead letter while many are pending expires later
                     context.broker.dead_letters.expire_later(queue)
                 else:
                     queue.dead_letter_or_drop([message], EXPIRED)
@@ -112,16 +112,16 @@ class ClassicIntake:
         return refused
 
     def place_due(self, queue: "Queue", messages: list[Message]) -> None:
-        """Put messages at the head of their level, as Artemis does; those of a delaying exchange go to the end, as with
+        """Put messages at the head of their level, as Artemis does. Those of a delaying exchange go to the end, as with
         RabbitMQ's plugin (address-settings page 4.5, rule 2, and 5.3).
         """
-        arriving: list[Message] = []
+        at_end: list[Message] = []
         for message in reversed(messages):
             if queue.context.router.is_delaying(message.envelope.exchange):
-                arriving.append(message)
+                at_end.append(message)
             else:
                 _note_replaced(queue, queue.takeable.put_first(message))
-        for message in reversed(arriving):
+        for message in reversed(at_end):
             _note_replaced(queue, queue.takeable.put_last(message))
         if queue.selection is not None:
             queue.selection.came_back(queue.store, messages)
@@ -137,7 +137,7 @@ class ClassicIntake:
 
 
 def _takes_run(queue: "Queue") -> bool:
-    """Whether the only bound can admit a run of plain messages as a whole: nothing else looks at each message."""
+    """Whether the only bound can admit a run of plain messages as a whole, and no rule needs each message."""
     return (
         not queue.rules.concerns_messages
         and queue.bounds[0].takes_run(queue)
@@ -149,7 +149,7 @@ def _takes_run(queue: "Queue") -> bool:
 
 
 def _admit_run(queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
-    """Hand a run to waiting consumers and the rest to the bound, with the same result as one by one."""
+    """Hand a run to waiting consumers and the rest to the bound, with the same result as message by message."""
     queue.events.enqueued_run(first_id, envelope, contents)
     if queue.consumer_list.consumers and not len(queue.store):
         taken = queue.consumer_list.hand_over(first_id, envelope, contents)
@@ -162,7 +162,7 @@ def _admit_run(queue: "Queue", first_id: int, envelope: Envelope, contents: Sequ
 
 
 def _append(queue: "Queue", message: Message) -> None:
-    """Store a message, and let the bounds drop what has no room."""
+    """Store a message. The bounds drop messages that have no room."""
     _note_replaced(queue, queue.perishable.append(message))
     if queue.consumer_list.groups is not None:
         queue.dispatch()
@@ -171,16 +171,16 @@ def _append(queue: "Queue", message: Message) -> None:
 
 
 def _note_replaced(queue: "Queue", older: Message | PagedEntry | None) -> None:
-    """Count the message that was replaced by another with the same key, if there is one."""
+    """Count a last value that a newer one replaced; None: there was none."""
     if older is not None:
         queue.events.replaced(older)
 
 
 def _expires_at_once(queue: "Queue", message: Message) -> bool:
-    """Whether a message with a time to live of 0 that no consumer took expires before it is stored.
+    """Whether a message with a time to live of 0, which no consumer took, expires before it is stored.
 
-    As in RabbitMQ, a limit on the length comes first, unless the queue's own TTL is 0 and it has no dead letters. A
-    message with an expiration of 0 that has others before it waits until it is the head.
+    As in RabbitMQ, a limit on the length is checked first, unless the queue has a TTL of 0 and no dead-letter exchange.
+    A message with an expiration of 0 behind others expires as soon as it is the head.
     """
     rules = queue.rules
     if rules.message_ttl_ms == 0 and rules.dead_letter_exchange is None:
@@ -191,8 +191,10 @@ def _expires_at_once(queue: "Queue", message: Message) -> bool:
 
 
 def time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
-    """A message's time to live: its expiration under the expiry rules of its own address, else of the queue, and at
-    most the queue's message-ttl. None: it does not expire (address-settings page 1.3, step 4).
+    """A message's time to live; None: it does not expire (address-settings page 1.3, step 4).
+
+    It is the message's expiration after the expiry rules of its address or, without these, of the queue; at most the
+    queue's message-ttl.
     """
     ttl_ms = envelope.expiration_ms
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
@@ -206,7 +208,7 @@ def time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
 
 
 class ClassicDispatch(Dispatch):
-    """Serves consumers with credit in round-robin order; by filters and message groups if there are any."""
+    """Serves consumers with credit in round-robin order, or by filters and message groups if there are any."""
 
     __slots__ = ()
 
@@ -244,7 +246,7 @@ class ClassicDispatch(Dispatch):
         if consumer_list.is_simple and not store.expiring:
             _dispatch_to(queue, consumer_list.consumers[0])
             return
-        is_expiry_done = True  # all expired heads are gone
+        is_expiry_done = True  # no expired head is left
         while store.ready:
             available = len(store.ready)
             if store.expiring:
@@ -290,11 +292,11 @@ class ClassicDispatch(Dispatch):
                 break
         message = store.take(1, UNLIMITED)[0] if store.ready else None
         if store.expiring:
-            queue.expire()  # expired messages behind it
+            queue.expire()  # the heads behind it
             queue.arm_expiry()
         return message
 
-    def is_hungry(self, queue: "Queue") -> bool:
+    def wants_load(self, queue: "Queue") -> bool:
         """Whether memory has fewer messages than consumers may take soon."""
         pageable = queue.pageable
         if queue.deleted or pageable is None or not pageable.is_deep:
@@ -309,7 +311,7 @@ class ClassicDispatch(Dispatch):
         return pageable.wants_more(straight=is_straight, waiting=is_waiting)
 
     def load(self, queue: "Queue") -> None:
-        """Read messages into memory; if memory has none, hand them straight to consumers with enough credit."""
+        """Read messages into memory, or, if memory has none, straight to consumers with enough credit."""
         pageable = queue.pageable
         if pageable is None:
             return
@@ -326,7 +328,7 @@ class ClassicDispatch(Dispatch):
 
 
 def _expire_behind(queue: "Queue", *, is_expiry_done: bool) -> None:
-    """After a dispatch, expire the new heads, unless `expire` has left expired heads for a later slice."""
+    """Expire the heads behind delivered messages, unless `expire` left expired heads for a later slice."""
     if is_expiry_done:
         queue.expire()
     queue.arm_expiry()
@@ -344,7 +346,7 @@ def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
 
 
 def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
-    """Dispatch to the only consumer, without expiry. Asks for its credit once a run, which saves 2 us."""
+    """Dispatch to the only consumer, without expiry. Its credit is checked once a run, which saves 2 us."""
     store, session, turn = queue.takeable, consumer.session, queue.context.broker.turn
     pageable = queue.pageable
     while store.ready:
@@ -370,7 +372,7 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
     if not groups.may_dispatch(queue.events.unacked):
         return
     passed: deque[Message] = deque()
-    is_expiry_done = True  # all expired heads are gone
+    is_expiry_done = True  # no expired head is left
     while store.ready and len(passed) < PASSED_MAX:
         if store.expiring:
             is_expiry_done = queue.expire()
@@ -379,7 +381,7 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
         if not consumer_list.has_waiting():
             break
         (message,) = store.take(1, UNLIMITED)
-        consumer = _taker(queue, groups, message)
+        consumer = _consumer_for(queue, groups, message)
         if consumer is None:
             passed.append(message)
             continue
@@ -390,15 +392,15 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
     while passed:
         store.put_first(passed.pop())
     if queue.pageable is not None:
-        _feed(queue, queue.pageable)
+        _load_if_low(queue, queue.pageable)
     if store.expiring:
         _expire_behind(queue, is_expiry_done=is_expiry_done)
 
 
-def _taker(queue: "Queue", groups: Groups, message: Message) -> Consumer | None:
+def _consumer_for(queue: "Queue", groups: Groups, message: Message) -> Consumer | None:
     """The consumer that gets the message now; None: none can take it.
 
-    Adds the header of the rules (group-first-key) to the first message of a group that a consumer gets.
+    The first message of a group that a consumer gets receives the header of the rules (group-first-key).
     """
     if not isinstance(message, GroupedMessage):
         eligible = queue.consumer_list.eligible(1)
@@ -421,15 +423,15 @@ def _goes_straight(queue: "Queue") -> bool:
 
 
 def balance_memory(queue: "Queue", pageable: "TailedStore") -> None:
-    """Page out messages beyond the quota of memory, and ask for those that consumers want soon."""
+    """Page out messages beyond the quota of memory, and load messages later if too few are left."""
     if pageable.settle_quota():
         queue.context.broker.background.trim_later(queue)
-    _feed(queue, pageable)
+    _load_if_low(queue, pageable)
 
 
-def _feed(queue: "Queue", pageable: "TailedStore") -> None:
-    """Ask to load paged-out messages between turns if few are left in memory."""
-    if pageable.is_low() and DISPATCH.is_hungry(queue):  # queues of all kinds are judged as classic ones here
+def _load_if_low(queue: "Queue", pageable: "TailedStore") -> None:
+    """Load paged-out messages between turns if too few are left in memory."""
+    if pageable.is_low() and DISPATCH.wants_load(queue):  # the same criterion for all kinds
         queue.context.broker.scheduler.load_later(queue)
 
 
@@ -437,7 +439,7 @@ def _feed(queue: "Queue", pageable: "TailedStore") -> None:
 
 
 class ClassicSettlement:
-    """Removes acknowledged messages. Returned ones go back to their positions, wait for redelivery, or die."""
+    """Removes acknowledged messages. Requeued ones go to their positions, wait for redelivery, or die."""
 
     __slots__ = ()
 
@@ -468,7 +470,7 @@ class ClassicSettlement:
     def reject(self, queue: "Queue", messages: list[Message], reason: str) -> None:
         queue.dead_letter_or_drop(messages, reason)
 
-    def kill_or_keep(self, queue: "Queue", messages: list[Message], reason: str) -> None:
+    def reject_or_requeue(self, queue: "Queue", messages: list[Message], reason: str) -> None:
         if queue.rules is not NO_RULES and _dead_letters_are_refused(queue):
             for message in messages:
                 message.uncounted += 1
@@ -479,7 +481,7 @@ class ClassicSettlement:
     def requeue(
         self, queue: "Queue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
     ) -> None:
-        """Requeue messages; redelivery delays of all of them begin now. O(messages + those before them)."""
+        """Requeue messages; their redelivery delays begin now. O(messages + older ready messages)."""
         if queue.deleted or not messages:
             return
         queue.context.broker.turn.effort += len(messages)
@@ -502,7 +504,7 @@ class ClassicSettlement:
 def _requeue_by_rules(
     queue: "Queue", messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
 ) -> None:
-    """Take messages (ids falling) back by the queue's rules: each dies, is purged or evicted, waits, or is ready.
+    """Requeue messages (ids falling) by the queue's rules: each dies, is purged or evicted, waits, or is ready.
 
     Order of checks: attempts, purge-on-no-consumers, ring, delay, insertion (address-settings page 4.5, rule 6).
     """
@@ -530,13 +532,13 @@ def _requeue_by_rules(
             purged.append(message)
             continue
         if attempts > 0 and rules.counts_deliveries:
-            queue.tell_count(message, attempts)
+            queue.add_delivery_count(message, attempts)
         wait_ms = None
         if with_redelivery_delay or is_refused:
             wait_ms = redelivery_delay_ms(rules, attempts, context.broker.chance(), counted=counted)
         if wait_ms is None:
             back.append(message)
-        elif lets_nothing_wait(queue):
+        elif has_full_ring(queue):
             evicted.append(message)
         else:
             waiting.append(message)
@@ -556,7 +558,7 @@ def _requeue_by_rules(
 
 
 def is_own_dead_letter_target(queue: "Queue") -> bool:
-    """Whether the queue is its own dead-letter target, which has no limit on attempts: dead letters would go round."""
+    """Whether the queue is its own dead-letter target. Then attempts have no limit: dead letters would come back."""
     rules = queue.rules
     address = rules.dead_letter_address
     if address is None or rules.dead_letter_exchange is not None:
@@ -565,10 +567,7 @@ def is_own_dead_letter_target(queue: "Queue") -> bool:
 
 
 def _dead_letters_are_refused(queue: "Queue") -> bool:
-    """Whether the dead-letter address is full and refuses messages, so that dead ones stay.
-
-    Source: address-settings page 8.5, row L19.
-    """
+    """Whether the dead-letter address is full and refuses messages (address-settings page 8.5, row L19)."""
     rules = queue.rules
     if rules.dead_letter_exchange is not None or rules.dead_letter_address is None:
         return False

@@ -43,15 +43,15 @@ def add(queue: "Queue", consumer: Consumer) -> None:
 
 
 def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
-    """Unsubscribe; consumers keep their unacknowledged messages. An auto-delete queue goes with its last consumer."""
+    """Unsubscribe consumers, which keep their unacknowledged messages. The last one may end an auto-delete queue."""
     queue.delivery.left(queue, leaving)
     is_another_active = queue.consumer_list.leave(leaving)
     if queue.selection is not None:
-        select_no_more(queue, queue.selection, leaving)
+        deselect(queue, queue.selection, leaving)
     queue.events.consumers_removed(leaving)
     if queue.consumer_list.consumers:
         if (is_another_active or queue.consumer_list.groups is not None) and queue.has_ready:
-            queue.mark()  # messages that waited for them go to other consumers
+            queue.mark()  # other consumers get the messages that waited for them
     elif not queue.deleted:
         if queue.auto_delete or queue.kind.goes_with_consumers:
             queue.context.queues.remove(queue)
@@ -85,7 +85,7 @@ def pause(queue: "Queue", paused: bool) -> None:
 
 
 def select(queue: "Queue", consumer: Consumer) -> None:
-    """Add a consumer to the queue's selection. The first consumer with a filter makes the selection."""
+    """Add a consumer to the queue's selection, which the first consumer with a filter creates."""
     if not queue.delivery.removes_messages(queue, consumer):
         return
     if queue.selection is not None:
@@ -99,8 +99,8 @@ def select(queue: "Queue", consumer: Consumer) -> None:
         queue.takes_plainly = False
 
 
-def select_no_more(queue: "Queue", selection: "Selection", leaving: Sequence[Consumer]) -> None:
-    """Remove consumers from the selection; it ends if no other consumer has a filter."""
+def deselect(queue: "Queue", selection: "Selection", leaving: Sequence[Consumer]) -> None:
+    """Remove consumers from the selection, which ends if no other consumer has a filter."""
     selection.leave([one for one in leaving if selection.has(one)])
     if not selection.groups.has_filters:
         queue.selection = None
@@ -109,9 +109,9 @@ def select_no_more(queue: "Queue", selection: "Selection", leaving: Sequence[Con
 
 
 def _gather(queue: "Queue") -> None:
-    """consumers-before-dispatch: the first consumer starts the delay, and enough consumers start the dispatch.
+    """Wait for enough consumers (consumers-before-dispatch), at most for the delay, which the first consumer starts.
 
-    A started dispatch goes on until the queue has no consumers and no unacknowledged messages.
+    A queue that has started dispatching waits again only after it had no consumers and no unacknowledged messages.
     """
     rules, consumer_list = queue.rules, queue.consumer_list
     if len(consumer_list.consumers) == 1 and not queue.events.unacked:

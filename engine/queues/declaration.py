@@ -1,7 +1,6 @@
-"""The declaration of a queue: its arguments, the layers of its policy and its address, and the rules that follow.
+"""The declaration of a queue: its arguments, policy and settings, and the rules that follow from them.
 
-Queues are declared in `declared_queues.py`; `rules/arguments.py` checks their arguments. The frontend's
-`wire/replies.py` has the texts of refusals.
+`declared_queues.py` declares queues; `rules/arguments.py` checks their arguments.
 Source: ruling 11 (precedence); behaviour page 3.12; address-settings page 3.8.
 """
 
@@ -49,10 +48,10 @@ class RulesChange(NamedTuple):
 
 
 class Declaration:
-    """`type`: x-queue-type. `policy`: the policy in force; `layer`: its effect on this queue.
+    """`type`: x-queue-type. `policy`: the policy in force; `layer`: its settings and arguments for this queue.
 
-    `effective`: the declared arguments with those of the policy. `topics`: the layers of topics that have settings for
-    the queue, by topic. `rules`: the result of all of it.
+    `effective`: the declared arguments with those of the policy. `own_settings`: the arguments that are settings.
+    `topics`: the settings of topics that apply to the queue, by topic. `rules`: what follows from all of these.
     """
 
     __slots__ = (
@@ -92,19 +91,19 @@ class Declaration:
         self.topics: Mapping[str, Layer] = NO_TOPICS
 
     def resolved(self, context: HostContext) -> ResolvedSettings:
-        """The settings now: its own arguments over its topics over its policy over the settings of its address."""
+        """The settings now. Arguments override topics, topics the policy, the policy the settings of the address."""
         own = {**strictest(self.topics), **self.own_settings} if self.topics else self.own_settings
         return context.broker.settings.resolve_queue(self.address, context.name, own, self.layer.settings, self.name)
 
     def topic_found(self, context: HostContext, name: str, layer: Layer) -> RulesChange | None:
-        """Add the settings of a topic whose messages are routed to the queue. None: nothing changes."""
+        """Add the settings of a topic whose messages are routed to the queue. None: no rule changes."""
         if layer in self.topics.values():
             return None
         self.topics = {**self.topics, name: layer}
         return self._resolved_anew(context)
 
     def redeclared(self, arguments: FieldTable, own: Layer) -> None:
-        """Replace the arguments, as the configuration that declared the queue asks; `policy_changed` follows."""
+        """Replace the arguments after the configuration that declared the queue changed. `policy_changed` follows."""
         self.arguments = arguments
         self.own_settings = own
 
@@ -124,7 +123,7 @@ class Declaration:
     def under(
         self, context: HostContext, settings: SettingsRepository, policies: Policies, arguments: FieldTable | None
     ) -> "Declaration":
-        """A copy that follows other settings, policies and arguments (None: its own)."""
+        """A copy with other settings, policies and arguments (None: the same arguments)."""
         own = self.arguments if arguments is None else arguments
         policy = policies.of_queue(self.name, self.type, context.name)
         layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(own))
@@ -139,7 +138,7 @@ class Declaration:
         return copy
 
     def follow_policy(self, context: HostContext) -> tuple[PolicyLayer, PolicyLayer]:
-        """Look up the policy in force. Returns the layers before and now; another policy may have an equal layer."""
+        """Look up the policy in force. Returns its layer before and now: another policy may have an equal layer."""
         before = self.layer
         self.policy = context.broker.policies.of_queue(self.name, self.type, context.name)
         self.layer = NO_LAYER if self.policy is NO_POLICY else self.policy.layer(plain_arguments(self.arguments))
@@ -147,7 +146,7 @@ class Declaration:
         return before, self.layer
 
     def policy_changed(self, context: HostContext, *, always: bool) -> RulesChange | None:
-        """Apply the policy in force (`always`: the arguments changed, too). None: nothing changes."""
+        """Apply the policy in force (`always`: the arguments changed, too). None: no rule changes."""
         before, layer = self.follow_policy(context)
         if layer == before and not always:
             return None

@@ -1,6 +1,6 @@
-"""The events of a queue: its counters, its number of unacknowledged messages, and the emitting of events.
+"""Counts the events of a queue and emits them to listeners: one method an event.
 
-Only this module counts and emits: one method an event. Without listeners an event costs one addition a run.
+Without listeners an event costs one addition a run.
 Source: rulings, "Events".
 """
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 class QueueEvents:
-    """`unacked`: unacknowledged deliveries. Only a `MeteredQueueEvents` counts octets.
+    """`unacked`: the number of unacknowledged deliveries. Only `MeteredQueueEvents` counts octets.
 
-    `redelivered_below`: messages with lower ids were perhaps delivered by the node that led before, without a record,
-    so that all their deliveries are redeliveries. 0: there are none.
+    `redelivered_below`: all deliveries of messages with lower ids are redeliveries, because the node that led before
+    may have delivered these messages without a record. 0: there are none.
     """
 
     __slots__ = ("_listeners", "_name", "_vhost", "counters", "redelivered_below", "unacked")
@@ -53,7 +53,7 @@ class QueueEvents:
         self.redelivered_below = 0
 
     def hand_over(self, other: "QueueEvents") -> None:
-        """Pass counters and listeners on to the object that replaces this one."""
+        """Copy counters and listeners to the object that replaces this one."""
         other._vhost, other._name, other._listeners = self._vhost, self._name, self._listeners
         other.counters, other.unacked = self.counters, self.unacked
         other.redelivered_below = self.redelivered_below
@@ -62,7 +62,7 @@ class QueueEvents:
     def has_listeners(self) -> bool:
         return bool(self._listeners)
 
-    # -- octets: not counted here -----------------------------------------------------------------------------------
+    # -- octets: counted by `MeteredQueueEvents` alone ----------------------------------------------------------------
 
     @property
     def meter(self) -> Meter | None:
@@ -75,7 +75,7 @@ class QueueEvents:
         return None
 
     def octets_changed(self, difference: int, envelope: Envelope | None = None) -> None:
-        """Count octets that messages in the queue gained, or (negative) lost. `envelope`: of a single message."""
+        """Count octets that were added to messages or (below 0) removed. `envelope`: that of a single message."""
 
     def recount(self, in_memory: Iterable[Message], paged: Iterable[tuple[int, int, bool]]) -> None:
         """Count the queue's contents afresh: messages in memory, and paged-out parts.
@@ -84,10 +84,10 @@ class QueueEvents:
         """
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        """Messages left memory; negative numbers: they came back. See `stores.storage.Owner`."""
+        """Messages left memory, or (numbers below 0) came back. See `stores.storage.Owner`."""
 
     def _came(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
-        """New messages of one envelope."""
+        """New messages of one envelope are in the queue."""
 
     def _went(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """Messages left the queue without ever being ready."""
@@ -149,13 +149,13 @@ class QueueEvents:
             self._emit(RequeuedEvent(self._vhost, self._name, _ids(messages), messages, why, counted))
 
     def lease_ended(self, messages: Sequence[Message], why: str) -> None:
-        """Leases ended, not by acknowledgements of their holders. The next event says what becomes of the messages."""
+        """Leases ended without acknowledgements. The next event tells what becomes of the messages."""
         self.counters.lease_ended += len(messages)
         if self._listeners:
             self._emit(LeaseEndedEvent(self._vhost, self._name, _ids(messages), messages, why))
 
     def transferred(self, messages: Sequence[Message], source: str, target: str, number: int) -> None:
-        """Ready messages belong to another site now; `number`: that of the target."""
+        """Ready messages belong to another site now. `number`: the number of the target."""
         if self._listeners:
             self._emit(TransferredEvent(self._vhost, self._name, _ids(messages), messages, source, target, number))
 
@@ -185,7 +185,7 @@ class QueueEvents:
     ) -> None:
         """Messages that were never ready went to a consumer; a no-ack consumer settles them at once.
 
-        `of`: the envelope that they share; for a mixed run the messages, which may be missing without listeners.
+        `of`: the common envelope; for a mixed run the messages (without listeners perhaps only the envelopes).
         """
         count = len(contents)
         counters = self.counters
@@ -204,7 +204,7 @@ class QueueEvents:
     def delivered(
         self, messages: Sequence[Message], session: "Session", *, consumer: Consumer | None, no_ack: bool
     ) -> None:
-        """Messages that were ready went to a consumer, or to a get (None). With `no_ack`, `acked` follows."""
+        """Ready messages went to a consumer, or to a get (None). With `no_ack`, `acked` follows."""
         count, counters = len(messages), self.counters
         counters.delivered += count
         if not no_ack:
@@ -222,7 +222,7 @@ class QueueEvents:
             self._emit(event)
 
     def settled(self, count: int) -> None:
-        """`count` deliveries are no longer unacknowledged; another event says what became of them."""
+        """`count` deliveries are no longer unacknowledged; another event tells what became of them."""
         self.unacked -= count
 
     def acked(self, messages: Sequence[Message], *, kept: bool = False) -> None:
@@ -244,7 +244,7 @@ class QueueEvents:
     def evicted(
         self, messages: Sequence[Message], unread: Sequence[PagedEntry] = (), reason: str | None = None
     ) -> None:
-        """Messages were dropped because a ring had no room. `reason`: another bound had none."""
+        """Messages were dropped because a ring had no room; with a `reason`, because another bound had none."""
         self.counters.replaced += len(messages) + len(unread)
         if messages:
             self._left(messages)
@@ -253,7 +253,7 @@ class QueueEvents:
         self._left_unread(EventKind.EVICTED, unread, reason)
 
     def evicted_run(self, first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
-        """New messages came and went within a run that was longer than the ring."""
+        """The first messages of a run that is longer than the ring were dropped."""
         count = len(contents)
         self.counters.replaced += count
         self._went(envelope, contents)
@@ -282,7 +282,7 @@ class QueueEvents:
             self._emit_left(kind, _ids(messages), messages, reason, target, came_in=came_in)
 
     def died_unread(self, unread: Sequence[PagedEntry], reason: str) -> None:
-        """Messages died whose content is in the journal alone. They become no dead letters."""
+        """Messages whose content is only in the journal died. They become no dead letters."""
         self.counters.died(reason, len(unread), goes_on=False)
         if reason == EXPIRED:
             self.counters.expired += len(unread)
@@ -311,9 +311,9 @@ class QueueEvents:
         reason: str | None = None,
         to: str | None = None,
     ) -> None:
-        """Messages were purged. `unread`: messages whose content is in the journal alone.
+        """Messages were purged, or (`reason`) moved or discarded. `unread`: those whose content is only in the journal.
 
-        `reason`: why the broker or an operator took them out; `to`: where they went; None: a plain purge.
+        `to`: where they went.
         """
         self.counters.purged += len(messages) + len(unread)
         if len(messages):

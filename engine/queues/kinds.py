@@ -20,11 +20,10 @@ from .bounds import bounds_of, forecast
 from .classic import DISPATCH, INTAKE, SETTLEMENT
 from .non_destructive import NonDestructiveDispatch, NonDestructiveIntake, NonDestructiveSettlement, Readers
 from .parts import Kind, Parts, Refusals
-from .picture import picture, picture_of_kept
 from .queue import Queue
 from .stream import LogEnd, StreamDispatch, StreamIntake, StreamSettlement, notes_of
 
-#: Direct replies: the pseudo-queue that clients consume from and name in reply_to, and the prefix of reply addresses.
+#: Direct replies: the pseudo-queue that clients consume from and name in reply_to; the prefix of reply addresses.
 REPLY_TO = REPLY_TO_ME.decode()
 REPLY_PREFIX = REPLY_TO + "."
 
@@ -63,7 +62,6 @@ CLASSIC = Kind(
     "classic",
     make_parts=_classic_parts,
     bounds=bounds_of,
-    picture=picture,
     forecast=forecast,
 )
 QUORUM = replace(
@@ -76,10 +74,9 @@ NON_DESTRUCTIVE = replace(
     CLASSIC,
     name="non-destructive",
     make_parts=_non_destructive_parts,
-    picture=picture_of_kept,
     keeps=True,
-    recalls_attempts=False,
-    stays="a non-destructive queue keeps its messages: purge it, or let them expire",
+    restores_delivery_counts=False,
+    move_refusal="a non-destructive queue keeps its messages: purge it, or let them expire",
 )
 NON_DESTRUCTIVE_KINDS = {
     CLASSIC_TYPE: NON_DESTRUCTIVE,
@@ -89,26 +86,25 @@ STREAM = Kind(
     "stream",
     make_parts=_stream_parts,
     bounds=lambda queue: (),
-    picture=picture_of_kept,
     forecast=stream.forecast,
     notes=notes_of,
     make_rules=lambda request: NO_RULES,
     refusals=Refusals(no_prefetch=True, no_ack=True, get=True, reject=True, purge=True),
-    stays="a stream keeps its messages: publish them anew, or let it expire them",
+    move_refusal="a stream keeps its messages: publish them anew, or let it expire them",
     keeps=True,
-    recalls_attempts=False,
+    restores_delivery_counts=False,
     is_limited=False,
     follows_settings=False,
     ignores_exclusive=True,
 )
-#: The queue behind each consumer of direct replies, reached only by its address. It lives as long as its consumer, and
-#: is in no list of queues. Replies go through a queue to have the order, flow control and counters of other messages.
+#: The queue of each consumer of direct replies. It lives as long as its consumer, and no list of queues has it. Replies
+#: go through a queue so that they have the order, flow control and counters of other messages.
 REPLY = replace(CLASSIC, name="reply", bounds=lambda queue: (), is_limited=False, goes_with_consumers=True)
 
-#: x-queue-type -> kind; other packages register theirs.
+#: x-queue-type -> kind. Packages `register` further kinds.
 KINDS: dict[str, Kind] = {CLASSIC_TYPE: CLASSIC, QUORUM_TYPE: QUORUM, STREAM_TYPE: STREAM}
-#: x-queue-type -> the package that registers its kind, in its module `kind`, which is loaded for the first such queue:
-#: 30 ms and 2 MiB. Without the package the type is unknown.
+#: x-queue-type -> a package whose module `kind` registers its kind. It is imported for the first such queue, because it
+#: costs 30 ms and 2 MiB. Without the package the type is unknown.
 OPTIONAL_KINDS = {queue_type: f"leveret.engine.{package}" for queue_type, package in PACKAGES.items()}
 for _type, _package in list(OPTIONAL_KINDS.items()):
     if find_spec(_package) is None:
@@ -117,23 +113,20 @@ for _type, _package in list(OPTIONAL_KINDS.items()):
 
 
 def register(queue_type: str, kind: Kind) -> None:
-    """Add a kind of queue.
-
-    Its type takes the arguments and policies of classic queues, unless the type has arguments and policies of its own.
-    """
+    """Add a kind of queue. Unless `QUEUE_TYPES` says otherwise, it takes arguments and policies of classic queues."""
     KINDS[queue_type] = kind
     QUEUE_TYPES.setdefault(queue_type, CLASSIC_TYPE)
 
 
 def kind_of_type(queue_type: str) -> Kind:
-    """The kind of queues of this type, without regard to their rules."""
+    """The kind of queues of a type; rules may change it (`kind_by_rules`)."""
     if queue_type not in KINDS:
         import_module(f"{OPTIONAL_KINDS[queue_type]}.kind")
     return KINDS[queue_type]
 
 
 def kind_by_rules(queue_type: str, kind: Kind, rules: QueueRules) -> Kind:
-    """The kind of a queue with these rules; `kind`: that of its type."""
+    """The kind of a queue with these rules. `kind`: the kind of its type."""
     return NON_DESTRUCTIVE_KINDS.get(queue_type, kind) if rules.non_destructive else kind
 
 

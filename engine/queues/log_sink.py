@@ -1,7 +1,7 @@
 """The log as a destination: messages of logged topics go there in addition to their queues.
 
-The journal stores each message once for all queues; this destination makes it also store messages that no queue stores.
-Without a journal the sink keeps them in memory. The sink is in no list of queues.
+The journal stores a message once for all its destinations. Because of this one it also stores messages of logged topics
+that no queue stores. Without a journal the sink keeps them in memory. No list of queues has the sink.
 Source: queues page C.1; docs/decisions/0012-log.md.
 """
 
@@ -25,13 +25,12 @@ class LogSink(Queue):
         super().__init__(context, "", kind=SINK, durable=True)
 
     def stores(self, envelope: Envelope) -> bool:
-        """True in any delivery mode."""
-        return True
+        return True  # in any delivery mode
 
     def enqueue(
         self, first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None = None
     ) -> Sequence[int]:
-        """Note the run in the memory log, if there is no journal; a journal has it as a listener."""
+        """Note the run in the memory log. A journal needs no call: it listens to publishes."""
         context = self.context
         storage = context.broker.storage
         if storage.durability is None:

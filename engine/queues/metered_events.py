@@ -1,6 +1,6 @@
-"""The events of a queue that counts octets, because its address or the broker has limits.
+"""The events of a queue whose octets are counted, because its address or the broker has limits.
 
-Each change of the queue's contents is an event, so the meter is exact after every step.
+Each change of the queue's contents is an event, so the meter is exact after each event.
 Source: queues page E.1, E.2 ("Charge").
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MeteredQueueEvents(QueueEvents):
-    """Replaces a plain `QueueEvents`, and continues its counters.
+    """Feeds the meter. Continues the counters of the `QueueEvents` that it replaces.
 
     `stores`: whether messages of an envelope survive a restart.
     """

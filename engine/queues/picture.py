@@ -1,4 +1,4 @@
-"""Snapshots of the messages of a queue, for the checkpoints of a journal and for moving contents."""
+"""Snapshots of the messages of a queue, for a journal: for its checkpoints, and to find where messages are."""
 
 from typing import TYPE_CHECKING
 
@@ -25,22 +25,15 @@ class Picture:
     is_interleaved: bool
 
 
-def picture(queue: "Queue") -> Picture:
-    """The picture of a queue whose unacknowledged messages are in no store."""
-    return _picture(queue, queue.unacked_messages())
-
-
-def picture_of_kept(queue: "Queue") -> Picture:
-    """The picture of a queue that keeps acknowledged messages: deliveries are copies."""
-    return _picture(queue, [])
-
-
-def _picture(queue: "Queue", out: list[Message]) -> Picture:
-    messages, parts = [*queue.messages(), *out], []
+def picture_of(queue: "Queue") -> Picture:
+    """Take a picture of a queue."""
+    messages, parts = [*queue.messages()], []
+    if not queue.keeps:  # there the deliveries are copies
+        messages += queue.unacked_messages()
     for part in queue.store.paged_parts():
         if isinstance(part, Message):
             messages.append(part)
-        elif part.location is None:  # otherwise in the temp store, which ends with the process
+        elif part.location is None:  # the others are in the temp store, which ends with the process
             parts.append(part)
     due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
     is_interleaved = bool(parts) and (queue.store.level_max > 0 or any(part.attempts for part in parts))

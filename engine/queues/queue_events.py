@@ -1,6 +1,6 @@
-"""The events of a queue's messages and consumers, as listeners get them. `subject` is the queue.
+"""The events of a queue's messages and consumers, as listeners get them. `subject`: the name of the queue.
 
-Only `QueueEvents` creates them. Source: rulings, "Events".
+`QueueEvents` creates them. Source: rulings, "Events".
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class DeliveredEvent(Event):
     redelivered_below: int = 0
 
     def is_redelivery(self, message: Message) -> bool:
-        """Whether the delivery of this message, which is one of the event's, has the redelivered flag."""
+        """Whether the delivery of a message of this event has the redelivered flag."""
         return message.deliveries > 1 or message.id < self.redelivered_below
 
     @property
@@ -70,9 +70,9 @@ class DeliveredEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class AckedEvent(Event):
-    """Deliveries are settled, or needed no acknowledgement: the messages are gone, unless they are `kept`.
+    """Deliveries were acknowledged, or needed no acknowledgement. The messages left the queue, unless they are `kept`.
 
-    `client`, `consumer`: the client and tag of a no-ack consumer that got the run; otherwise None.
+    `client`, `consumer`: client and tag of the no-ack consumer that got the run; otherwise None.
     """
 
     kind: EventKind = field(default=EventKind.ACKED, init=False)
@@ -93,8 +93,8 @@ class AckedEvent(Event):
 class LeftEvent(Event):
     """Messages left the queue for good, without an acknowledgement. `kind`: any terminal one but `acked`.
 
-    `reason`: as in `x-death`, where there is one. `to`: the exchange that they go to as dead letters. `came_in`: the
-    messages were in the queue before.
+    `reason`: as in `x-death`, or None. `to`: the exchange that gets them as dead letters. `came_in`: they were in the
+    queue (False: it refused them).
     """
 
     of: Sequence[Message] | Envelope
@@ -117,8 +117,8 @@ class RequeuedEvent(Event):
 class LeaseEndedEvent(Event):
     """Leases of messages ended. Unless another event follows, the messages are ready again.
 
-    `why`: deadline, unsubscribed, taken_over (by another client, or an operator), lifetime, site_lost; or why a
-    delivery came back: nacked, rejected, recovered, closed, lost.
+    `why`: deadline, unsubscribed, taken_over (by another client, or an operator), lifetime, site_lost; or the reason of
+    a requeue: nacked, rejected, recovered, closed, lost.
     """
 
     kind: EventKind = field(default=EventKind.LEASE_ENDED, init=False)

@@ -1,4 +1,4 @@
-"""Changes of a queue's rules by reloaded settings, policies or an operator, and their consequences.
+"""Changes the rules of a queue after a reload or by an operator, and adapts the queue to them.
 
 Source: behaviour page 3.12; address-settings page 3.8, 4.3.
 """
@@ -24,32 +24,33 @@ if TYPE_CHECKING:
 
 
 def resolved(queue: "Queue") -> ResolvedSettings:
-    """The settings in force. Arguments override topics, topics the policy, the policy the settings of the address."""
+    """The settings in force (`Declaration.resolved`)."""
     return queue.declaration.resolved(queue.context)
 
 
 def settings_changed(queue: "Queue") -> None:
-    """Apply reloaded settings. Live ones take effect at the next return, death or arrival of a message."""
+    """Apply reloaded settings. They act on messages that arrive, return or die later."""
     if queue.kind.follows_settings:
         _follow(queue, queue.declaration.settings_changed(queue.context))
 
 
 def follow_topic(queue: "Queue", topic: str, layer: Layer) -> None:
-    """Apply what a topic, whose messages are routed to this queue, sets for its transient subscribers."""
+    """Apply the settings of a topic whose messages are routed to this transient subscriber's queue."""
     change = queue.declaration.topic_found(queue.context, topic, layer)
     if change is not None:
         _follow(queue, change)
 
 
 def redeclare(queue: "Queue", arguments: FieldTable, own: Layer) -> None:
-    """Replace the arguments that act at once by those that the configuration now declares."""
+    """Replace the arguments, because the configuration that declared the queue changed."""
     queue.declaration.redeclared(arguments, own)
     policy_changed(queue, always=True)
 
 
 def policy_changed(queue: "Queue", *, always: bool = False) -> None:
-    """Apply the policies in force (`always`: the arguments may have changed, too). All settings act at once, except
-    message-ttl, which applies to later messages (behaviour page 3.12).
+    """Apply the policies in force (`always`: the arguments may have changed, too).
+
+    All settings act at once; only message-ttl applies to later messages alone (behaviour page 3.12).
     """
     if not queue.kind.follows_settings:
         queue.declaration.follow_policy(queue.context)
@@ -59,7 +60,7 @@ def policy_changed(queue: "Queue", *, always: bool = False) -> None:
     if change is None:
         return
     _follow(queue, change)
-    if change.own_expiry:  # x-expires changed: it counts from now
+    if change.own_expiry:  # a changed x-expires starts now
         queue.note_use()
     queue.drop_expired()
     for bound in queue.bounds:
@@ -68,12 +69,12 @@ def policy_changed(queue: "Queue", *, always: bool = False) -> None:
 
 
 class Forecast(NamedTuple):
-    """The consequences of changed rules for a queue, if they came now.
+    """What other rules would do to a queue now. Numbers of messages: `ready`, and of these the ones that would leave:
+    `dropped` at once, `later` (beyond a smaller ring) as others arrive.
 
-    `ready`: its ready messages. `dropped`: those that would leave at once, and `dead_letter_target`: the exchange that
-    would get them; None: they would be lost. `later`: those beyond a smaller ring, which leave as others arrive.
-    `full`: the response to new messages if the queue would be full, as in `max-length` and `address-full-policy`.
-    `unused_ms`: the queue, which has no consumer, would be deleted after this time; None: no such change.
+    `dead_letter_target`: the exchange that would get the dropped ones; None: they would be lost. `full`: how the queue
+    would treat new messages, because it would be full (`response_when_full`). `unused_ms`: time after which the queue,
+    which has no consumer, would be deleted; None: no such change.
     """
 
     ready: int
@@ -103,7 +104,7 @@ def forecast(
     full_now = yield from response_when_full(queue, now)
     if queue.deleted:
         return Forecast(0)
-    left = max(0, ready - len(queue.store))  # during the steps: usually from the head, as what would be dropped
+    left = max(0, ready - len(queue.store))  # during the steps, usually from the head, as dropped ones would
     ready, dropped = ready - left, max(0, dropped - left)
     ring = rules.ring_size if rules.ring_size != now.ring_size else None
     is_unused = rules.expires_ms != now.expires_ms and not queue.consumers
@@ -137,7 +138,7 @@ def mark_declared(queue: "Queue") -> None:
 
 
 def _follow(queue: "Queue", change: RulesChange) -> None:
-    """Put changed rules in force in all parts of the queue."""
+    """Adapt all parts of the queue to changed rules."""
     was_open = queue.is_open
     has_other_filter = queue.rules.filter is not change.now.filter
     queue.rules = change.now
@@ -163,7 +164,7 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
                 node.stay_full()
         if queue.pageable is not None and queue.pageable.share.cap is not None:
             queue.context.broker.background.trim_later(queue)
-        queue.context.router.forget_routes_to(queue)  # a route says whether publishers have to ask for room
+        queue.context.router.forget_routes_to(queue)  # `Route.is_metered` changes
     queue.intake.rules_changed(queue)
 
 
@@ -187,10 +188,7 @@ def takes_plainly(queue: "Queue") -> bool:
 
 
 def replace_meter(queue: "Queue") -> bool:
-    """Replace the meter if the rules ask for another one, or for none. Returns: whether it changed.
-
-    A new meter has counted nothing yet; see `recount`.
-    """
+    """Replace the meter if the rules need another one, or none. Returns whether it changed; then `recount` follows."""
     flow, before = queue.context.broker.flow, queue.events.meter
     metering: MeterSettings | None = None
     if queue.kind.is_limited:
@@ -218,7 +216,7 @@ def replace_meter(queue: "Queue") -> bool:
 
 
 def cap_memory(queue: "Queue") -> None:
-    """Apply the meter's memory limits to the store. With message groups there are none: those cannot be paged out."""
+    """Apply the meter's memory limits to the store. Message groups have none, because they cannot be paged out."""
     meter, cap = queue.events.meter, None
     if queue.pageable is None:
         return
@@ -228,7 +226,7 @@ def cap_memory(queue: "Queue") -> None:
 
 
 def recount(queue: "Queue") -> None:
-    """Count the queue's contents in its meter. Called when the meter is new, and when a restart has put all back."""
+    """Count the queue's contents in its meter, which is new, or of which the contents were restored."""
     if queue.events.meter is None:
         return
     parts = queue.store.paged_parts()

@@ -1,4 +1,6 @@
-"""Operations that queues of a kind refuse (`Kind.refusals`). Source: behaviour page 2.6, 2.7, 2.11, 3.6, 3.7."""
+"""Checks for operations that queues of a kind refuse (`Kind.refusals`). Source: behaviour page 2.6, 2.7, 2.11, 3.6,
+3.7.
+"""
 
 from ..delivery.consumer import holder_of
 from ..errors import (

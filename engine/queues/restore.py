@@ -1,6 +1,6 @@
-"""Puts the messages of queues back after a restart, as a journal has them.
+"""Puts the messages of queues back after a restart, from a journal.
 
-Contents stay in the journal where the store can read them later: then only ids, sizes and expiries are put back.
+If the store can read contents later, they stay in the journal, and only ids, sizes and expiries are put back.
 Source: address-settings page 4.5, 5.7; queues page F.
 """
 
@@ -42,11 +42,11 @@ class RecoveredState(Protocol):
 
 
 class RecoveredMessages(Protocol):
-    """What a journal has of one queue's messages, in columns, ids rising."""
+    """The messages of one queue in a journal, in columns, ids rising."""
 
     @property
     def last_id(self) -> int:
-        """The highest id that a message of the queue ever had; 0: none was published."""
+        """The highest id that a message of the queue ever had; 0: there was none."""
 
     @property
     def states(self) -> Mapping[int, RecoveredState]:
@@ -54,11 +54,11 @@ class RecoveredMessages(Protocol):
 
     @property
     def owners(self) -> Iterable[tuple[int, int]]:
-        """(id, number of an owner), ids rising: the owner of the messages from this id to the next one here."""
+        """(id, number of the owner of messages from this id to the next id), ids rising."""
 
     @property
     def transferred(self) -> Mapping[int, int]:
-        """Id of a transferred message -> number of its owner."""
+        """The numbers of the owners of transferred messages, by id."""
 
     @property
     def priorities(self) -> bytearray | None:
@@ -91,13 +91,13 @@ class Contents(Protocol):
 
 
 class Restorer:
-    """Puts messages back into one queue after another (`restore`), then settles those that cannot stay (`finish`)."""
+    """Puts messages back into queues (`restore`), then removes those that may not stay (`finish`)."""
 
     def __init__(
         self, context: BrokerContext, contents: Contents, *, redelivered_below: int = 0, counts_are_exact: bool = False
     ) -> None:
-        """`redelivered_below`: messages with lower ids were perhaps delivered, by a node that led before; 0: none.
-        `counts_are_exact`: no delivery went out before its count was recorded, if the queue's kind restores counts.
+        """`redelivered_below`: see `QueueEvents`. `counts_are_exact`: the journal has the counts of all deliveries, for
+        kinds of queue that restore them.
         """
         self._contents = contents
         self._redelivered_below = redelivered_below
@@ -112,11 +112,11 @@ class Restorer:
         self._replaced: list[tuple[Queue, Message | PagedEntry]] = []  # superseded by a newer value
 
     def restore(self, queue: "Queue", found: RecoveredMessages, notes: FieldTable) -> int:
-        """Put a queue's messages back. `notes`: what its kind noted (`Kind.notes`). Returns: how many came back."""
-        self._found, self._forgets, self.notes = found, False, notes
+        """Put a queue's messages back. `notes`: those of `Kind.notes`. Returns the number of messages."""
+        self._found, self._forgets_attempts, self.notes = found, False, notes
         self._read_columns()
         self._queues.append(queue)
-        if not (self._counts_are_exact and queue.kind.recalls_attempts):
+        if not (self._counts_are_exact and queue.kind.restores_delivery_counts):
             queue.events.redelivered_below = self._redelivered_below
         queue.intake.restore(queue, self)
         queue.events.restored(len(found))
@@ -126,7 +126,7 @@ class Restorer:
         self._ids, self._locations, self._sizes, self._expires = self._found.columns()
 
     def finish(self) -> None:
-        """Settle messages that cannot stay, and apply bounds and times. The events are to be recorded."""
+        """Remove messages that may not stay, and apply bounds and times. Listeners must get the events."""
         for queue, exhausted in self._exhausted:
             queue.events.restored(len(exhausted))
             queue.settlement.requeue(queue, exhausted, "lost", counted=True, with_redelivery_delay=False)
@@ -141,11 +141,11 @@ class Restorer:
                 bound.returned(queue, len(queue.store))
             queue.intake.restored(queue)
 
-    # -- called by intakes; `notes`: of the queue that is restored -------------------------------------------
+    # -- called by intakes ------------------------------------------------------------------------------------
 
     @property
     def last_id(self) -> int:
-        """See `RecoveredMessages.last_id`."""
+        """`RecoveredMessages.last_id`."""
         return self._found.last_id
 
     @property
@@ -155,10 +155,10 @@ class Restorer:
 
     def forget_attempts(self) -> None:
         """Make the next `restore_ready` forget delivery counts, as if nothing had been delivered."""
-        self._forgets = True
+        self._forgets_attempts = True
 
     def restore_ready(self, queue: "Queue") -> None:
-        """Put messages back into a queue that removes acknowledged messages; of a deep one, load only the first."""
+        """Put messages back into a queue that removes acknowledged ones. Of a deep queue only the first are loaded."""
         self._set_exhausted_aside(queue)
         store = queue.pageable
         if self._pages and store is not None and store.share.may_page:
@@ -172,15 +172,15 @@ class Restorer:
     def _ids_with_state(self) -> list[int]:
         """Ids of the messages whose state has to be restored, rising."""
         states = self._found.states
-        return sorted(id_ for id_, state in states.items() if state.due_ms or not self._forgets)
+        return sorted(id_ for id_, state in states.items() if state.due_ms or not self._forgets_attempts)
 
     def _attempts(self, state: RecoveredState) -> int:
-        return 0 if self._forgets else state.deliveries - state.uncounted
+        return 0 if self._forgets_attempts else state.deliveries - state.uncounted
 
     def _set_exhausted_aside(self, queue: "Queue") -> None:
-        """Set aside messages whose last delivery reached the limit of attempts. `finish` counts it, and they die."""
+        """Set aside messages whose last delivery reached the limit of attempts. They die in `finish`."""
         limit, states = queue.rules.max_delivery_attempts, self._found.states
-        if limit is None or self._forgets:
+        if limit is None or self._forgets_attempts:
             return
         ids = [id_ for id_ in self._ids_with_state() if not states[id_].due_ms and self._attempts(states[id_]) >= limit]
         if ids:
@@ -220,16 +220,16 @@ class Restorer:
             extend(first + done, start + done, start + count)
 
     def restore_non_destructive(self, queue: "Queue", store: NonDestructiveStore) -> None:
-        """Put messages back into a non-destructive queue; contents stay in the journal if they may."""
+        """Put messages back into a non-destructive queue. With a pager contents stay in the journal."""
         if self._pages:
-            self._fill_kept(queue, store)
+            self._fill_non_destructive(queue, store)
         else:
             self._put_last(queue, range(len(self._ids)))
         octets, older = store.know_contents(queue.events.octets is not None)
         queue.events.octets_changed(octets)
         self._replaced += [(queue, one) for one in older]
 
-    def _fill_kept(self, queue: "Queue", store: NonDestructiveStore) -> None:
+    def _fill_non_destructive(self, queue: "Queue", store: NonDestructiveStore) -> None:
         """Put back ids, sizes and expiries only. Messages with delivery counts or due times are read back whole."""
         ids, sizes, expires = self._ids, self._sizes, self._expires
         read_back = {id_ for id_, state in self._found.states.items() if state.deliveries or state.due_ms}
@@ -245,7 +245,7 @@ class Restorer:
         self._put_last(queue, [bisect_left(ids, id_) for id_ in sorted(read_back)])
 
     def restore_stream(self, queue: "Queue", intake: StreamIntake, log: StreamStore) -> None:
-        """Put messages back into a stream, with their offsets. A stream's messages do not expire one by one."""
+        """Put messages back into a stream, with their offsets. Expiries are ignored: streams drop whole segments."""
         log.start(integer_of(self.notes, FIRST_OFFSET) or 0)
         self._expires = None
         sizes = self._sizes
@@ -267,7 +267,7 @@ class Restorer:
                 self._replaced.append((queue, older))
 
     def _restored(self, queue: "Queue", at: int) -> Message | None:
-        """Read a message back. None: it is not due yet, and was added to the scheduled ones."""
+        """Read a message back. None: it is not due, and was scheduled."""
         message = self._message(queue, at)
         state = self._found.states.get(message.id)
         if state is None or state.due_ms <= self._wall_ms:
@@ -289,7 +289,7 @@ class Restorer:
         return message
 
     def _due_ns(self, wall_ms: int) -> int:
-        """Monotonic ns of a recorded wall time, limited: a journal may hold a time that no clock accepts."""
+        """A recorded wall time as monotonic ns, limited because a journal may have a time that no clock accepts."""
         return self._now_ns + min(wall_ms - self._wall_ms, AHEAD_MS_MAX) * MS
 
     def _expires_ns(self, expires_ms: int) -> int:

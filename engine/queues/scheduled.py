@@ -90,7 +90,7 @@ def await_due(queue: "Queue") -> None:
 
 
 def come_due(queue: "Queue") -> None:
-    """Make due messages ready: returned ones at their positions, delayed ones where `Intake.place_due` puts them."""
+    """Make due messages ready: requeued ones at their positions, delayed ones where `Intake.place_due` puts them."""
     if queue.deleted:
         return
     store = queue.store
@@ -107,25 +107,25 @@ def come_due(queue: "Queue") -> None:
         for due_ns, message in taken:
             if not message.deliveries and not 0 < message.expires_ns <= now_ns:
                 by_time.setdefault(due_ns, []).append(message)
-        for published in by_time.values():  # in order of due times, as if each had been handled on time
-            _arrive(queue, published)
+        for published in by_time.values():  # in the order of due times
+            _make_ready(queue, published)
         if returned:
             queue.insert(sorted(returned, key=id_of, reverse=True))
-        if store.expiring:  # `expect_expiry` was called when they were published
+        if store.expiring:  # set by `expect_expiry` when they were published
             queue.arm_expiry()
     await_due(queue)
 
 
-def _arrive(queue: "Queue", messages: list[Message]) -> None:
-    """Make delayed messages (ids rising) ready; a queue that refuses publishes drops those without room."""
+def _make_ready(queue: "Queue", messages: list[Message]) -> None:
+    """Make delayed messages (ids rising) ready. If the queue refuses publishes, those without room are dropped."""
     limit = next((bound for bound in queue.refusing if isinstance(bound, LengthBound)), None)
     if limit is None:
         queue.intake.place_due(queue, messages)
-        queue.hold_bounds(len(messages))
+        queue.apply_bounds(len(messages))
         return
     while count := limit.fitting(queue, messages):
         queue.intake.place_due(queue, messages[:count])
-        queue.hold_bounds(count)
+        queue.apply_bounds(count)
         queue.dispatch()  # waiting consumers take messages, which makes room for the next ones
         messages = messages[count:]
     if messages:
@@ -133,7 +133,7 @@ def _arrive(queue: "Queue", messages: list[Message]) -> None:
 
 
 def reschedule(queue: "Queue", id_: int, delay_ms: int) -> bool:
-    """Set when a scheduled message is due, as an operator asks. False: there is no such message."""
+    """Change the due time of a scheduled message, for an operator. False: there is no such message."""
     message = queue.scheduled.take(id_)
     if message is None:
         return False
@@ -146,7 +146,7 @@ def reschedule(queue: "Queue", id_: int, delay_ms: int) -> bool:
 
 
 def cancel(queue: "Queue", id_: int) -> bool:
-    """Delete a scheduled message, as an operator asks. False: there is no such message."""
+    """Delete a scheduled message, for an operator. False: there is no such message."""
     message = queue.scheduled.take(id_)
     if message is None:
         return False

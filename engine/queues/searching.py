@@ -1,8 +1,8 @@
-"""The search through a queue for messages that groups of consumers take, in slices, in memory and in the journal.
+"""The search through a queue for messages that groups of consumers take, in steps, in memory and in the journal.
 
-All groups at the same position look at a message together, so that it is read once. A group that is behind gets its
-slices in turn with the others. Paged-out messages are read in windows between turns, and stay paged out.
-Source: queues page F.2, F.6 ("new group", "starvation rule").
+All groups at one position examine a message together, so that it is read once. A group that is behind gets steps in
+turn with the others. Paged-out messages are read in windows between turns, and stay paged out. Source: queues page F.2,
+F.6 ("new group", "starvation rule").
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 #: Messages that one step scans at most.
 STEP = 250
-#: Search steps for groups that have not looked as far as a message that another group has found, before it is handed to
-#: that group.
+#: Search steps of groups that are behind a found message, before another group is handed that message.
 CATCH_UP = 4
-#: Units of effort beyond the limit that a step may spend to ask all groups about the message that it has read.
+#: Effort beyond its limit that a step may spend, so that all groups examine the message that it has read.
 OVER_MAX = 1000
 #: Paged-out messages that one window reads back.
 WINDOW = 1000
@@ -38,12 +37,12 @@ class Search:
     def __init__(self, groups: FilterGroups, broker: "BrokerContext") -> None:
         self._groups = groups
         self._broker = broker
-        self._reader: FilterGroup | None = None  # the group that has the window, or waits for it
+        self._reader: FilterGroup | None = None  # the group that has or awaits the window
         self._returned_is_paged_out = False  # the next returned message has to be loaded
         self.is_waiting = False
 
-    def look_again(self, store: Scannable, until: int) -> bool:
-        """Look at returned messages while less than `until` is spent. Returns whether none is left."""
+    def examine_returned(self, store: Scannable, until: int) -> bool:
+        """Examine returned messages until the effort reaches `until`. Returns whether none is left."""
         groups, turn = self._groups, self._broker.turn
         while groups.again:
             returned = groups.again[0]
@@ -67,10 +66,10 @@ class Search:
             groups.first_again_done()
         return True
 
-    def look_ahead(self, store: Scannable, hungry: Sequence[FilterGroup], found_max: int, until: int) -> bool:
-        """Make a step for the first of these groups that can look further, and for all groups at its position.
+    def advance(self, store: Scannable, hungry: Sequence[FilterGroup], found_max: int, until: int) -> bool:
+        """Make a step for the first of these groups that can go on, and for all groups at its position.
 
-        `found_max`: found messages at which a group looks no further. Returns whether the step looked at any message.
+        `found_max`: found messages at which a group pauses. Returns whether the step examined a message.
         """
         reader = self._reader
         if reader in hungry:  # the group that had the last window comes last
@@ -92,7 +91,7 @@ class Search:
         return False
 
     def _step(self, store: Scannable, leader: FilterGroup, found_max: int, until: int) -> bool:
-        """Look at messages behind a group's position. Returns whether the next one is paged out and must be loaded."""
+        """Examine the messages after a group's position. Returns whether the next one is paged out."""
         groups, turn = self._groups, self._broker.turn
         start = last = leader.position
         seen = store.scan(start, STEP)
@@ -105,7 +104,7 @@ class Search:
             for group in along:
                 if group.position < position and len(group.found) < found_max:
                     if turn.effort >= until + OVER_MAX:
-                        return False  # the other groups look at it in their own steps
+                        return False  # the other groups examine it in their own steps
                     if asked.is_taken_by(group.expression):
                         group.add(match_of(position, message))
                     group.position = position
@@ -137,7 +136,7 @@ class Search:
             store.load_at(reader.position, WINDOW)
 
     def go_on_later(self, queue: "Queue", until: int) -> None:
-        """End a dispatch: ask for the messages that it waits for, or for another dispatch if `until` is spent."""
+        """End a dispatch. Calls for a load that it waits for, or for another dispatch if `until` is reached."""
         if self.is_waiting:
             self._broker.scheduler.load_later(queue)
         elif self._broker.turn.effort >= until:
@@ -145,7 +144,7 @@ class Search:
 
 
 def behind(groups: Iterable[FilterGroup]) -> list[FilterGroup]:
-    """Groups that have not looked as far as the first message that another of them has found."""
+    """The groups whose position is before the first message that one of these groups has found."""
     position = min((group.found[0].position for group in groups if group.found), default=0)
     return [group for group in groups if group.position < position and not group.is_at_end]
 

@@ -1,9 +1,8 @@
 """The choice of messages for consumers in a queue where a consumer has a filter.
 
-Only such a queue has a `Selection`; others pay nothing. Each consumer gets the oldest message that its filter takes. Of
-the consumers that take a message, those of the highest priority come first, then the longest wait since a delivery.
-"Oldest" means first in the order of scans (`Scannable.scan`): by level, then by id. A message that was put elsewhere,
-for example at the head, keeps the place of its id in this order.
+Only such a queue has a `Selection`. Each consumer gets the oldest message that its filter takes. Of the consumers that
+take a message, the one with the highest priority gets it; of these, the one with the longest wait since a delivery.
+"Oldest" is the order of scans (`Scannable.scan`): by level, then by id, even of a message that was put at the head.
 Source: queues page A.4, F.1, F.2, F.6.
 """
 
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
     from ..context import BrokerContext
     from .queue import Queue
 
-#: Found messages at which a group stops looking ahead until its consumers take some.
+#: Found messages at which the search of a group pauses until its consumers take some.
 FOUND_MAX = 500
 #: The same limit in a queue with message groups, where found messages may wait for busy consumers.
 PASSED_MAX = 20_000
-#: Units of effort that one dispatch spends on looking, and that arrivals may spend until the next dispatch.
+#: Units of effort of the search in one dispatch, and of filters for arriving messages between two dispatches.
 LOOKING_MAX, ARRIVING_MAX = 2000, 8000
 #: Messages, and octets, taken out of the store at once.
 TAKEN_MAX, TAKEN_OCTETS = 500, 1024 * 1024
@@ -51,12 +50,12 @@ class Selection:
         self._arriving = 0  # effort spent on arrivals since the last dispatch
 
     def follow(self, groups: FilterGroups) -> None:
-        """Use these groups, before the first consumer."""
+        """Use these groups. Called before the first consumer joins."""
         self.groups = groups
         self.search = Search(groups, self._broker)
 
     def join(self, consumer: Consumer, *, is_empty: bool) -> None:
-        """Add a consumer. `is_empty`: the queue has no messages to look at."""
+        """Add a consumer. `is_empty`: the queue has no messages to search."""
         group = self.groups.join(consumer)
         if is_empty:
             group.is_at_end = True
@@ -81,8 +80,8 @@ class Selection:
     def offer(self, queue: "Queue", message: Message) -> bool:
         """Offer a new message. True: a consumer took it at once.
 
-        Otherwise its groups have noted the position that it gets in the store.
-        If a turn brings too many messages, groups look at the rest in the next dispatch.
+        Otherwise the groups that take it have noted the position that it gets in the store. If too many messages arrive
+        in a turn, groups examine the rest in the next dispatch.
         """
         position = queue.store.position_of(message)
         turn, groups = self._broker.turn, self.groups
@@ -108,7 +107,7 @@ class Selection:
             and not groups.again
             and not any(group.found for group in takers)
             and queue.consumer_list.groups is None
-            and queue.rules.last_value_key is None  # the message may have to replace an older one first
+            and queue.rules.last_value_key is None  # it may replace an older message
         ):
             consumer = _first(self._free(queue, takers))
             if consumer is not None:
@@ -122,9 +121,9 @@ class Selection:
         return False
 
     def came_back(self, store: Store, messages: Iterable[Message]) -> None:
-        """Tell the groups of messages that returned to the store, or were stored elsewhere than at the end.
+        """Tell the groups of messages that returned to the store, or were not put at its end.
 
-        Groups look at them now, while they are in memory; beyond a limit of effort, in the next dispatch.
+        Groups examine them now, while they are in memory; beyond a limit of effort, in the next dispatch.
         """
         turn, groups = self._broker.turn, self.groups
         allowed = turn.effort + OVER_MAX
@@ -145,7 +144,7 @@ class Selection:
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def dispatch(self, queue: "Queue") -> None:
-        """Hand out found messages and look for more, while consumers have credit and the turn has time."""
+        """Hand out found messages and search for more, while consumers have credit and the turn has time."""
         turn, consumer_list, store, search = self._broker.turn, queue.consumer_list, queue.store, self.search
         self._arriving = 0
         search.is_waiting = False
@@ -155,18 +154,18 @@ class Selection:
             free = self._free(queue, self.groups)
             if not free:
                 return
-            if not search.look_again(store, until):
+            if not search.examine_returned(store, until):
                 break
             if consumer_list.groups is None:
-                last, is_any = self._hand_out(queue, free)
+                last, is_more = self._hand_out(queue, free)
             else:
-                last, is_any = self._hand_out_members(queue, free), False
+                last, is_more = self._hand_out_members(queue, free), False
             if last is not None and consumer_list.must_yield(last):
                 queue.mark()
                 return
-            if is_any and turn.effort < until:
+            if is_more and turn.effort < until:
                 continue  # a consumer may have credit left
-            if turn.effort >= until or not search.look_ahead(store, list(free), found_max, until):
+            if turn.effort >= until or not search.advance(store, list(free), found_max, until):
                 break
         search.go_on_later(queue, until)
 
@@ -196,8 +195,7 @@ class Selection:
     def _hand_out(self, queue: "Queue", free: "Free") -> tuple[Consumer | None, bool]:
         """Hand out some of the found messages, the oldest first.
 
-        Returns: the consumer at which it stopped because of a shared prefetch limit; and whether more may be handed out
-        now.
+        Returns the consumer at which a shared prefetch limit ended it, and whether more can be handed out.
         """
         plan = self._plan(queue, free)
         if not plan.positions:
@@ -221,7 +219,7 @@ class Selection:
         return plan.last, True
 
     def _plan(self, queue: "Queue", free: "Free") -> "Plan":
-        """Assign found messages to consumers, as if one by one, and remove them from the groups' findings."""
+        """Assign found messages to consumers one by one, and remove them from `FilterGroup.found`."""
         plan = Plan()
         count = TAKEN_MAX
         if queue.store.expiring and queue.rules.dead_letter_target(EXPIRED) is not None:
@@ -262,10 +260,10 @@ class Selection:
     # -- message groups -----------------------------------------------------------------------------------------------
 
     def _hand_out_members(self, queue: "Queue", free: "Free") -> Consumer | None:
-        """Hand out found messages where the queue has message groups: each to the consumer of its group.
+        """Hand out found messages of a queue with message groups: each to the consumer of its group.
 
-        Goes one by one, past messages whose consumers are busy or do not take them. O(found).
-        Returns: the consumer at which it stopped because of a shared prefetch limit.
+        Passes messages whose consumers are busy or do not take them. O(found).
+        Returns the consumer at which a shared prefetch limit ended it.
         """
         message_groups = queue.consumer_list.groups
         if message_groups is None or not message_groups.may_dispatch(queue.unacked):
@@ -298,7 +296,7 @@ class Selection:
     def _hand_out_member(
         self, queue: "Queue", message_groups: Groups, takers: Sequence[FilterGroup], match: Match
     ) -> tuple[bool, Consumer | None]:
-        """Hand out one found message, if a consumer can have it. Returns whether it is gone, and its consumer."""
+        """Hand out one found message if a consumer can get it. Returns whether it is gone, and its consumer."""
         store, member = queue.perishable, match.member
         seen = store.scan(match.position - 1, 1)
         if not seen.missing and not (seen.found and seen.found[0][0] == match.position):
@@ -325,7 +323,7 @@ class Selection:
         return True, consumer
 
 
-#: By group: its consumers with credit, as a heap of (negative priority, number of the last delivery, consumer).
+#: The consumers with credit of each group, as a heap of (negative priority, number of the last delivery, consumer).
 Free = dict[FilterGroup, list[tuple[int, int, Consumer]]]
 
 
@@ -335,9 +333,9 @@ def _first(free: Free) -> Consumer | None:
 
 
 class Plan:
-    """`positions`: the consumer of the message at a position. `last`: the consumer at which the plan stopped
-    because of a shared prefetch limit. `runs`: messages by consumer, in order for each session. `last_served`: the
-    numbers of the consumers' last deliveries before the plan.
+    """`positions`: position of a message -> its consumer. `last`: the consumer at which a shared prefetch limit ended
+    the plan. `runs`: messages by consumer, in order for each session. `last_served`: the numbers of the consumers' last
+    deliveries before the plan.
     """
 
     __slots__ = ("_by_session", "_credit", "_room", "last", "last_served", "positions", "runs")

@@ -1,10 +1,10 @@
 """The parts of streams: a log that consumers read from an offset of their choice, without removing messages.
 
-Settling a delivery gives a consumer credit and has no other effect. Messages carry their offset as a header as soon as
-they arrive. With a journal only the newest messages stay in memory; each consumer that reads further back has its
-window, which is filled between turns (`Broker.feed`). A message goes out only when the journal has it on disk, so that
-no offset is used twice: docs/decisions/0018-safe-offsets.md. The rules of other queues do not apply, only `x-max-age`
-and `x-max-length-bytes`. Source: behaviour page 3.7; queues page F.
+Settling a delivery gives a consumer credit and has no other effect. A message gets its offset as a header when it
+arrives. With a journal only the newest messages stay in memory. A consumer that reads older ones has a window, which is
+filled between turns (`Broker.feed`). A message is delivered only when it is on disk, so that no offset is used twice
+(docs/decisions/0018-safe-offsets.md). Of the rules for queues only `x-max-age` and `x-max-length-bytes` apply. Source:
+behaviour page 3.7; queues page F.
 """
 
 from collections import deque
@@ -29,17 +29,19 @@ if TYPE_CHECKING:
 
 #: Key of the notes for the journal.
 FIRST_OFFSET = "leveret first-offset"
-#: Reason in the events of a delayed message that leaves to be published again.
+#: Reason in the events of a delayed message that is due: it leaves the queue, and is published again.
 DUE = "due"
-#: Minimum number of segments of a bounded stream without a declared segment size. RabbitMQ may exceed the bound more.
+#: Minimum number of segments of a bounded stream without a declared segment size, so that it exceeds its bound by at
+#: most an eighth. RabbitMQ may exceed the bound more.
 SEGMENTS_MIN = 8
 
 
 class LogEnd:
-    """The end of one queue's log for its readers.
+    """Up to where consumers may read the log of one queue.
 
-    `chunk_offset`: the offset of the last run's first message. Messages below `_safe_offset` are safe on disk.
-    `_unsafe`: pairs (LSN, offset), rising: messages below the offset are safe as soon as the journal is up to the LSN.
+    `chunk_offset`: the offset of the last run's first message. `_safe_offset`: messages below it are on disk.
+    `_unsafe`: pairs (LSN, offset), rising: messages below the offset are on disk when the journal is safe up to the
+    LSN.
     """
 
     __slots__ = ("_log", "_safe_offset", "_unsafe", "chunk_offset")
@@ -51,14 +53,14 @@ class LogEnd:
         self._unsafe: deque[tuple[int, int]] = deque()
 
     def restored(self, queue: "Queue") -> None:
-        """All messages are back after a restart. The last message counts as the last run, as runs are not recorded."""
+        """Begin after a restart. The last message counts as the last run, because runs are not recorded."""
         end, durability = self._log.next_offset, queue.context.broker.storage.durability
         self.chunk_offset = max(end - 1, self._log.first_offset)
         if durability is None or not durability.holds_deliveries:  # in a cluster other nodes may not have them yet
             self._safe_offset = end
 
     def find_safe_offset(self, queue: "Queue") -> int:
-        """The offset below which every message survives a restart. Asks for a dispatch when later ones are safe."""
+        """The offset below which all messages are on disk. Calls for a dispatch when later ones are on disk."""
         durability, end, unsafe = queue.context.broker.storage.durability, self._log.next_offset, self._unsafe
         if durability is None:
             return end
@@ -69,7 +71,7 @@ class LogEnd:
             if sync_lsn:
                 unsafe.append((sync_lsn, end))
             elif not unsafe:
-                self._safe_offset = end  # all is safe; or the disk is full, and readers must not wait for it
+                self._safe_offset = end  # all are on disk; or the disk is full, and readers do not wait for it
         if unsafe:
             queue.context.broker.scheduler.await_safe(queue)
         return self._safe_offset
@@ -89,7 +91,7 @@ class Retention(NamedTuple):
         return cls(integer_of(effective, "x-max-length-bytes"), max_age_ms)
 
     def reason(self, oldest: Segment, octets: int, now_ms: int) -> str | None:
-        """Why the oldest segment of a log of this size has to go; None: it stays."""
+        """Why the oldest segment of a log with these octets is dropped; None: it stays."""
         if self.max_octets is not None and octets > self.max_octets:
             return MAXLEN
         if self.max_age_ms is not None and oldest.last_ms < now_ms - self.max_age_ms:
@@ -105,7 +107,7 @@ def forecast(queue: "Queue", declaration: Declaration) -> Generator[None, None, 
 
 
 class StreamIntake:
-    """Appends messages to the log, and refuses none. Drops old segments by age and by octets."""
+    """Appends all messages to the log. Drops old segments by age and by octets."""
 
     is_plain = False
 
@@ -136,13 +138,13 @@ class StreamIntake:
         return ()
 
     def place_due(self, queue: "Queue", messages: list[Message]) -> None:
-        """Publish due messages again, under new ids: a restart derives offsets from the order of ids."""
+        """Publish due messages again with new ids, because a restart derives offsets from the order of ids."""
         queue.events.purged(messages, reason=DUE)
         for message in messages:
             queue.context.queues.publish_again(queue, message, DUE)
 
     def append(self, queue: "Queue", message: Message, wall_ms: int) -> None:
-        """Append a message that arrived at `wall_ms`; drop old segments if it filled one."""
+        """Append a message that arrived at `wall_ms`. If it fills a segment, old segments may be dropped."""
         if self._log.add(message, wall_ms):
             self._retain(queue)
         self._log.measure()
@@ -191,7 +193,7 @@ class StreamIntake:
 
 
 class StreamDispatch(LogDispatch[StreamStore]):
-    """Each consumer reads on from an offset."""
+    """Each consumer reads from its offset to the end."""
 
     __slots__ = ("_end",)
 
@@ -245,7 +247,7 @@ class StreamDispatch(LogDispatch[StreamStore]):
         return copies
 
     def _read(self, queue: "Queue", consumer: Consumer, offset: int, count: int) -> list[Message]:
-        """Read from memory or the consumer's window. Empty: the journal has to be read first; dispatch follows."""
+        """Read from memory or the consumer's window. Empty: messages have to be read back; a dispatch follows."""
         found = self._log.read_for(consumer, offset, count)
         if not found and offset < self._log.memory_offset:
             self._readers.starved[consumer] = None
@@ -254,7 +256,7 @@ class StreamDispatch(LogDispatch[StreamStore]):
 
 
 class StreamSettlement(ClassicSettlement):
-    """Settles deliveries. The log keeps all messages; to get one again, a consumer subscribes at its offset."""
+    """Keeps all messages. To get a message again, a consumer subscribes at its offset."""
 
     __slots__ = ()
 

@@ -25,7 +25,7 @@ class Timers:
         deadline = self._expiry
         if deadline is not None and deadline.action is not None:
             if due_ns and deadline.due_ns <= due_ns:
-                return  # its action looks at the heads, and arms again
+                return  # its action finds the next head, and arms again
             self._deadlines.cancel(deadline)
         self._expiry = self._deadlines.set(due_ns, action) if due_ns else None
 
@@ -39,7 +39,7 @@ class Timers:
         self._due = None if due_ns is None else self._deadlines.set(due_ns, action)
 
     @property
-    def expects_disuse(self) -> bool:
+    def has_unused_deadline(self) -> bool:
         """Whether the queue's own expiry is set."""
         return self._unused is not None
 
@@ -49,12 +49,12 @@ class Timers:
         self._unused = None if due_ns is None else self._deadlines.set(due_ns, action)
 
     def arm_start(self, due_ns: int | None, action: Action) -> None:
-        """Set the time when dispatch starts with any number of consumers; None: no time starts it."""
+        """Set the time when dispatch starts with any number of consumers; None: it needs enough consumers."""
         self._deadlines.cancel(self._start)
         self._start = None if due_ns is None else self._deadlines.set(due_ns, action)
 
     def arm_paging(self, due_ns: int, action: Action) -> None:
-        """Set the time when paging is retried; a deadline that is set stays."""
+        """Set the time when paging is retried, unless it is set already."""
         if self._paging is None or self._paging.action is None:
             self._paging = self._deadlines.set(due_ns, action)
 

@@ -11,7 +11,7 @@ from itertools import chain, islice, pairwise, repeat
 from operator import attrgetter
 
 from ...engine import Broker, Message, Queue
-from ...engine.state import Part, body_size
+from ...engine.state import Part, body_size, picture_of
 from ..appending.journal import Journal
 from ..format.record import Record
 from ..recovery.recovered import MessageState, RecoveredMessage
@@ -64,7 +64,7 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
 def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Iterator[None]:
     gone, changed = recorder.messages.watch(queue)
     queue_id = recorder.objects.queue_id(queue)
-    picture = queue.kind.picture(queue)
+    picture = picture_of(queue)
     held, tail = picture.messages, picture.parts
     chunks: list[list[Message]] = []
     for start in range(0, len(held), LOOK_SLICE):
@@ -193,7 +193,7 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
     alive = array("q")
     first, is_paged, looked = next_id, False, 0
     for queue in queues:
-        picture = queue.kind.picture(queue)
+        picture = picture_of(queue)
         if picture.parts:
             is_paged = True
             first = min(first, *(part.ids[0] for part in picture.parts))

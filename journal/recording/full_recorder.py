@@ -241,7 +241,9 @@ class FullMessageRecorder(MessageRecorder):
     def delivered(self, event: DeliveredEvent) -> None:
         queue_id = self._all.id_of_queue(event)
         consumer_id, conn_id = self._all.holder_ids(event.vhost, event.session.client, event.consumer)
-        can_count = self._persists_deliveries and queue_id in self._all.durable_ids and self.recalls_attempts(event)
+        can_count = (
+            self._persists_deliveries and queue_id in self._all.durable_ids and self.restores_delivery_counts(event)
+        )
         has_counted = False
         if isinstance(event.of, Envelope):
             counted = can_count and event.of.summary.persistent
@@ -271,7 +273,7 @@ class FullMessageRecorder(MessageRecorder):
             self.send_after(event)
 
     def requeued(self, event: RequeuedEvent) -> None:
-        is_state = event.counted or (self._persists_deliveries and self.recalls_attempts(event))
+        is_state = event.counted or (self._persists_deliveries and self.restores_delivery_counts(event))
         self._write_returned(event, None, is_state=is_state)
 
     def _returned(self, event: RequeuedEvent | ScheduledEvent, due_ns: Sequence[int] | None) -> None:

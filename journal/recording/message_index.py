@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterator, Sequence
 
 from ...engine import Broker
-from ...engine.state import stretches
+from ...engine.state import picture_of, stretches
 from .object_recorder import ObjectRecorder
 
 #: Ids that `keep_only` copies between two pauses (about 5 ms).
@@ -122,7 +122,7 @@ def message_index(
         for queue in vhost.queues.values():
             if not queue.durable:
                 continue
-            id_, picture = objects.queue_id(queue), queue.kind.picture(queue)
+            id_, picture = objects.queue_id(queue), picture_of(queue)
             levels: dict[int, list[Sequence[int]]] = {}  # within each, runs do not overlap
             for part in picture.parts:
                 levels.setdefault(part.level, []).append(part.ids)

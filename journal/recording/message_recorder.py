@@ -282,7 +282,7 @@ class MessageRecorder:
 
     def requeued(self, event: RequeuedEvent) -> None:
         """Write a count when it has changed: a requeue counted an attempt, or the delivery's count was written."""
-        if event.counted or (self._persists_deliveries and self.recalls_attempts(event)):
+        if event.counted or (self._persists_deliveries and self.restores_delivery_counts(event)):
             self._returned(event, None)
 
     def scheduled(self, event: ScheduledEvent) -> None:
@@ -317,7 +317,7 @@ class MessageRecorder:
     def delivered(self, event: DeliveredEvent) -> None:
         """Write counts before deliveries (persist-delivery-count-before-delivery); these are sent once that is safe."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
-        if queue_id is None or not self.recalls_attempts(event):
+        if queue_id is None or not self.restores_delivery_counts(event):
             return
         if isinstance(event.of, Envelope):
             if event.of.summary.persistent:
@@ -333,10 +333,10 @@ class MessageRecorder:
         if states:
             self.send_after(event)
 
-    def recalls_attempts(self, event: DeliveredEvent | RequeuedEvent) -> bool:
+    def restores_delivery_counts(self, event: DeliveredEvent | RequeuedEvent) -> bool:
         """Whether delivery counts of the queue's messages survive a restart."""
         queue = self._virtual_hosts.find_queue(event.vhost, event.subject)
-        return queue is not None and queue.kind.recalls_attempts
+        return queue is not None and queue.kind.restores_delivery_counts
 
     def send_after(self, event: DeliveredEvent) -> None:
         """Send nothing to the client before the records so far are on the disk."""

@@ -63,7 +63,7 @@ class NewestFirstDispatch(ClassicDispatch):
         found = queue.store.take_at(_newest(queue)).messages
         return found[0] if found else None
 
-    def is_hungry(self, queue: Queue) -> bool:
+    def wants_load(self, queue: Queue) -> bool:
         return False  # nothing is read before it is taken: that would be the oldest
 
 

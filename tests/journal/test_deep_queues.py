@@ -291,7 +291,7 @@ def test_deep_queues_are_fed_in_turns() -> None:
         assert queue.store.is_deep
         queue.context.broker.scheduler.load_later(queue)
     fed = []
-    while all(queue.is_hungry() for queue in queues):
+    while all(queue.wants_load() for queue in queues):
         before = [queue.store.in_memory for queue in queues]
         world.broker.scheduler.load()
         fed += [at for at, queue in enumerate(queues) if queue.store.in_memory > before[at]]
