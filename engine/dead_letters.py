@@ -17,7 +17,7 @@ from .exchanges.routed import Routed
 from .messages.deaths import EXPIRED, REJECTED, dead_letter
 from .messages.message import Message
 from .publishing.auto_created import targets_of
-from .publishing.publish import publish_dead
+from .publishing.publish import publish_dead_letter
 from .queues.queue import Queue
 from .rules.queue_rules import NO_RULES, QueueRules
 
@@ -117,7 +117,7 @@ class DeadLetters:
                 tells_last_death=options.tells_last_death,
             )
             with broker.sites.at(site):
-                reached = publish_dead(host, letter)
+                reached = publish_dead_letter(host, letter)
             broker.turn.effort += reached * LETTER_QUEUE_COST
             if not reached:
                 broker.unroutable_letters.note(host.name, queue.name, target)

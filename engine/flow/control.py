@@ -1,6 +1,6 @@
-"""Flow control of one broker: the usage tree, the blocked clients, and their release.
+"""Flow control of one broker: admits publishes, blocks clients at full limits, and releases them.
 
-Without configured limits a broker has no meters and no usage nodes.
+A broker without configured limits has no meters and no nodes of the usage tree.
 Source: queues page E; rulings 15, 16.
 """
 
@@ -14,11 +14,10 @@ from ..context import BrokerContext
 from ..events import EventKind
 from ..messages.event import ObjectEvent
 from ..messages.message import Envelope
-from .alarm import Alarm
 from .meter import Meter
 from .round_robin import Waiter
 from .tree import UsageTree
-from .usage import FullLimit, Usage
+from .usage import Alarm, FullLimit, Usage
 from .warnings import BlockedWarnings
 
 if TYPE_CHECKING:
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
     from ..queues.queue import Queue
 
 #: Units of effort that the release of blocked publishers may spend in one turn.
-RELEASE_SPREAD = 2_000
-#: Units of effort of one publisher's quantum, in addition to those of its messages.
+RELEASE_EFFORT_MAX = 2_000
+#: Units of effort of one publisher's quantum, in addition to the effort of its messages.
 QUANTUM_COST = 16
 
 
 class BlockedClient(NamedTuple):
-    """A client that waits for room under a limit. `since_ns`: monotonic."""
+    """A client that waits for room under a limit of `destination`. `since_ns`: the start of its wait (monotonic)."""
 
     client: "Client"
     destination: str
@@ -42,9 +41,9 @@ class BlockedClient(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class BlockedEvent(ObjectEvent):
-    """Publishes of the subject, a client, are blocked by a limit, or are released.
+    """A limit blocks or releases the publishes of a client, the subject.
 
-    `limit`: the name of a limit of `destination`. `waited_ms`: time that the client has waited for it.
+    `limit`: the name of a limit of `destination`. `waited_ms`: how long the client has waited.
     """
 
     client: "Client"
@@ -58,18 +57,18 @@ class BlockedEvent(ObjectEvent):
 
 
 class FlowControl(UsageTree):
-    """Admits publishes, blocks publishers at full nodes, and releases them in turn.
+    """The usage tree of a broker with the clients that its full nodes block.
 
-    `over_limit`: messages that passed a full limit because the broker itself published them, such as dead letters and
-    diverts. `warnings`: about nodes that clients wait for. `alarm`: raised by an operator. `disk`: raised while the
-    journal accepts no records. `replication`: raised while too few nodes of the cluster have the journal.
+    `over_limit`: messages that the broker itself, such as dead letters and diverts, published beyond a full limit.
+    `warnings`: about nodes for which clients wait. `alarm`: raised by an operator. `disk`: raised while the journal
+    accepts no records. `replication`: raised while too few nodes of the cluster have the journal.
     """
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
         self.warnings = BlockedWarnings(context.clock, context.deadlines)
         self._waits: dict[Waiter, tuple[Usage, Client]] = {}
-        self._reconsidered: dict[Usage, None] = {}
+        self._to_recheck: dict[Usage, None] = {}
         self._resuming: Client | None = None
         self.alarm = Alarm("alarm", self._note_drained, context.clock)
         self.disk = Alarm("disk", self._note_drained, context.clock)
@@ -77,7 +76,7 @@ class FlowControl(UsageTree):
         self.over_limit = 0
 
     def follow_options(self) -> None:
-        """Apply the limits of the broker's options after these changed."""
+        """Apply the limits of the broker's options, which changed."""
         options, storage = self._context.options, self._context.storage
         system = options.system_usage
         self.configure(system, options.flow, options.whole_limits)
@@ -92,11 +91,11 @@ class FlowControl(UsageTree):
 
     @property
     def raised(self) -> Alarm | None:
-        """The alarm that blocks all publishers: the operator's, or that of the replication; None: neither is raised."""
+        """The alarm that blocks all publishers, that of an operator or of the replication; None: neither is raised."""
         return self.alarm if self.alarm.is_full else self.replication if self.replication.is_full else None
 
     def raise_alarm(self, reason: str) -> None:
-        """Block all publishers until `end_alarm`. Frontends notice it when they look up a route."""
+        """Block all publishers until `end_alarm`. Routes become stale, so that frontends notice it."""
         self._raise(self.alarm, reason)
 
     def end_alarm(self) -> None:
@@ -104,7 +103,7 @@ class FlowControl(UsageTree):
         self.alarm.switch(None)
 
     def raise_replication(self, reason: str) -> None:
-        """Block all publishers until `end_replication`, as by `raise_alarm`. Clients receive the reason."""
+        """Block all publishers until `end_replication`, as `raise_alarm` does. Clients receive the reason."""
         self._raise(self.replication, reason)
 
     def end_replication(self) -> None:
@@ -120,22 +119,22 @@ class FlowControl(UsageTree):
     def room_for(
         self, queues: "Sequence[Queue]", envelope: Envelope, contents: Sequence[bytes], client: "Client"
     ) -> tuple[int, FullLimit | None]:
-        """The number of messages, from the head of a run, that may be published to all of these queues now.
+        """The number of messages of a run, from the first, that all of these queues have room for now.
 
-        Returns it with the full limit of the next message (None: ask again after publishing those). A message goes to
-        all of its queues or to none: the strictest queue decides. A new publish never passes parked ones.
+        Returns it with the full limit of the next message (None: publish those, then call again). A message goes to all
+        of its queues or to none, so the strictest queue decides. A new publish never passes parked ones.
         """
         if self._changed:
             self._settle()
-        nodes: dict[Usage, int] = {}  # and how many of the queues charge it
+        nodes: dict[Usage, int] = {}  # -> how many of the queues charge it
         full: FullLimit | None = None
         for queue in queues:
             meter = queue.meter
             if meter is None:
                 continue
-            for node in meter.holds_stored if queue.stores(envelope) else meter.holds_transient:
+            for node in meter.blocking_stored if queue.stores(envelope) else meter.blocking_transient:
                 if node.is_full or (node.round_robin and self._resuming is not client):
-                    full = _stricter(full, self._full(node, meter, client))
+                    full = _stricter(full, self._full_limit_of(node, meter, client))
                     break
                 nodes[node] = nodes.get(node, 0) + 1
         if full is not None:
@@ -148,7 +147,7 @@ class FlowControl(UsageTree):
                 count = min(count, meter.fitting(nodes))
         return count, None
 
-    def _full(self, node: Usage, meter: Meter, client: "Client") -> FullLimit:
+    def _full_limit_of(self, node: Usage, meter: Meter, client: "Client") -> FullLimit:
         if client.user.is_internal_link:
             return FullLimit(node, node.refuses, 0)
         return FullLimit(node, meter.fails or node.refuses, meter.fails_after_ms)
@@ -156,7 +155,7 @@ class FlowControl(UsageTree):
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def wait(self, full: FullLimit, client: "Client", waiter: Waiter) -> None:
-        """Call `waiter.resume` when there is room and it is the client's turn; see `RoundRobin`."""
+        """Call `waiter.resume` when there is room and it is the client's turn (`RoundRobin`)."""
         node = full.node
         now_ns = self._context.clock.monotonic_ns()
         self._waits[waiter] = (node, client)
@@ -167,7 +166,7 @@ class FlowControl(UsageTree):
             self._note_drained(node)
 
     def leave(self, waiter: Waiter) -> None:
-        """Remove a waiter that has nothing parked, or whose client is gone. Idempotent."""
+        """Remove a waiter that has no parked publishes, or whose client is gone. Idempotent."""
         found = self._waits.pop(waiter, None)
         if found is None:
             return
@@ -176,31 +175,31 @@ class FlowControl(UsageTree):
         if node.round_robin.leave(client, waiter):
             self._emit(BlockedClient(client, node.destination, node.limit_name, since), False)
 
-    def reconsider(self, meter: Meter) -> None:
-        """Check the publishes that a queue blocks again, because its rules may refuse them now."""
-        for node in dict.fromkeys((*meter.holds_stored, *meter.holds_transient, self.alarm, self.replication)):
+    def recheck(self, meter: Meter) -> None:
+        """Check the waiters of a queue's nodes at the end of the turn: its changed rules may refuse their publishes."""
+        for node in dict.fromkeys((*meter.blocking_stored, *meter.blocking_transient, self.alarm, self.replication)):
             if node.round_robin:
-                self._reconsidered[node] = None
+                self._to_recheck[node] = None
                 self.pending = self._context.background.pending = True
 
-    def _look_again(self, node: Usage) -> None:
-        """Check for each waiter, in order of arrival, whether it must still wait. Publishes nothing."""
+    def _recheck_waiters(self, node: Usage) -> None:
+        """Have each waiter, in order of arrival, refuse its publishes or wait again."""
         waiters = [(client, waiter) for client, waiting in node.round_robin for waiter in waiting.waiters]
         for client, waiter in waiters:
             self._resuming = client
             try:
                 self.leave(waiter)
-                waiter.resume(0, 0)
+                waiter.resume(0, 0)  # publishes nothing
             finally:
                 self._resuming = None
 
     def work(self) -> None:
-        """At the end of a turn: let clients publish a quantum each, in turn, while there is room."""
+        """Let clients publish a quantum each, in turn, while there is room. Called at the end of a turn."""
         turn = self._context.turn
         self._settle()
-        while self._reconsidered:
-            self._look_again(self._reconsidered.popitem()[0])
-        until = turn.effort + RELEASE_SPREAD
+        while self._to_recheck:
+            self._recheck_waiters(self._to_recheck.popitem()[0])
+        until = turn.effort + RELEASE_EFFORT_MAX
         while self._drained and turn.effort < until:
             node = next(iter(self._drained))
             if node.is_full or not node.round_robin:
@@ -222,11 +221,11 @@ class FlowControl(UsageTree):
         if served is not None:
             self._emit(BlockedClient(served[0], node.destination, node.limit_name, served[1]), False)
 
-    def _emit(self, blocked: BlockedClient, waits: bool) -> None:
+    def _emit(self, blocked: BlockedClient, is_blocked: bool) -> None:
         context = self._context
         if not context.listeners:
             return
-        kind = EventKind.BLOCKED if waits else EventKind.UNBLOCKED
+        kind = EventKind.BLOCKED if is_blocked else EventKind.UNBLOCKED
         client, destination, limit, since_ns = blocked
         waited_ms = (context.clock.monotonic_ns() - since_ns) // MS
         context.emit(BlockedEvent(kind, client.vhost.name, client.name, client, destination, limit, waited_ms))
@@ -237,8 +236,6 @@ class FlowControl(UsageTree):
         if self.raised is not None or self.disk.is_full:
             return False
         return not any(node.is_full for node in self._roots.values())
-
-    # -- what is there ------------------------------------------------------------------------------------------------
 
     def blocked(self) -> list[BlockedClient]:
         """The blocked clients, longest wait first."""
@@ -251,9 +248,10 @@ class FlowControl(UsageTree):
 
 
 def _stricter(one: FullLimit | None, other: FullLimit) -> FullLimit:
-    """The stricter of two full limits: refusal at once, then refusal after a time, then waiting without limit.
+    """The stricter of two full limits; of equal ones the first. Source: queues page E.2.
 
-    Of equal ones the first. An alarm decides in the same way (`Alarm.full_limit_for`). Source: queues page E.2.
+    Refusal at once is stricter than refusal after a time, which is stricter than waiting without limit.
+    `Alarm.full_limit_for` decides alike.
     """
     if one is None or _deadline_ms(other) < _deadline_ms(one):
         return other
@@ -267,7 +265,7 @@ def _deadline_ms(full: FullLimit) -> float:
 
 
 def _fitting(room: int, width: int, contents: Sequence[bytes], *, in_messages: bool) -> int:
-    """The number of messages that use up the room in `width` queues; the last one may exceed it."""
+    """The number of messages that use up a room that `width` queues share; the last one may exceed it."""
     if in_messages:
         return min(len(contents), max(1, -(-room // width)))
     if sum(map(len, contents)) * width < room:

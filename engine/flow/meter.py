@@ -1,6 +1,6 @@
-"""The meter of one queue: its messages and octets, in memory and in all, and their charges to the usage tree.
+"""The meter of one queue: counts its messages and octets, and charges them to nodes of the usage tree.
 
-`MeteredQueueEvents` feeds it with every event of a message.
+`MeteredQueueEvents` calls it for each event of the queue's messages.
 Source: queues page E.1, E.2 ("Charge"); docs/decisions/0010-flow-control.md.
 """
 
@@ -11,7 +11,7 @@ from .usage import UNLIMITED, Usage
 
 
 class Charge:
-    """The use of one node by one queue. `amount`: the last result of `measure` that the node knows."""
+    """The use of one node by one queue. `amount`: the result of `measure` when the node was last updated."""
 
     __slots__ = ("amount", "measure", "node")
 
@@ -22,10 +22,10 @@ class Charge:
 
 
 class MemoryBound:
-    """The memory that messages may use under one node before those of a queue are paged out.
+    """The use of one node at which messages of a queue are paged out.
 
-    In messages if `in_messages`, else in octets; a message counts for at least `each`. `room`: below 0 the limit is
-    exceeded. Messages of the queue that the node does not know yet count, too.
+    In messages if `in_messages`, else in octets, of which a message counts at least `each`. `room`: the use that is
+    left, after an update of the node with the queue's messages; below 0 the limit is exceeded.
     """
 
     __slots__ = ("_charge", "_limit", "_meter", "each", "in_messages")
@@ -49,15 +49,14 @@ class MemoryBound:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Meter:
-    """Counts of messages and octets. `in_memory`: ready or unacknowledged messages in memory, with the octets of their
-    contents; `paged`: the others, with the octets that their store knows (`paged_run.octets_paged`).
+    """The counts of one queue. `in_memory`: ready or unacknowledged messages in memory, with the octets of their
+    contents. `paged`: paged-out ones, with the octets that their store knows (`paged_run.octets_paged`). For queues
+    that keep acknowledged messages only the sums of both are exact.
 
-    `stored`, `paged_stored`: octets that survive a restart. `holds_stored`, `holds_transient`: the nodes in which a
-    publish of such a message must find room. `forbids_paging`: everything must stay in memory, or be counted exactly.
-    `memory_bounds`: limits on what is in memory; with them the nodes learn of new messages by `on_change`, after these
-    are in their store.
-
-    For queues that keep acknowledged messages only the sum of both counts is exact.
+    `stored`, `paged_stored`: octets that survive a restart. `blocking_stored`, `blocking_transient`: the nodes in which
+    a stored or transient publish must find room. `forbids_paging`: messages must stay in memory, or be counted exactly.
+    `memory_bounds`: limits on messages in memory. With them the nodes are updated by `on_change`, when new messages are
+    in their store.
     """
 
     metering: object  # the settings that it was made from
@@ -65,8 +64,8 @@ class Meter:
     minimum_size: int = 0
     fails: bool = field(default=False, init=False)
     fails_after_ms: int = field(default=0, init=False)
-    holds_stored: tuple[Usage, ...] = field(default=(), init=False)
-    holds_transient: tuple[Usage, ...] = field(default=(), init=False)
+    blocking_stored: tuple[Usage, ...] = field(default=(), init=False)
+    blocking_transient: tuple[Usage, ...] = field(default=(), init=False)
     memory_bounds: tuple[MemoryBound, ...] = field(default=(), init=False)
     on_change: "Callable[[Meter], None] | None" = field(default=None, init=False)
     counts_stored: bool = field(default=False, init=False)  # whether a charge measures `stored`
@@ -78,15 +77,15 @@ class Meter:
     paged_stored: int = field(default=0, init=False)
     _charges: list[Charge] = field(default_factory=list, init=False)
 
-    def charge(self, node: Usage, measure: "Callable[[Meter], int]") -> Charge:
+    def add_charge(self, node: Usage, measure: "Callable[[Meter], int]") -> Charge:
         node.users += 1
         charge = Charge(node, measure)
         self._charges.append(charge)
         self.counts_stored = self.counts_stored or measure is stored_octets
         return charge
 
-    def bound(self, charge: Charge, limit: Callable[[], int]) -> None:
-        """Limit the use of a charge's node by messages in memory; others are paged out."""
+    def add_memory_bound(self, charge: Charge, limit: Callable[[], int]) -> None:
+        """Limit the use of a charge's node by messages in memory. Messages beyond the limit are paged out."""
         each = self.minimum_size if charge.measure is memory else 0
         self.memory_bounds += (MemoryBound(self, charge, limit, each),)
 
@@ -99,7 +98,7 @@ class Meter:
         return {charge.node: charge.node.limit for charge in self._charges if charge.node.is_full}
 
     def fitting(self, nodes: Mapping[Usage, int]) -> int:
-        """The number of messages of the smallest counted size that fill the memory of one of these nodes; at least one.
+        """The number of messages of minimum size that use up the room of one of these nodes; at least one.
 
         `nodes`: each with the number of queues that share its room.
         """
@@ -134,7 +133,7 @@ class Meter:
             self.settle()
 
     def left(self, count: int, octets: int, stored: int) -> None:
-        """Count messages out that were in memory."""
+        """Subtract messages that were in memory."""
         self.in_memory -= count
         self.in_memory_octets -= octets
         self.stored -= stored
@@ -142,7 +141,7 @@ class Meter:
             self.settle()
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        """Messages were paged out. `octets`: their size in memory; `octets_paged`: their size outside."""
+        """Count messages as paged out. `octets`: their size in memory; `octets_paged`: their size outside."""
         self.in_memory -= count
         self.in_memory_octets -= octets
         self.paged += count
@@ -154,7 +153,7 @@ class Meter:
             self.settle()
 
     def left_paged(self, count: int, octets: int, stored: int) -> None:
-        """Count messages out that were paged out."""
+        """Subtract messages that were paged out."""
         self.paged -= count
         self.paged_octets -= octets
         self.paged_stored -= stored
@@ -162,7 +161,7 @@ class Meter:
             self.settle()
 
     def left_all_paged(self) -> None:
-        """Count all messages out that were paged out."""
+        """Subtract all messages that were paged out."""
         self.left_paged(self.paged, self.paged_octets, self.paged_stored)
 
     def reset(self) -> None:
@@ -171,7 +170,7 @@ class Meter:
         self.paged = self.paged_octets = self.paged_stored = 0
 
     def end(self) -> Iterable[Usage]:
-        """The queue is deleted or has another meter. Returns the nodes without a meter."""
+        """End all charges: the queue is deleted or has another meter. Returns nodes without another charge."""
         self.reset()
         self.settle()
         unused = []

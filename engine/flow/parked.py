@@ -1,17 +1,17 @@
-"""The publishes that frontends park for blocked clients: of one client, and of all together.
+"""The publishes that frontends park for blocked clients. `control.py` blocks and releases the clients.
 
-`control.py` decides which publishers wait, and when they continue. Source: queues page E.5, "Hold area".
+Source: queues page E.5, "Hold area".
 """
 
 from typing import Protocol
 
-#: Percentage of the broker's memory that the parked publishes of all clients may take.
+#: Percentage of the broker's memory for the parked publishes of all clients.
 WHOLE_PERCENT = 5
 
 
 class Parked(Protocol):
     """The parked publishes of one client. `publishes`: number of messages; `octets`: their size in memory; `spooled`:
-    their size in the temp store. `is_unread`: too much is parked, so that the client's socket is not read.
+    their size in the temp store. `is_unread`: the client's socket is not read, because too much is parked.
     """
 
     publishes: int
@@ -37,5 +37,5 @@ class ParkedTotal:
         self.limit = max(1, memory * WHOLE_PERCENT // 100) if memory else 0
 
     def has_room(self, octets: int) -> bool:
-        """Whether these octets more may be parked in memory."""
+        """Whether these octets may be parked in memory in addition."""
         return not self.limit or self.octets + octets <= self.limit

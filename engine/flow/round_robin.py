@@ -1,8 +1,8 @@
 """The clients that wait for room in one usage node, each with its waiters in order of arrival.
 
-Deficit round robin: a client gets a quantum of octets and messages in its turn. A client whose next message is larger
-saves its quanta until they suffice. A client whose turn ends because the room is used up continues it first when there
-is room again. Source: queues page E.5 ("Fairness").
+Deficit round robin: in its turn a client gets a quantum of octets and messages. If its next message is larger, it saves
+its quanta until they suffice. If the room is used up before its quantum, it continues first when there is room again.
+Source: queues page E.5 ("Fairness").
 """
 
 from collections import deque
@@ -18,12 +18,12 @@ QUANTUM_OCTETS, QUANTUM_MESSAGES = 64 * 1024, 64
 
 
 class Waiter(Protocol):
-    """Parked publishes of one session, in a frontend."""
+    """The parked publishes of one session."""
 
     def resume(self, octets: int, messages: int) -> tuple[int, int]:
         """Publish parked messages up to these limits. Returns the octets and the messages published.
 
-        Publishes that must wait longer call `FlowControl.wait` again. Called at the end of a turn, never in a publish.
+        If publishes must wait longer, it calls `FlowControl.wait` again. Called at the end of a turn.
         """
 
 
@@ -54,7 +54,7 @@ class RoundRobin:
         return len(self._waiting)
 
     def __iter__(self) -> "Iterator[tuple[Client, WaitingClient]]":
-        """Clients with their turns, the next one first."""
+        """The clients in the order of their turns."""
         return iter(self._waiting.items())
 
     @property
@@ -64,7 +64,7 @@ class RoundRobin:
         return client, waiting.waiters[0]
 
     def join(self, client: "Client", waiter: Waiter, now_ns: int) -> bool:
-        """Append a waiter to those of its client. Returns whether the client did not wait before."""
+        """Append a waiter to those of its client. Returns whether it is the client's first one."""
         waiting = self._waiting.get(client)
         is_new = waiting is None
         if waiting is None:
@@ -84,7 +84,7 @@ class RoundRobin:
         return True
 
     def serve_next(self, node: "Usage") -> "tuple[Client, int] | None":
-        """Give the next client its turn. Returns the client and the start of its wait if it waits no longer."""
+        """Give the next client its turn. If its wait ends, returns the client and the start of its wait."""
         client, waiting = next(iter(self._waiting.items()))
         if not waiting.is_cut:
             waiting.deficit += QUANTUM_OCTETS
@@ -94,7 +94,7 @@ class RoundRobin:
         waiting.deficit -= octets
         waiting.messages -= messages
         if self._waiting.get(client) is not waiting:
-            return None  # it is gone
+            return None  # the client is gone
         if waiting.waiters:
             waiting.is_cut = node.is_full and waiting.deficit > 0 and waiting.messages > 0
             if waiting.is_cut:
@@ -102,5 +102,5 @@ class RoundRobin:
         del self._waiting[client]
         if not waiting.waiters:
             return client, waiting.since_ns
-        self._waiting[client] = waiting  # the last one now
+        self._waiting[client] = waiting  # it is the last now
         return None

@@ -1,4 +1,4 @@
-"""The usage tree: the nodes of the broker and of addresses, and the choice of those that a queue's meter feeds.
+"""The usage tree: the nodes of the broker, addresses and queues, and the choice of nodes for a queue's meter.
 
 Source: queues page E.1, E.2; address-settings page 3.3; docs/decisions/0010-flow-control.md.
 """
@@ -18,15 +18,15 @@ from .usage import UNLIMITED, Usage
 if TYPE_CHECKING:
     from ..queues.queue import Queue
 
-#: The names of the limits on all addresses together.
+#: Names of the limits on all addresses together.
 WHOLE_OCTETS, WHOLE_MESSAGES = "global-max-size", "global-max-messages"
 
 
 class MeterSettings(NamedTuple):
-    """The settings of a queue's meter. A change of any of them requires a new meter.
+    """The settings of a queue's meter. A queue with other settings gets a new meter.
 
-    `rules`: flow control of its address, or of the broker. `size`: size limits of its address. `keeps`: acknowledged
-    messages stay in the queue. `evicts`: the queue evicts messages instead of blocking (queues page E.4, row 14).
+    `rules`: flow control of its address or of the broker. `size`: size limits of its address. `keeps`: acknowledged
+    messages stay in the queue. `evicts`: the queue drops messages instead of blocking (queues page E.4, row 14).
     """
 
     rules: FlowRules | None
@@ -39,15 +39,15 @@ class MeterSettings(NamedTuple):
 class UsageTree:
     """The nodes of one broker.
 
-    `generation`: incremented when a limit of the broker is added or removed, so that queues get new meters.
-    `parked`: the publishes that frontends park for blocked clients. `pending`: a change waits for the end of the turn.
+    `generation`: rises when a limit of the broker is added or removed, so that queues get new meters. `parked`: the
+    publishes that frontends park for blocked clients. `pending`: there is work for the end of the turn.
     """
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._nodes: dict[tuple[str, str, Hashable], Usage] = {}  # (limit, virtual host, name)
         self._roots: dict[str, Usage] = {}
-        self._changed: dict[Meter, None] = {}  # whose changes are not yet added to the nodes
+        self._changed: dict[Meter, None] = {}  # those whose changes the nodes do not know
         self._drained: dict[Usage, None] = {}
         self._whole: list[Usage] = []  # the roots of the limits on all addresses
         self._flow = Flow()
@@ -57,12 +57,12 @@ class UsageTree:
         self.parked = ParkedTotal()
 
     def _note_drained(self, node: Usage) -> None:
-        """The node is no longer full: its waiting clients may continue."""
+        """Release the waiting clients of a node that is no longer full."""
         self._drained[node] = None
         self.pending = self._context.background.pending = True
 
     def _note_changed(self, meter: Meter) -> None:
-        """The meter has new messages, which may yet be paged out; `_settle` adds them to the nodes later."""
+        """Note a meter with new messages, which may yet be paged out. `_settle` updates the nodes."""
         self._changed[meter] = None
         self.pending = self._context.background.pending = True
 
@@ -71,7 +71,7 @@ class UsageTree:
             self._changed.popitem()[0].settle()
 
     def configure(self, system: SystemUsage | None, flow: Flow, whole: WholeLimits = NO_WHOLE_LIMITS) -> None:
-        """Set the broker's limits and the low marks, at the start or on reload. `generation` tells queues to follow."""
+        """Set the broker's limits and the low marks. If `generation` rises, queues need new meters."""
         self._flow, self.system = flow, system
         self.parked.share(0 if system is None else system.memory)
         limits = {} if system is None else {"memory": system.memory, "store": system.store, "temp": system.temp}
@@ -97,9 +97,7 @@ class UsageTree:
         self._whole = [self._roots[name] for name in (WHOLE_OCTETS, WHOLE_MESSAGES) if name in limits]
 
     def temp_changed(self, used: int) -> None:
-        """Set the use of the temp store to `used` octets. Parked publishes there do not count, because a client must
-        not wait for its own.
-        """
+        """Set the octets used of the temp store. Parked publishes do not count: a client must not wait for its own."""
         node = self._roots.get("temp")
         if node is not None:
             node.change(used - self.parked.spooled - node.used)
@@ -116,9 +114,7 @@ class UsageTree:
 
     @property
     def is_at_whole_limit(self) -> bool:
-        """Whether a limit on all addresses is reached, so that each address applies its policy. Without a low mark
-        (`SizeRules.drops`).
-        """
+        """Whether a limit on all addresses is reached. Then each address applies its policy; there is no low mark."""
         self._settle()
         return any(root.used >= root.limit for root in self._whole)
 
@@ -127,7 +123,7 @@ class UsageTree:
     ) -> MeterSettings | None:
         """The settings of the meter for a queue with these rules; None: it needs no meter.
 
-        `keeps`: acknowledged messages stay in the queue; such a queue pages out by itself and ignores flow control.
+        A queue that `keeps` acknowledged messages pages out by itself and ignores flow control.
         """
         if keeps:
             rules = None
@@ -140,39 +136,39 @@ class UsageTree:
         return MeterSettings(rules, size, keeps, evicts, self.generation)
 
     def make_meter(self, queue: "Queue", vhost: str, metering: MeterSettings, *, has_journal: bool) -> Meter:
-        """Make the meter of a queue, connected to the nodes that it feeds."""
+        """Make the meter of a queue, with charges to its nodes."""
         rules, size = metering.rules or FlowRules(), metering.size
         meter = Meter(
             metering, forbids_paging=rules.cursor == VM or size.counts_exactly, minimum_size=rules.minimum_size
         )
         meter.fails, meter.fails_after_ms = rules.fails, rules.fails_after_ms
-        held: list[Usage] = []  # the nodes that block stored and transient publishes alike
+        blocking: list[Usage] = []  # stored and transient publishes alike
         if metering.rules is not None:
             for node in self._memory_nodes(queue, vhost, rules):
-                charge = meter.charge(node, memory)
+                charge = meter.add_charge(node, memory)
                 if rules.holds:
-                    held.append(node)
+                    blocking.append(node)
                 if rules.pages(is_own_limit=not node.is_root):
-                    meter.bound(charge, partial(_memory_for, node, rules))
+                    meter.add_memory_bound(charge, partial(_memory_limit_of, node, rules))
         for node in self._size_nodes(queue, vhost, size) if size.holds else ():
-            meter.charge(node, all_messages if node.in_messages else all_octets)
-            held.append(node)
+            meter.add_charge(node, all_messages if node.in_messages else all_octets)
+            blocking.append(node)
         if size.pages and not metering.keeps:
             self._page_beyond(meter, queue, vhost, size)
         for node in self._whole:
             if size.policy != PAGE:
-                meter.charge(node, all_messages if node.in_messages else all_octets)
+                meter.add_charge(node, all_messages if node.in_messages else all_octets)
             elif not metering.keeps:
-                charge = meter.charge(node, messages_in_memory if node.in_messages else octets_in_memory)
-                meter.bound(charge, partial(_limit_of, node))
+                charge = meter.add_charge(node, messages_in_memory if node.in_messages else octets_in_memory)
+                meter.add_memory_bound(charge, partial(_limit_of, node))
             if size.policy == BLOCK:
-                held.append(node)
-        for node in held:
+                blocking.append(node)
+        for node in blocking:
             if not node.is_root:
                 node.warning_interval_ms = rules.warning_interval_ms
-        stored, transient = list(held), list(held)
+        stored, transient = list(blocking), list(blocking)
         if self.system is not None and metering.rules is not None:
-            meter.charge(self._roots["store"], stored_octets)
+            meter.add_charge(self._roots["store"], stored_octets)
             stored.append(self._roots["store"])
             if rules.may_spool:
                 transient.append(self._roots["temp"])
@@ -183,21 +179,21 @@ class UsageTree:
         elif meter.memory_bounds:
             meter.on_change = self._note_changed
         if not metering.evicts:
-            meter.holds_stored, meter.holds_transient = tuple(stored), tuple(transient)
+            meter.blocking_stored, meter.blocking_transient = tuple(stored), tuple(transient)
         return meter
 
     def _memory_nodes(self, queue: "Queue", vhost: str, rules: FlowRules) -> Iterator[Usage]:
         if rules.memory_limit:
             where = f"queue '{queue.name}' in vhost '{vhost}'"
-            # A limit that does not block is another node, so that clients which the old limit blocked continue.
+            # Limits that block and that do not have separate nodes, so that a change releases the blocked clients.
             name = queue.name if rules.holds else ("in memory", queue.name)
             yield self._node("memory", vhost, name, where, rules.memory_limit)
         if self.system is not None:
             yield self._roots["memory"]
 
     def _size_nodes(self, queue: "Queue", vhost: str, size: SizeRules) -> Iterator[Usage]:
-        """The nodes of an address with policy BLOCK. The refusing one comes first: a publish that will be refused must
-        not wait for another node before.
+        """The nodes of an address with policy BLOCK. The refusing one comes first: a publish must not wait for another
+        node and then be refused.
         """
         where = f"address '{queue.address}' in vhost '{vhost}'"
         if size.refused_above is not None:
@@ -212,13 +208,13 @@ class UsageTree:
     def _page_beyond(self, meter: Meter, queue: "Queue", vhost: str, size: SizeRules) -> None:
         """Keep the messages in memory within the size of an address with policy PAGE."""
         where = f"address '{queue.address}' in vhost '{vhost}'"
-        key = ("in memory", queue.address)  # its own node: other queues of the address may block instead
+        key = ("in memory", queue.address)  # a separate node: other queues of the address may block
         if size.octets_max is not None:
             node = self._node("max-size-bytes", vhost, key, where, size.octets_max)
-            meter.bound(meter.charge(node, octets_in_memory), partial(int, size.octets_max))
+            meter.add_memory_bound(meter.add_charge(node, octets_in_memory), partial(int, size.octets_max))
         if size.messages_max is not None:
             node = self._node("max-size-messages", vhost, key, where, size.messages_max, in_messages=True)
-            meter.bound(meter.charge(node, messages_in_memory), partial(int, size.messages_max))
+            meter.add_memory_bound(meter.add_charge(node, messages_in_memory), partial(int, size.messages_max))
 
     def _node(
         self, limit_name: str, vhost: str, name: Hashable, where: str, limit: int, *, in_messages: bool = False
@@ -227,11 +223,11 @@ class UsageTree:
         node = self._nodes.get(key)
         if node is None:
             node = self._nodes[key] = Usage(where, limit_name, self._note_drained, in_messages=in_messages)
-        node.set_limit(max(1, limit), self._flow)  # a limit of 0 is always full; in `Usage` 0 means no limit
+        node.set_limit(max(1, limit), self._flow)  # 0 in settings: always full; in `Usage`: no limit
         return node
 
     def forget(self, meter: Meter) -> None:
-        """End the meter of a queue that is deleted or gets a new meter, and remove nodes that no meter feeds."""
+        """End the meter of a queue that is deleted or gets a new meter. Removes nodes that no meter charges."""
         self._changed.pop(meter, None)
         for node in meter.end():
             if not node.is_root:
@@ -241,7 +237,7 @@ class UsageTree:
                         del self._nodes[key]
 
     def _end(self, node: Usage) -> None:
-        """Remove the limit of a node, and let its waiting clients continue."""
+        """Remove the limit of a node, and release its waiting clients."""
         node.is_full = False
         node.limit = 0
         if node.round_robin:
@@ -253,9 +249,10 @@ class UsageTree:
         return [*self._roots.values(), *self._nodes.values()]
 
 
-def _memory_for(node: Usage, rules: FlowRules) -> int:
-    """The octets that messages may use before they are paged out: a share of the limit, and at most its low mark if
-    publishers are blocked, so that paging lets them continue.
+def _memory_limit_of(node: Usage, rules: FlowRules) -> int:
+    """The octets in memory beyond which messages are paged out: a share of the limit.
+
+    If the limit blocks publishers, it is at most the low mark, so that paging releases them.
     """
     if not node.limit:
         return UNLIMITED

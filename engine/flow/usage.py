@@ -1,20 +1,25 @@
-"""A node of the usage tree: the use of one limit, and the clients that wait for room under it; a limit that is full.
+"""The nodes of the usage tree: a limit, its use, and the clients that wait for room; and alarms.
 
-A node is full from reaching its limit until its use has fallen to the low mark, so that publishers are not blocked and
-released with every message. The limit is checked before a message comes in: one message may exceed it, and a message
-larger than the limit passes when nothing is used.
-Source: queues page E.1, E.5 ("Limit states").
+A node is full when it reaches its limit, until its use has fallen to the low mark, so that publishers are not blocked
+and released with every message. The limit is checked before a message is taken: one message may exceed it, and a
+message larger than the limit passes if the use is 0. Source: queues page E.1, E.4 (row 3), E.5 ("Limit states");
+behaviour page 1.9.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ...settings import Flow
 from ...settings.frozen import frozen
+from ..clock import Clock
 from .round_robin import RoundRobin
 
-#: Warning interval of the broker's own limits, in ms.
+if TYPE_CHECKING:
+    from ..clients.client import Client
+    from ..queues.queue import Queue
+
+#: Warning interval of the limits of the whole broker.
 DEFAULT_INTERVAL_MS = 30_000
 #: The room of a node without a limit.
 UNLIMITED = 1 << 62
@@ -22,12 +27,12 @@ UNLIMITED = 1 << 62
 
 @dataclass(slots=True, eq=False, repr=False)
 class Usage:
-    """The use of one limit. `destination`: its owner, as logs name it: a queue, an address, or the broker."""
+    """The use of one limit. `destination`: the name of its owner in logs: a queue, an address, or the broker."""
 
     destination: str
     limit_name: str
-    on_eased: "Callable[[Usage], None]"
-    is_root: bool = False  # a limit of the broker, whose exhaustion is an alarm
+    on_drained: "Callable[[Usage], None]"
+    is_root: bool = False  # a limit of the whole broker; reaching it is an alarm
     in_messages: bool = False  # counts messages instead of octets
     limit: int = field(default=0, init=False)  # 0: none
     low: int = field(default=0, init=False)
@@ -38,50 +43,50 @@ class Usage:
     users: int = field(default=0, init=False)  # meters that feed it
     warning_interval_ms: int = field(default=DEFAULT_INTERVAL_MS, init=False)  # about waiting clients; 0: none
 
-    #: Whether it is a limit, which use fills; an alarm is raised and ended instead.
+    #: False: an alarm, which is switched.
     is_limit: ClassVar[bool] = True
 
     @property
     def reason(self) -> str:
-        """The text that waiting clients receive."""
+        """The text for waiting clients."""
         return f"{self.destination}: {self.limit_name} limit"
 
     def set_limit(self, limit: int, flow: Flow) -> None:
-        """Set the limit (0: none) and its low mark, which `flow` defines."""
+        """Set the limit (0: none). `flow` defines its low mark."""
         self.limit = limit
         self.low = (flow.low_mark_messages if self.in_messages else flow.low_mark)(limit) if limit else 0
         was_full = self.is_full
         self.is_full = 0 < limit <= self.used or (was_full and self.used > self.low and limit > 0)
         if was_full and not self.is_full:
-            self.on_eased(self)
+            self.on_drained(self)
 
     def stay_full(self) -> None:
         """Stay full after a recount, unless the use has fallen to the low mark."""
         self.is_full = self.limit > 0 and self.used > self.low
 
     def change(self, amount: int) -> None:
-        """Add to the use, or (below 0) take from it."""
+        """Add to the use, or (below 0) subtract from it."""
         used = self.used = self.used + amount
         if self.is_full:
             if used <= self.low:
                 self.is_full = False
                 if self.round_robin:
-                    self.on_eased(self)
+                    self.on_drained(self)
         elif 0 < self.limit <= used:
             self.is_full = True
 
     @property
     def room(self) -> int:
-        """The use that is left until the node is full; `UNLIMITED` without a limit."""
+        """How much may be used until the node is full; `UNLIMITED` without a limit."""
         return self.limit - self.used if self.limit else UNLIMITED
 
 
 @frozen
 class FullLimit:
-    """A full limit and its effect on one publish, which waits or is refused. `FlowControl.room_for` finds it.
+    """A full limit and its effect on one publish (`FlowControl.room_for`).
 
-    `node`: the node to wait for (`FlowControl.wait`). `fails`: the publish is refused at once; `fails_after_ms`: it is
-    refused after this wait (0: never).
+    `node`: the node to wait for (`FlowControl.wait`). `fails`: the publish is refused at once. `fails_after_ms`: it is
+    refused after this wait; 0: never.
     """
 
     node: Usage
@@ -100,15 +105,51 @@ class FullLimit:
 
     @property
     def reason(self) -> str:
-        """The text that clients receive."""
+        """The text for clients."""
         return self.node.reason
 
     @property
     def concerns_all(self) -> bool:
-        """Whether the limit is the broker's, or an alarm (queues page E.4, row 3)."""
+        """Whether it is a limit of the whole broker, or an alarm (queues page E.4, row 3)."""
         return self.node.is_root
 
     @property
     def is_alarm(self) -> bool:
-        """Whether an alarm blocks, raised by an operator or by a full disk, and not a limit."""
+        """Whether an alarm blocks the publish, and not a limit."""
         return not self.node.is_limit
+
+
+class Alarm(Usage):
+    """A node that an operator, the journal or the cluster switches. `since_ms`: wall time when it was raised."""
+
+    __slots__ = ("_clock", "_reason", "since_ms")
+
+    is_limit = False
+
+    def __init__(self, limit_name: str, on_drained: Callable[[Usage], None], clock: Clock) -> None:
+        super().__init__("broker", limit_name, on_drained, is_root=True)
+        self.warning_interval_ms = 0  # raising it is logged already
+        self._reason = ""
+        self._clock = clock
+        self.since_ms = 0
+
+    @property
+    def reason(self) -> str:
+        return self._reason
+
+    def switch(self, reason: str | None) -> None:
+        """Raise the alarm with a reason for clients; None: end it and release the blocked publishers."""
+        if reason is not None and not self.is_full:
+            self.since_ms = self._clock.wall_ms()
+        self.is_full = reason is not None
+        self._reason = reason or ""
+        if reason is None and self.round_robin:
+            self.on_drained(self)
+
+    def full_limit_for(self, queues: "Iterable[Queue]" = (), client: "Client | None" = None) -> FullLimit:
+        """The effect of the alarm on a publish to these queues. One queue that refuses is enough to refuse it."""
+        if client is not None and client.user.is_internal_link:
+            return FullLimit(self, False, 0)
+        meters = [queue.meter for queue in queues if queue.meter is not None]
+        after_ms = min((meter.fails_after_ms for meter in meters if meter.fails_after_ms), default=0)
+        return FullLimit(self, any(meter.fails for meter in meters), after_ms)

@@ -1,4 +1,4 @@
-"""Warnings about waiting publishers: at most one per interval for each destination, as long as any publisher waits.
+"""Warnings about waiting publishers: one per interval for each full limit, while publishers wait.
 
 Source: queues page E.1, "blockedProducerWarningInterval".
 """
@@ -13,8 +13,8 @@ from .usage import Usage
 
 
 class BlockedWarning(NamedTuple):
-    """`destination`, `limit_name`: the full limit; `used` of `limit`, in octets or messages. `clients`: number of
-    waiting ones.
+    """`destination`, `limit_name`: the full limit. `used`, `limit`: in octets or messages. `clients`: number of waiting
+    clients.
     """
 
     destination: str
@@ -25,20 +25,18 @@ class BlockedWarning(NamedTuple):
 
 
 class BlockedWarnings:
-    """The warnings of one broker. `on_due`: called with each warning, for a log; None: there are no warnings and no
-    timers.
-    """
+    """The warnings of one broker. `on_due`: called with each warning; None: there are no warnings and no timers."""
 
     __slots__ = ("_clock", "_deadlines", "_recent", "on_due")
 
     def __init__(self, clock: Clock, deadlines: Deadlines) -> None:
         self._clock = clock
         self._deadlines = deadlines
-        self._recent: set[Usage] = set()  # warned of within the interval
+        self._recent: set[Usage] = set()  # those with a warning in the last interval
         self.on_due: Callable[[BlockedWarning], None] | None = None
 
     def blocked(self, node: Usage) -> None:
-        """Another client waits for room in a node."""
+        """Warn that clients wait for room in a node, unless that was said in the last interval."""
         if self.on_due is not None and node not in self._recent:
             self._warn(node)
 

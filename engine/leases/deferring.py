@@ -83,12 +83,12 @@ def defer_acks(leases: Leases, ids: Iterable[int]) -> int:
     scheduled = _scheduled_ids(leases)
     count = 0
     for id_ in ids:
-        is_here = id_ in scheduled or _is_inactive(leases, id_)
-        if id_ <= leases.last_id and not is_here:
+        is_visible = id_ in scheduled or _is_inactive(leases, id_)
+        if id_ <= leases.last_id and not is_visible:
             continue
-        if not deferred.add(id_, 0 if is_here else now_ms + leases.rules.settings.deferred_ack_ms):
+        if not deferred.add(id_, 0 if is_visible else now_ms + leases.rules.settings.deferred_ack_ms):
             raise BadRequest(f"more than {DEFERRED_MAX} acknowledgements wait for messages that have not come")
-        if is_here and id_ not in scheduled:
+        if is_visible and id_ not in scheduled:
             deferred.keep(id_)
         count += 1
     if count:

@@ -1,4 +1,4 @@
-"""JSON answers of the exchanges that the broker serves itself (`amps.control`, `leveret.control`)."""
+"""JSON answers of services (`amps.control`, `leveret.control`)."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from .arrival import publish_by_name
 
 
 def answer_request(host: HostContext, properties: Mapping[str, PropertyValue], answer: object) -> None:
-    """Publish an answer to the reply_to of a request, with its correlation_id; without reply_to do nothing."""
+    """Publish an answer to the reply_to of a request, with its correlation_id. Without reply_to there is no answer."""
     reply_to = properties.get("reply_to")
     if not isinstance(reply_to, bytes) or not reply_to:
         return

@@ -1,6 +1,6 @@
-"""Rules of a message's address that apply before routing: expiry, time stamp, duplicates, delay, diverts.
+"""Applies the rules of a message's address before routing: expiry, time stamp, duplicates, delay, diverts.
 
-Plain messages to addresses without rules skip this. Source: address-settings page 1.2, 1.3, 3.2, 3.6, 3.7.
+Unmarked messages to addresses without rules skip this. Source: address-settings page 1.2, 1.3, 3.2, 3.6, 3.7.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
 from ..rules.expiry import NO_EXPIRY_POLICY
 from .arrival_rules import HOPS_MAX, ArrivalRules
-from .filtering import taking
-from .publish import publish_run, remember
+from .filtering import matching_diverts
+from .publish import publish_run, retain
 from .publish_events import DuplicateEvent
 from .route import ALL_WELL, Outcome, Route
 
@@ -45,7 +45,7 @@ def publish_by_name(host: HostContext, envelope: Envelope, contents: Sequence[by
 def arrive(
     host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, contents: Sequence[bytes], hops: int = 0
 ) -> Outcome:
-    """Publish a run to an address with rules, or a run of marked messages. `hops`: diverts that it has come through."""
+    """Publish a run to an address with rules, or a run of marked messages. `hops`: diverts that have forwarded it."""
     sites = host.broker.sites
     if rules.site is not None and rules.site != sites.now:
         with sites.at(rules.site):
@@ -54,14 +54,14 @@ def arrive(
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
     if envelope.copies:
         route = route.undecided()
-    if not rules.looks_at_each and not envelope.summary.is_marked:
+    if not rules.needs_each_message and not envelope.summary.is_marked:
         return publish_run(host, route, envelope, contents)
     unroutable: list[bytes] = []
     refused: list[int] = []
     for offset, content in enumerate(contents):
         outcome = _arrive_one(host, route, rules, envelope, content, hops)
         if outcome.unroutable:
-            unroutable.append(content)  # as published
+            unroutable.append(content)  # as it was published
         if outcome.refused:
             refused.append(offset)
     return Outcome(unroutable, refused) if unroutable or refused else ALL_WELL
@@ -73,17 +73,17 @@ def _arrive_one(
     headers = envelope.headers(content) if envelope.summary.is_marked else {}
     id_ = _duplicate_id(host, rules, headers) if headers and not hops else None
     if id_ is None:
-        return _take(host, route, rules, envelope, content, headers, hops)
+        return _publish_one(host, route, rules, envelope, content, headers, hops)
     if _is_duplicate(host, rules.address, id_):
         return ALL_WELL
     first_id = host.broker.next_id
-    outcome = _take(host, route, rules, envelope, content, headers, hops)
-    if not outcome.refused:  # the publisher of a refused message may try again
+    outcome = _publish_one(host, route, rules, envelope, content, headers, hops)
+    if not outcome.refused:  # a refused message may be published again
         _remember(host, rules, id_, first_id)
     return outcome
 
 
-def _take(
+def _publish_one(
     host: HostContext,
     route: Route,
     rules: ArrivalRules,
@@ -102,9 +102,9 @@ def _take(
         content = envelope.spliced(content, added)
         envelope = envelope.plain()
     if rules.retroactive_count:
-        remember(host, rules.address, rules.retroactive_count, envelope, content)
+        retain(host, rules.address, rules.retroactive_count, envelope, content)
     if rules.diverts and hops < HOPS_MAX:
-        diverts = taking(rules.diverts, envelope, content)
+        diverts = matching_diverts(rules.diverts, envelope, content)
         broker.turn.effort += len(rules.diverts)
         for divert in diverts:
             _divert(host, divert, rules.address, envelope, content, hops)
@@ -123,7 +123,7 @@ def _duplicate_id(host: HostContext, rules: ArrivalRules, headers: FieldTable) -
 
 
 def _is_duplicate(host: HostContext, address: str, id_: str) -> bool:
-    """Count and drop a duplicate. Its publisher gets a confirm as soon as the first message is safe."""
+    """Whether an id was published before. Counts the duplicate, whose confirm waits until the first message is safe."""
     cache = host.id_caches.get(address)
     if cache is None or id_ not in cache:
         return False
@@ -131,14 +131,14 @@ def _is_duplicate(host: HostContext, address: str, id_: str) -> bool:
     broker.counters.dropped += 1
     durability = broker.storage.durability
     if durability is not None and cache.number_of(id_) and (durability.is_behind or durability.sync_lsn_of_all()):
-        broker.turn.records += 1  # its first message, for which the publisher waits as for this one
+        broker.turn.records += 1  # the record of the first message: the confirm waits for it
     if broker.listeners:
         broker.emit(DuplicateEvent(host.name, address, id_))
     return True
 
 
 def _remember(host: HostContext, rules: ArrivalRules, id_: str, first_id: int) -> None:
-    """Remember a duplicate id. `first_id`: of the first message published with it; a divert publishes several."""
+    """Remember a duplicate id. `first_id`: the id of its first message; diverts may have published several."""
     address, size = rules.address, rules.id_cache_size
     cache = host.id_caches.get(address)
     if cache is None:
@@ -150,7 +150,7 @@ def _remember(host: HostContext, rules: ArrivalRules, id_: str, first_id: int) -
 
 
 def due_ns_of(host: HostContext, route: Route, headers: FieldTable, added: FieldTable) -> int | None:
-    """When a delayed message is due (monotonic ns); None: now. Puts headers for later deliveries into `added`."""
+    """When a message is due (monotonic ns); None: now. Adds the headers of its deliveries to `added`."""
     clock = host.broker.clock
     wait_ms: int | None = None
     scheduled = headers.get(SCHEDULED_DELIVERY)
@@ -159,7 +159,7 @@ def due_ns_of(host: HostContext, route: Route, headers: FieldTable, added: Field
     elif isinstance(route.exchange, DelayedExchange) or host.broker.options.delays_everywhere:
         wait_ms = delay_ms(headers)
         if wait_ms is not None:
-            added[DELAY] = Field("l", -wait_ms)  # like RabbitMQ's plugin: a forwarded copy is not delayed again
+            added[DELAY] = Field("l", -wait_ms)  # negative, as by RabbitMQ's plugin: a forwarded copy is not delayed
     return due_after(clock, wait_ms) if wait_ms is not None and wait_ms > 0 else None
 
 

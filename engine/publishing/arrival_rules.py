@@ -1,4 +1,4 @@
-"""The rules of an address for messages before they are routed, from its settings and diverts.
+"""The rules of an address that apply to messages before routing, by its settings and diverts.
 
 Source: address-settings page 1.2, 3.2, 3.6, 3.7.
 """
@@ -9,13 +9,13 @@ from ...settings import Divert, ResolvedSettings
 from ...settings.frozen import frozen
 from ..rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy, has_expiry
 
-#: Maximum number of diverts that one message passes, because a configuration may contain a cycle.
+#: Maximum number of diverts that forward a message, because diverts may form a cycle.
 HOPS_MAX = 16
 
 
 @frozen
 class ArrivalRules:
-    """The rules of one address for each message. `site`: the site of the publisher; None: as it is, see `Sites.now`."""
+    """The rules of one address. `site`: the site of the publishers; None: that of the turn (`Sites.now`)."""
 
     address: str
     expiry: ExpiryPolicy = NO_EXPIRY_POLICY
@@ -26,13 +26,13 @@ class ArrivalRules:
     site: str | None = None
 
     @property
-    def looks_at_each(self) -> bool:
-        """Whether each message has to be handled by itself."""
+    def needs_each_message(self) -> bool:
+        """Whether the messages of a run are handled one by one."""
         return self.has_ingress_timestamp or self.retroactive_count > 0 or bool(self.diverts)
 
 
-def rules_for_all(address: str, settings: ResolvedSettings, diverts: tuple[Divert, ...]) -> ArrivalRules | None:
-    """The rules of an address if some apply to unmarked messages; None: none do, as at most addresses."""
+def rules_for_unmarked(address: str, settings: ResolvedSettings, diverts: tuple[Divert, ...]) -> ArrivalRules | None:
+    """The rules of an address if any applies to unmarked messages; None, as at most addresses: none does."""
     if settings.enable_ingress_timestamp or settings.retroactive_message_count > 0 or diverts or has_expiry(settings):
         return arrival_rules(address, settings, diverts)
     return None
@@ -50,7 +50,7 @@ def arrival_rules(address: str, settings: ResolvedSettings, diverts: tuple[Diver
 
 
 class Diverts:
-    """The diverts of one virtual host, by address: messages to one address are also, or only, published to another."""
+    """The diverts of one virtual host, by address."""
 
     __slots__ = ("_by_address",)
 

@@ -1,4 +1,4 @@
-"""Queues that the broker creates: for dead letters and expired messages of an address, and their removal when unused.
+"""Creates queues for dead letters and expired messages of an address, and removes unused queues.
 
 Source: address-settings page 3.5, 5.5.
 """
@@ -18,11 +18,11 @@ Target = tuple[str, str]  # exchange, routing key
 def targets_of(
     host: HostContext, target: str, address: str, resources: AutoCreatedQueue | None, *, makes_missing: bool
 ) -> list[Target]:
-    """Exchanges and keys to publish copies to, for the dead-letter or expiry address `target` of `address`.
+    """The exchanges and keys to which copies go for the dead-letter or expiry address `target` of `address`.
 
-    `resources`: a queue that is created if it is missing, and gets the copies, too.
-    `makes_missing`: if nothing is bound to the target, a queue of its name is created and gets them without a binding,
-    so that queues bound later by an application only get later copies.
+    `resources`: a queue that is created if it is missing, and also gets the copies.
+    `makes_missing`: if nothing is bound to the target, a queue of its name is created, and gets the copies without a
+    binding. Queues that an application binds later get later copies.
     """
     if resources is None:
         exchange, key = host.router.resolve_address(target, address)
@@ -40,7 +40,7 @@ def targets_of(
         host.queues.create(name, address=key, is_auto_created=True)
         return [("", key), ("", name)] if name != key else [("", name)]
     if not exchange:
-        exchange, key = target, address  # neither an exchange nor a queue of that name: a direct exchange is made
+        exchange, key = target, address  # no exchange or queue has this name: create a direct exchange
     if exchange not in host.exchanges:
         host.exchanges.declare(exchange, "direct", durable=True)
     host.queues.create(name, address=exchange, is_auto_created=True)
@@ -49,7 +49,7 @@ def targets_of(
 
 
 def _is_bound(host: HostContext, exchange_name: str, key: str) -> bool:
-    """Whether a queue may get messages published there. An exchange with bindings counts, whatever they match."""
+    """Whether messages published there may reach a queue. Any binding of the exchange is enough."""
     exchange = host.exchanges.get(exchange_name)
     if exchange is None:
         return False
@@ -60,30 +60,30 @@ def _is_bound(host: HostContext, exchange_name: str, key: str) -> bool:
 
 
 class Reaper:
-    """Scans for unused queues periodically, and removes a queue found unused in two scans in a row.
+    """Periodically scans for unused queues, and removes those that were unused in two scans in a row.
 
-    It scans auto-created queues, and with `auto-delete-created-queues` also those that clients declared.
+    It scans auto-created queues and, with `auto-delete-created-queues`, those that clients declared.
     """
 
-    __slots__ = ("_broker", "_deadline", "_found")
+    __slots__ = ("_broker", "_deadline", "_unused")
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
-        self._found: set[Queue] = set()
+        self._unused: set[Queue] = set()  # found by the last scan
         self._deadline: Deadline | None = None
 
     def watch(self) -> None:
-        """Begin to scan: a queue may become unused."""
+        """Begin to scan, because a queue may become unused."""
         period_ms = self._broker.options.address_queue_scan_period_ms
         if period_ms is not None and self._deadline is None:
             due_ns = due_after(self._broker.clock, period_ms)
             self._deadline = self._broker.deadlines.set(due_ns, self._scan)
 
     def period_changed(self) -> None:
-        """Set the next scan a whole new period from now, even if none was set."""
+        """Set the next scan a new period from now, even if none was set."""
         self._broker.deadlines.cancel(self._deadline)
         self._deadline = None
-        self.watch()  # one scan finds out whether there are queues to watch
+        self.watch()  # the scan finds out whether another one is needed
 
     def _scan(self) -> None:
         self._deadline = None
@@ -94,10 +94,10 @@ class Reaper:
             if queue.is_auto_created or declared_too and _may_be_removed(queue)
         ]
         unused = {queue for queue in watched if self._is_unused(queue)}
-        for queue in unused & self._found:
+        for queue in unused & self._unused:
             queue.context.queues.remove(queue)
-        self._found = unused - self._found
-        if len(watched) > len(unused) or self._found:
+        self._unused = unused - self._unused
+        if len(watched) > len(unused) or self._unused:
             self.watch()
 
     def _is_unused(self, queue: Queue) -> bool:
@@ -105,9 +105,9 @@ class Reaper:
         deleted = settings.auto_delete_queues if queue.is_auto_created else settings.auto_delete_created_queues
         if not deleted or queue.consumers:
             return False
-        held = queue.ready_count + len(queue.scheduled) + queue.unacked
+        count = queue.ready_count + len(queue.scheduled) + queue.unacked
         limit = settings.auto_delete_queues_message_count
-        if 0 <= limit < held:
+        if 0 <= limit < count:
             return False
         if not settings.auto_delete_queues_skip_usage_check and not queue.counters.delivered:
             return False
@@ -116,5 +116,5 @@ class Reaper:
 
 
 def _may_be_removed(queue: Queue) -> bool:
-    """Whether a client declared the queue, and the queue outlives that client's connection."""
+    """Whether a client declared the queue, not as exclusive."""
     return not queue.is_configured and not queue.exclusive

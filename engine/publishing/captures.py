@@ -1,8 +1,8 @@
 """The capture of messages by topic, for queues of capturing kinds and for the log of listed topics.
 
-A message published to an exchange belongs to the topics EXCHANGE and EXCHANGE/KEY; one published to the default
-exchange belongs to the topic named by its routing key. A publish to the name of a capturing queue belongs to the
-queue's publish target. A message captured by several queues is one message. Source: queues page A.2.
+A message published to an exchange belongs to the topics EXCHANGE and EXCHANGE/KEY; at the default exchange it belongs
+to the topic of its routing key. A message published to the name of a capturing queue belongs to the topic that is the
+queue's publish target. A message that several queues capture is one message. Source: queues page A.2.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Capture(Protocol):
-    """Takes messages for the queues of one kind in one virtual host. It writes `Captures.targets`."""
+    """The capture for the queues of one kind in one virtual host. It writes `Captures.targets`."""
 
     def add(self, queue: Queue, next_id: int) -> None:
         """Add a new queue. `next_id`: the id of the next message."""
@@ -31,17 +31,17 @@ class Capture(Protocol):
         """Remove a queue."""
 
     def capturing(self, topics: Sequence[str], *, is_dry: bool) -> "Mapping[Queue, Expression | None]":
-        """The queues that take messages of any of these topics, unordered, each with its filter (None: it takes all).
+        """The queues that capture messages of any of these topics, unordered, with their filters (None: no filter).
 
-        `is_dry`: nothing is reported.
+        `is_dry`: a dry run, which reports nothing.
         """
 
 
 class Captures:
     """The captures of one virtual host, by kind of queue, and its log of listed topics.
 
-    `targets`: name of a capturing queue -> topic of a publish to that name. `logged`: the topics listed as logged;
-    None: none is listed. `log`: the destination of their messages; None while none is listed.
+    `targets`: name of a capturing queue -> its publish target. `logged`: the listed topics, and `log`: the destination
+    of their messages; None: no topic is listed.
     """
 
     __slots__ = ("_by_kind", "_context", "log", "logged", "targets")
@@ -68,11 +68,11 @@ class Captures:
         return capture
 
     def is_capturing(self, name: str) -> bool:
-        """Whether a capturing queue has this name, for the present site."""
+        """Whether the present site sees a capturing queue of this name."""
         return self._full_name(name) in self.targets
 
     def _full_name(self, name: str) -> str:
-        """The full name of the queue that the present site means by `name`; empty: only another site has it."""
+        """The full name of the queue that the present site sees as `name`; empty: only another site sees one."""
         scopes = self._context.scopes
         if scopes is None:
             return name
@@ -84,21 +84,21 @@ class Captures:
         return name
 
     def topic_of(self, exchange: str, routing_key: str) -> str:
-        """The topic of a message as its deliveries name it."""
+        """The topic of a message in its deliveries."""
         return exchange or self.targets.get(self._full_name(routing_key), routing_key)
 
     def topics_of(self, exchange: str, keys: Iterable[str]) -> list[str]:
-        """All topics that a message with these routing keys belongs to."""
+        """All topics of a message with these routing keys."""
         if exchange:
             return [exchange, *(f"{exchange}/{key}" for key in keys)]
         return [self.targets.get(self._full_name(key), key) for key in keys]
 
-    def among(self, queues: Iterable[Queue]) -> list[str]:
-        """The publish targets of the capturing ones of these queues, which a message reached by name or binding."""
+    def targets_among(self, queues: Iterable[Queue]) -> list[str]:
+        """The publish targets of the capturing queues among those that a message reached by name or binding."""
         return [self.targets[queue.name] for queue in queues if queue.kind.captures]
 
     def capturing(self, topics: Sequence[str], *, is_dry: bool = False) -> "dict[Queue, Expression | None]":
-        """The queues that take messages of any of these topics from the present site; see `Capture.capturing`."""
+        """The queues, seen by the present site, that capture messages of any of these topics, with their filters."""
         found: dict[Queue, Expression | None] = {}
         for capture in self._by_kind.values():
             found.update(capture.capturing(topics, is_dry=is_dry))
@@ -108,31 +108,28 @@ class Captures:
         return {queue: filter_ for queue, filter_ in found.items() if scopes.has(queue, site)}
 
     def is_logged(self, topics: Sequence[str]) -> bool:
-        """Whether messages of any of these topics go to the log, captured or not."""
+        """Whether messages of any of these topics go to the log."""
         return self.logged is not None and any(map(self.logged.has, topics))
 
     @staticmethod
-    def differs_by_message(found: "Mapping[Queue, Expression | None]") -> bool:
-        """Whether one of these queues has a filter, so that the message decides which of them take it."""
+    def has_filters(found: "Mapping[Queue, Expression | None]") -> bool:
+        """Whether one of these queues has a filter."""
         return any(filter_ is not None for filter_ in found.values())
 
     @staticmethod
-    def taking(found: "Mapping[Queue, Expression | None]", message: Message | None) -> list[Queue]:
-        """Those of these queues that capture a message. The body is read at most once.
-
-        Without a message (None) filters are not applied.
-        """
+    def matching(found: "Mapping[Queue, Expression | None]", message: Message | None) -> list[Queue]:
+        """The queues whose filters match a message (None: all queues). The body is read at most once."""
         from ..delivery.filters import MessageSubject  # loads the filter language, which few brokers need
 
         subject = None
-        taking: list[Queue] = []
+        matching: list[Queue] = []
         for queue, filter_ in found.items():
             if filter_ is not None and message is not None:
                 subject = subject or MessageSubject(message)
                 if not filter_.matches(subject):
                     continue
-            taking.append(queue)
-        return taking
+            matching.append(queue)
+        return matching
 
 
 def _log(context: HostContext) -> Queue:

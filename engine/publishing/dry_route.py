@@ -1,4 +1,4 @@
-"""The route of a message with its bindings, and the reasons of the others, without publishing or counting it.
+"""Finds the route of a message without publishing it: the bindings that match, and the reasons why others do not.
 
 Source: management page 16; behaviour page 2.3.
 """
@@ -17,22 +17,22 @@ from ..exchanges.routed import Routed
 from ..queues.queue import Queue
 from ..users.access import User
 from ..users.permissions import EXCHANGE, WRITE
-from .router import Router, is_here
+from .router import Router, is_visible
 
-#: Non-matching bindings reported per exchange, at most; the rest is only counted.
+#: Non-matching bindings that are reported per exchange; further ones are only counted.
 MISSED_MAX = 50
 #: Bindings tested in one step.
-LOOKED_AT_ONCE = 500
+BINDINGS_SLICE = 500
 #: Ways to reach a queue without a binding.
 BY_NAME, BY_ADDRESS, IN_TURN, BY_TOPIC = "by its name", "by its address", "by its address, in turn", "by its topic"
 
 
 @dataclass(slots=True)
 class Hop:
-    """One exchange on the route. `missed`: the first bindings that do not match, each with the reason.
+    """One exchange on the route. `taken`: the bindings that match. `missed`: the first that do not, with reasons;
+    `missed_count`: the number of all that do not.
 
-    `missed_count`: the number of all that do not match. `alternate`: the alternate exchange, if nothing matches.
-    `is_chance`: the message goes to only one of `taken`, at random.
+    `alternate`: the alternate exchange, if nothing matches. `is_chance`: the message goes to one of `taken`, at random.
     """
 
     exchange: Exchange
@@ -45,13 +45,13 @@ class Hop:
 
 @dataclass(slots=True)
 class DryRoute:
-    """`queues`: the queues reached, each with the reason (empty: by bindings). `passed_by`: queues on the route whose
-    filters do not take the message.
+    """`queues`: the queues that get the message, each with the reason (empty: by bindings). `filtered_out`: queues on
+    the route whose filters do not take it.
     """
 
     hops: list[Hop] = field(default_factory=list)
     queues: dict[Queue, str] = field(default_factory=dict)
-    passed_by: list[Queue] = field(default_factory=list)
+    filtered_out: list[Queue] = field(default_factory=list)
 
 
 def exchange_for(router: Router, name: str, routing_key: str, user: User) -> Exchange:
@@ -71,8 +71,8 @@ def exchange_for(router: Router, name: str, routing_key: str, user: User) -> Exc
 
 
 def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute) -> Iterator[None]:
-    """Find the route and fill `found`, one step for each `next`."""
-    context, refusing = router.context, router.refusing(message)
+    """Find the route in steps, and write it into `found`."""
+    context, filtered_out = router.context, router.filtered_out(message)
     if not start.name:
         found.hops.append(Hop(start))
         for key in dict.fromkeys(message.keys):
@@ -81,14 +81,14 @@ def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute)
                 found.queues[named] = BY_NAME
             for queue in router.sharing_at(key):
                 found.queues[queue] = BY_ADDRESS
-            anycast = router.next_by_address(key, refusing)
+            anycast = router.next_by_address(key, filtered_out)
             if anycast is not None:
                 found.queues[anycast] = IN_TURN
     else:
         yield from _walk(router, start, message, found)
     yield
-    found.passed_by = [queue for queue in found.queues if queue in refusing]
-    for queue in found.passed_by:
+    found.filtered_out = [queue for queue in found.queues if queue in filtered_out]
+    for queue in found.filtered_out:
         del found.queues[queue]
     _capture(router, start, message, found)
 
@@ -99,7 +99,7 @@ def _walk(router: Router, start: Exchange, message: Routed, found: DryRoute) -> 
         exchange = stack.pop()
         hop = Hop(exchange)
         found.hops.append(hop)
-        yield from _look(router.context, exchange, message, hop)
+        yield from _sort_bindings(router.context, exchange, message, hop)
         onward: list[object] = [binding.destination for binding in hop.taken]
         if not onward and exchange.alternate is not None and exchange.alternate in exchanges:
             hop.alternate = exchange.alternate
@@ -112,21 +112,21 @@ def _walk(router: Router, start: Exchange, message: Routed, found: DryRoute) -> 
                 stack.append(destination)
 
 
-def _look(context: HostContext, exchange: Exchange, message: Routed, hop: Hop) -> Iterator[None]:
+def _sort_bindings(context: HostContext, exchange: Exchange, message: Routed, hop: Hop) -> Iterator[None]:
     """Sort the bindings of one exchange into `hop.taken` and `hop.missed`, in steps. O(bindings)."""
     kind = exchange.routes_as if isinstance(exchange, DelayedExchange) else type(exchange)
     hop.is_chance = kind is RandomExchange
     reached = set() if hop.is_chance else set(exchange.match(message))
     for count, binding in enumerate(list(exchange.bindings.values()), 1):
         is_reached = hop.is_chance or (binding.destination in reached and _fits(kind, binding, message))
-        if is_reached and is_here(context, binding.destination):
+        if is_reached and is_visible(context, binding.destination):
             hop.taken.append(binding)
         else:
             hop.missed_count += 1
             if len(hop.missed) < MISSED_MAX:
                 why = "the node of the publisher does not have the queue"
                 hop.missed.append((binding, why if is_reached else _why_not(kind, binding, message)))
-        if count % LOOKED_AT_ONCE == 0:
+        if count % BINDINGS_SLICE == 0:
             yield
 
 
@@ -167,17 +167,17 @@ def _why_no_headers(binding: Binding, message: Routed) -> str:
 
 
 def _capture(router: Router, start: Exchange, message: Routed, found: DryRoute) -> None:
-    """Replace capturing queues on the route by those that capture the message, as `Router._captured` does."""
+    """Replace the capturing queues on the route by those that capture the message, as `Router._captured` does."""
     captures = router.captures
     if not captures:
         return
-    topics = dict.fromkeys(captures.topics_of(start.name, message.keys) + captures.among(list(found.queues)))
+    topics = dict.fromkeys(captures.topics_of(start.name, message.keys) + captures.targets_among(list(found.queues)))
     selecting = captures.capturing(list(topics), is_dry=True)
     for queue in [queue for queue in found.queues if queue.kind.captures]:
         del found.queues[queue]
-    taking = captures.taking(selecting, message.as_message())
+    matching = captures.matching(selecting, message.as_message())
     for queue in selecting:
-        if queue in taking:
+        if queue in matching:
             found.queues[queue] = BY_TOPIC
         else:
-            found.passed_by.append(queue)
+            found.filtered_out.append(queue)

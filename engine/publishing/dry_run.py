@@ -1,6 +1,6 @@
-"""The outcome of a publish without doing it: the rules of its address, its route, and the queues' reaction.
+"""A dry run of a publish: the rules of its address, its route, and the outcome at each queue.
 
-A dry run publishes, declares and counts nothing. Source: management page 16; address-settings page 1.2.
+It publishes, declares and counts nothing. Source: management page 16; address-settings page 1.2.
 """
 
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ from ..users.access import User
 from ..users.permissions import CONFIGURE, QUEUE
 from .arrival import due_ns_of
 from .dry_route import DryRoute, dry_route, exchange_for
-from .filtering import taking
+from .filtering import matching_diverts
 from .marked import copies_of
 from .route import Route
 from .service import ServiceExchange
 
 
 class DryRun:
-    """For the site for which it is made (`Sites.now`). `arrival`: the effect of its address. `route`: its queues,
-    complete after all `steps`.
+    """A dry run at the present site (`Sites.now`). `arrival`: the effect of the address. `route`: complete after all
+    `steps`.
 
-    `creates`: the queue named by the routing key would be created first. `is_service`: the broker serves the exchange.
+    `creates`: a queue named by the routing key would be created first. `is_service`: the broker serves the exchange.
     """
 
     def __init__(self, host: HostContext, envelope: Envelope, content: bytes, user: User) -> None:
@@ -66,17 +66,17 @@ class DryRun:
                 is_done = next(steps, self) is self
             yield
 
-    def prospect(self, queue: Queue) -> tuple[str, int | None]:
-        """The result at a queue (`outcome_of`), and the message's time to live there in ms; None: unlimited."""
+    def outcome_at(self, queue: Queue) -> tuple[str, int | None]:
+        """The outcome at a queue (`bounds.outcome_of`), and the time to live there in ms (None: unlimited)."""
         envelope = self.arrival.envelope
         return outcome_of(queue, envelope, self._content), time_to_live_ms(queue.rules, envelope)
 
 
 @dataclass(slots=True, frozen=True)
 class DryArrival:
-    """`envelope`: as queues would get it. `delay_ms`: its delay before it is ready; None: none.
+    """The effect of an address. `envelope`: that of the message in its queues. `delay_ms`: None: none.
 
-    `is_duplicate`: it would be dropped as one. `diverts`: those that get a copy; an exclusive one takes the message.
+    `is_duplicate`: the message would be dropped. `diverts`: those that would forward it.
     """
 
     address: str
@@ -104,5 +104,5 @@ def dry_arrival(host: HostContext, exchange: Exchange, envelope: Envelope, conte
     delay_ms = None if due_ns is None else (due_ns - host.broker.clock.monotonic_ns()) // MS
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
-    diverts = tuple(taking(rules.diverts, envelope, content))
+    diverts = tuple(matching_diverts(rules.diverts, envelope, content))
     return DryArrival(rules.address, envelope, delay_ms, is_duplicate, diverts)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from ..delivery.filters import MessageSubject
 
 
-class Refusing:
-    """`queue in refusing`: the queue's filter does not take the message. The message is read once for all filters.
+class FilteredOut:
+    """The queues whose filters do not take a message. The message is read once for all filters.
 
-    The cost of filters is added to `routed`, in units of effort.
+    The effort of the filters is added to `routed.cost`.
     """
 
     __slots__ = ("_message", "_routed", "_subject")
@@ -36,8 +36,8 @@ class Refusing:
         return not queue.rules.filter.matches(self._subject)
 
 
-def taking(diverts: tuple[Divert, ...], envelope: Envelope, content: bytes) -> Sequence[Divert]:
-    """The diverts of an address that take a message: only the exclusive ones if there are any."""
+def matching_diverts(diverts: tuple[Divert, ...], envelope: Envelope, content: bytes) -> Sequence[Divert]:
+    """The diverts that take a message; only the exclusive ones, if any is exclusive."""
     if any(one.filter for one in diverts):
         from ..delivery.filters import MessageSubject  # loads the filter language, which few brokers need
         from ..rules.consumer_filter import selector

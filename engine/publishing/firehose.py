@@ -1,8 +1,7 @@
 """The firehose: copies of published and delivered messages, for clients that bind a queue to `amq.rabbitmq.trace`.
 
-It listens only while a virtual host is traced; routes are then looked up for each publish, so that frontends announce
-its session. With tracing off a message costs nothing. An operator switches it on, and a restart ends it, as in
-RabbitMQ; its keys, headers and types are those of RabbitMQ 3.10.
+It listens only while a virtual host is traced, so that otherwise a message costs nothing. An operator switches it on,
+and a restart ends it, as in RabbitMQ. Its keys, headers and types are those of RabbitMQ 3.10.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from ..clients.session import Session
 
 EXCHANGE = "amq.rabbitmq.trace"
-#: The node of a client that is not connected to a node of a cluster.
+#: The node in copies without a cluster.
 NODE = "leveret@localhost"
 KEY_OCTETS_MAX = 255
 
@@ -50,7 +49,7 @@ class Firehose:
         self.vhosts: set[str] = set()
         self._pending: list[tuple[str, str, FieldTable, bytes]] = []  # virtual host, routing key, headers, body
         self._publisher: Session | None = None
-        self._expected = ("", "", 0)  # exchange, routing key, and messages still to come from the announced publish
+        self._expected = ("", "", 0)  # of the announced publish: exchange, routing key, messages without an event
 
     # -- switching ----------------------------------------------------------------------------------------------------
 
@@ -68,13 +67,13 @@ class Firehose:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def expect(self, session: "Session", route: Route, envelope: Envelope, contents: Sequence[bytes]) -> None:
-        """Announce the publish of a run by a client. In a transaction it is traced at once, as if it were committed.
+        """Announce a session's publish of a run. In a transaction it is traced before the commit.
 
         Raises: ReplyConsumerMissing, InvalidCopies, as the publish does.
         """
         self._publisher = None
         if isinstance(route.exchange, ServiceExchange):
-            return  # requests to the broker itself may have passwords in them
+            return  # requests to the broker may contain passwords
         if session.transaction is None:
             self._publisher, self._expected = session, (envelope.exchange, envelope.routing_key, len(contents))
             return
@@ -109,10 +108,10 @@ class Firehose:
             self._published(session, envelope, content, names)
 
     def _published(self, session: "Session", envelope: Envelope, content: bytes, names: Sequence[str]) -> None:
-        named = () if envelope.exchange else envelope.keys  # also queues that do not exist yet
+        named = () if envelope.exchange else envelope.keys  # even those of missing queues
         routed = sorted({name for name in (*names, *named) if not name.startswith(REPLY_PREFIX)})
-        headers, body = self._told(session, envelope, content)
-        headers["routed_queues"] = _texts(routed)
+        headers, body = self._describe(session, envelope, content)
+        headers["routed_queues"] = _text_array(routed)
         self._keep_copy(session, f"publish.{envelope.exchange}", headers, body)
 
     def _on_delivered(self, event: DeliveredEvent) -> None:
@@ -121,17 +120,17 @@ class Firehose:
         session = event.session
         for envelope, content, redelivered in _deliveries(event):
             if envelope.exchange != EXCHANGE:
-                headers, body = self._told(session, envelope, content, redelivered)
+                headers, body = self._describe(session, envelope, content, redelivered)
                 self._keep_copy(session, f"deliver.{event.subject}", headers, body)
 
-    def _told(
+    def _describe(
         self, session: "Session", envelope: Envelope, content: bytes, redelivered: bool | None = None
     ) -> tuple[FieldTable, bytes]:
         header, body = envelope.framing.split(content)
         client = session.client
         headers: FieldTable = {
             "exchange_name": Field("S", envelope.exchange.encode()),
-            "routing_keys": _texts(envelope.keys),
+            "routing_keys": _text_array(envelope.keys),
             "properties": Field("F", _properties(header)),
             "node": Field("S", (client.connection_info.node or NODE).encode()),
         }
@@ -144,7 +143,7 @@ class Firehose:
         return headers, body
 
     def _keep_copy(self, session: "Session", key: str, headers: FieldTable, body: bytes) -> None:
-        """Keep a copy for the next dispatch: the caller is in the middle of a publish or a delivery."""
+        """Keep a copy for the next dispatch, because a publish or a delivery is in progress."""
         key = key.encode()[:KEY_OCTETS_MAX].decode(errors="ignore")
         self._pending.append((session.client.vhost.name, key, headers, body))
         self._context.scheduler.mark(self)
@@ -152,7 +151,7 @@ class Firehose:
     # -- the turn -----------------------------------------------------------------------------------------------------
 
     def dispatch(self) -> None:
-        """Publish the gathered copies."""
+        """Publish the copies."""
         self._publisher = None
         pending, self._pending = self._pending, []
         for name, key, headers, body in pending:
@@ -163,7 +162,7 @@ class Firehose:
 
 
 def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertySummary]:
-    """The header of a copy. It leaves out the message's properties if they are nested too deeply for one more table."""
+    """The header of a copy. Message properties that are nested too deeply for one more table are left out."""
     header = encode_header(body_size, {"headers": headers})
     try:
         return header, scan_properties(header[12:])
@@ -173,7 +172,7 @@ def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertySummary
 
 
 def _deliveries(event: DeliveredEvent) -> Iterator[tuple[Envelope, bytes, bool]]:
-    """Envelope, content and redelivered flag of each delivery."""
+    """The deliveries of an event: envelope, content, redelivered flag."""
     if isinstance(event.of, Envelope):
         for content in event.contents:
             yield event.of, content, False
@@ -199,5 +198,5 @@ def _field(value: PropertyValue) -> Field:
     return Field("F", value)
 
 
-def _texts(texts: Sequence[str]) -> Field:
+def _text_array(texts: Sequence[str]) -> Field:
     return Field("A", [Field("S", text.encode()) for text in texts])

@@ -1,6 +1,6 @@
-"""Marked messages, whose headers the broker has to read before routing: copies for more keys, or a direct reply.
+"""Marked messages (`PropertySummary.is_marked`), whose headers are read before routing: CC and BCC, direct replies.
 
-`PropertySummary.is_marked` tells them from others. Source: behaviour page 2.10, 3.9, 3.10.
+Source: behaviour page 2.10, 3.9, 3.10.
 """
 
 from ..errors import InvalidCopies, ReplyConsumerMissing
@@ -12,7 +12,7 @@ BCC = COPIES[1]
 
 
 def prepared(envelope: Envelope, content: bytes, reply_address: str | None) -> tuple[Envelope, bytes]:
-    """A marked message ready for routing: the keys of its copies read, BCC removed, its reply address filled in.
+    """Prepare a marked message for routing: set `Envelope.copies`, remove BCC, and write the reply address.
 
     `reply_address`: the address of direct replies to the publishing session; None: it has no consumer for them.
     Raises: ReplyConsumerMissing, InvalidCopies.

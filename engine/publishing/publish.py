@@ -1,4 +1,4 @@
-"""Putting messages into the queues of their routes: runs, mixed runs, dead letters, retained messages of an address.
+"""Puts messages into the queues of their routes: runs, mixed runs, dead letters, retained messages of an address.
 
 Source: behaviour page 2.3, 2.11; address-settings page 3.1, 3.6.
 """
@@ -31,10 +31,10 @@ def publish_run(
     due_ns: int | None = None,
     cause: str | None = None,
 ) -> Outcome:
-    """Give a run its ids, and put it into the queues of its route; with `due_ns` it is scheduled for that time.
+    """Give a run its ids, and put it into the queues of its route. `due_ns`: when it becomes ready; None: now.
 
-    The cost of a run is its messages times their queues. `Turn.effort` counts it if there are several queues, so that a
-    frontend with much to publish can end its turn. `cause`: why the broker itself publishes the run, to known queues.
+    If there are several queues, `Turn.effort` rises by messages times queues, so that a frontend with much to publish
+    can end its turn. `cause`: why the broker itself publishes the run; its queues must be known.
     """
     broker = host.broker
     count = len(contents)
@@ -76,7 +76,7 @@ def _publish_unsafely(
     queues: Iterable[Queue],
     due_ns: int | None,
 ) -> Outcome:
-    """Publish while the journal fails: queues refuse or drop messages that they would store; others are published."""
+    """Publish after the journal has failed. Queues refuse or drop messages that they would have to store."""
     refused: set[int] = set()
     for queue in queues:
         if queue.stores(envelope):
@@ -121,7 +121,7 @@ def _publish_each(
 def publish_unroutable(host: HostContext, envelope: Envelope, contents: Sequence[bytes], site: str | None) -> None:
     """Publish unroutable messages to the dead-letter address of their address, if it has one (address-settings 3.1).
 
-    `site`: of the publisher; None: the broker's own.
+    `site`: the publisher's; None: the broker's.
     """
     address = host.broker.options.address_of(envelope.exchange, envelope.routing_key)
     settings = host.broker.settings.resolve(address, host.name)
@@ -135,17 +135,17 @@ def publish_unroutable(host: HostContext, envelope: Envelope, contents: Sequence
         for name, key in targets_of(host, target, address, resources, makes_missing=makes_missing):
             exchange = host.exchanges.get(name)
             route = None if exchange is None else host.router.route_of(exchange, key)
-            taken = 0 if route is None else _move(host, envelope, contents, address, route)
+            taken = 0 if route is None else _republish(host, envelope, contents, address, route)
             for _ in range(len(contents) - taken):
                 host.broker.unroutable_letters.note(host.name, "", target)
 
 
-def _move(host: HostContext, envelope: Envelope, contents: Sequence[bytes], address: str, route: Route) -> int:
-    """Publish a run again by another route, with its origin in headers. Returns how many messages were routed."""
+def _republish(host: HostContext, envelope: Envelope, contents: Sequence[bytes], address: str, route: Route) -> int:
+    """Publish a run by another route, with its origin in headers. Returns the number of routed messages."""
     taken = 0
-    told: FieldTable = {ORIG_ADDRESS: Field("S", address.encode())}
+    origin: FieldTable = {ORIG_ADDRESS: Field("S", address.encode())}
     for content in contents:
-        added = {**told, ORIG_MESSAGE_ID: Field("l", host.broker.next_id)}
+        added = {**origin, ORIG_MESSAGE_ID: Field("l", host.broker.next_id)}
         if host.broker.options.legacy_hornetq_headers:
             added |= hornetq_headers(added)
         moved = Envelope(route.exchange.name, route.routing_key, envelope.plain().summary)
@@ -155,8 +155,8 @@ def _move(host: HostContext, envelope: Envelope, contents: Sequence[bytes], addr
     return taken
 
 
-def publish_dead(host: HostContext, letter: DeadLetter) -> int:
-    """Publish a dead letter. It is dropped if its exchange is gone, and skips queues where it would go in circles.
+def publish_dead_letter(host: HostContext, letter: DeadLetter) -> int:
+    """Publish a dead letter, except to queues where it would begin a cycle. If its exchange is gone, it is dropped.
 
     Returns the number of queues on its route.
     """
@@ -186,7 +186,7 @@ def publish_dead(host: HostContext, letter: DeadLetter) -> int:
     return len(reached)
 
 
-def remember(host: HostContext, address: str, count: int, envelope: Envelope, content: bytes) -> None:
+def retain(host: HostContext, address: str, count: int, envelope: Envelope, content: bytes) -> None:
     """Retain the last `count` messages of an address for queues created later (address-settings page 3.6)."""
     kept = host.retained.get(address)
     if kept is None or kept.maxlen != count:
@@ -207,7 +207,7 @@ def replay_retained(host: HostContext, queue: Queue, address: str) -> None:
 
 
 def publish_into(host: HostContext, queue: Queue, envelope: Envelope, content: bytes, cause: str) -> None:
-    """Publish a message of the broker itself into one queue."""
+    """Publish a message of the broker into one queue. `cause`: the reason for events."""
     broker = host.broker
     id_ = broker.next_id
     broker.next_id = id_ + 1
@@ -220,7 +220,7 @@ def publish_into(host: HostContext, queue: Queue, envelope: Envelope, content: b
 
 
 def _enqueue_own(queue: Queue, id_: int, envelope: Envelope, content: bytes) -> None:
-    """Enqueue a message of the broker itself, and count it apart: RabbitMQ's statistics leave such publishes out."""
+    """Enqueue a message of the broker. `Counters.own` counts it, because RabbitMQ's statistics omit such publishes."""
     counters = queue.counters
     before = counters.enqueued
     queue.enqueue(id_, envelope, (content,))
@@ -233,10 +233,10 @@ _EXCHANGE = attrgetter("exchange")
 def publish_mixed(
     host: HostContext, queue: Queue, envelopes: Sequence[Envelope], contents: Sequence[bytes]
 ) -> Sequence[int]:
-    """Give a mixed run its ids, and put it into the one queue that all its messages are routed to.
+    """Give a mixed run its ids, and put it into the one queue of all its messages.
 
-    Only for plain messages (`Envelope.is_plain`) to addresses without rules, while the journal has not failed.
-    Returns: the offsets of messages that the queue refused.
+    The messages must be plain (`Envelope.is_plain`), their addresses without rules, and the journal must not have
+    failed. Returns the offsets of messages that the queue refused.
     """
     broker = host.broker
     count = len(contents)
@@ -251,7 +251,7 @@ def publish_mixed(
 
 
 def count_by_exchange(host: HostContext, envelopes: Sequence[Envelope]) -> None:
-    """Count a mixed run at its exchanges, each message with one queue; called once for all its queues."""
+    """Count a mixed run at its exchanges. Each of its messages has one queue."""
     names = set(map(_EXCHANGE, envelopes))
     counts = {names.pop(): len(envelopes)} if len(names) == 1 else Counter(map(_EXCHANGE, envelopes))
     for name, count in counts.items():
@@ -264,9 +264,9 @@ def count_by_exchange(host: HostContext, envelopes: Sequence[Envelope]) -> None:
 def publish_among(
     host: HostContext, queues: Sequence[Queue], envelopes: Sequence[Envelope], contents: Sequence[bytes]
 ) -> Sequence[int]:
-    """Publish a mixed run, each message to its queue in `queues`: queue by queue, in order within each.
+    """Publish a mixed run, each message to the queue at its index in `queues`. Each queue gets its messages in order.
 
-    Returns: the offsets of messages that a queue refused, rising.
+    Returns the offsets of messages that a queue refused, rising.
     """
     offsets_of: dict[Queue, list[int]] = {}
     for offset, queue in enumerate(queues):

@@ -13,8 +13,8 @@ from ..queues.queue import Queue
 class PublishedEvent(Event):
     """A run of new messages with one envelope. `subject` is the exchange.
 
-    `queues`: the queues on their route, with the topic log (`queues/log_sink.py`). `cause`: the reason for which the
-    broker itself published them (the reason of a dead letter, retroactive); None: a client published them.
+    `queues`: the queues of their route, and the topic log (`queues/log_sink.py`). `cause`: why the broker published
+    them (the reason of a dead letter, retroactive); None: a client published them.
     """
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
@@ -25,7 +25,7 @@ class PublishedEvent(Event):
 
     @property
     def reached(self) -> Sequence[Queue]:
-        """The queues except the topic log, whose name is empty."""
+        """The queues without the topic log, whose name is empty."""
         return [queue for queue in self.queues if queue.name]
 
     @property
@@ -38,7 +38,7 @@ class PublishedEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class MixedPublishedEvent(MixedEvent):
-    """New messages of a client that were all routed to one queue. `subject` is empty: their exchanges may differ."""
+    """New messages of a client with one queue. `subject` is empty, because their exchanges may differ."""
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
     contents: Sequence[bytes]
@@ -51,10 +51,7 @@ class MixedPublishedEvent(MixedEvent):
 
 @dataclass(slots=True, eq=False, repr=False)
 class DuplicateEvent(ObjectEvent):
-    """A message was dropped before it got an id: its address, `subject`, has seen the same duplicate id.
-
-    `duplicate_id`: the publisher's id of the message.
-    """
+    """A message was dropped before it got an id, because its address, the `subject`, knows its duplicate id."""
 
     kind: EventKind = field(default=EventKind.DROPPED, init=False)
     duplicate_id: str

@@ -1,4 +1,4 @@
-"""Routes: the queues of an exchange and routing key, looked up, or chosen for a message that is published later.
+"""Routes: the queues of an exchange and routing key.
 
 Source: behaviour page 2.3, 2.15.
 """
@@ -16,9 +16,9 @@ from .arrival_rules import ArrivalRules
 
 
 class Route:
-    """The queues of messages with one exchange and routing key. When `is_stale`, it has to be looked up again.
+    """The queues of messages with one exchange and routing key. `is_stale`: look it up again.
 
-    `queues`: None if they differ by message. `arrival`: None if the address has no rules for unmarked messages.
+    `queues`: None: they differ by message. `arrival`: None: the address has no rules for unmarked messages.
     """
 
     __slots__ = ("__weakref__", "arrival", "exchange", "is_stale", "queues", "routing_key")
@@ -44,17 +44,14 @@ class Route:
 
     @property
     def is_metered(self) -> bool:
-        """Whether a limit may apply to publishes here, so that they need `Session.publish_with_room`. O(queues).
-
-        True if the queues differ by message: any of them may be limited.
-        """
+        """Whether a limit may apply to publishes, so that they need `Session.publish_with_room`. O(queues)."""
         return self.queues is None or any(queue.meter is not None for queue in self.queues)
 
     def waits_for_disk(self, envelope: Envelope, *, is_confirmed: bool) -> bool:
-        """Whether publishes that must be stored are blocked while the disk is full, not refused or dropped. O(queues).
+        """Whether publishes to this route are blocked while the disk is full, and not refused or dropped. O(queues).
 
-        The strictest disk-full-policy of the storing queues decides. Without a policy unconfirmed publishes are
-        blocked: they would be lost without notice.
+        The strictest disk-full-policy of the queues that store them decides. Without a policy, unconfirmed publishes
+        are blocked, because they would be lost without notice.
         """
         if self.queues is None:
             return envelope.summary.persistent and not is_confirmed
@@ -62,12 +59,12 @@ class Route:
         return BLOCK in policies or (None in policies and not is_confirmed)
 
     def undecided(self) -> "Route":
-        """This route for messages that have to be routed one by one."""
+        """This route for messages that are routed one by one."""
         return Route(self.exchange, self.routing_key, None, self.arrival)
 
 
 class ChosenRoute(Route):
-    """A route whose queues were chosen when the messages were published; queues deleted since are left out."""
+    """A route whose queues were chosen before, by `choose` or because only some messages have room."""
 
     __slots__ = ()
 
@@ -91,9 +88,9 @@ ALL_WELL = Outcome((), ())
 def choose(
     route: Route, envelope: Envelope, contents: Sequence[bytes], host: HostContext
 ) -> Iterator[tuple[list[str], Sequence[bytes]]]:
-    """Choose the queues of a run that a transaction publishes later: stretches, with the names of their queues.
+    """Choose the queues of a run that a transaction publishes later: (names of queues, contents for them).
 
-    For the default exchange a name counts even if the queue does not exist yet.
+    At the default exchange a routing key names a queue, even one that does not exist yet.
     """
     rules, sites = route.arrival, host.broker.sites
     if rules is not None and rules.site is not None and rules.site != sites.now:
@@ -112,6 +109,6 @@ def choose(
 
 
 def chosen_route(route: Route, names: Sequence[str], host: HostContext) -> ChosenRoute:
-    """The route with those of the queues chosen by `choose` that exist now and are open."""
+    """The route to those queues among the names of `choose` that exist now and are open."""
     found = (host.queue_named(name) if name else host.router.captures.log for name in names)
     return ChosenRoute(route, [queue for queue in found if queue is not None and queue.is_open])

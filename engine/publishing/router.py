@@ -1,4 +1,4 @@
-"""The routes of one virtual host: looked up once, kept by frontends, and made stale by each change that affects them.
+"""The routes of one virtual host. Frontends keep a route until a change makes it stale.
 
 Source: behaviour page 2.3, 2.10; address-settings page 1.3.
 """
@@ -20,9 +20,9 @@ from ..queues.reconfigure import follow_topic
 from ..scopes import Scopes
 from ..users.access import User
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, WRITE
-from .arrival_rules import ArrivalRules, Diverts, arrival_rules, rules_for_all
+from .arrival_rules import ArrivalRules, Diverts, arrival_rules, rules_for_unmarked
 from .captures import Captures
-from .filtering import Refusing
+from .filtering import FilteredOut
 from .route import Route
 from .service import PersonalService, Sender, ServiceExchange
 
@@ -30,15 +30,12 @@ if TYPE_CHECKING:
     from ..clients.client import Client
     from ..scopes import View
 
-#: Units of effort for each exchange on the way, and destinations or keys looked up per further unit.
-EXCHANGE_COST, FOUND_A_STEP = 2, 8
+#: Units of effort for each exchange on the route; destinations or keys looked up per further unit.
+EXCHANGE_COST, FOUND_PER_EFFORT = 2, 8
 
 
 class Router:
-    """Finds the queues of an exchange and a routing key.
-
-    A route stays valid until `Route.is_stale`.
-    """
+    """Finds the queues of an exchange and a routing key."""
 
     __slots__ = ("_broker", "_filtering", "_sharing", "captures", "context", "diverts")
 
@@ -53,10 +50,10 @@ class Router:
     # -- routes -------------------------------------------------------------------------------------------------------
 
     def route(self, exchange_name: str, routing_key: str, user: User, client: "Client | None" = None) -> Route:
-        """The route for messages that a user publishes. Only administrators may send requests to services.
+        """The route for a user's messages. Only administrators may publish to services.
 
-        `client`: the publishing connection, which some services need. The permissions checked here hold until the route
-        is stale.
+        `client`: the publishing connection, which some services need. The permissions that are checked here hold until
+        the route is stale.
         Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
         """
         context = self.context
@@ -72,9 +69,9 @@ class Router:
                 user.require_topic(WRITE, exchange_name, routing_key, vhost)
             if type(exchange) is PersonalService:
                 route = Route(exchange.for_sender(Sender(user, client)), routing_key, [])
-                route.is_stale = True  # each request needs its own look-up
+                route.is_stale = True  # the next request may have another sender
                 return route
-        # Checked only where it matters: each unknown name costs a search of the permissions.
+        # Not checked for known queues: each name that is not cached costs a search of the permissions.
         may_create = (
             bool(exchange_name) or routing_key in context.queues or user.may(CONFIGURE, QUEUE, routing_key, vhost)
         )
@@ -84,9 +81,7 @@ class Router:
             return self.route_of(exchange, routing_key, may_create=may_create)
 
     def route_of(self, exchange: Exchange, routing_key: str, *, may_create: bool = True) -> Route:
-        """The route for messages that the broker itself publishes. All publishers share one object; where some queues
-        exist for some sites alone, those of one site do.
-        """
+        """The route without a check of permissions. Publishers share it; with scoped queues, publishers of one site."""
         if (
             not exchange.name
             and may_create
@@ -110,7 +105,7 @@ class Router:
 
     def _look_up(self, exchange: Exchange, routing_key: str) -> Route:
         queues: list[Queue] | None = None
-        way: Iterable[Exchange] = (exchange,)
+        visited: Iterable[Exchange] = (exchange,)
         if is_reply_address(exchange, routing_key) or self._takes_turns(exchange, routing_key):
             pass  # the queues differ by message
         elif (
@@ -122,26 +117,26 @@ class Router:
                 queues = None
         else:
             message = Routed((routing_key,))
-            queues, way = reach_all(exchange, message, self.context)
+            queues, visited = reach_all(exchange, message, self.context)
             self._broker.turn.effort += message.cost
             if queues is not None and self.captures:
-                queues = self._captured(queues, exchange, message, is_whole=True)
+                queues = self._captured(queues, exchange, message, for_all=True)
             if queues is not None:
-                queues = self._taking(queues, exchange, message)
+                queues = self._open_queues(queues, exchange, message)
                 if self._broker.settings.concerns_topics:
                     self._follow_topic(queues, exchange, routing_key)
                 if not self._filtering.isdisjoint(queues):
                     queues = None
-        rules = rules_for_all(*self._address(exchange.name, routing_key))
+        rules = rules_for_unmarked(*self._address(exchange.name, routing_key))
         scopes, sites = self.context.scopes, self._broker.sites
-        # For plain queues too: a message may name more of them, and have them chosen at its publisher's site.
+        # Also for queues that all sites see: CC may name other queues, which are found for the publisher's site.
         if scopes is not None and (
             queues is None or sites.now != sites.own or any(queue.kind.captures for queue in queues)
         ):
             rules = replace(rules or self.arrival_rules(exchange.name, routing_key), site=sites.now)
         route = Route(exchange, routing_key, queues, rules)
         exchange.routes.register(
-            route, [other.routes for other in way if other is not exchange], is_shared=scopes is None
+            route, [other.routes for other in visited if other is not exchange], is_shared=scopes is None
         )
         return route
 
@@ -157,47 +152,46 @@ class Router:
     # -- queues -------------------------------------------------------------------------------------------------------
 
     def reach(self, exchange: Exchange, message: Routed) -> list[Queue]:
-        """The queues that take a message: those on its route that are open to new messages and do not filter it out.
+        """The queues that take a message: those of its route that are open and do not filter it out.
 
-        The cost noted in the message is added to `Turn.effort`.
+        The cost of the message is added to `Turn.effort`.
         """
         reached = reach(exchange, message, self.context)
         if self.captures:
-            reached = self._captured(reached, exchange, message, is_whole=False) or []
+            reached = self._captured(reached, exchange, message, for_all=False) or []
         self._broker.turn.effort += message.cost
         message.cost = 0
-        queues = self._taking(reached, exchange, message)
+        queues = self._open_queues(reached, exchange, message)
         if self._broker.settings.concerns_topics:
             for key in message.keys:
                 self._follow_topic(queues, exchange, key)
         return queues
 
     def _captured(
-        self, reached: list[Queue], exchange: Exchange, message: Routed, *, is_whole: bool
+        self, reached: list[Queue], exchange: Exchange, message: Routed, *, for_all: bool
     ) -> list[Queue] | None:
-        """The queues reached, capturing ones replaced by those that capture the message, and the log if it is logged.
+        """Replace the capturing queues by those that capture the message, and add the log if it is logged.
 
-        `is_whole`: the question is about all messages with these keys. None: the answer differs by message.
+        `for_all`: the result is for all messages with these keys; None: it differs by message.
         """
         captures = self.captures
-        topics = list(dict.fromkeys(captures.topics_of(exchange.name, message.keys) + captures.among(reached)))
+        topics = list(dict.fromkeys(captures.topics_of(exchange.name, message.keys) + captures.targets_among(reached)))
         found = captures.capturing(topics)
-        if is_whole and captures.differs_by_message(found):
+        if for_all and captures.has_filters(found):
             return None
         message.cost += len(found)
-        taking = [queue for queue in reached if not queue.kind.captures]
+        queues = [queue for queue in reached if not queue.kind.captures]
         if found:
-            taking += captures.taking(found, message.as_message())
+            queues += captures.matching(found, message.as_message())
         if captures.log is not None and captures.is_logged(topics):
-            taking.append(captures.log)
-        return taking
+            queues.append(captures.log)
+        return queues
 
     def _follow_topic(self, queues: Iterable[Queue], exchange: Exchange, routing_key: str) -> None:
         """Apply the settings of a topic to the queues of transient subscribers that get its messages.
 
-        The topic is the routing key at a topic exchange; if that has no settings, or at other exchanges, it is the
-        exchange's name.
-        Source: queues page E.2.
+        The topic is the routing key at a topic exchange. If it has no settings, and at other exchanges, the topic is
+        the exchange's name. Source: queues page E.2.
         """
         settings, vhost = self._broker.settings, self.context.name
         for name in (routing_key, exchange.name) if exchange.is_topic else (exchange.name,):
@@ -214,49 +208,49 @@ class Router:
         return found + list(self._sharing.get(address, ()))
 
     def sharing_at(self, address: str) -> list[Queue]:
-        """Multicast queues of an address with other names than it (`_reach_by_address`)."""
+        """The multicast queues of an address whose names differ from it (`_reach_by_address`)."""
         return self._split_by_address(address)[0]
 
-    def next_by_address(self, address: str, refusing: Container[Queue]) -> Queue | None:
-        """The anycast queue whose turn it is at an address; None: the queue of that name gets the message, if any."""
-        return None if address in self.context.queues else self._split_by_address(address, refusing)[1]
+    def next_by_address(self, address: str, filtered_out: Container[Queue]) -> Queue | None:
+        """The anycast queue whose turn it is at an address; None: there is none, or a queue has the address as name."""
+        return None if address in self.context.queues else self._split_by_address(address, filtered_out)[1]
 
-    def _split_by_address(self, address: str, refusing: Container[Queue] = ()) -> tuple[list[Queue], Queue | None]:
+    def _split_by_address(self, address: str, filtered_out: Container[Queue] = ()) -> tuple[list[Queue], Queue | None]:
         sharing = self._sharing.get(address, {})
-        named_alike = self.context.exchanges.get(address)
-        bound = {} if named_alike is None else named_alike.destinations
+        exchange = self.context.exchanges.get(address)
+        bound = {} if exchange is None else exchange.destinations
         multicast = [queue for queue in sharing if queue in bound]
-        anycast = (queue for queue in sharing if queue not in bound and queue.is_open and queue not in refusing)
+        anycast = (queue for queue in sharing if queue not in bound and queue.is_open and queue not in filtered_out)
         return multicast, next(anycast, None)
 
     def _takes_turns(self, exchange: Exchange, routing_key: str) -> bool:
         """Whether several queues share the address, so that each message goes to the next one in turn."""
         return bool(self._sharing) and not exchange.name and len(self._sharing.get(routing_key, ())) > 1
 
-    def _taking(self, queues: list[Queue], exchange: Exchange, message: Routed) -> list[Queue]:
-        """The open queues among those reached; for the default exchange also those that share an address."""
-        refusing = self.refusing(message) if self._filtering else ()
+    def _open_queues(self, queues: list[Queue], exchange: Exchange, message: Routed) -> list[Queue]:
+        """The open queues whose filters take the message. At the default exchange also those that share an address."""
+        filtered_out = self.filtered_out(message) if self._filtering else ()
         if not exchange.name and self._sharing:
             for key in message.keys:
                 if key in self._sharing:
-                    queues += self._reach_by_address(key, refusing, has_own=key in self.context.queues)
-        taking = [queue for queue in queues if queue.is_open]
-        return [queue for queue in taking if queue not in refusing] if refusing else taking
+                    queues += self._reach_by_address(key, filtered_out, has_own=key in self.context.queues)
+        open_queues = [queue for queue in queues if queue.is_open]
+        return [queue for queue in open_queues if queue not in filtered_out] if filtered_out else open_queues
 
-    def refusing(self, message: Routed) -> Container[Queue]:
-        """The queues whose filters do not take a message; empty for a route without a message."""
+    def filtered_out(self, message: Routed) -> Container[Queue]:
+        """The queues whose filters do not take a message; none if only its keys are known."""
         whole = message.as_message() if self._filtering else None
-        return () if whole is None else Refusing(whole, message)
+        return () if whole is None else FilteredOut(whole, message)
 
-    def _reach_by_address(self, address: str, refusing: Container[Queue], *, has_own: bool) -> list[Queue]:
-        """Queues of an address without the one of its name: all multicast ones, and one anycast queue in turn.
+    def _reach_by_address(self, address: str, filtered_out: Container[Queue], *, has_own: bool) -> list[Queue]:
+        """The queues of an address whose names differ from it: all multicast ones, and one anycast queue in turn.
 
-        Multicast queues are bound to the exchange of that name. Queues in `refusing` are skipped.
-        Source: address-settings page 1.3.
+        Multicast queues are bound to the exchange with the name of the address. `has_own`: a queue has this name, and
+        gets the message instead of an anycast queue. Source: address-settings page 1.3.
         """
         sharing = self._sharing[address]
-        self._broker.turn.effort += len(sharing) // FOUND_A_STEP
-        multicast, anycast = self._split_by_address(address, refusing)
+        self._broker.turn.effort += len(sharing) // FOUND_PER_EFFORT
+        multicast, anycast = self._split_by_address(address, filtered_out)
         if anycast is None or has_own:
             return multicast
         del sharing[anycast]
@@ -302,7 +296,7 @@ class Router:
         self._forget_named(queue)
 
     def note_view(self, queue: Queue, view: "View") -> None:
-        """Only some sites see a queue. All routes are looked up again, for each site by itself."""
+        """Note that only some sites see a queue. Makes all routes stale."""
         scopes = self.context.scopes = self.context.scopes or Scopes(self.context)
         scopes.add(queue, view)
         self.routes_changed()
@@ -328,7 +322,7 @@ class Router:
         self.routes_changed()
 
     def log_topics(self, topics: Sequence[LoggedTopic]) -> None:
-        """Log the topics of this virtual host among those that the operator listed."""
+        """Log those of the listed topics that are in this virtual host."""
         self.captures.set_logged([topic for topic in topics if topic.vhost == self.context.name])
         self.routes_changed()
 
@@ -338,7 +332,7 @@ class Router:
             exchange.routes.forget_all()
 
     def forget_routes_to(self, queue: Queue) -> None:
-        """Make routes to a queue stale: it takes other messages now. O(its bindings)."""
+        """Make routes to a queue stale, because it takes other messages now. O(its bindings)."""
         self._note_filter(queue)
         self._forget_named(queue)
         for binding in queue.incoming:
@@ -348,7 +342,7 @@ class Router:
         (self._filtering.discard if queue.rules.filter is None else self._filtering.add)(queue)
 
     def bindings_changed(self, destination: Destination) -> None:
-        """Make routes to a shared address stale: bindings decide which of its queues are multicast."""
+        """Make routes to a shared address stale, because bindings decide which of its queues are multicast."""
         if isinstance(destination, Queue) and destination.address != destination.name:
             self.context.exchanges[""].routes.forget(destination.address)
 
@@ -361,51 +355,48 @@ class Router:
 
 
 def reach(start: Exchange, message: Routed, context: HostContext) -> list[Queue]:
-    """All queues that a message reaches, each once; every exchange is visited at most once.
+    """All queues that a message reaches, each once. Every exchange is visited at most once.
 
-    An exchange without a destination for the message gives it to its alternate exchange. Any matching binding counts as
-    a destination, even if it leads to no queue in the end, as in RabbitMQ; but not one to a queue that the publisher's
-    site does not have.
+    An exchange without a matching binding gives the message to its alternate exchange. As in RabbitMQ, a binding counts
+    even if it leads to no queue; but not if it leads to a queue that the publisher's site does not see.
     """
     if not start.name:
-        message.cost += len(message.keys) // FOUND_A_STEP
+        message.cost += len(message.keys) // FOUND_PER_EFFORT
         return [queue for key in dict.fromkeys(message.keys) if (queue := context.queue_behind(key)) is not None]
-    return _walk({start: None}, message, context, decides_each=False) or []
+    return _walk({start: None}, message, context, for_all=False) or []
 
 
-def is_here(context: HostContext, destination: Destination) -> bool:
-    """Whether publishers at the present site reach a destination through its bindings."""
+def is_visible(context: HostContext, destination: Destination) -> bool:
+    """Whether publishers at the present site reach a destination by bindings."""
     if context.scopes is None or not isinstance(destination, Queue) or not destination.kind.captures:
         return True
     return context.scopes.has(destination, context.broker.sites.now)
 
 
 def reach_all(start: Exchange, message: Routed, context: HostContext) -> tuple[list[Queue] | None, Iterable[Exchange]]:
-    """The queues that every message with these keys reaches (None: they differ by message), and the exchanges visited.
+    """The queues of all messages with these keys (None: they differ by message), and the exchanges that were visited.
 
-    The answer holds until one of these exchanges changes.
+    The result holds until one of these exchanges changes.
     """
     seen = {start: None}
     if not start.name:
         return reach(start, message, context), seen
-    return _walk(seen, message, context, decides_each=True), seen
+    return _walk(seen, message, context, for_all=True), seen
 
 
-def _walk(
-    seen: dict[Exchange, None], message: Routed, context: HostContext, *, decides_each: bool
-) -> list[Queue] | None:
-    """Walk from the exchange in `seen`, and add those visited to it. None: an exchange decides for each message."""
+def _walk(seen: dict[Exchange, None], message: Routed, context: HostContext, *, for_all: bool) -> list[Queue] | None:
+    """Walk from the exchange in `seen`, and add those that are visited. `for_all`: as for `Router._captured`."""
     queues: dict[Queue, None] = {}
     stack = list(seen)
     while stack:
         exchange = stack.pop()
-        if decides_each and exchange.decides_each:
+        if for_all and exchange.decides_each:
             return None
-        # To exchanges a destination is opaque; nothing but these two is ever bound.
+        # Exchanges do not know what a destination is; only queues and exchanges are ever bound.
         found: Sequence[Queue | Exchange] = exchange.match(message)  # type: ignore[assignment]
-        message.cost += EXCHANGE_COST + (len(found) + len(message.keys)) // FOUND_A_STEP
+        message.cost += EXCHANGE_COST + (len(found) + len(message.keys)) // FOUND_PER_EFFORT
         if context.scopes is not None:
-            found = [one for one in found if is_here(context, one)]
+            found = [one for one in found if is_visible(context, one)]
         if (
             not found and exchange.alternate is not None and exchange.alternate in context.exchanges
         ):  # the alternate exchange may not exist yet

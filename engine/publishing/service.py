@@ -1,4 +1,4 @@
-"""Services: exchanges that the broker serves itself, such as its control table."""
+"""Services: exchanges whose messages are requests to the broker, such as `leveret.control`."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,7 +12,7 @@ from ..users.access import User
 if TYPE_CHECKING:
     from ..clients.client import Client
 
-#: Called with the envelope and one content of a request; answers by publishing.
+#: Called with the envelope and the content of a request. It publishes the answer.
 Handler = Callable[[Envelope, bytes], None]
 
 
@@ -27,13 +27,12 @@ class ServiceExchange(Exchange):
         self._handler = handler
 
     def handle(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
-        """Serve a run of requests."""
+        """Handle a run of requests."""
         for content in contents:
             self._handler(envelope, content)
 
     def match(self, message: Routed) -> Sequence[Destination]:
-        """No destinations; `handle` serves messages."""
-        return ()
+        return ()  # `handle` gets the messages
 
     def _index(self, binding: Binding) -> None:
         """Bindings to a service lead nowhere."""
@@ -43,14 +42,14 @@ class ServiceExchange(Exchange):
 
 
 class Sender(NamedTuple):
-    """The sender of a request. `client`: its connection; None: it has none."""
+    """The sender of a request. `client`: its connection; None: it has none, as over HTTP."""
 
     user: User
     client: "Client | None"
 
 
 class PersonalService(ServiceExchange):
-    """A service whose handler needs the sender of a request. To clients it is a direct exchange to publish to."""
+    """A service whose handler gets the sender of a request. To clients it looks like a direct exchange."""
 
     type = "direct"
     __slots__ = ("_serve",)
@@ -66,4 +65,4 @@ class PersonalService(ServiceExchange):
 
 
 def _ignore(envelope: Envelope, content: bytes) -> None:
-    """Ignore a message that the broker itself published: it is no request."""
+    """Ignore a message that the broker published, such as a dead letter: it is no request."""

@@ -207,7 +207,7 @@ def replace_meter(queue: "Queue") -> bool:
     now = queue.events.meter
     if before is not None:
         if now is not None:
-            flow.reconsider(now)
+            flow.recheck(now)
         flow.forget(before)
     if queue.pageable is not None:
         queue.pageable.share.allow_paging(allowed=now is None or not now.forbids_paging)

@@ -77,4 +77,4 @@ def test_it_goes_where_the_dry_run_says(seed: int) -> None:
         world.session.publish(world.vhost.router.route(exchange, key, ME), envelope, [content], mandatory=False)
         got = [name for name in world.queues if world.vhost.queues[name].ready_count > before[name]]
         assert sorted(queue.name for queue in run.route.queues) == got
-        assert all(run.prospect(queue) == ("ready", None) for queue in run.route.queues)
+        assert all(run.outcome_at(queue) == ("ready", None) for queue in run.route.queues)

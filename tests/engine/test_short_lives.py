@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from leveret.engine import Broker, FieldTable, ManualClock, User, Users
 from leveret.engine.events import Counters
 from leveret.engine.messages.field_table import Field
-from leveret.engine.publishing.arrival_rules import arrival_rules, rules_for_all
+from leveret.engine.publishing.arrival_rules import arrival_rules, rules_for_unmarked
 from leveret.engine.rules.arguments import check_queue_arguments
 from leveret.engine.rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from leveret.engine.rules.queue_rules import NO_RULES, own_settings, rules_of
@@ -106,8 +106,8 @@ def test_an_address_whose_rules_nobody_meets_has_none(layer: Layer, diverts: boo
     settings = resolve(layer)
     diverted = (Divert("d", "a", "b", origin=Origin("f", 1)),) if diverts else ()
     rules = arrival_rules("a", settings, diverted)
-    concerned = rules.looks_at_each or rules.expiry is not NO_EXPIRY_POLICY
-    assert rules_for_all("a", settings, diverted) == (rules if concerned else None)
+    concerned = rules.needs_each_message or rules.expiry is not NO_EXPIRY_POLICY
+    assert rules_for_unmarked("a", settings, diverted) == (rules if concerned else None)
 
 
 @pytest.mark.parametrize(

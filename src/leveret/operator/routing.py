@@ -52,7 +52,7 @@ def route(
     by = _bindings_by_queue(hop.taken for hop in found.hops)
     rows: list[dict[str, Any]] = []
     for count, queue in enumerate(islice(queues, LISTED_MAX), 1):
-        outcome, ttl_ms = run.prospect(queue)
+        outcome, ttl_ms = run.outcome_at(queue)
         rows.append(
             {
                 "queue": queue.name,
@@ -86,9 +86,9 @@ def route(
         "queues": rows,
         "others": [
             *({**binding_value(binding), "why": why} for hop in found.hops for binding, why in hop.missed),
-            *({"destination": one.name, "why": "its filter does not take the message"} for one in found.passed_by),
+            *({"destination": one.name, "why": "its filter does not take the message"} for one in found.filtered_out),
         ],
-        "others_total": sum(hop.missed_count for hop in found.hops) + len(found.passed_by),
+        "others_total": sum(hop.missed_count for hop in found.hops) + len(found.filtered_out),
         "exchanges": [
             {"name": hop.exchange.name, "alternate": hop.alternate, "by_chance": hop.is_chance} for hop in found.hops
         ],

@@ -60,7 +60,7 @@ class Flow(Book):
             meter = queue.meter
             if meter is None or keys_of(event)[0][:4] in self.committing:
                 continue
-            for node in meter.holds_stored if queue.stores(event.of) else meter.holds_transient:
+            for node in meter.blocking_stored if queue.stores(event.of) else meter.blocking_transient:
                 if node.is_full:
                     raise Broken(f"{event.messages} came in, and the {node.limit_name} of {node.destination} is full")
                 before_last = len(event.messages) - 1 if node.in_messages else sum(map(len, event.contents[:-1]))
@@ -71,9 +71,9 @@ class Flow(Book):
         assert self._broker is not None
         meter = self._broker.virtual_hosts[event.vhost].queues[event.subject].meter
         if meter is not None:
-            if not meter.holds_stored:
+            if not meter.blocking_stored:
                 self._happened["flow: came in over a limit that holds nobody"] += 1
-            self._note_full((*meter.holds_stored, *meter.holds_transient))
+            self._note_full((*meter.blocking_stored, *meter.blocking_transient))
 
     def turn_ended(self) -> None:
         if self._broker is not None and self._broker.flow.is_on:
