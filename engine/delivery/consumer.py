@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from ..queues.queue import Queue
 
 UNLIMITED = 1 << 62
-#: The holder of an unacknowledged message, which is opaque to the message.
+#: The holder of an unacknowledged message (`Message.holder` is typed as an object).
 holder_of: "Callable[[Message], Holder]" = attrgetter("holder")
 
 
 class Holder:
-    """The queue and the session of an unacknowledged message."""
+    """What holds unacknowledged messages: a consumer, or a basic.get."""
 
-    #: Whether its deliveries are settled, so that only their tags are left in the session.
+    #: Whether its messages are settled, and the session has only their tags.
     is_past: ClassVar[bool] = False
 
     __slots__ = ("counts_against_prefetch", "queue", "session", "unacked")
@@ -32,15 +32,15 @@ class Holder:
         self.counts_against_prefetch = counts_against_prefetch
 
     def settled(self, count: int) -> None:
-        """Deliveries of a holder that `is_past` were settled."""
+        """Count settled deliveries. Called if `is_past`."""
 
 
 class Consumer(Holder):
     """A subscription of one session to one queue.
 
-    `prefetch` limits the unacknowledged deliveries; 0 is unlimited, and without acknowledgements (`no_ack`) no limit
-    applies. `priority`: consumers of the highest priority with room are served first. `opaque` belongs to the
-    frontend. `filter`: the messages that it receives; None: all. `is_paused`: its queue is paused.
+    `prefetch`: maximum of unacknowledged deliveries; 0: unlimited, as with `no_ack`. `priority`: consumers of the
+    highest priority with credit are served first. `filter`: the messages that it gets; None: all. `opaque`: for the
+    frontend. `is_paused`: its queue is paused.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Consumer(Holder):
         self.filter = filter_
 
     def credit(self) -> int:
-        """The number of messages that may be delivered now; 0 or less means none."""
+        """The number of messages that may be delivered now; none if 0 or below."""
         session = self.session
         if self.is_paused or self.client.paused or not session.flowing:
             return 0
@@ -119,7 +119,7 @@ def by_holder(messages: list[Message]) -> Sequence[tuple[Holder, list[Message]]]
 
 
 def runs_by_holder(messages: list[Message]) -> Iterable[tuple[Holder, list[Message]]]:
-    """Consecutive messages of one holder, each run on demand: handling one may change the holder of the next."""
+    """Consecutive messages of one holder, as runs made on demand: settling a run may change holders of later ones."""
     if len(messages) == 1 or len(set(map(holder_of, messages))) == 1:
         return ((holder_of(messages[0]), messages),)
     return _each_run(messages)
@@ -136,9 +136,9 @@ def _each_run(messages: list[Message]) -> Iterator[tuple[Holder, list[Message]]]
 
 
 def by_consumer(messages: list[Message]) -> list[list[Message]]:
-    """The messages of each consumer, queue by queue: first those of gets, then by consumer tag.
+    """The messages of each consumer, sorted by queue, and within it first those of gets, then by consumer tag.
 
-    The order in which RabbitMQ's channels settle several deliveries at once (`foreach_per_queue`).
+    In this order RabbitMQ's channels settle several deliveries at once (`foreach_per_queue`).
     """
     runs = by_holder(messages)
     if len(runs) < 2:

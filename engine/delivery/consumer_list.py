@@ -1,6 +1,6 @@
-"""The consumers of a queue, in the order of their turns.
+"""The consumers of a queue, in the order of their turns: round robin over those that have credit.
 
-The list is circular: round robin over the consumers that have credit. Source: behaviour page 2.12, 4; address-settings
+Source: behaviour page 2.12, 4; address-settings
 page 3.4 (exclusive queues, max-consumers, consumers-before-dispatch).
 """
 
@@ -17,22 +17,22 @@ from .groups import Groups
 if TYPE_CHECKING:
     from ..context import BrokerContext
 
-#: Maximum messages for one consumer per turn, so that shares stay even while sockets fill.
+#: Maximum messages that one consumer gets at once beside others, so that shares stay even while sockets fill.
 SHARE_MAX = 64
-#: Messages delivered before the queue checks whether the turn has become long.
+#: Messages delivered between two checks whether the turn is long.
 RUN_MAX = 2000
 #: Credit checks per unit of effort; up to `FEW` consumers they are not counted.
 LOOKS, FEW = 8, 64
-#: Consumers searched per unit of effort for one that leaves.
+#: Consumers passed per unit of effort, in the search for one that leaves.
 PASSED = 256
 
 
 class ConsumerList:
-    """The consumers of one queue and the next one to serve.
+    """A circular list of the consumers of one queue, with the next one to serve.
 
-    `consumers`: in the order of their turns, starting anywhere; read-only for other modules. `waits`: dispatch waits
-    for more consumers (consumers-before-dispatch). `groups`: the owners of message groups; None before the first
-    message of a group arrives.
+    `consumers`: in the order of their turns, which may begin anywhere; other modules must not change it. `waits`:
+    dispatch waits for more consumers (consumers-before-dispatch). `groups`: the owners of message groups; None before
+    the first message of a group.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class ConsumerList:
         self.groups: Groups | None = None
         self._next = 0  # index of the next consumer to serve
         self._has_priorities = False  # consumers of different priority
-        self._is_to_yield = False  # the active consumer yields to one of higher priority
+        self._is_to_yield = False  # the active consumer has to yield to one of higher priority
         self._rules = rules
         self._broker = broker
 
@@ -60,12 +60,12 @@ class ConsumerList:
         self._rules = rules
 
     def enable_groups(self) -> None:
-        """Begin to assign message groups, when the first message of a group arrived."""
+        """Begin to assign message groups. Called for each message of a group."""
         if self.groups is None:
             self.groups = Groups()
 
     def wait(self, waits: bool) -> None:
-        """Let dispatch wait for more consumers, or continue."""
+        """Make dispatch wait for more consumers, or continue."""
         self.waits = waits
 
     # -- joining and leaving ------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class ConsumerList:
             raise ConsumersMaxReached(name=queue, vhost=vhost, limit=rules.max_consumers)
 
     def join(self, consumer: Consumer) -> None:
-        """Append a consumer: it is served last."""
+        """Add a consumer, whose turn is the last."""
         consumers = self.consumers
         if consumers and consumer.priority != consumers[0].priority:
             self._has_priorities = True
@@ -89,17 +89,16 @@ class ConsumerList:
             consumers.append(consumer)  # in order of arrival: the first is the active one
             self._is_to_yield |= self._rules.active_consumer_yields and consumer.priority > consumers[0].priority
         else:
-            # The end of the circle is just before the next consumer.
-            consumers.insert(self._next, consumer)
+            consumers.insert(self._next, consumer)  # the last turn is just before the next one
             self._next = (self._next + 1) % len(consumers)
 
     def regroup(self) -> None:
-        """A consumer joined: assign the groups again if the rules ask for it."""
+        """Assign the message groups again after a consumer joined, if the rules ask for it."""
         if self.groups is not None:
             self.groups.consumer_joined(self._rules, len(self.consumers))
 
     def leave(self, leaving: Sequence[Consumer]) -> bool:
-        """Remove consumers. O(consumers). Returns whether another single active consumer may be served now."""
+        """Remove consumers. Returns whether a new single active consumer may be served. O(consumers)."""
         consumers = self.consumers
         active = consumers[0] if consumers else None
         self._broker.turn.effort += len(consumers) // PASSED
@@ -125,7 +124,7 @@ class ConsumerList:
         if active is consumers[0]:
             if self._is_to_yield:
                 self._is_to_yield = any(one.priority > active.priority for one in consumers)
-                return not self._is_to_yield  # it continues
+                return not self._is_to_yield  # the active one continues
             return False
         self._activate_next()
         return True
@@ -147,8 +146,9 @@ class ConsumerList:
         return self._active() if self._rules.single_active_consumer else self.consumers
 
     def _active(self) -> list[Consumer]:
-        """The single active consumer. One that yields gets no further messages, and steps down when it has none
-        unacknowledged."""
+        """The single active consumer; none while it yields. The next one is active when it has no unacknowledged
+        messages.
+        """
         if self._is_to_yield:
             if self.consumers[0].unacked:
                 return []
@@ -162,14 +162,15 @@ class ConsumerList:
 
     @property
     def is_simple(self) -> bool:
-        """Whether there is one consumer, limited by its own credit alone."""
+        """Whether there is one consumer, and no shared limit applies to it."""
         consumers = self.consumers
         return len(consumers) == 1 and not self.waits and not consumers[0].session.prefetch_total
 
     def eligible(self, wanted: int) -> list[Consumer]:
-        """Up to `wanted` consumers with credit, in the order of their turns; the turn moves behind the last of them.
+        """Up to `wanted` consumers with credit, in the order of their turns. The next turn is that of the one after
+        them.
 
-        With priorities: only consumers of the highest priority that has credit.
+        With priorities only consumers of the highest priority with credit.
         """
         if self.waits:
             return []
@@ -194,11 +195,11 @@ class ConsumerList:
                 if len(found) == wanted or consumer.session.prefetch_total:
                     break  # a limit shared by several consumers is checked again after each delivery
         if count > FEW and len(found) < wanted:
-            self._broker.turn.effort += count // LOOKS  # all of them were asked
+            self._broker.turn.effort += count // LOOKS  # the credit of all was checked
         return found
 
     def _eligible_by_priority(self, wanted: int) -> list[Consumer]:
-        """Round robin within each priority: served consumers move behind the others of their priority."""
+        """Round robin within each priority: found consumers move to the end."""
         consumers, start = self.consumers, self._next
         consumers[:] = consumers[start:] + consumers[:start]
         self._next = 0
@@ -249,7 +250,7 @@ class ConsumerList:
                 break
             if width == 1:
                 if eligible[0].session.prefetch_total:
-                    rest = rest[:1]  # it shares its limit with consumers that must have their turns
+                    rest = rest[:1]  # it shares its limit with consumers whose turns come first
                 taken += hand_to(eligible[0], first_id + taken, envelope, rest)
                 continue
             share = share_of(eligible, len(rest), partial(_octets, rest))
@@ -261,37 +262,34 @@ class ConsumerList:
             taken = stop
         return taken
 
-    # -- how much -----------------------------------------------------------------------------------------------------
+    # -- limits -------------------------------------------------------------------------------------------------------
 
-    def limit(self, consumer: Consumer, available: int) -> int:
+    def run_limit(self, consumer: Consumer, available: int) -> int:
         """The number of messages that the only eligible consumer may take before credit is checked again."""
         credit, session = consumer.credit(), consumer.session
         if session.prefetch_total:
             if len(self.consumers) > 1:
-                return 1  # it shares its limit with consumers that must have their turns
+                return 1  # it shares its limit with consumers whose turns come first
             if self._broker.scheduler.waiting_count():
-                credit = min(credit, session.prefetch_portion())  # and with consumers of other queues
+                credit = min(credit, session.prefetch_portion())  # it also shares with consumers of other queues
         return min(credit, available, RUN_MAX)
 
     def must_yield(self, consumer: Consumer) -> bool:
-        """Whether other queues are served before this one continues, after a delivery to a consumer.
-
-        True where the consumer shares its prefetch limit, perhaps with consumers of those queues.
-        """
+        """Whether other queues are served before this one continues, because the consumer shares its prefetch limit."""
         return bool(consumer.session.prefetch_total and self._broker.scheduler.waiting_count())
 
 
 def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[int], int]) -> int:
-    """The number of whole rounds that can be dealt at once, with the same result as one message at a time.
+    """The number of whole rounds that can be dealt at once with the same result as message by message.
 
-    `octets_of(count)`: the size of the next `count` messages. No client gets more than its room.
+    `octets_of(count)`: the octets of the next `count` messages. No client gets more than its room.
     """
     width = len(eligible)
     share = min(available // width, SHARE_MAX)
     if eligible[-1].session.prefetch_total:
-        return 1  # `eligible` stopped there: consumers after it have their turns before the next round
+        return 1  # `eligible` stopped there: the consumers after it come before the next round
     if share <= 1 or len({consumer.session for consumer in eligible}) < width:
-        return 1  # consumers of one session: its deliveries are numbered in queue order
+        return 1  # deliveries of a session are numbered in the order of the queue
     share = max(1, min(share, min(consumer.credit() for consumer in eligible)))
     room = min(consumer.client.outbox_room() for consumer in eligible)
     octets = octets_of(share * width)
@@ -299,9 +297,9 @@ def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[
 
 
 def hand_to(consumer: Consumer, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> int:
-    """Give new messages to one consumer, as many as its credit and its client's room allow, at least one.
+    """Give new messages to one consumer, as many as its credit and its client's room allow, but at least one.
 
-    `envelopes`: one that all share, or one for each message. Returns the number of messages taken.
+    `envelopes`: the common one, or one for each message. Returns the number of messages taken.
     """
     credit = consumer.credit()
     if credit <= 0:

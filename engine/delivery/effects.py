@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from ..clients.session import Session
 
 
-#: Octets of a delivery on the wire beside its content, roughly.
+#: Approximate octets of a delivery on the wire in addition to its content.
 DELIVERY_OVERHEAD = 64
 
 
 class Delivered:
-    """An effect: a run of messages delivered to one consumer with consecutive delivery tags and one redelivered flag.
+    """Messages delivered to one consumer, with consecutive delivery tags and the same redelivered flag.
 
-    `first_tag`: set by the session. `envelopes`: the one that all share, or one for each; `runs` hides the difference.
+    `first_tag`: set by the session. `envelopes`: the common one, or one for each message.
     """
 
     __slots__ = ("consumer", "contents", "envelopes", "first_tag", "redelivered")
@@ -40,11 +40,11 @@ class Delivered:
 
     @property
     def overhead(self) -> int:
-        """Octets of each delivery beside its content, roughly."""
+        """Approximate octets of each delivery in addition to its content."""
         return DELIVERY_OVERHEAD
 
     def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:
-        """First tag, envelope and contents of each stretch with one envelope, in order."""
+        """The messages as runs with one envelope: first tag, envelope, contents."""
         if isinstance(self.envelopes, Envelope):
             yield self.first_tag, self.envelopes, self.contents
             return
@@ -53,7 +53,7 @@ class Delivered:
 
 
 class ConsumerCancelled:
-    """An effect: the broker ended a subscription, for example because its queue was deleted."""
+    """The broker ended a subscription, for example because its queue was deleted."""
 
     __slots__ = ("consumer",)
 
@@ -62,7 +62,7 @@ class ConsumerCancelled:
 
 
 class SessionFailed:
-    """An effect: the broker ended a session by an error; its unacknowledged messages are requeued."""
+    """The broker closed a session because of an error."""
 
     __slots__ = ("error", "session")
 
@@ -75,7 +75,7 @@ Effect = Delivered | ConsumerCancelled | SessionFailed
 
 
 def by_redelivered(messages: Sequence[Message], below: int) -> Iterable[tuple[bool, Sequence[Message]]]:
-    """The messages in order, as runs of redelivered and of new ones. `below`: `QueueEvents.redelivered_below`."""
+    """The messages in order, as runs with one redelivered flag. `below`: `QueueEvents.redelivered_below`."""
     if below and min(map(id_of, messages)) < below:
         return [
             (redelivered, list(run))

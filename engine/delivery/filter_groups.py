@@ -1,8 +1,8 @@
-"""Groups of consumers with equal filters: the filter is evaluated once for a message.
+"""Groups of consumers with equal filters, so that a filter is evaluated once for a message.
 
-A group has its position in the queue, and the messages that it found and that are not delivered yet. The search itself
-and the choice of consumers are in `queues/searching.py` and `queues/selection.py`.
-Source: queues page A.4 (a consumer gets the oldest message that it takes), B.5, F.1, F.2 (FilterGroup), F.6.
+A group has its position in the queue, and the found messages that are not delivered yet. `queues/searching.py`
+searches, and `queues/selection.py` chooses consumers. Source: queues page A.4 (a consumer gets the oldest message that
+it takes), B.5, F.1, F.2 (FilterGroup), F.6.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,13 +20,13 @@ from .groups import GroupedMessage
 if TYPE_CHECKING:
     from ..context import BrokerContext
 
-#: Units of effort to ask a filter about a message (2 to 3 us), and octets of a JSON body read per further unit.
-ASKING, READ_OCTETS = 2, 64
+#: Units of effort of a filter's evaluation (2 to 3 us), and octets of a JSON body read per further unit.
+EVALUATION, READ_OCTETS = 2, 64
 #: Cost units of the filter language (10 ns) per unit of effort.
 COSTS = 120
-#: Messages, and octets of them, whose answers are cached.
-LATELY_MAX, LATELY_OCTETS = 500, 1024 * 1024
-#: Maximum returned messages that wait to be tested; with more, groups search the queue again from the first of them.
+#: Messages, and their octets, for which results of filters are cached.
+CACHED_MAX, CACHED_OCTETS = 500, 1024 * 1024
+#: Maximum number of returned messages that wait for filters. Beyond it, groups search again from the first of them.
 AGAIN_MAX = 100_000
 
 
@@ -42,10 +42,10 @@ _position_of = attrgetter("position")
 
 
 class FilterGroup:
-    """Consumers of one queue with equal filters. `expression`: the filter; None takes all.
+    """Consumers of one queue with equal filters. `expression`: the filter; None: all messages match.
 
-    `position`: the group has tested all messages up to it. `is_at_end`: there are no messages after it. `found`:
-    matches up to `position`, positions rising; other consumers may have got some of them already.
+    `position`: all messages up to it are tested. `is_at_end`: there are no messages after it. `found`: matches up to
+    `position`, positions rising; consumers of other groups may have got some of them.
     """
 
     __slots__ = ("consumers", "expression", "found", "is_at_end", "position")
@@ -68,15 +68,15 @@ class FilterGroup:
             found.append(match)
 
     def rewind(self, position: int) -> None:
-        """Move back to a position, to test all messages after it again."""
+        """Move back to a position, so that messages after it are tested again."""
         if position < self.position:
             self.position = position
             del self.found[bisect_right(self.found, position, key=_position_of) :]
         self.is_at_end = False
 
 
-class Asked:
-    """A message to be tested by filters. Its parts are read once for all filters."""
+class FilterTest:
+    """Tests a message with filters. Its parts are read once for all filters."""
 
     __slots__ = ("_broker", "_subject", "message")
 
@@ -86,7 +86,7 @@ class Asked:
         self._subject: MessageSubject | None = None
 
     def is_taken_by(self, expression: Expression | None) -> bool:
-        """Whether a filter takes the message; None takes all."""
+        """Whether a filter (None: no filter) takes the message."""
         turn = self._broker.turn
         if expression is None:
             turn.effort += 1
@@ -96,44 +96,44 @@ class Asked:
             subject = self._subject = MessageSubject(self.message)
         was_read = subject.is_read
         takes = expression.matches(subject)
-        turn.effort += ASKING + subject.spent // COSTS
+        turn.effort += EVALUATION + subject.spent // COSTS
         if subject.is_read and not was_read:
             turn.effort += len(self.message.content) // READ_OCTETS
         return takes
 
 
-class LatelyAsked:
-    """A cache of filters' results, for consumers with positions in a queue that mostly read the same messages."""
+class FilterCache:
+    """Caches results of filters, for consumers with positions of their own that read the same messages."""
 
-    __slots__ = ("_answers", "_asked", "_broker", "_octets")
+    __slots__ = ("_results", "_tests", "_broker", "_octets")
 
     def __init__(self, broker: "BrokerContext") -> None:
         self._broker = broker
-        self._asked: dict[int, Asked] = {}
-        self._answers: dict[tuple[int, Expression], bool] = {}
+        self._tests: dict[int, FilterTest] = {}
+        self._results: dict[tuple[int, Expression], bool] = {}
         self._octets = 0
 
     def takes(self, expression: Expression, message: Message) -> bool:
         """Whether a filter takes a message, whose content must not change."""
         key = (message.id, expression)
-        answer = self._answers.get(key)
-        if answer is None:
-            asked = self._asked.get(message.id)
-            if asked is None:
+        result = self._results.get(key)
+        if result is None:
+            test = self._tests.get(message.id)
+            if test is None:
                 self._octets += len(message.content)
-                if len(self._asked) >= LATELY_MAX or self._octets > LATELY_OCTETS:
-                    self._asked.clear()
-                    self._answers.clear()
+                if len(self._tests) >= CACHED_MAX or self._octets > CACHED_OCTETS:
+                    self._tests.clear()
+                    self._results.clear()
                     self._octets = len(message.content)
-                asked = self._asked[message.id] = Asked(message, self._broker)
-            answer = self._answers[key] = asked.is_taken_by(expression)
+                test = self._tests[message.id] = FilterTest(message, self._broker)
+            result = self._results[key] = test.is_taken_by(expression)
         else:
             self._broker.turn.effort += 1
-        return answer
+        return result
 
 
 class Returned:
-    """Messages that returned to positions that groups had tested already. `next`: index of the first to test."""
+    """Positions of messages that returned after groups had tested them. `next`: index of the first to test."""
 
     __slots__ = ("groups", "next", "positions")
 
@@ -144,16 +144,16 @@ class Returned:
 
 
 class FilterGroups:
-    """The groups of one queue. `again`: returned messages that they test before they continue."""
+    """The groups of one queue. `returned`: returned messages, which groups test before they continue."""
 
-    __slots__ = ("_again_count", "_by_key", "_broker", "_of", "again")
+    __slots__ = ("_returned_count", "_by_key", "_broker", "_of", "returned")
 
     def __init__(self, broker: "BrokerContext") -> None:
         self._broker = broker
         self._by_key: dict[object, FilterGroup] = {}
         self._of: dict[Consumer, FilterGroup] = {}
-        self.again: deque[Returned] = deque()
-        self._again_count = 0
+        self.returned: deque[Returned] = deque()
+        self._returned_count = 0
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -166,7 +166,7 @@ class FilterGroups:
         return any(group.expression is not None for group in self)
 
     def of(self, consumer: Consumer) -> FilterGroup:
-        """`consumer`: one that has joined."""
+        """The group of a consumer that has joined."""
         return self._of[consumer]
 
     def join(self, consumer: Consumer) -> FilterGroup:
@@ -187,20 +187,18 @@ class FilterGroups:
             group.consumers.remove(consumer)
             if not group.consumers:
                 del self._by_key[None if group.expression is None else group.expression.key]
-                for returned in self.again:
+                for returned in self.returned:
                     if group in returned.groups:
                         returned.groups.remove(group)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- tests --------------------------------------------------------------------------------------------------------
 
-    def asked(self, message: Message) -> Asked:
-        """A message for tests by groups."""
-        return Asked(message, self._broker)
+    def test_of(self, message: Message) -> FilterTest:
+        """Begin the test of a message."""
+        return FilterTest(message, self._broker)
 
     def note_returned(self, positions: Sequence[int]) -> None:
-        """Note messages that returned to these positions (rising); groups that have tested later ones test them
-        again.
-        """
+        """Note messages that returned to these positions (rising). Groups that are beyond them will test them."""
         if not positions:
             return
         first, last = positions[0], positions[-1]
@@ -209,23 +207,23 @@ class FilterGroups:
             if group.position < last:
                 group.is_at_end = False
         if groups:
-            self.again.append(Returned(positions, groups))
-            self._again_count += len(positions)
-            if self._again_count > AGAIN_MAX:
-                for returned in self.again:
+            self.returned.append(Returned(positions, groups))
+            self._returned_count += len(positions)
+            if self._returned_count > AGAIN_MAX:
+                for returned in self.returned:
                     for group in returned.groups:
                         group.rewind(returned.positions[returned.next] - 1)
-                self.again.clear()
-                self._again_count = 0
+                self.returned.clear()
+                self._returned_count = 0
 
-    def first_again_done(self) -> None:
-        """Remove the first of `again`: all its messages were tested."""
-        self._again_count -= len(self.again.popleft().positions)
+    def drop_first_returned(self) -> None:
+        """Remove the first of `returned`, whose messages are tested."""
+        self._returned_count -= len(self.returned.popleft().positions)
 
     def start_over(self) -> None:
-        """Begin all groups at the head, because positions changed their meaning."""
-        self.again.clear()
-        self._again_count = 0
+        """Move all groups to the head, because positions have changed."""
+        self.returned.clear()
+        self._returned_count = 0
         for group in self:
             group.rewind(0)
             group.found.clear()

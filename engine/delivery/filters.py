@@ -1,4 +1,4 @@
-"""Messages as filters see them. Each part is read only when a filter needs it, and once for all filters.
+"""Messages as subjects of filters. Each part is read when a filter first needs it, once for all filters.
 
 Source: queues page B.1 (header values), B.4, B.5.
 """
@@ -37,10 +37,9 @@ class MessageSubject(Subject):
         return self._headers
 
     def property(self, name: str) -> int | str | None:
-        """See `Subject`. Octets that are not UTF-8 are replaced."""
         value = self._read().get(name)
         if isinstance(value, bytes):
-            return value.decode("utf-8", "replace")
+            return value.decode("utf-8", "replace")  # octets may not be UTF-8
         return value if isinstance(value, int) else None
 
     def _read(self) -> dict[str, PropertyValue]:
@@ -53,7 +52,7 @@ class MessageSubject(Subject):
 
 
 class _HeaderValues(Mapping[str, Value]):
-    """Headers as values of expressions, each converted on demand: filters need few of perhaps many headers."""
+    """Headers as values of expressions, each converted on demand, because filters need few of them."""
 
     __slots__ = ("_known", "_table")
 

@@ -1,7 +1,7 @@
 """Message groups: messages with the same group id go to the same consumer, in order.
 
-A group belongs to the consumer that received its first message until the consumer leaves, a rebalance, or a message
-that ends the group. Messages of a group whose consumer has no credit wait; later messages of other groups do not.
+A group belongs to the consumer of its first message until that consumer leaves, a rebalance, or a message that ends the
+group. Messages of a group wait while its consumer has no credit; messages of other groups pass them.
 Source: address-settings page 3.4.
 """
 
@@ -20,7 +20,7 @@ SEQUENCES = ("_AMQ_GROUP_SEQUENCE", "JMSXGroupSeq")
 
 
 class GroupedMessage(Message):
-    """A message of a group. `group`: its id; `ends`: the message ends the group, which has no owner afterwards."""
+    """A message of a group. `group`: its id. `ends`: after the message the group has no owner."""
 
     stays_in_memory: ClassVar[bool] = True
 
@@ -33,7 +33,7 @@ class GroupedMessage(Message):
 
 
 def grouped(id_: int, content: bytes, envelope: Envelope, buckets: int) -> GroupedMessage | None:
-    """Make a message of its group, or (`buckets` above 0) of its group's bucket; None: it names no group."""
+    """Make a message with its group, or (`buckets` above 0) its group's bucket; None: it has no group."""
     headers = envelope.headers(content)
     group = _first(headers, GROUP_IDS)
     if group is None:
@@ -70,14 +70,14 @@ class Groups:
         self._consumers = {group: one for group, one in self._consumers.items() if one not in gone}
 
     def may_dispatch(self, unacked: int) -> bool:
-        """Whether messages may be dispatched: not while a rebalance waits for unacknowledged ones."""
+        """Whether messages may be dispatched. False while a rebalance waits for unacknowledged messages."""
         if self._is_paused and unacked:
             return False
         self._is_paused = False
         return True
 
     def consumer_of(self, group: str) -> Consumer | None:
-        """The owner of a group; None: it has none yet."""
+        """The owner of a group; None: it has none."""
         return self._consumers.get(group)
 
     def taker(self, message: GroupedMessage, eligible: Callable[[int], list[Consumer]]) -> tuple[Consumer | None, bool]:

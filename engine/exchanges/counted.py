@@ -1,4 +1,4 @@
-"""Counted values in little memory: most keys have one binding.
+"""Counts of values in little memory, because most keys have one binding.
 
 `Held` is None for no value, the value itself for a single one, else a dict of counts.
 """

@@ -1,7 +1,7 @@
 """The exchange type of RabbitMQ's delayed-message plugin: routes like another type, and delays messages.
 
-A message with a header `x-delay` (milliseconds) is routed when it is published, and waits in its queues, where
-operators see it. The plugin keeps it in the exchange and routes it after the delay (docs/DEVIATIONS.md).
+A message with the header `x-delay` (milliseconds) is routed at once and waits in its queues, where operators see it.
+The plugin keeps it in the exchange and routes it after the delay (docs/DEVIATIONS.md).
 """
 
 import builtins
@@ -20,7 +20,7 @@ DELAYED_TYPE = "x-delayed-type"
 
 
 class DelayedExchange(Exchange):
-    """Requires the argument `x-delayed-type`, the name of the type by whose rules it routes."""
+    """Routes as the type that its argument `x-delayed-type` names."""
 
     type = "x-delayed-message"
     __slots__ = ("_router",)

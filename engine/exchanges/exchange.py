@@ -34,7 +34,7 @@ class Destination(Protocol):
 
 
 class Binding:
-    """One rule: from `source` to `destination` by routing key and arguments."""
+    """A rule that routes messages from `source` to `destination` by routing key and arguments."""
 
     __slots__ = ("arguments", "destination", "identity", "routing_key", "source")
 
@@ -43,11 +43,11 @@ class Binding:
         self.destination = destination
         self.routing_key = routing_key
         self.arguments = arguments or NO_ARGUMENTS
-        #: A key that is equal for equal bindings of one exchange; the order of the arguments does not matter.
+        #: Equal for equal bindings of one exchange. The order of arguments does not matter.
         self.identity: tuple[object, ...] = (destination, routing_key)
         if arguments:
-            same = frozenset((key, field.tag, repr(field.value)) for key, field in arguments.items())
-            self.identity = (destination, routing_key, same)
+            values = frozenset((key, field.tag, repr(field.value)) for key, field in arguments.items())
+            self.identity = (destination, routing_key, values)
 
 
 class Exchange(ABC):
@@ -110,8 +110,8 @@ class Exchange(ABC):
         if declared is not None and isinstance(declared.value, bytes):
             self.alternate = declared.text
         else:
-            said = policy.definition.get("alternate-exchange")
-            self.alternate = said if isinstance(said, str) else None
+            name = policy.definition.get("alternate-exchange")
+            self.alternate = name if isinstance(name, str) else None
 
     def check(self, routing_key: str, arguments: FieldTable) -> None:  # noqa: B027 - most types refuse nothing
         """Refuse bindings that are invalid for this type."""
@@ -162,15 +162,13 @@ class Exchange(ABC):
         self._unindex(binding)
 
     def forget_routes(self, binding: Binding) -> None:
-        """Make the routes stale that a new or removed binding may match. With `decides_each` no route depends on
-        bindings.
-        """
+        """Make the routes stale that a new or removed binding may match; none with `decides_each`."""
         if not self.decides_each:
             self.routes.forget_all()
 
     @abstractmethod
     def match(self, message: Routed) -> Sequence[Destination]:
-        """The destinations of a message, possibly with duplicates. Adds the cost of the look-up to `message.cost`."""
+        """The destinations of a message, perhaps with duplicates. Adds the effort of the look-up to `message.cost`."""
 
     @abstractmethod
     def _index(self, binding: Binding) -> None:
@@ -254,7 +252,7 @@ class TopicExchange(Exchange):
             self.routes.forget(binding.routing_key)
 
     def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
-        """Limit the excess states: matching one key may visit all of them. Raises: TopicStatesMaxReached."""
+        """Limit the excess states, because a look-up may visit all of them. Raises: TopicStatesMaxReached."""
         limit = options.topic_states_max
         further = self._patterns.excess_states_with(routing_key)
         if further and self._patterns.excess_states + further > limit > 0:

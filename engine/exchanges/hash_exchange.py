@@ -1,7 +1,7 @@
 """The exchange type of RabbitMQ's consistent-hash plugin: messages with equal keys go to the same destination.
 
-The routing key of a binding is its weight. A new destination takes messages over from the others and moves none between
-them: jump consistent hashing (Lamping and Veach, 2014) as in the plugin, over the weights laid end to end.
+The routing key of a binding is its weight. A new destination gets messages of the others, but none moves between those:
+jump consistent hashing (Lamping and Veach, 2014), as in the plugin. Each destination has as many buckets as its weight.
 Source: behaviour page 3.9.
 """
 
@@ -36,7 +36,7 @@ class HashExchange(Exchange):
             raise UnsupportedHashProperty(property=self._property)
         self._bound: dict[Binding, None] = {}
         self._targets: list[Destination] | None = None  # None: bindings have changed
-        self._ends: list[int] = []  # where each target's share ends; the shares lie end to end
+        self._ends: list[int] = []  # the bucket after the last one of each target
 
     @property
     def decides_each(self) -> bool:  # type: ignore[override]
@@ -50,10 +50,9 @@ class HashExchange(Exchange):
             raise InvalidWeight(value=routing_key.encode(), is_integer=is_integer)
 
     def match(self, message: Routed) -> Sequence[Destination]:
-        """See `Exchange`: one destination, or none if there is no binding."""
         if self._targets is None:
             message.cost += len(self._bound) // 2
-            self._lay_out()
+            self._assign_buckets()
         if not self._targets:
             return ()
         digest = blake2b(self._hashed(message), digest_size=8).digest()
@@ -69,8 +68,8 @@ class HashExchange(Exchange):
             return repr(message.properties.get(self._property)).encode()
         return "\0".join(message.keys).encode()
 
-    def _lay_out(self) -> None:
-        """Lay the shares end to end, in order of binding. Only the first binding of each destination counts."""
+    def _assign_buckets(self) -> None:
+        """Assign the buckets in the order of bindings. Only the first binding of each destination counts."""
         weights: dict[Destination, int] = {}
         for binding in self._bound:
             weights.setdefault(binding.destination, int(binding.routing_key))

@@ -22,7 +22,7 @@ class HeadersPattern:
         match = check_headers_match(arguments)
         with_x = match.endswith(b"-with-x")
         self.wants_any = match.startswith(b"any")
-        #: (key, value) of each condition; a value of None: the header only has to be present.
+        #: (key, value) of each condition. A value of None: the header must be present.
         self.wanted = [
             (key, None if field.tag == "V" else field.comparable())
             for key, field in arguments.items()
@@ -94,7 +94,7 @@ def check_headers_match(arguments: FieldTable) -> bytes:
 
 
 def _holds(headers: Comparables, key: str, wanted: object) -> bool:
-    """Whether the headers meet one condition; for a `wanted` of None the key only has to be present."""
+    """Whether the headers meet a condition. `wanted`: the value; None: any value."""
     return key in headers and (wanted is None or headers[key] == wanted)
 
 
@@ -119,9 +119,9 @@ class _Group(Generic[D]):
 class HeadersPatterns(Generic[D]):
     """The bindings of a headers exchange, indexed by their conditions.
 
-    A pattern that requires all its conditions is filed under one of them only, the one with the fewest other patterns;
-    a pattern that requires any is filed under each. A message is compared with the patterns under the conditions it
-    meets. `conditions`: number of conditions of all different patterns. `cost`: number of those compared so far.
+    A pattern that requires all its conditions is filed under one of them, the one with the fewest other patterns. A
+    pattern that requires any is filed under each. A message is compared with the patterns that are filed under the
+    conditions it meets. `conditions`: number of conditions of all patterns. `cost`: number of comparisons so far.
     """
 
     __slots__ = ("_filed", "_groups", "_serial", "_unconditional", "conditions", "cost")
@@ -155,14 +155,14 @@ class HeadersPatterns(Generic[D]):
         if group.held is None:
             del self._groups[identity]
             self.conditions -= group.pattern.conditions
-            self._leave(group)
+            self._unfile(group)
 
     def match(self, headers: Comparables) -> list[D]:
         """The destinations of all matching bindings, in the order in which their patterns were first added."""
-        standing, spent = self._filed, 0
+        filed, spent = self._filed, 0
         found: dict[int, _Group[D]] = {group.serial: group for group in self._unconditional}
-        for key in headers.known_of(standing):
-            values = standing[key]
+        for key in headers.known_of(filed):
+            values = filed[key]
             for value in (headers[key], _PRESENT):
                 for group in values.get(value, ()):
                     spent += group.pattern.conditions
@@ -185,13 +185,11 @@ class HeadersPatterns(Generic[D]):
             self._filed.setdefault(key, {}).setdefault(value, {})[group] = None
 
     def _group_count(self, place: tuple[str, object]) -> int:
-        """The number of groups filed under a key and value, doubled so that of two equal ones a value is preferred to
-        presence.
-        """
+        """The number of groups under a key and value, doubled; plus 1 for presence, so that a value is preferred."""
         key, value = place
         return 2 * len(self._filed.get(key, {}).get(value, ())) + (value is _PRESENT)
 
-    def _leave(self, group: _Group[D]) -> None:
+    def _unfile(self, group: _Group[D]) -> None:
         self._unconditional.pop(group, None)
         for key, value in group.places:
             values = self._filed[key]

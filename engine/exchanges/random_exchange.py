@@ -10,7 +10,7 @@ from .routed import Routed
 
 
 class RandomExchange(Exchange):
-    """All destinations are equally likely, whatever the number of their bindings."""
+    """Chooses each destination with the same chance, whatever the number of its bindings."""
 
     type = "x-random"
     decides_each = True
@@ -34,7 +34,7 @@ class RandomExchange(Exchange):
 
 
 class LocalRandomExchange(RandomExchange):
-    """RabbitMQ 4.0's core type, which chooses among the queues of the node. Leveret has one node."""
+    """RabbitMQ 4.0's core type, which chooses among the queues of the node. In Leveret one node has all queues."""
 
     type = "x-local-random"
     __slots__ = ()

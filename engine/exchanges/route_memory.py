@@ -1,7 +1,6 @@
 """The routes that lead through an exchange, so that a change of its bindings makes only the affected routes stale.
 
-Frontends own the routes; this file has weak references, which end with the last frontend's reference. So the limit of
-the frontends' caches also limits their number.
+Frontends own the routes; this file has weak references to them. The limits of the frontends' caches limit their number.
 """
 
 from collections.abc import Iterable
@@ -20,14 +19,14 @@ class RememberedRoute(Protocol):
 
 
 class Registration(ref[RememberedRoute]):
-    """A weak reference to a route, with the memories of all exchanges that it leads through."""
+    """A weak reference to a route. `through`: the memories of all exchanges that the route leads through."""
 
     __slots__ = ("routing_key", "through")
     __eq__ = object.__eq__
     __hash__ = object.__hash__  # by identity: the route's own hash is lost when the route is freed
 
     def __new__(cls, route: RememberedRoute, through: "Iterable[RouteMemory]") -> "Registration":
-        return super().__new__(cls, route, _forgotten)
+        return super().__new__(cls, route, _route_freed)
 
     def __init__(self, route: RememberedRoute, through: "Iterable[RouteMemory]") -> None:
         self.routing_key = route.routing_key
@@ -35,8 +34,9 @@ class Registration(ref[RememberedRoute]):
 
 
 class RouteMemory:
-    """The routes of one exchange: those that begin there, one for each routing key, and those that pass through. Routes
-    that are not shared by all publishers are among the latter.
+    """The routes of one exchange: those that begin there, one for each routing key, and those that pass through it.
+
+    Routes that only some publishers share count as passing.
     """
 
     __slots__ = ("_beginning", "_passing")
@@ -49,20 +49,20 @@ class RouteMemory:
         return len(self._beginning) + sum(map(len, self._passing.values()))
 
     def find(self, routing_key: str) -> RememberedRoute | None:
-        """The valid route of a key that begins here; None: no frontend has one."""
+        """The valid route with this key that begins here; None: no frontend has one."""
         found = self._beginning.get(routing_key)
         route = None if found is None else found()
         return None if route is None or route.is_stale else route
 
     def register(self, route: RememberedRoute, others: "Iterable[RouteMemory]", *, is_shared: bool = True) -> None:
-        """Remember a route that begins here and leads through others. `is_shared`: `find` returns it."""
+        """Add a route that begins here and leads through others. `is_shared`: `find` returns it."""
         registration = Registration(route, (self, *others))
         if is_shared:
             self._beginning[route.routing_key] = registration
-            self._note(route.routing_key)
+            self._key_added(route.routing_key)
         for memory in registration.through[is_shared:]:
             memory._passing.setdefault(route.routing_key, {})[registration] = None
-            memory._note(route.routing_key)
+            memory._key_added(route.routing_key)
 
     def forget(self, routing_key: str) -> None:
         """Make the routes with this key stale. O(these routes)."""
@@ -73,10 +73,10 @@ class RouteMemory:
         for one in passing or ():
             _make_stale(one)
         if found is not None or passing:
-            self._drop_note(routing_key)
+            self._key_removed(routing_key)
 
     def forget_all(self) -> None:
-        """Make all routes stale. O(routes), each of which was looked up since the last call."""
+        """Make all routes stale. O(routes looked up since the last call)."""
         beginning, self._beginning = self._beginning, {}
         passing, self._passing = self._passing, {}
         for found in beginning.values():
@@ -96,12 +96,12 @@ class RouteMemory:
             if not passing:
                 del self._passing[key]
         if key not in self._beginning and key not in self._passing:
-            self._drop_note(key)
+            self._key_removed(key)
 
-    def _note(self, routing_key: str) -> None:
+    def _key_added(self, routing_key: str) -> None:
         """Called when a route with this key was registered."""
 
-    def _drop_note(self, routing_key: str) -> None:
+    def _key_removed(self, routing_key: str) -> None:
         """Called when the last route with this key was removed."""
 
 
@@ -111,26 +111,26 @@ def _make_stale(registration: Registration) -> None:
         route.is_stale = True
 
 
-def _forgotten(registration: Any) -> None:
+def _route_freed(registration: Any) -> None:
     for memory in registration.through:
         memory.drop(registration)
 
 
-#: The number of leading words of a key that are indexed: limits the cost of one route.
+#: Number of words of a key, from the first, that are indexed. Limits the cost of one route.
 WORDS_MAX = 8
 
 
 class TopicRouteMemory(RouteMemory):
-    """A `RouteMemory` with an index of its keys by word and position: a new pattern makes only matches stale."""
+    """Indexes its keys by word and position, so that a new pattern makes only routes stale that it may match."""
 
     __slots__ = ("_keys",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._keys: dict[tuple[int, str], dict[str, None]] = {}  # (place, word) -> keys that have it there
+        self._keys: dict[tuple[int, str], dict[str, None]] = {}  # by (position, word)
 
     def forget_pattern(self, pattern: str) -> None:
-        """Make the routes stale that the pattern may match, and perhaps some others. O(words + these routes)."""
+        """Make the routes stale that a pattern may match, and perhaps others. O(words + these routes)."""
         start = takewhile(lambda word: word != "#", normalised(pattern)[:WORDS_MAX])
         places = [place for place in enumerate(start) if place[1] != "*"]
         if not places:
@@ -144,11 +144,11 @@ class TopicRouteMemory(RouteMemory):
         super().forget_all()
         self._keys.clear()
 
-    def _note(self, routing_key: str) -> None:
+    def _key_added(self, routing_key: str) -> None:
         for place in enumerate(split(routing_key)[:WORDS_MAX]):
             self._keys.setdefault(place, {})[routing_key] = None
 
-    def _drop_note(self, routing_key: str) -> None:
+    def _key_removed(self, routing_key: str) -> None:
         for place in enumerate(split(routing_key)[:WORDS_MAX]):
             keys = self._keys.get(place)
             if keys is not None:

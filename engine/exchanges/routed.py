@@ -13,11 +13,10 @@ def _never() -> float:
 
 
 class Routed:
-    """A message on its way through exchanges: its routing keys (the first, then those of CC and BCC) and its content.
+    """A message that exchanges route. `keys`: its routing key, then those of CC and BCC.
 
-    Without an envelope it stands for all messages with these keys, whose route is looked up. Exchanges whose choice
-    depends on the message (`Exchange.decides_each`) are asked again for each message. `cost`: the cost of all look-ups
-    so far, in units of effort (one is about 1.2 us).
+    Without an envelope it stands for all messages with these keys. `cost`: effort of the look-ups so far, in units of
+    about 1.2 us.
     """
 
     __slots__ = ("_comparables", "_content", "_envelope", "_headers", "chance", "cost", "keys")
@@ -39,7 +38,7 @@ class Routed:
 
     @property
     def headers(self) -> Mapping[str, Field]:
-        """The headers: parsed once for all exchanges, each entry decoded on access."""
+        """The headers, parsed once for all exchanges. Each entry is decoded on access."""
         if self._headers is None:
             self._headers = self._envelope.opened_headers(self._content) if self._envelope is not None else {}
             self.cost += len(self._headers)
@@ -47,18 +46,18 @@ class Routed:
 
     @property
     def comparables(self) -> Comparables:
-        """The headers, for comparison with those of bindings."""
+        """The headers, to be compared with those of bindings."""
         if self._comparables is None:
             self._comparables = Comparables(self.headers)
         return self._comparables
 
     def as_message(self) -> "Message | None":
-        """The message, for filters; None: there is no message yet."""
+        """The message, for filters; None: only its keys are known."""
         return None if self._envelope is None else Message(0, self._content, self._envelope)
 
     @property
     def properties(self) -> dict[str, PropertyValue]:
-        """All properties by name; empty if they are invalid or there is no message yet."""
+        """All properties by name; empty if they are invalid, or only the keys are known."""
         if self._envelope is None:
             return {}
         try:

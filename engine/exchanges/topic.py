@@ -1,9 +1,9 @@
 """Topic patterns: `*` is exactly one word, `#` is any number of words, dots separate words.
 
-Three indexes share the work, so that an ordinary look-up costs the words of the key, and the worst one is bounded: a
-dictionary for patterns without wildcards; a tree for those with few `*` and at most one `#`, at the end; automata for
-the others, whose words may match at many positions of a key. Consecutive wildcards mean the same in any order, and
-`#.#` means `#`: they are indexed as their `*` and at most one `#`.
+There are three indexes, so that most look-ups cost only the words of the key, and the cost of all is bounded: a
+dictionary for patterns without wildcards; a tree for patterns with few `*` and no `#` but at the end; automata for the
+others, whose words may match at many positions of a key. Consecutive wildcards are indexed as their `*` and at most one
+`#`, because their order and the number of `#` do not matter.
 Source: AMQP 0-9-1 3.1.3.3; behaviour page 3.9.
 """
 
@@ -39,13 +39,13 @@ class TopicPatterns(Generic[T]):
 
     @property
     def excess_states(self) -> int:
-        """The number of states that a look-up may have to step through (see `TopicAutomata.excess_states`)."""
+        """`TopicAutomata.excess_states`."""
         return self._automata.excess_states
 
     def excess_states_with(self, pattern: str) -> int:
         """The number of states that another pattern would add to `excess_states`."""
         words = normalised(pattern)
-        return self._automata.excess_states_with(words) if _is_loose(words) else 0
+        return self._automata.excess_states_with(words) if _needs_automaton(words) else 0
 
     def add(self, pattern: str, value: T) -> None:
         """Add a pair. O(words)."""
@@ -53,7 +53,7 @@ class TopicPatterns(Generic[T]):
             self._exact[pattern] = with_one(self._exact.get(pattern), value)
             return
         words = normalised(pattern)
-        if _is_loose(words):
+        if _needs_automaton(words):
             self._automata.add(words, value)
         else:
             self._tree.add(words, value)
@@ -68,7 +68,7 @@ class TopicPatterns(Generic[T]):
                 self._exact[pattern] = held
             return
         words = normalised(pattern)
-        if _is_loose(words):
+        if _needs_automaton(words):
             self._automata.remove(words, value)
         else:
             self._tree.remove(words, value)
@@ -92,7 +92,7 @@ def has_wildcards(pattern: str) -> bool:
 
 
 def normalised(pattern: str) -> tuple[str, ...]:
-    """The words of an equivalent pattern, in which `#` stands only before a word that is no wildcard, or at the end."""
+    """The words of an equivalent pattern with `#` only before words that are no wildcards, or at the end."""
     words: list[str] = []
     many = False
     for word in split(pattern):
@@ -108,7 +108,7 @@ def normalised(pattern: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _is_loose(words: tuple[str, ...]) -> bool:
+def _needs_automaton(words: tuple[str, ...]) -> bool:
     """Whether the words of a normalised pattern may match at many positions, so that it needs an automaton."""
     stars = words.count("*")
     return "#" in words[:-1] or (stars > TREE_STARS_MAX and stars + (words[-1] == "#") < len(words))

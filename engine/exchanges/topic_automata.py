@@ -1,12 +1,11 @@
 """Topic patterns with a `#` before other words or many `*`, as automata whose states are bits of one integer.
 
-State number n of a pattern means that its first n words have matched; `#` lets a state stay active. One shift and two
-masks for each word of the key advance all states of a bundle of patterns, whichever are active. So the cost of a
-look-up is at most the words of the key times the bundles, for all patterns and keys (Baeza-Yates and Gonnet's
-shift-and, 1992).
+State n of a pattern means that its first n words have matched; `#` lets a state stay active. For each word of the key,
+one shift and two masks advance all states of a bundle of patterns. So a look-up costs at most the words of the key
+times the bundles, for all patterns and keys (shift-and, Baeza-Yates and Gonnet, 1992).
 
-Each pattern is filed under one of its words, the one with the fewest other patterns, and is tried only if the key has
-that word. So a pattern with a rare word adds no cost to the look-ups of keys without it.
+Each pattern is filed under one of its words, the one with the fewest other patterns. It adds no cost to look-ups of
+keys without that word.
 """
 
 from collections.abc import Iterable
@@ -18,14 +17,14 @@ T = TypeVar("T")
 
 Words = tuple[str, ...]
 
-#: States of one bundle. Operations on integers of this size (256 octets) take no longer than a step of Python.
+#: States of one bundle. An operation on integers of this size (256 octets) takes no longer than a bytecode.
 BUNDLE_STATES = 2048
-#: Words of a key matched with a bundle, and states of a bundle built, per unit of effort.
-WORDS_A_STEP, STATES_A_STEP = 4, 12
+#: Words of a key that are matched with a bundle, and states of a bundle that are built, per unit of effort.
+WORDS_PER_EFFORT, STATES_PER_EFFORT = 4, 12
 
 
 class _Bundle(Generic[T]):
-    """Some patterns that share an automaton. After a change, the next look-up builds it again."""
+    """Patterns that share an automaton, which is built by the first look-up after a change."""
 
     __slots__ = ("_automaton", "patterns", "states")
 
@@ -35,7 +34,7 @@ class _Bundle(Generic[T]):
         self._automaton: _Automaton[T] | None = None
 
     def put(self, words: Words, held: Held[T]) -> None:
-        """Add a pattern. It must not be here yet."""
+        """Add a new pattern."""
         self.patterns[words] = held
         self.states += states_of(words)
         self._automaton = None
@@ -45,16 +44,16 @@ class _Bundle(Generic[T]):
         self.states -= states_of(words)
         self._automaton = None
 
-    def hold(self, words: Words, held: Held[T]) -> None:
+    def replace(self, words: Words, held: Held[T]) -> None:
         self.patterns[words] = held
         self._automaton = None
 
     def match(self, words: list[str], found: dict[T, None]) -> int:
         """Add the values of matching patterns to `found`. Returns the cost in units of effort."""
-        cost = 1 + len(words) // WORDS_A_STEP
+        cost = 1 + len(words) // WORDS_PER_EFFORT
         if self._automaton is None:
             self._automaton = _Automaton(self.patterns.items())
-            cost += self.states // STATES_A_STEP
+            cost += self.states // STATES_PER_EFFORT
         return cost + self._automaton.match(words, found)
 
 
@@ -130,7 +129,7 @@ class _Group(Generic[T]):
     def take(self, words: Words, bundle: _Bundle[T]) -> tuple[list[Words], _Bundle[T]]:
         """Remove a pattern from its bundle, and merge two bundles that are at most half full.
 
-        Returns: the patterns that moved to another bundle, and that bundle.
+        Returns the patterns that moved to another bundle, and that bundle.
         """
         bundle.take(words)
         self.states -= states_of(words)
@@ -161,8 +160,8 @@ class TopicAutomata(Generic[T]):
     def __init__(self) -> None:
         self._groups: dict[str, _Group[T]] = {}
         self._places: dict[Words, tuple[str, _Bundle[T]]] = {}
-        #: The sum, over all words, of the states beyond one bundle. A key that has all these words, however many, may
-        #: have to step through all of them.
+        #: The sum, over all words, of the states beyond one bundle. The look-up of a key that has all these words may
+        #: visit all of them.
         self.excess_states = 0
 
     @property
@@ -173,15 +172,15 @@ class TopicAutomata(Generic[T]):
         """The number of states that another pattern would add to `excess_states`."""
         if words in self._places:
             return 0
-        held_there = min(self._states_under(word) for word in _exact(words))
-        return min(states_of(words), max(0, held_there + states_of(words) - BUNDLE_STATES))
+        states = min(self._states_under(word) for word in _exact(words))
+        return min(states_of(words), max(0, states + states_of(words) - BUNDLE_STATES))
 
     def add(self, words: Words, value: T) -> None:
         """Add a pair of pattern and value. O(words)."""
         place = self._places.get(words)
         if place is not None:
             bundle = place[1]
-            bundle.hold(words, with_one(bundle.patterns[words], value))
+            bundle.replace(words, with_one(bundle.patterns[words], value))
             return
         word = min(_exact(words), key=self._states_under)
         group = self._groups.get(word)
@@ -196,7 +195,7 @@ class TopicAutomata(Generic[T]):
         word, bundle = self._places[words]
         held = without_one(bundle.patterns[words], value)
         if held is not None:
-            bundle.hold(words, held)
+            bundle.replace(words, held)
             return
         del self._places[words]
         group = self._groups[word]

@@ -1,7 +1,7 @@
 """A radix tree of topic patterns with some `*`, and `#` at most at the end, compared word by word from the start.
 
-Words without a branch between them share one edge, so there are at most twice as many nodes as patterns. A node matches
-at one position of a key only, so a look-up visits it at most once.
+Words without a branch between them share one edge, so there are at most twice as many nodes as patterns. A node can
+match only at one position of a key, so a look-up visits it at most once.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Words = tuple[str, ...]
 
 
 class _Node(Generic[T]):
-    """`label`: the words that lead here from the parent. `here`: the values of the pattern that ends here; `beyond`:
+    """`label`: the words from the parent to this node. `here`: the values of the pattern that ends here; `beyond`:
     those of the pattern that continues with a `#`.
 
     `pick` selects the exact words of a part of a key, to be compared with `wanted`: 10 times as fast as a Python loop.
@@ -63,8 +63,8 @@ class TopicTree(Generic[T]):
 
     def add(self, words: Words, value: T) -> None:
         """Add a pair of pattern and value. O(words)."""
-        goes_on = words[-1:] == ("#",)
-        node, rest = self._root, words[:-1] if goes_on else words
+        ends_with_hash = words[-1:] == ("#",)
+        node, rest = self._root, words[:-1] if ends_with_hash else words
         while rest:
             child = node.children.get(rest[0]) if node.children is not None else None
             if child is None:
@@ -74,15 +74,15 @@ class TopicTree(Generic[T]):
             if common < len(child.label):
                 child = _split(node, child, common)
             node, rest = child, rest[common:]
-        if goes_on:
+        if ends_with_hash:
             node.beyond = with_one(node.beyond, value)
         else:
             node.here = with_one(node.here, value)
 
     def remove(self, words: Words, value: T) -> None:
         """Remove a pair, which must be there, and the nodes that are no longer needed."""
-        goes_on = words[-1:] == ("#",)
-        rest = words[:-1] if goes_on else words
+        ends_with_hash = words[-1:] == ("#",)
+        rest = words[:-1] if ends_with_hash else words
         node = self._root
         path = [node]
         while rest:
@@ -90,7 +90,7 @@ class TopicTree(Generic[T]):
             node = node.children[rest[0]]
             path.append(node)
             rest = rest[len(node.label) :]
-        if goes_on:
+        if ends_with_hash:
             node.beyond = without_one(node.beyond, value)
         else:
             node.here = without_one(node.here, value)
@@ -100,7 +100,7 @@ class TopicTree(Generic[T]):
     def match(self, words: list[str], found: dict[T, None]) -> int:
         """Add the values of matching patterns to `found`. O(words x branches that `*` opens).
 
-        Returns: the number of nodes visited.
+        Returns the number of visited nodes.
         """
         count = len(words)
         visited = 0
@@ -117,11 +117,11 @@ class TopicTree(Generic[T]):
                 if node.here is not None:
                     found.update(dict.fromkeys(values_of(node.here)))
             elif node.children is not None:
-                one = node.children.get("*")
-                if one is not None:
-                    stack.append((one, end))
+                star = node.children.get("*")
+                if star is not None:
+                    stack.append((star, end))
                 exact = node.children.get(words[end])
-                if exact is not None and exact is not one:
+                if exact is not None and exact is not star:
                     stack.append((exact, end))
         return visited
 
@@ -143,10 +143,7 @@ def _split(parent: _Node[T], child: _Node[T], common: int) -> _Node[T]:
 
 
 def _dissolve(parent: _Node[T], node: _Node[T]) -> bool:
-    """Remove a node without values and branches, or merge it with its only child.
-
-    Returns: whether it was removed, so that its parent may be unnecessary, too.
-    """
+    """Remove a node without values and children, or merge it with its only child. Returns whether it was removed."""
     if node.here is not None or node.beyond is not None:
         return False
     assert parent.children is not None

@@ -9,7 +9,7 @@ from functools import partial
 
 from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX
-from ..delivery.filter_groups import Asked, FilterGroup
+from ..delivery.filter_groups import FilterGroup, FilterTest
 from ..messages.message import Message
 from ..queues import consumers
 from ..queues.classic import balance_memory
@@ -202,7 +202,7 @@ def _release_barrier(leases: Leases) -> bool:
     if len(leases.book) or not takers:
         return False
     (message,) = queue.takeable.take(1, UNLIMITED)
-    asked = Asked(message, queue.context.broker)
+    asked = FilterTest(message, queue.context.broker)
     takers = [one for one in takers if one.filter is None or asked.is_taken_by(one.filter)]
     message.deliveries += 1
     entries = lease_entries(leases.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
@@ -249,7 +249,7 @@ def _show(leases: Leases) -> None:
                 break
             browse.after = position
             is_shown = message.id <= browse.until_id and not 0 < message.expires_ns <= now_ns
-            if is_shown and (consumer.filter is None or Asked(message, broker).is_taken_by(consumer.filter)):
+            if is_shown and (consumer.filter is None or FilterTest(message, broker).is_taken_by(consumer.filter)):
                 browse.left -= 1
                 entries = browse_entries(leases.topic_of(message.envelope), bookmark_of(message.id))
                 copies.append(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from ..delivery.consumer import Consumer
-from ..delivery.filter_groups import Asked, FilterGroup, FilterGroups
+from ..delivery.filter_groups import FilterGroup, FilterGroups, FilterTest
 from ..messages.message import Message
 from .owners import Owners
 
@@ -27,7 +27,7 @@ class OwnedFilter:
         self.filter = filter_
 
 
-class AskedOwned(Asked):
+class AskedOwned(FilterTest):
     """A message to be tested, with the number of its owner."""
 
     __slots__ = ("_number",)
@@ -81,7 +81,7 @@ class OwnerGroups(FilterGroups):
     def _drop(self, number: int, key: object) -> None:
         group = self._groups.pop((number, key), None)
         self._by_key.pop((number, key), None)
-        for returned in self.again if group is not None else ():
+        for returned in self.returned if group is not None else ():
             if group in returned.groups:
                 returned.groups.remove(group)
 
@@ -93,7 +93,7 @@ class OwnerGroups(FilterGroups):
             self._groups[number, key] = self._by_key[number, key] = group
         return group
 
-    def asked(self, message: Message) -> Asked:
+    def asked(self, message: Message) -> FilterTest:
         return AskedOwned(message, self._broker, self._owners.owner_of(message.id))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..clock import MS
 from ..deadlines import Deadline
 from ..delivery.consumer import Consumer
-from ..delivery.filter_groups import Asked
+from ..delivery.filter_groups import FilterTest
 from ..errors import NoAckNotSupported, PrefetchMissing
 from ..messages.message import Message
 from ..queues import consumers
@@ -233,7 +233,7 @@ def _is_for(leases: Leases, consumer: Consumer, message: Message) -> bool:
     captures, filter_ = leases.rules.filter, consumer.filter
     if captures is None and filter_ is None:
         return True
-    asked = Asked(message, leases.queue.context.broker)
+    asked = FilterTest(message, leases.queue.context.broker)
     return (captures is None or asked.is_taken_by(captures)) and (filter_ is None or asked.is_taken_by(filter_))
 
 

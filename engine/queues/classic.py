@@ -260,7 +260,7 @@ class ClassicDispatch(Dispatch):
             width = len(eligible)
             first = eligible[0]
             if width == 1:
-                limit = 1 if store.expiring else consumer_list.limit(first, available)
+                limit = 1 if store.expiring else consumer_list.run_limit(first, available)
                 first.session.deliver_ready(first, store.take(limit, first.client.outbox_room()))
             else:
                 share = share_of(eligible, available, store.head_octets)

@@ -44,8 +44,8 @@ class Search:
     def examine_returned(self, store: Scannable, until: int) -> bool:
         """Examine returned messages until the effort reaches `until`. Returns whether none is left."""
         groups, turn = self._groups, self._broker.turn
-        while groups.again:
-            returned = groups.again[0]
+        while groups.returned:
+            returned = groups.returned[0]
             positions = returned.positions
             while returned.next < len(positions) and returned.groups:
                 if turn.effort >= until:
@@ -58,12 +58,12 @@ class Search:
                     return False
                 if seen.found and seen.found[0][0] == position:
                     message = seen.found[0][1]
-                    asked = groups.asked(message)
+                    test = groups.test_of(message)
                     for group in returned.groups:
-                        if group.position >= position and asked.is_taken_by(group.expression):
+                        if group.position >= position and test.is_taken_by(group.expression):
                             group.add(match_of(position, message))
                 returned.next += 1
-            groups.first_again_done()
+            groups.drop_first_returned()
         return True
 
     def advance(self, store: Scannable, hungry: Sequence[FilterGroup], found_max: int, until: int) -> bool:
@@ -100,12 +100,12 @@ class Search:
         for position, message in seen.found:
             if turn.effort >= until:
                 return False
-            asked = groups.asked(message)
+            test = groups.test_of(message)
             for group in along:
                 if group.position < position and len(group.found) < found_max:
                     if turn.effort >= until + OVER_MAX:
                         return False  # the other groups examine it in their own steps
-                    if asked.is_taken_by(group.expression):
+                    if test.is_taken_by(group.expression):
                         group.add(match_of(position, message))
                     group.position = position
             if leader.position < position:
@@ -121,11 +121,11 @@ class Search:
     def load(self, store: TailedStore) -> None:
         """Read the messages of the next step. Raises: Unreadable."""
         self.is_waiting = False
-        again = self._groups.again
+        returned = self._groups.returned
         if self._returned_is_paged_out:
             self._returned_is_paged_out = False
-            if again and again[0].next < len(again[0].positions):
-                store.load_at(again[0].positions[again[0].next] - 1, WINDOW)
+            if returned and returned[0].next < len(returned[0].positions):
+                store.load_at(returned[0].positions[returned[0].next] - 1, WINDOW)
             return
         reader = self._reader
         if reader is None:

@@ -89,12 +89,12 @@ class Selection:
         if not self._arriving:
             queue.mark()
         allowed = before + OVER_MAX if self._arriving < ARRIVING_MAX else 0
-        asked = groups.asked(message)
+        test = groups.test_of(message)
         takers: list[FilterGroup] = []
         late = False
         for group in groups:
             if group.is_at_end and len(group.found) < FOUND_MAX and turn.effort < allowed:
-                if asked.is_taken_by(group.expression):
+                if test.is_taken_by(group.expression):
                     takers.append(group)
                 group.position = max(group.position, position)
             elif position > group.position:
@@ -104,7 +104,7 @@ class Selection:
         self._arriving += 1 + turn.effort - before
         if (
             takers
-            and not groups.again
+            and not groups.returned
             and not any(group.found for group in takers)
             and queue.consumer_list.groups is None
             and queue.rules.last_value_key is None  # it may replace an older message
@@ -133,11 +133,11 @@ class Selection:
             if turn.effort >= allowed:
                 late.append(position)
                 continue
-            asked = groups.asked(message)
+            test = groups.test_of(message)
             for group in groups:
                 if group.position < position:
                     group.is_at_end = False
-                elif asked.is_taken_by(group.expression):
+                elif test.is_taken_by(group.expression):
                     group.add(match_of(position, message))
         groups.note_returned(sorted(late))
 
@@ -189,7 +189,7 @@ class Selection:
                 if group in wanted and one.credit() > 0:
                     free.setdefault(group, []).append((-one.priority, last_served[one], one))
         if len(served) > FEW:
-            self._broker.turn.effort += len(served) // LOOKS  # their credit was asked for
+            self._broker.turn.effort += len(served) // LOOKS  # the credit of all was checked
         return free
 
     def _hand_out(self, queue: "Queue", free: "Free") -> tuple[Consumer | None, bool]:

@@ -11,7 +11,7 @@ import pytest
 
 from leveret.engine import Broker, Envelope, ManualClock, Message, Session, errors
 from leveret.engine.broker import SHORT_SPREAD
-from leveret.engine.delivery.filter_groups import LATELY_MAX, LATELY_OCTETS, LatelyAsked
+from leveret.engine.delivery.filter_groups import CACHED_MAX, CACHED_OCTETS, FilterCache
 from leveret.engine.delivery.filters import MessageSubject
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
@@ -90,19 +90,19 @@ def test_cost_grows_with_filters_not_with_consumers(counted: dict[str, int], dis
     assert world.got == {}
 
 
-@pytest.mark.parametrize("octets", [0, LATELY_OCTETS // 10])
+@pytest.mark.parametrize("octets", [0, CACHED_OCTETS // 10])
 def test_answers_are_kept_of_the_latest_messages_alone(octets: int) -> None:
     """However many filters ask about however many messages, and whatever these weigh; each answer is what it was."""
-    lately, held = LatelyAsked(Broker(ManualClock()).context), 0
+    lately, held = FilterCache(Broker(ManualClock()).context), 0
     filters = [compiled(f"/n > {limit}", AMPS) for limit in (10, 700, 1500)]
-    for number in range(4 * LATELY_MAX):
+    for number in range(4 * CACHED_MAX):
         body = b'{"n": %d}' % number + b" " * octets
         message = Message(number, PLAIN.join(encode_header(len(body)), body), Envelope("", "q"))
         for _ in range(2):
             assert [lately.takes(one, message) for one in filters] == [number > limit for limit in (10, 700, 1500)]
-        kept = [getattr(lately, name) for name in LatelyAsked.__slots__]
+        kept = [getattr(lately, name) for name in FilterCache.__slots__]
         held = max(held, *(len(one) for one in kept if isinstance(one, dict)))
-    assert 0 < held <= len(filters) * (LATELY_MAX if not octets else 10)
+    assert 0 < held <= len(filters) * (CACHED_MAX if not octets else 10)
 
 
 def test_what_nobody_can_take_now_is_not_looked_at(counted: dict[str, int]) -> None:
