@@ -71,7 +71,7 @@ class _Writer:
         ids = list(range(self.next_id, self.next_id + size))
         self.next_id += size
         messages = self.journal.messages
-        lsn = messages.published(ids, self.exchange, b"key", PLAIN.cut(self.contents[:size]), queue_ids=[queue])
+        lsn = messages.published(ids, self.exchange, b"key", PLAIN.columns(self.contents[:size]), queue_ids=[queue])
         messages.enqueued(queue, ids, lsn, [len(body) for body in self.bodies[:size]])
         self.tally["published"] += size
         self.tally["enqueued"] += size

@@ -114,7 +114,7 @@ class DeadLetters:
                 address=self._address_of(queue, message),
                 with_hornetq_names=options.legacy_hornetq_headers,
                 continues_deaths=options.continues_deaths,
-                tells_last_death=options.tells_last_death,
+                with_last_death=options.tells_last_death,
             )
             with broker.sites.at(site):
                 reached = publish_dead_letter(host, letter)

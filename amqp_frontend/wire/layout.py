@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import Struct
 
-from ...engine import Cut
+from ...engine import ContentColumns
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = 206
@@ -121,7 +121,7 @@ class ContentFraming:
     def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
         return [int.from_bytes(content[11:19], "big") for content in contents]
 
-    def cut(self, contents: Sequence[bytes]) -> Cut:
+    def columns(self, contents: Sequence[bytes]) -> ContentColumns:
         """See `Framing`. 0.2 us each when they are of one size, with headers of one size, and of one body frame."""
         first = contents[0]
         size, count = len(first), len(contents)
@@ -129,7 +129,9 @@ class ContentFraming:
         if size == header_size + body_size + 2 * FRAME_OVERHEAD and set(map(len, contents)) == {size}:
             fixed, properties, payloads = zip(*map(_parts(header_size, body_size), contents))
             if fixed.count(fixed[0]) == count:
-                return Cut((fixed, properties, payloads), [4 + header_size + body_size] * count, [body_size] * count)
+                return ContentColumns(
+                    (fixed, properties, payloads), [4 + header_size + body_size] * count, [body_size] * count
+                )
         headers: list[bytes] = []
         bodies: list[bytes] = []
         for content in contents:
@@ -139,7 +141,7 @@ class ContentFraming:
                 bodies.append(content[header_end + 8 : -1])
             else:  # no body, or several frames
                 bodies.append(self.split(content)[1])
-        return Cut.of(headers, bodies)
+        return ContentColumns.of(headers, bodies)
 
     def on_channel(self, content: bytes, channel: int) -> bytes:
         """The same frames on another channel."""

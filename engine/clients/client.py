@@ -11,7 +11,7 @@ from ..delivery.effects import Effect
 from ..errors import EngineError, UserChannelsMaxReached
 from ..flow.parked import Parked
 from ..flow.usage import Usage
-from ..messages.field_table import FieldTable
+from ..messages.field_table import FieldTable, text_of
 from ..queues.queue import Queue
 from ..users.access import User
 from .connection_info import ConnectionInfo
@@ -108,8 +108,7 @@ class Client:
     @property
     def given_name(self) -> str | None:
         """The client property connection_name; None: the client set none."""
-        name = self.properties.get("connection_name")
-        return name.text if name is not None and isinstance(name.value, bytes) else None
+        return text_of(self.properties, "connection_name")
 
     @property
     def label(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..errors import InvalidDelayedType
 from ..messages.content import DELAY
-from ..messages.field_table import Field, FieldTable
+from ..messages.field_table import Field, FieldTable, text_of
 from ..options import BrokerOptions
 from .exchange import EXCHANGE_TYPES, Binding, Destination, Exchange
 from .routed import Routed
@@ -26,8 +26,7 @@ class DelayedExchange(Exchange):
     __slots__ = ("_router",)
 
     def _prepare(self) -> None:
-        field = self.arguments.get(DELAYED_TYPE)
-        kind = EXCHANGE_TYPES.get(field.text) if field is not None and isinstance(field.value, bytes) else None
+        kind = EXCHANGE_TYPES.get(text_of(self.arguments, DELAYED_TYPE) or "")
         if kind is None or kind is DelayedExchange:
             raise InvalidDelayedType(name=self.name)
         self._router = kind(self.name)

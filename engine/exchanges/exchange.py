@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 from ...settings import NO_POLICY, EffectivePolicy
 from ..errors import ConditionsMaxReached, TopicStatesMaxReached
-from ..messages.field_table import FieldTable
+from ..messages.field_table import FieldTable, text_of
 from ..options import BrokerOptions
 from .counted import Held, values_of, with_one, without_one
 from .headers import HeadersPattern, HeadersPatterns, check_headers_match
@@ -106,10 +106,8 @@ class Exchange(ABC):
     def set_policy(self, policy: EffectivePolicy) -> None:
         """Apply a policy. An alternate exchange in the declaration has precedence."""
         self.policy = policy
-        declared = self.arguments.get("alternate-exchange")
-        if declared is not None and isinstance(declared.value, bytes):
-            self.alternate = declared.text
-        else:
+        self.alternate = text_of(self.arguments, "alternate-exchange")
+        if self.alternate is None:
             name = policy.definition.get("alternate-exchange")
             self.alternate = name if isinstance(name, str) else None
 

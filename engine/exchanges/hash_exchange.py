@@ -12,7 +12,7 @@ from hashlib import blake2b
 from itertools import accumulate
 
 from ..errors import HashesContradict, InvalidWeight, UnsupportedHashProperty
-from ..messages.field_table import FieldTable
+from ..messages.field_table import FieldTable, text_of
 from .exchange import EXCHANGE_TYPES, Binding, Destination, Exchange
 from .routed import Routed
 
@@ -28,8 +28,8 @@ class HashExchange(Exchange):
     __slots__ = ("_bound", "_ends", "_header", "_property", "_targets")
 
     def _prepare(self) -> None:
-        self._header = _text(self.arguments, HASH_HEADER)
-        self._property = _text(self.arguments, HASH_PROPERTY)
+        self._header = text_of(self.arguments, HASH_HEADER)
+        self._property = text_of(self.arguments, HASH_PROPERTY)
         if self._header is not None and self._property is not None:
             raise HashesContradict
         if self._property is not None and self._property not in PROPERTIES:
@@ -96,8 +96,3 @@ def jump(key: int, buckets: int) -> int:
         key = (key * 2862933555777941757 + 1) & 0xFFFFFFFFFFFFFFFF
         following = int((bucket + 1) * (2**31 / ((key >> 33) + 1)))
     return bucket
-
-
-def _text(arguments: FieldTable, key: str) -> str | None:
-    field = arguments.get(key)
-    return field.text if field is not None and isinstance(field.value, bytes) else None

@@ -131,7 +131,7 @@ class UsageTree:
             rules = FlowRules(
                 fails=self.system.send_fail_if_no_space, fails_after_ms=self.system.send_fail_if_no_space_after_ms
             )
-        if rules is None and not (size.holds or size.counts_octets or self._whole or (size.pages and not keeps)):
+        if rules is None and not (size.blocks or size.counts_octets or self._whole or (size.pages and not keeps)):
             return None
         return MeterSettings(rules, size, keeps, evicts, self.generation)
 
@@ -146,11 +146,11 @@ class UsageTree:
         if metering.rules is not None:
             for node in self._memory_nodes(queue, vhost, rules):
                 charge = meter.add_charge(node, memory)
-                if rules.holds:
+                if rules.blocks:
                     blocking.append(node)
                 if rules.pages(is_own_limit=not node.is_root):
                     meter.add_memory_bound(charge, partial(_memory_limit_of, node, rules))
-        for node in self._size_nodes(queue, vhost, size) if size.holds else ():
+        for node in self._size_nodes(queue, vhost, size) if size.blocks else ():
             meter.add_charge(node, all_messages if node.in_messages else all_octets)
             blocking.append(node)
         if size.pages and not metering.keeps:
@@ -186,7 +186,7 @@ class UsageTree:
         if rules.memory_limit:
             where = f"queue '{queue.name}' in vhost '{vhost}'"
             # Limits that block and that do not have separate nodes, so that a change releases the blocked clients.
-            name = queue.name if rules.holds else ("in memory", queue.name)
+            name = queue.name if rules.blocks else ("in memory", queue.name)
             yield self._node("memory", vhost, name, where, rules.memory_limit)
         if self.system is not None:
             yield self._roots["memory"]
@@ -257,7 +257,7 @@ def _memory_limit_of(node: Usage, rules: FlowRules) -> int:
     if not node.limit:
         return UNLIMITED
     share = node.limit * rules.cursor_high_water_percent // 100
-    return min(share, node.low) if rules.holds else share
+    return min(share, node.low) if rules.blocks else share
 
 
 def _limit_of(node: Usage) -> int:

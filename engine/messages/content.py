@@ -1,8 +1,7 @@
-"""The content of a message: header payload and body, byte for byte as published (imports only field tables).
+"""The content of a message: header payload and body, byte for byte as published.
 
-Properties are decoded lazily: publishing needs only the `PropertySummary`, the few properties that routing and queues
-use; the others are decoded on access. Unchanged properties are never encoded again.
-Source: AMQP 0-9-1 4.2.6.1; behaviour page 0.6 and 1.13.
+Publishing needs only the `PropertySummary`: the properties that routing and queues use. The others are decoded on
+access. Unchanged properties are never encoded again. Source: AMQP 0-9-1 4.2.6.1; behaviour page 0.6 and 1.13.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +42,7 @@ PROPERTIES = (
     ("cluster_id", 0x0004, "shortstr"),
 )
 
-#: The flag bit of the headers, and those of the properties before them.
+#: The flag bit of the headers, and the bits of the properties before them.
 _HEADERS, _BEFORE_HEADERS = 0x2000, (0x8000, 0x4000)
 
 _PREFIX = Struct(">HHQH")  # class, weight, body size, property flags
@@ -64,7 +63,7 @@ GROUP_IDS = ("_AMQ_GROUP_ID", "JMSXGroupID")
 #: The offset of a message in a stream; also the consumer argument that sets where reading starts.
 OFFSET = "x-stream-offset"
 COPIES = ("CC", "BCC")  # further routing keys
-#: The property reply_to of a request for a direct reply, which goes to the consumer on the publisher's channel.
+#: The property reply_to of a request for a direct reply, to the consumer on the publisher's channel.
 REPLY_TO_ME = b"amq.rabbitmq.reply-to"
 MARKS = frozenset({SCHEDULED_DELIVERY, DELAY, *DUPLICATE_IDS, *GROUP_IDS, *COPIES})
 _MARK_OCTETS = frozenset(map(str.encode, MARKS))
@@ -82,7 +81,7 @@ class PropertySummary(NamedTuple):
     expiration: bytes | None = None
     user_id: bytes | None = None
     has_headers: bool = False
-    is_marked: bool = False  # has a header of `MARKS` or wants a direct reply, so that publishing reads its properties
+    is_marked: bool = False  # publishing has to read the properties: a header of `MARKS`, or a direct reply
 
 
 NO_PROPERTIES = PropertySummary()
@@ -90,14 +89,14 @@ NO_PROPERTIES = PropertySummary()
 
 @lru_cache(512)
 def _present(flags: int) -> tuple[tuple[str, int, str], ...]:
-    """The properties whose flags are set. Most messages have two or three of the fourteen."""
+    """The properties whose flags are set. Cached, because most messages have the same two or three."""
     return tuple(one for one in PROPERTIES if flags & one[1])
 
 
 def scan_properties(data: bytes, *, is_checked: bool = False) -> PropertySummary:
-    """Check a property list (flags and values) and summarize it. `is_checked`: its headers are known to be valid.
+    """Check a property list (flags and values) and summarize it. `is_checked`: its headers are valid.
 
-    Raises: ContentError (the frontend's 541, as RabbitMQ does).
+    Raises: ContentError (541, as in RabbitMQ).
     """
     size = len(data)
     if size < 2:
@@ -195,8 +194,9 @@ def headers_of(header: bytes) -> FieldTable:
 
 
 def opened_headers(header: bytes) -> Mapping[str, Field]:
-    """The headers table of a header payload, each entry decoded on access: callers read few, and entries may be large
-    and nested.
+    """The headers table of a header payload; empty if there is none or it is invalid.
+
+    Each entry is decoded on access, because callers read few entries, which may be large and nested.
     """
     try:
         flags = _PREFIX.unpack_from(header)[3]
@@ -212,7 +212,7 @@ def opened_headers(header: bytes) -> Mapping[str, Field]:
 
 
 def encode_header(body_size: int, properties: Mapping[str, PropertyValue] | None = None) -> bytes:
-    """Encode a header payload for a body of `body_size` octets (for messages that the broker makes)."""
+    """Encode a header payload for a body of `body_size` octets, of a message that the broker makes."""
     flags = 0
     values: list[bytes] = []
     for name, bit, kind in PROPERTIES:
@@ -237,9 +237,9 @@ def splice_header(
     without_expiration: bool = False,
     reply_to: bytes | None = None,
 ) -> bytes:
-    """Replace and remove entries of a header payload's headers table; everything else stays byte for byte.
+    """Change the headers table of a header payload: remove `dropped`, append or replace `added`.
 
-    `added` is appended to the entries that stay. `reply_to` replaces that property. Raises: ContentError.
+    `reply_to` replaces that property. Everything else stays byte for byte. Raises: ContentError.
     """
     flags = _PREFIX.unpack_from(header)[3]
     position = _PREFIX.size
@@ -277,11 +277,11 @@ def splice_header(
     return header[:12] + _FLAGS.pack(flags) + b"".join(parts)
 
 
-class Cut(NamedTuple):
+class ContentColumns(NamedTuple):
     """The contents of a run of messages, in the form that the journal stores.
 
-    `columns`: each column has one part of each message; the parts of a message joined are its content in plain framing.
-    `sizes`: octets of each content, `body_sizes`: octets of each body.
+    `columns`: each column has one part of each message; these parts, joined, are its content in plain framing. `sizes`:
+    octets of each content; `body_sizes`: octets of each body.
     """
 
     columns: Sequence[Sequence[bytes]]
@@ -289,8 +289,8 @@ class Cut(NamedTuple):
     body_sizes: Sequence[int]
 
     @classmethod
-    def of(cls, headers: Sequence[bytes], bodies: Sequence[bytes]) -> "Cut":
-        """A cut of length-prefixed headers and of bodies."""
+    def of(cls, headers: Sequence[bytes], bodies: Sequence[bytes]) -> "ContentColumns":
+        """The columns of length-prefixed headers and bodies."""
         body_sizes = list(map(len, bodies))
         return cls((headers, bodies), list(map(add, map(len, headers), body_sizes)), body_sizes)
 
@@ -305,12 +305,12 @@ class Framing(Protocol):
         """Header payload and body of a content."""
 
     def body_size(self, content: bytes) -> int:
-        """Octets of a content's body, without splitting it."""
+        """Octets of a content's body."""
 
     def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
         """Octets of each content's body."""
 
-    def cut(self, contents: Sequence[bytes]) -> Cut:
+    def columns(self, contents: Sequence[bytes]) -> ContentColumns:
         """The contents of a run, in columns for the journal."""
 
 
@@ -334,15 +334,15 @@ class PlainFraming:
     def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
         return list(map(self.body_size, contents))
 
-    def cut(self, contents: Sequence[bytes]) -> Cut:
-        return Cut((contents,), list(map(len, contents)), self.body_sizes(contents))
+    def columns(self, contents: Sequence[bytes]) -> ContentColumns:
+        return ContentColumns((contents,), list(map(len, contents)), self.body_sizes(contents))
 
 
 PLAIN = PlainFraming()
 
 
 class CommonHeader:
-    """The engine's framing of messages with equal headers: a content is the body, the header is stored here once."""
+    """The engine's framing of messages with equal headers. A content is the body; the header is stored here."""
 
     __slots__ = ("header",)
 
@@ -358,5 +358,5 @@ class CommonHeader:
     def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
         return list(map(len, contents))
 
-    def cut(self, contents: Sequence[bytes]) -> Cut:
-        return Cut.of([_LENGTH.pack(len(self.header)) + self.header] * len(contents), contents)
+    def columns(self, contents: Sequence[bytes]) -> ContentColumns:
+        return ContentColumns.of([_LENGTH.pack(len(self.header)) + self.header] * len(contents), contents)

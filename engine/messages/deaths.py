@@ -1,4 +1,4 @@
-"""Dead letters: the copy of a dead message, with its deaths in the header `x-death`; its origin, read back.
+"""Dead letters: copies of dead messages with their deaths in the header `x-death`; and the origin of a dead letter.
 
 Source: behaviour page 3.4 (x-death, newest first); address-settings page 5.6 (`_AMQ_ORIG_*`); management page 16.
 """
@@ -8,29 +8,26 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from .content import PLAIN, decode_properties, headers_of, scan_properties, splice_header
-from .field_table import Field, FieldTable, array_spans, decode_array, encode_array
+from .field_table import Field, FieldTable, array_spans, decode_array, encode_array, text_of
 from .message import Envelope, Message
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
-#: Headers that name a dead letter's origin (address-settings page 5.6).
+#: Headers with the origin of a dead letter (address-settings page 5.6).
 ORIG_ADDRESS, ORIG_QUEUE, ORIG_MESSAGE_ID = "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID"
 ACTUAL_EXPIRY = "_AMQ_ACTUAL_EXPIRY"
-#: Deaths with equal values of these share one entry of x-death.
+#: Deaths with equal values of these fields share one entry of x-death.
 KEYS = ("queue", "reason")
-#: What the headers x-first-death-* and x-last-death-* tell.
-FACTS = ("queue", "reason", "exchange")
-#: Maximum of an entry's count. A client may send the maximum, and the message dies again.
+#: The fields in the headers x-first-death-* and x-last-death-*.
+FIELDS = ("queue", "reason", "exchange")
+#: Maximum of an entry's count, because a client may send any number.
 COUNT_MAX = 2**63 - 1
 KEY_OCTETS_MAX = 255
-#: The header with the number of delivery attempts. A dead letter starts without it.
+#: The header with the number of failed attempts. A new dead letter does not have it.
 DELIVERY_COUNT = "x-delivery-count"
 
 
 class DeadLetter:
-    """A copy of a dead message, to be published to a dead-letter exchange with the keys of its envelope.
-
-    `deaths`: the encoded entries of its x-death, newest first.
-    """
+    """A copy of a dead message, to be published with its envelope. `deaths`: the encoded x-death, newest first."""
 
     __slots__ = ("content", "deaths", "envelope", "reason")
 
@@ -41,15 +38,15 @@ class DeadLetter:
         self.reason = reason
 
     def would_cycle(self, queue_name: str) -> bool:
-        """Whether the message died in this queue before, and no client has rejected it since."""
+        """Whether the message died in this queue before, and no client has rejected it since then."""
         if self.reason == REJECTED or not any(entry in self.deaths for entry in _queue_encodings(queue_name)):
             return False
         for item in decode_array(self.deaths):
             death = item.value
             assert isinstance(death, dict)
-            if _text(death.get("reason")) == REJECTED:
+            if text_of(death, "reason") == REJECTED:
                 return False
-            if _text(death.get("queue")) == queue_name:
+            if text_of(death, "queue") == queue_name:
                 return True
         return False
 
@@ -65,17 +62,15 @@ def dead_letter(
     address: str | None = None,
     with_hornetq_names: bool = False,
     continues_deaths: bool = True,
-    tells_last_death: bool = False,
+    with_last_death: bool = False,
 ) -> DeadLetter:
     """The copy of a message that died in `queue`, to be published to `exchange`.
 
-    `address`: the message's address, set if a dead-letter or expiry address applies: the copy then has the headers
-    `_AMQ_ORIG_*` (address-settings page 5.6, 6.7). `with_hornetq_names`: also under the names of HornetQ's clients.
-    `continues_deaths`: keep an x-death that a client published. `tells_last_death`: also set headers x-last-death-*.
-
-    The copy has the message's properties without `expiration`, and the headers of the death. With a `routing_key` it
-    also loses CC, whose keys no longer apply. A `routing_key` from an argument or a policy may be too long: it is cut.
-    O(octets): earlier deaths that the broker itself recorded are copied, not decoded.
+    The copy has the message's properties without `expiration`, and the headers of the death. With a `routing_key`,
+    which is cut if it is too long, it has no CC. `address`: the message's address, if the copy goes to a dead-letter or
+    expiry address. Then it has the headers `_AMQ_ORIG_*` (address-settings page 5.6, 6.7); `with_hornetq_names`: also
+    as `_HQ_ORIG_*`. `continues_deaths`: keep an x-death that a client published. `with_last_death`: set headers
+    x-last-death-*. O(octets): earlier deaths that the broker recorded are not decoded.
     """
     if routing_key is not None:
         routing_key = _short(routing_key)
@@ -84,7 +79,7 @@ def dead_letter(
     headers = properties.get("headers")
     headers = headers if isinstance(headers, dict) else {}
     keys = [message.envelope.routing_key, *_carbon_copies(headers)]
-    copies = message.envelope.copies or tuple(keys[1:])  # with the keys of BCC, which no header may reveal
+    copies = message.envelope.copies or tuple(keys[1:])  # the envelope's have the keys of BCC, which no header has
     entry: FieldTable = {
         "count": Field("l", 1),
         "reason": Field("S", reason.encode()),
@@ -101,12 +96,12 @@ def dead_letter(
     added: FieldTable = {}
     if history is None:
         history = b""
-        for fact in FACTS:
-            added[f"x-first-death-{fact}"] = entry[fact]
-    if tells_last_death:
-        for fact in FACTS:
-            added[f"x-last-death-{fact}"] = entry[fact]
-    deaths = _continued(history, entry)
+        for name in FIELDS:
+            added[f"x-first-death-{name}"] = entry[name]
+    if with_last_death:
+        for name in FIELDS:
+            added[f"x-last-death-{name}"] = entry[name]
+    deaths = _with_death(history, entry)
     added["x-death"] = Field("A", deaths)
     if address is not None:
         added |= _origin(message, queue, address, wall_ms if reason == EXPIRED else None, with_hornetq_names)
@@ -127,14 +122,14 @@ def _short(routing_key: str) -> str:
 
 
 def _origin(message: Message, queue: str, address: str, expired_ms: int | None, with_hornetq_names: bool) -> FieldTable:
-    told: FieldTable = {
+    headers: FieldTable = {
         ORIG_ADDRESS: Field("S", address.encode()),
         ORIG_QUEUE: Field("S", queue.encode()),
         ORIG_MESSAGE_ID: Field("l", message.id),
     }
     if expired_ms is not None:
-        told[ACTUAL_EXPIRY] = Field("l", expired_ms)
-    return told | hornetq_headers(told) if with_hornetq_names else told
+        headers[ACTUAL_EXPIRY] = Field("l", expired_ms)
+    return headers | hornetq_headers(headers) if with_hornetq_names else headers
 
 
 def hornetq_headers(headers: FieldTable) -> FieldTable:
@@ -143,10 +138,10 @@ def hornetq_headers(headers: FieldTable) -> FieldTable:
 
 
 def _history(headers: FieldTable, *, is_ours: bool) -> bytes | None:
-    """The encoded entries of x-death, whether broker or client wrote them; None: there is no such header.
+    """The encoded entries of x-death; None: there is no such header.
 
-    A header that is no array counts as an empty one, as in RabbitMQ. `is_ours`: the broker wrote it, so that its
-    entries need no grouping.
+    As in RabbitMQ, a header that is no array counts as an empty one. `is_ours`: the broker wrote it, and its entries
+    are grouped.
     """
     field = headers.get("x-death")
     if field is None:
@@ -162,7 +157,7 @@ def _history(headers: FieldTable, *, is_ours: bool) -> bytes | None:
 
 
 def _grouped(history: list[FieldTable]) -> list[FieldTable]:
-    """Merge the entries of one queue and reason into the first. Its count is their number, unless it has a count.
+    """Merge entries of the same queue and reason into the first, which gets their number as count if it has none.
 
     RabbitMQ before 3.5.4 wrote one entry for each death, without a count. A single entry is not changed.
     """
@@ -177,9 +172,9 @@ def _grouped(history: list[FieldTable]) -> list[FieldTable]:
     return [death if "count" in death else {**death, "count": Field("l", counts[key])} for key, death in firsts.items()]
 
 
-def _continued(history: bytes, entry: FieldTable) -> bytes:
-    """The encoded history with `entry` in front. An earlier entry of this queue and reason moves to the front instead,
-    with its count raised by one and its other fields kept.
+def _with_death(history: bytes, entry: FieldTable) -> bytes:
+    """The encoded history with `entry` in front; or with the earlier entry of this queue and reason in front, whose
+    count is raised by one.
     """
     queue = entry["queue"].text
     needles = [needle for needle in _queue_encodings(queue) if needle in history]
@@ -189,20 +184,20 @@ def _continued(history: bytes, entry: FieldTable) -> bytes:
         (item,) = decode_array(history[start:end])
         earlier = item.value
         assert isinstance(earlier, dict)
-        if all(_text(earlier.get(key)) == _text(entry[key]) for key in KEYS):
-            again = {**earlier, "count": Field("l", _count(earlier) + 1)}
-            return encode_array([Field("F", again)]) + history[:start] + history[end:]
+        if all(text_of(earlier, key) == text_of(entry, key) for key in KEYS):
+            raised = {**earlier, "count": Field("l", _count(earlier) + 1)}
+            return encode_array([Field("F", raised)]) + history[:start] + history[end:]
     return encode_array([Field("F", entry)]) + history
 
 
 def _queue_encodings(queue: str) -> list[bytes]:
-    """The possible encodings of a table entry `queue` with this name. A table without any of them has no such entry."""
+    """The possible encodings of a table entry `queue` with this name."""
     raw = queue.encode()
     return [b"\x05queue" + tag + len(raw).to_bytes(4, "big") + raw for tag in (b"S", b"x")]
 
 
 def _count(death: FieldTable) -> int:
-    """The count of an entry, 0 if it has no integer count; at most `COUNT_MAX` - 1, so that it can be raised."""
+    """The count of an entry; 0 without an integer count. At most `COUNT_MAX` - 1, so that it can be raised."""
     value = death["count"].value if "count" in death else 0
     return min(value, COUNT_MAX - 1) if type(value) is int else 0
 
@@ -214,10 +209,6 @@ def _carbon_copies(headers: FieldTable) -> list[str]:
     return [item.text for item in field.value if item.tag == "S"]
 
 
-def _text(field: Field | None) -> str | None:
-    return field.text if field is not None and isinstance(field.value, bytes) else None
-
-
 # -- the origin of a dead letter --------------------------------------------------------------------------------------
 
 _ORIGINS = dict.fromkeys((ORIG_ADDRESS, ORIG_QUEUE, ORIG_MESSAGE_ID, ACTUAL_EXPIRY), Field("V", None))
@@ -225,7 +216,7 @@ _ORIGINS = dict.fromkeys((ORIG_ADDRESS, ORIG_QUEUE, ORIG_MESSAGE_ID, ACTUAL_EXPI
 DEATH_HEADERS = frozenset(
     {
         "x-death",
-        *(f"x-{which}-death-{fact}" for which in ("first", "last") for fact in FACTS),
+        *(f"x-{which}-death-{name}" for which in ("first", "last") for name in FIELDS),
         *_ORIGINS,
         *hornetq_headers(_ORIGINS),
     }
@@ -234,11 +225,11 @@ _ADDRESSES, _QUEUES = (ORIG_ADDRESS, "_HQ_ORIG_ADDRESS"), (ORIG_QUEUE, "_HQ_ORIG
 
 
 class Origin(NamedTuple):
-    """The last death of a dead letter, and where the message had been published before it.
+    """The last death of a dead letter, and the publish before it.
 
     `queue`: the queue of the death, empty if unknown; `reason`: its reason; `time_s`: seconds since 1970, or 0.
-    `exchange`, `keys`: those with which the message was published to that queue. `address`: set instead of these if the
-    message has only `_AMQ_ORIG_*` headers.
+    `exchange`, `keys`: those of the publish to that queue. `address`: set instead of these if the message has only
+    `_AMQ_ORIG_*` headers.
     """
 
     queue: str
@@ -250,7 +241,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(message: Message) -> Origin | None:
-    """The origin by the newest entry of x-death, or else by `_AMQ_ORIG_*` headers. None: the message has neither."""
+    """The origin, from the newest entry of x-death or from `_AMQ_ORIG_*` headers; None: the message has neither."""
     headers = headers_of(message.header)
     entries = _items(headers.get("x-death"))
     first = entries[0].value if entries else None
@@ -259,9 +250,9 @@ def origin_of(message: Message) -> Origin | None:
         if "exchange" in first and found:
             time = first.get("time")
             return Origin(
-                _text(first.get("queue")) or "",
-                _text(first.get("reason")) or "",
-                _text(first.get("exchange")) or "",
+                text_of(first, "queue") or "",
+                text_of(first, "reason") or "",
+                text_of(first, "exchange") or "",
                 tuple(found),
                 time_s=time.value if time is not None and isinstance(time.value, int) else 0,
             )
@@ -270,7 +261,7 @@ def origin_of(message: Message) -> Origin | None:
 
 
 def without_deaths(header: bytes) -> bytes:
-    """The header payload without the headers of deaths. The expiration, which the first death removed, stays away."""
+    """The header payload without the headers of deaths. The expiration, which the first death removed, is lost."""
     return splice_header(header, {}, {*DEATH_HEADERS, DELIVERY_COUNT})
 
 
@@ -279,4 +270,4 @@ def _items(field: Field | None) -> list[Field]:
 
 
 def _first_text(headers: FieldTable, names: Iterable[str]) -> str:
-    return next((text for name in names if (text := _text(headers.get(name)))), "")
+    return next((text for name in names if (text := text_of(headers, name))), "")

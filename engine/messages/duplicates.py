@@ -1,4 +1,4 @@
-"""Duplicate detection: a message is not routed if its address has seen the message's id before.
+"""Duplicate detection: a message is dropped if its address knows the message's duplicate id.
 
 Source: address-settings page 3.6 (id-cache-size, persist-id-cache).
 """
@@ -10,15 +10,14 @@ from hashlib import blake2b
 from .content import DUPLICATE_IDS
 from .field_table import FieldTable
 
-#: Maximum length of a stored id, in characters. Longer ids are stored as hashes: clients must not fill the memory.
+#: Maximum length of a stored id, in characters. Longer ids are stored as hashes, which limits the memory.
 LENGTH_MAX = 128
 
 
 class IdCache:
-    """The last `size` duplicate ids of one address. A new id evicts the oldest.
+    """The last `size` duplicate ids of one address, each with the number of its first message.
 
-    Each id has the number of the first message that carried it; 0: that message is not in the journal.
-    `characters`: total length of the stored ids.
+    A number of 0: the message is not in the journal. `characters`: total length of the stored ids.
     """
 
     __slots__ = ("_numbers", "_order", "characters", "size")
@@ -27,13 +26,13 @@ class IdCache:
         self.size = size
         self.characters = 0
         self._numbers: dict[str, int] = {}
-        self._order: deque[str] = deque()  # finding the oldest key of a dictionary is not O(1)
+        self._order: deque[str] = deque()  # the oldest key of a dict is not found in O(1)
 
     def __contains__(self, id_: str | None) -> bool:
         return id_ in self._numbers
 
     def remember(self, id_: str, number: int) -> None:
-        """Store a new id as the newest. It must not be stored yet."""
+        """Store an id that is not stored yet. Drops the oldest if there are too many."""
         self._numbers[id_] = number
         self._order.append(id_)
         self.characters += len(id_)
@@ -46,7 +45,7 @@ class IdCache:
         return len(self._order)
 
     def number_of(self, id_: str) -> int:
-        """The number of the message that carried the id; 0: it is not in the journal, or the id is not stored."""
+        """The number of the first message with the id; 0: it is not in the journal, or the id is not stored."""
         return self._numbers.get(id_, 0)
 
     def ids(self) -> list[str]:
@@ -54,7 +53,7 @@ class IdCache:
         return list(self._order)
 
     def restore(self, numbered: Iterable[tuple[str, int]]) -> None:
-        """Store the ids that were stored before a restart, given oldest first."""
+        """Store ids after a restart, oldest first."""
         for id_, number in numbered:
             self.remember(id_, number)
 

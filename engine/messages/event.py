@@ -20,8 +20,8 @@ class Event:
     """One event of a run of messages, or of a named object. Listeners must not change it.
 
     `subject`: name of the queue, exchange, address or client. `messages`: message ids, oldest first; empty for events
-    of objects. `of`: the messages themselves, one for each id, or the envelope that they share. `what`: the type of the
-    object, for events that several types have in common.
+    of objects. `of`: the messages, one for each id, or their common envelope. `what`: the type of the object, where
+    objects of several types have the same event.
     """
 
     kind: EventKind
@@ -39,10 +39,7 @@ class Event:
 
     @property
     def detail(self) -> dict[str, object] | None:
-        """`what`, and the subclass's own fields by name unless they have their defaults, for printing and storing.
-
-        None: there are none.
-        """
+        """`what` and the fields of the subclass, by name, except those with their defaults; None: there are none."""
         detail: dict[str, object] = {"what": self.what} if self.what else {}
         for one in fields(self)[len(fields(Event)) :]:
             if (value := getattr(self, one.name)) is not one.default:
@@ -70,13 +67,13 @@ class MixedEvent(Event):
     envelopes: Sequence[Envelope]
 
     def stretches(self) -> Iterator[Any]:
-        """Split the event into events of messages that share one envelope, in order."""
+        """The events of messages with a common envelope, in order."""
         for start, stop, envelope in stretches_alike(self.envelopes):
             yield self._stretch(start, stop, envelope)
 
     @abstractmethod
     def _stretch(self, start: int, stop: int, envelope: Envelope) -> Event:
-        """The event of the messages from offset `start` up to, but not including, `stop`."""
+        """The event of the messages from offset `start` to the one before `stop`."""
 
 
 #: The engine calls listeners in the turn that caused the event; they must not call back into the engine. A listener

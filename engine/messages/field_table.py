@@ -1,7 +1,7 @@
-"""Field tables, decoded with the type tags that were on the wire (a leaf: imports nothing of ours).
+"""Field tables, decoded with the type tags that were on the wire.
 
-Tags matter: error texts name the type that a client sent, and the equality of values depends on the tags. Limits are
-checked before anything is built: nesting against a depth, sizes against the octets that are there.
+Error texts name the type that a client sent, and the equality of values depends on the tags. Limits are checked before
+an object is built: the depth of nesting, and sizes against the octets that are left.
 Source: behaviour page 0.6.
 """
 
@@ -39,7 +39,7 @@ NUMBER_TAGS = INTEGER_TAGS | frozenset("fdD")
 
 
 class FieldTableError(ValueError):
-    """The bytes are not a field table: truncated, nested too deep, or with an unknown tag."""
+    """The octets are no field table: truncated, nested too deep, or with an unknown tag."""
 
 
 class UnknownFieldTag(FieldTableError):
@@ -68,10 +68,10 @@ class Field(NamedTuple):
         return self.value.decode("utf-8", "replace")
 
     def comparable(self) -> object:
-        """A value for comparison: two are equal exactly if brokers treat the fields as equal.
+        """A value that equals another one exactly if brokers treat the fields as equal.
 
-        Numbers are equal whatever their width, int and float alike; a string equals a byte array of the same octets;
-        a bool never equals a number. Source: behaviour page 3.9 (headers), 3.10.8 semantics.
+        Numbers are equal whatever their width, also int and float. A string equals a byte array with the same octets. A
+        bool never equals a number. Source: behaviour page 3.9 (headers), 3.10.8 semantics.
         """
         tag, value = self
         if tag == "D":
@@ -91,6 +91,12 @@ def integer_of(table: "FieldTable", key: str) -> int | None:
     """The integer under a key; None: there is no entry, or it is not an integer."""
     field = table.get(key)
     return field.value if field is not None and field.tag in INTEGER_TAGS and isinstance(field.value, int) else None
+
+
+def text_of(table: "FieldTable", key: str) -> str | None:
+    """The text under a key; None: there is no entry, or it is not a string."""
+    field = table.get(key)
+    return field.text if field is not None and isinstance(field.value, bytes) else None
 
 
 def number_of(field: Field) -> float:
@@ -121,7 +127,7 @@ _FIXED = {
 }
 _DECIMAL = Struct(">BI")
 _LENGTH = Struct(">I")
-#: Octets of a value by the octet of its tag. Missing are the tags whose values start with a length.
+#: Octets of a value, by the octet of its tag, for tags whose values do not begin with a length.
 _SIZES = {ord(tag): fixed.size for tag, fixed in _FIXED.items()} | {ord("V"): 0, ord("D"): _DECIMAL.size}
 _STRINGS = frozenset(b"Sx")
 _STRING, _TABLE, _ARRAY = b"SFA"
@@ -131,11 +137,10 @@ _MEASURED = _STRINGS | {_TABLE, _ARRAY}
 def decode_table(
     data: bytes, start: int = 0, depth: int = DEPTH_MAX, *, raw: str | None = None
 ) -> tuple[FieldTable, int]:
-    """Decode the table whose four length octets stand at `start`.
+    """Decode the table whose four length octets stand at `start`. Of duplicate keys the first counts.
 
     `raw`: name of an entry that is not decoded if it is an array; its value is the octets of the items.
-    Returns: the table and the offset after it. Of duplicate keys the first counts.
-    Raises:  FieldTableError, UnknownFieldTag.
+    Returns the table and the offset after it. Raises: FieldTableError, UnknownFieldTag.
     """
     begin, end = _span(data, start, len(data))
     return _table(data, begin, end, depth, raw), end
@@ -156,13 +161,13 @@ def array_spans(data: bytes) -> list[tuple[int, int]]:
     position, end = 0, len(data)
     spans = []
     while position < end:
-        after = _behind(data, position, end)
+        after = _offset_after(data, position, end)
         spans.append((position, after))
         position = after
     return spans
 
 
-def _behind(data: bytes, position: int, end: int) -> int:
+def _offset_after(data: bytes, position: int, end: int) -> int:
     """The offset after a value, without decoding it."""
     if position >= end:
         raise FieldTableError("a value is missing")
@@ -248,7 +253,7 @@ def _array(data: bytes, position: int, end: int, depth: int) -> list[Field]:
 
 
 class OpenedTable(Mapping[str, Field]):
-    """The table whose four length octets stand at `start`; an entry is decoded on access.
+    """The table whose four length octets stand at `start`. Entries are decoded on access.
 
     Of duplicate keys the first counts. Raises: FieldTableError, UnknownFieldTag.
     """
@@ -264,7 +269,7 @@ class OpenedTable(Mapping[str, Field]):
             if name_end > end:
                 raise FieldTableError("a key is cut short")
             self._places.setdefault(data[position + 1 : name_end].decode("utf-8", "surrogateescape"), name_end)
-            position = _behind(data, name_end, end)
+            position = _offset_after(data, name_end, end)
 
     def __getitem__(self, key: str) -> Field:
         return _field(self._data, self._places[key], len(self._data), DEPTH_MAX)[0]
@@ -282,9 +287,9 @@ class OpenedTable(Mapping[str, Field]):
 def scan_table(data: bytes, start: int, marks: frozenset[bytes]) -> tuple[bool, int]:
     """Check the table whose four length octets stand at `start`, without building it.
 
-    marks: names of entries to look for, as octets; entries of nested tables do not count.
-    Returns: whether an entry has one of these names, and the offset after the table.
-    Raises:  FieldTableError, UnknownFieldTag: the same that `decode_table` raises.
+    `marks`: names of entries, as octets; entries of nested tables do not count.
+    Returns whether an entry has one of these names, and the offset after the table.
+    Raises: FieldTableError, UnknownFieldTag, as `decode_table` does.
     """
     position, end = _span(data, start, len(data))
     unpack_length = _LENGTH.unpack_from
@@ -295,7 +300,7 @@ def scan_table(data: bytes, start: int, marks: frozenset[bytes]) -> tuple[bool, 
             raise FieldTableError("a key is cut short")
         if data[position + 1 : name_end] in marks:
             is_marked = True
-        # Most entries that clients send are strings: inlined, 0.2 us less for each.
+        # Most entries are strings: inlined, which saves 0.2 us for each.
         if name_end + 5 <= end and data[name_end] == _STRING:
             position = name_end + 5 + unpack_length(data, name_end + 1)[0]
             if position > end:
@@ -306,7 +311,7 @@ def scan_table(data: bytes, start: int, marks: frozenset[bytes]) -> tuple[bool, 
 
 
 def _scan_field(data: bytes, position: int, end: int, depth: int) -> int:
-    """Check a value and its nested values. Returns: the offset after it."""
+    """Check a value and its nested values. Returns the offset after it."""
     if position >= end:
         raise FieldTableError("a value is missing")
     tag = data[position]
@@ -344,7 +349,7 @@ def table_spans(data: bytes, start: int) -> list[tuple[str, int, int]]:
         name_end = position + 1 + data[position]
         if name_end > end:
             raise FieldTableError("a key is cut short")
-        after = _behind(data, name_end, end)
+        after = _offset_after(data, name_end, end)
         spans.append((data[position + 1 : name_end].decode("utf-8", "surrogateescape"), position, after))
         position = after
     return spans

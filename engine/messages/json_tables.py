@@ -1,8 +1,8 @@
 """Conversion of argument tables between the JSON of definitions and typed fields of AMQP.
 
-Every table that a client may declare can be exported and imported; a second export equals the first. Values without an
-equivalent in JSON (octets that are not text, decimals, NaN, infinities) become the nearest value.
-Source: behaviour page 5.5.
+Every table that a client may declare can be exported and imported. Values without an equivalent in JSON (octets that
+are not text, decimals, NaN, infinities) become the nearest value; an export of the imported table equals the first
+export. Source: behaviour page 5.5.
 """
 
 from math import isfinite
@@ -28,7 +28,7 @@ def _field(value: object, depth: int) -> Field:
     if isinstance(value, int):
         return Field(_tag_of(value), value)
     if isinstance(value, float):
-        if not isfinite(value):  # NaN and Infinity, which Python reads but JSON does not have
+        if not isfinite(value):  # Python's reader accepts NaN and Infinity
             raise ValueError("finite numbers")
         return Field("d", value)
     if isinstance(value, str):

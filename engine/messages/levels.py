@@ -10,14 +10,14 @@ DEFAULT_PRIORITY, LEVEL_TOP = 4, 31
 
 @frozen
 class Levels:
-    """Levels 0 to `top`. `table`: one octet for each priority, its level; `default`: level of messages without one."""
+    """Levels 0 to `top`. `table`: the level of each priority; `default`: the level of messages without a priority."""
 
     top: int
     table: bytes
     default: int
 
     def of(self, priority: int | None) -> int:
-        """The level of a priority; None: of messages without one."""
+        """The level of a priority; None: no priority."""
         return self.default if priority is None else self.table[priority]
 
 

@@ -1,7 +1,7 @@
-"""A message in a queue, the envelope that a run of messages shares, and mixed runs with one envelope for each message.
+"""A message in a queue, and the envelope of a run of messages. A mixed run has an envelope for each message.
 
-Each queue has its own `Message` object for a message; all of them share the content, which is one bytes object. Ids
-rise in the order of publishing, so an id also gives the message's position in the queue.
+Each queue has a `Message` object for a message; these share the content, which is one bytes object. Ids rise in the
+order of publishing, so an id is also the message's position in the queue.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,23 +16,23 @@ from .field_table import Field, FieldTable
 class Envelope:
     """Exchange, routing keys and property summary of a run of messages, and the framing of their contents.
 
-    The expiration in `summary` must be valid (`arguments.check_expiration`). `opaque`: data that the publishing
-    frontend needs to send the contents on without decoding them.
+    The expiration in `summary` must be valid (`arguments.check_expiration`). `opaque`: data by which the frontend sends
+    contents without decoding them.
     """
 
     __slots__ = (
         "_persisted",
         "_plain",
         "_stored",
-        "cause_id",  # id of the message that died, if this is its dead letter; 0: it is not a dead letter
-        "copies",  # further routing keys, from CC and BCC
+        "cause_id",
+        "copies",
         "exchange",
-        "expiration_ms",  # the effective time to live: that of the property, or that of the address's policy
-        "expiry_is_settled",  # the message's address has applied its policy, so the queue's address must not
+        "expiration_ms",
+        "expiry_is_settled",
         "first_id",
-        "framing",  # the id of the first publish; 0: the message's current id
+        "framing",
         "is_plain",
-        "opaque",  # a queue without rules need not read the properties
+        "opaque",
         "routing_key",
         "summary",
     )
@@ -48,14 +48,15 @@ class Envelope:
         self.exchange = exchange
         self.routing_key = routing_key
         self.summary = summary
+        # The effective time to live: that of the property, or that of the expiry policy of the message's address.
         self.expiration_ms = None if summary.expiration is None else int(summary.expiration)
-        self.expiry_is_settled = False
-        self.is_plain = summary.expiration is None and not summary.is_marked
+        self.expiry_is_settled = False  # the message's address has an expiry policy: the queue's does not apply
+        self.is_plain = summary.expiration is None and not summary.is_marked  # queues without rules read no properties
         self.framing = framing
         self.opaque = opaque
-        self.copies: tuple[str, ...] = ()
-        self.cause_id = 0
-        self.first_id = 0
+        self.copies: tuple[str, ...] = ()  # further routing keys, from CC and BCC
+        self.cause_id = 0  # the id of the dead message, if this is its dead letter
+        self.first_id = 0  # the id of the first publish; 0: the message's id
         self._plain: Envelope | None = None
         self._persisted: Envelope | None = None
         self._stored: Envelope | None = None
@@ -66,7 +67,7 @@ class Envelope:
         return (self.routing_key, *self.copies)
 
     def with_expiration(self, expiration_ms: int | None) -> "Envelope":
-        """A copy with the time to live that its address determines (None: no expiry). The property does not change."""
+        """A copy with the time to live by the policy of its address (None: no expiry). The property does not change."""
         settled = self._like(self.summary, self.framing)
         settled.expiration_ms = expiration_ms
         settled.expiry_is_settled = True
@@ -74,10 +75,10 @@ class Envelope:
         return settled
 
     def published_first_as(self, id_: int) -> "Envelope":
-        """A copy for a message that enters a queue again under another id."""
-        again = self._like(self.summary, self.framing)
-        again.first_id = id_
-        return again
+        """A copy for a message that is published again with another id."""
+        copy = self._like(self.summary, self.framing)
+        copy.first_id = id_
+        return copy
 
     def persisted(self) -> "Envelope":
         """A persistent copy, for a queue that stores every message. Cached. The property does not change."""
@@ -88,7 +89,7 @@ class Envelope:
         return self._persisted
 
     def stored(self) -> "Envelope":
-        """A copy for contents in plain framing, in which the journal returns them. Cached."""
+        """A copy for contents that are read from the journal, in plain framing. Cached."""
         if self.framing is PLAIN:
             return self
         if self._stored is None:
@@ -128,9 +129,9 @@ class Envelope:
 
 
 class Message:
-    """One message in one queue. A queue may hold millions, so the object has nothing but slots."""
+    """One message in one queue."""
 
-    #: Whether paging must leave the message in memory, because the journal lacks some of its state.
+    #: Whether the message cannot be paged out, because the journal lacks some of its state.
     stays_in_memory: ClassVar[bool] = False
 
     __slots__ = ("content", "deliveries", "envelope", "expires_ns", "holder", "id", "uncounted")
@@ -172,17 +173,17 @@ content_of: Callable[[Message], bytes] = attrgetter("content")
 envelope_of: Callable[[Message], Envelope] = attrgetter("envelope")
 
 
-#: The envelopes of a run: one that all its messages share, or one for each.
+#: The envelopes of a run: the common one, or one for each message.
 Envelopes: TypeAlias = Envelope | Sequence[Envelope]
 
 
 def each_of(envelopes: Envelopes) -> Iterable[Envelope]:
-    """One envelope for each message; an endless iterator if they share one."""
+    """An envelope for each message; an endless iterator of a common one."""
     return repeat(envelopes) if isinstance(envelopes, Envelope) else envelopes
 
 
 def stretches_alike(envelopes: Sequence[Envelope]) -> Iterator[tuple[int, int, Envelope]]:
-    """The stretches that share one envelope: offset of the first message, offset after the last, envelope."""
+    """The stretches with a common envelope: offset of the first message, offset after the last, envelope."""
     start = 0
     last = envelopes[0]
     for offset, envelope in enumerate(envelopes):

@@ -1,8 +1,8 @@
-"""Shapes: the common part of property lists that differ only in ids, timestamps and values of headers.
+"""Shapes: the common octets of property lists that differ only in ids, timestamps and values of headers.
 
-Clients put a unique id into each message, so no property list occurs twice. A shape is the set of octets that determine
-a list's validity and its summary: every list of the same length with the same octets is valid and has the same summary.
-Finding the shape of a list of 200 octets compares two numbers and takes 0.3 us; scanning the list takes 2 us.
+Clients put a unique id into each message, so no property list occurs twice. The octets of a shape determine validity
+and summary: every list of this length with these octets is valid and has the same summary. To find the shape of a list
+of 200 octets takes 0.3 us (two numbers are compared); to scan the list takes 2 us.
 """
 
 from .content import PROPERTIES, REPLY_TO_ME, PropertySummary
@@ -17,17 +17,17 @@ SOURCES = {
     "has_headers": (),
     "is_marked": ("headers", "reply_to"),
 }
-#: Properties all of whose octets belong to the shape. Of `headers` everything but the values does; `reply_to` matters
-#: only if it may be `REPLY_TO_ME`.
+#: Properties whose octets all belong to the shape. Of `headers` all but the values belong to it; `reply_to` does only
+#: if it may be `REPLY_TO_ME`.
 _SETTLED = {name for names in SOURCES.values() for name in names} - {"headers", "reply_to"}
 
-#: Maximum length of a list with a shape, in octets: longer numbers are slow to compare and take memory.
+#: Maximum length of a list with a shape, in octets, because long numbers are slow to compare and take memory.
 SIZE_MAX = 1024
 #: Maximum number of shapes: of lists of one length, and in total.
 ALIKE_MAX = 8
 SHAPES_MAX = 256
-#: Scanned or recognized lists needed for each new shape, because making one takes as long as scanning several lists.
-#: The first shape is made after `-CREDIT_FIRST` lists; `CREDIT_MAX` limits the saved credit.
+#: Scanned or recognized lists per new shape, because making a shape takes as long as scanning several lists. The first
+#: shape is made after `-CREDIT_FIRST` lists; `CREDIT_MAX` limits the saved credit.
 COST = 32
 CREDIT_FIRST = -8
 CREDIT_MAX = 1024
@@ -39,8 +39,8 @@ Shape = tuple[int, int, PropertySummary]
 class Shapes:
     """The shapes of the property lists of one connection. Their number is limited whatever the peer sends.
 
-    `by_length`: length of a property list in octets -> its shapes. Readers may keep such a list of shapes: the object
-    for a length never changes.
+    `by_length`: length of a property list in octets -> its shapes. Readers may keep the list of shapes of a length: it
+    is updated in place.
     """
 
     __slots__ = ("_count", "_credit", "by_length")
@@ -73,9 +73,9 @@ class Shapes:
         return self.by_length.setdefault(size, []) if size <= SIZE_MAX else None
 
     def learn(self, properties: bytes, summary: PropertySummary) -> bool:
-        """Make a shape of a property list without one, unless shapes would cost more than they save (`COST`).
+        """Make a shape of a property list without one, unless it costs more than it saves (`COST`).
 
-        summary: the summary of the list. Returns: whether a shape was made.
+        `summary`: that of the list. Returns whether a shape was made.
         """
         if self._credit < CREDIT_MAX:
             self._credit += 1

@@ -13,10 +13,10 @@ BODY_SIZE_BUCKETS = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_
 
 
 class Sizes:
-    """`counts`: number of bodies in each bucket, the last for bodies above all bounds. `octets`: size of all bodies.
+    """`counts`: number of bodies in each bucket, the last for bodies above all bounds. `octets`: of all bodies.
 
-    The size of header and framing of a run's first message is assumed for the whole run, which is exact but for mixed
-    runs. Costs 0.3 us for one message, 0.05 us per message in long runs of equal size.
+    Header and framing of all messages of a run are assumed to be as long as those of the first, which is exact except
+    in mixed runs. Costs 0.3 us for one message, 0.05 us per message in long runs of equal size.
     """
 
     __slots__ = ("counts", "octets")

@@ -1,7 +1,7 @@
-"""Queue and consumer arguments: the known ones, their valid values, and the equivalence of two declarations.
+"""The known arguments of queues and consumers, their valid values, and the equivalence of two declarations.
 
-The table has one row for each argument, in the order in which RabbitMQ 3.10 checks them, because the first fault is
-reported. A `Reason` is data; the frontend words it.
+The table has a row for each argument, in the order in which RabbitMQ 3.10 checks them, because the first fault is
+reported. The frontend makes the text of a `Reason`.
 Source: behaviour page 2.4.1, 3.1.
 """
 
@@ -28,11 +28,11 @@ from .stream_start import start_of
 
 TEN_YEARS_MS = 315_360_000_000
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
-#: Consumer arguments that select messages (see consumer_filter.py).
+#: Consumer arguments that are filters (consumer_filter.py).
 CONSUMER_FILTERS = ("x-filter", "x-selector")
-#: Consumer argument, on a queue of some kinds: the consumer replaces the one with its tag.
+#: Consumer argument for some kinds of queue: the consumer replaces the one with its tag.
 REPLACE = "x-replace"
-#: The known consumer arguments; some apply only to some kinds of queues.
+#: The known consumer arguments, of all kinds of queue.
 CONSUMER_ARGUMENTS = frozenset(
     {
         *CONSUMER_FILTERS,
@@ -40,7 +40,7 @@ CONSUMER_ARGUMENTS = frozenset(
         OFFSET,
         "x-priority",
         "x-consumer-timeout",
-        "x-cancel-on-ha-failover",  # of RabbitMQ's mirrored queues; accepted without effect
+        "x-cancel-on-ha-failover",  # for RabbitMQ's mirrored queues; has no effect
     }.union(*(own.consumer_arguments for own in OWN_TYPES.values()))
 )
 EXCHANGE_ARGUMENTS = frozenset({"alternate-exchange", "x-delayed-type", "hash-header", "hash-property"})
@@ -48,7 +48,7 @@ EXCHANGE_ARGUMENTS = frozenset({"alternate-exchange", "x-delayed-type", "hash-he
 
 @frozen
 class Reason:
-    """The reason to refuse a value. `kind`: type (expected an integer), unacceptable, text, tuple, atom, whole."""
+    """Why a value is refused. `kind`: type (expected an integer), unacceptable, text, tuple, atom, whole."""
 
     kind: str
     word: str = ""
@@ -59,7 +59,7 @@ Check = Callable[[Field], Reason | None]
 
 
 def _integer_with(fault: Callable[[int], Reason | None]) -> Check:
-    """Check for an integer of any width, and its value for a fault."""
+    """A check for an integer of any width without a fault."""
 
     def check(field: Field) -> Reason | None:
         if field.tag not in INTEGER_TAGS:
@@ -71,7 +71,7 @@ def _integer_with(fault: Callable[[int], Reason | None]) -> Check:
 
 
 def _string_with(fault: Callable[[str], Reason | None]) -> Check:
-    """Check for a string, and its text for a fault."""
+    """A check for a string without a fault."""
     return lambda field: fault(field.text) if field.tag == "S" else Reason("unacceptable", field.type_name)
 
 
@@ -100,7 +100,7 @@ def _version(field: Field) -> Reason | None:
 
 
 def _number(low: float, high: float, *, above: bool = False) -> Check:
-    """Check for a finite number from `low` (`above`: greater than `low`) to `high`."""
+    """A check for a finite number from `low` (`above`: greater than `low`) to `high`."""
 
     def check(field: Field) -> Reason | None:
         if field.tag not in NUMBER_TAGS:
@@ -146,9 +146,8 @@ def _anything(field: Field) -> Reason | None:
 
 @frozen
 class Argument:
-    """One known queue argument. `types`: the queue types that accept it. `compared`: redeclarations must repeat it.
-
-    Each other type accepts the arguments of the type that `QUEUE_TYPES` maps it to.
+    """A known queue argument. `types`: the queue types that accept it; further types accept the arguments of the type
+    to which `QUEUE_TYPES` maps them. `compared`: redeclarations must repeat it.
     """
 
     types: frozenset[str]
@@ -208,7 +207,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-max-deliveries": Argument(_C | _Q, _limit),
     "x-dead-letter-address": Argument(_C | _Q, _string),
     "x-expiry-address": Argument(_C | _Q, _string),
-    "x-address": Argument(_C | _Q, _string, compared=False),  # consumers of a configured queue need not know it
+    "x-address": Argument(_C | _Q, _string, compared=False),  # clients of a configured queue do not know it
     "x-last-value": Argument(_C | _Q, _boolean),
     "x-last-value-key": Argument(_C | _Q, _string),
     "x-non-destructive": Argument(_C | _Q, _boolean),
@@ -221,7 +220,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-group-rebalance-pause-dispatch": Argument(_C | _Q, _boolean),
     "x-group-first-key": Argument(_C | _Q, _string),
     SELECTOR: Argument(_C | _Q, _selector),
-    # RabbitMQ 4.3's, which has them on quorum queues only, and LavinMQ's multiplier.
+    # Those of RabbitMQ 4.3, where only quorum queues have them, and LavinMQ's multiplier.
     "x-delayed-retry-type": Argument(
         _C | _Q,
         _one_of(("disabled", "failed", "returned", "all"), lambda _: Reason("atom", "invalid_delayed_retry_type")),
@@ -230,13 +229,13 @@ ARGUMENTS: dict[str, Argument] = {
     "x-delayed-retry-max": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-delayed-retry-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
 }
-# Types with arguments of their own: their readers check these, some of which other types have, too.
+# Arguments of types that check them by a reader (`QueueType.read`); other types may have some of them.
 for _own in OWN_TYPES.values():
-    for _name in (*_own.rows, *_own.shared):  # those of the declaration are compared before those that follow from it
+    for _name in (*_own.rows, *_own.shared):  # rows are compared first
         _argument = ARGUMENTS.get(_name) or Argument(frozenset(), _anything)
         ARGUMENTS[_name] = replace(_argument, types=_argument.types | {_own.name})
 
-#: The order in which a redeclaration is compared, as far as it differs from the table's; other arguments follow.
+#: The arguments that a redeclaration compares first, in this order. The others follow in the order of the table.
 _COMPARED_FIRST: dict[str, tuple[str, ...]] = {
     CLASSIC: (),
     QUORUM: (
@@ -261,7 +260,7 @@ _COMPARED: dict[str, tuple[str, ...]] = {
 
 
 def queue_type_of(arguments: FieldTable) -> str:
-    """One of `QUEUE_TYPES`; classic if the argument is missing or invalid."""
+    """The queue type; classic if the argument is missing or invalid."""
     field = arguments.get("x-queue-type")
     if field is None or field.tag != "S" or field.text not in QUEUE_TYPES:
         return CLASSIC
@@ -271,9 +270,9 @@ def queue_type_of(arguments: FieldTable) -> str:
 def with_default_type(
     arguments: FieldTable, default: str | None, *, durable: bool, exclusive: bool, auto_delete: bool
 ) -> FieldTable:
-    """The arguments of a client's declaration, with the virtual host's default type if they name none.
+    """The arguments of a declaration, with the virtual host's default type if they have no type.
 
-    A queue that is transient, exclusive or auto-delete is classic whatever the default is.
+    Transient, exclusive and auto-delete queues are classic by default.
     """
     if default is None or "x-queue-type" in arguments:
         return arguments
@@ -283,7 +282,7 @@ def with_default_type(
 
 
 def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> None:
-    """Refuse invalid values of known arguments; unknown arguments are accepted.
+    """Refuse invalid values of known arguments.
 
     Raises: InvalidDeadLetterExchange, UnsupportedArgument, InvalidArgument.
     """
@@ -296,7 +295,7 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
         )
     queue_type = queue_type_of(arguments)
     takes, own = QUEUE_TYPES[queue_type], OWN_TYPES.get(queue_type)
-    # First the type, then the arguments of this type, then those of other types in the order in which they were sent.
+    # First the type, then the arguments of this type, then those of other types in the order of the declaration.
     for key, argument in (("x-queue-type", ARGUMENTS["x-queue-type"]), *ARGUMENTS.items()):
         field = arguments.get(key)
         if field is None or takes not in argument.types or (own is not None and key in own.rows):
@@ -318,9 +317,9 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
 
 
 def unknown_arguments(names: Iterable[str], known: Collection[str] | None = None) -> dict[str, str]:
-    """Unknown arguments `x-..`, each with the most similar known argument, or an empty text.
+    """The unknown arguments `x-..`, each with the most similar known one, or an empty text.
 
-    `known`: the known arguments; by default those of queues of any type.
+    `known`: the known arguments; None: those of queues of any type.
     """
     known = ARGUMENTS if known is None else known
     unknown = [name for name in names if name.startswith("x-") and name not in known]
@@ -332,7 +331,7 @@ def unknown_arguments(names: Iterable[str], known: Collection[str] | None = None
 
 
 def plain_arguments(arguments: FieldTable) -> dict[str, object]:
-    """A queue's arguments as plain values for settings: int, bool, float, str; tables and arrays are not converted."""
+    """A queue's arguments as values for settings: int, bool, float, str. Tables and arrays are not converted."""
     return {key: _plain(field) for key, field in arguments.items()}
 
 
@@ -343,30 +342,27 @@ def _plain(field: Field) -> object:
 def check_same_fields(kind: str, current: object, fields: dict[str, object], *, name: str, vhost: str) -> None:
     """Refuse a redeclaration with a different field. Raises: InequivalentField, for the first one."""
     for field, received in fields.items():
-        is_now = getattr(current, field)
-        if received != is_now:
+        present = getattr(current, field)
+        if received != present:
             raise InequivalentField(
-                field=field, kind=kind, name=name, vhost=vhost, received=_atom(received), current=_atom(is_now)
+                field=field, kind=kind, name=name, vhost=vhost, received=_atom(received), current=_atom(present)
             )
 
 
 def _atom(value: object) -> str:
-    """A flag, or the type of an exchange, as RabbitMQ writes it: types such as x-random have quotes of their own."""
+    """A flag or the type of an exchange, as RabbitMQ writes it: quoted if it is no plain word, such as x-random."""
     word = str(value).lower() if isinstance(value, bool) else str(value)
     return word if word.isidentifier() else f"'{word}'"
 
 
 def check_same_arguments(current: FieldTable, received: FieldTable, *, name: str, vhost: str) -> None:
-    """Refuse a redeclaration with a different argument; only arguments of the queue's type are compared.
-
-    Raises: InequivalentArgument.
-    """
+    """Refuse a redeclaration with a different argument of the queue's type. Raises: InequivalentArgument."""
     for key in _COMPARED[QUEUE_TYPES[queue_type_of(current)]]:
         _check_same(key, current.get(key), received.get(key), "queue", name, vhost)
 
 
 def check_same_alternate(current: FieldTable, received: FieldTable, *, name: str, vhost: str) -> None:
-    """Refuse an exchange's redeclaration with a different alternate exchange, the only argument that is compared.
+    """Refuse an exchange's redeclaration with a different alternate exchange; other arguments are not compared.
 
     Raises: InequivalentArgument.
     """
@@ -376,14 +372,14 @@ def check_same_alternate(current: FieldTable, received: FieldTable, *, name: str
 
 def _check_same(key: str, old: Field | None, new: Field | None, kind: str, name: str, vhost: str) -> None:
     if key == "x-queue-type" and (old is None or new is None):
-        # An explicit classic equals none; next to another type it is reported as it was sent.
+        # No type equals classic. In a fault, the type is reported as it was sent.
         old, new = (None if field == _EXPLICIT_CLASSIC else field for field in (old, new))
     if (old is None) != (new is None) or (old is not None and new is not None and _differ(old, new)):
         raise InequivalentArgument(key=key, kind=kind, name=name, vhost=vhost, received=new, current=old)
 
 
 _EXPLICIT_CLASSIC = Field("S", CLASSIC.encode())
-#: Integers of any width and timestamps equal each other, and so do floats, and strings and byte arrays.
+#: Tags whose values are compared: integers of any width and timestamps; floats; strings and byte arrays.
 _ALIKE = dict.fromkeys((*INTEGER_TAGS, "T"), "integer") | {"f": "float", "d": "float", "S": "string", "x": "string"}
 
 
@@ -427,7 +423,7 @@ def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, qu
         raise InvalidArgument(key="x-consumer-timeout", name=name, vhost=vhost, reason=reason)
     offset = arguments.get(OFFSET)
     own = OWN_TYPES.get(queue_type)
-    if offset is None or (own is not None and OFFSET in own.consumer_arguments):  # it checks them itself
+    if offset is None or (own is not None and OFFSET in own.consumer_arguments):  # its kind checks it
         return
     if queue_type != STREAM:
         raise UnsupportedArgument(key=OFFSET, name=name, vhost=vhost, queue_type=queue_type)

@@ -11,15 +11,14 @@ from ..errors import InvalidArgument
 from ..messages.field_table import FieldTable
 from .arguments import CONSUMER_FILTERS, Reason
 
-#: The arguments, and the dialect of their texts.
+#: The dialect of each argument.
 _DIALECTS: dict[str, Dialect] = dict(zip(CONSUMER_FILTERS, (AMPS, JMS)))
-#: Number of compiled filters in the cache.
-KEPT = 256
+#: Maximum number of compiled filters in the cache.
+CACHED_MAX = 256
 
 
 def filter_of(arguments: FieldTable, client_values: Mapping[str, Value], *, name: str, vhost: str) -> Expression | None:
-    """The filter in a consumer's arguments; None: all messages. `client_values`: values about its client (see
-    `compiled`).
+    """The filter in a consumer's arguments; None: no filter. `client_values`: values about its client (`compiled`).
 
     Raises: InvalidArgument: not a text, not an expression, or both arguments.
     """
@@ -47,6 +46,6 @@ def selector(text: str) -> Expression:
     return _compiled(text, JMS, ())
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED_MAX)
 def _compiled(text: str, dialect: Dialect, client_values: tuple[tuple[str, Value], ...]) -> Expression:
     return compiled(text, dialect, dict(client_values))

@@ -1,4 +1,4 @@
-"""The expiry policy of an address, which may replace a message's own time to live. Pure arithmetic, frozen.
+"""The expiry policy of an address, which may change the time to live of its messages.
 
 Source: address-settings page 3.2; the address that applies: address-settings page 1.3.
 """
@@ -17,7 +17,7 @@ class ExpiryPolicy:
     max_ms: int | None = None
 
     def applied_to(self, expiration_ms: int | None) -> int | None:
-        """The effective time to live in ms of a message published with `expiration_ms`. None: no expiry."""
+        """The time to live in ms of a message published with `expiration_ms`; None: no expiry."""
         if self.no_expiry:
             return None
         if self.delay_ms is not None:
@@ -50,11 +50,11 @@ def expiry_policy(settings: ResolvedSettings) -> ExpiryPolicy:
         return NO_EXPIRY_POLICY
     return ExpiryPolicy(
         settings.no_expiry,
-        _said(settings.expiry_delay_ms),
-        _said(settings.min_expiry_delay_ms),
-        _said(settings.max_expiry_delay_ms),
+        _or_none(settings.expiry_delay_ms),
+        _or_none(settings.min_expiry_delay_ms),
+        _or_none(settings.max_expiry_delay_ms),
     )
 
 
-def _said(value: int) -> int | None:
+def _or_none(value: int) -> int | None:
     return value if value >= 0 else None

@@ -1,4 +1,4 @@
-"""The flow control of an address: its memory limit, and its behavior when it is full. Resolved.
+"""The flow control of an address: its memory limit, and its behavior when it is full.
 
 Source: queues page E.1, E.2; address-settings page 3.3.
 """
@@ -6,20 +6,20 @@ Source: queues page E.1, E.2; address-settings page 3.3.
 from ...settings import ResolvedSettings
 from ...settings.frozen import frozen
 
-#: The storage of a queue's messages: journal beyond a share of the memory limit, memory, temp store.
+#: Where a queue's messages are beyond a share of the memory limit: in the journal, in memory, in the temp store.
 STORE, VM, FILE = "store", "vm", "file"
 
 
 @frozen
 class FlowRules:
-    """`memory_limit`: octets; 0: none. `holds`: publishers are blocked (producer flow control).
+    """`memory_limit`: octets; 0: none. `blocks`: a full address blocks publishers (producer flow control).
 
-    `fails`: they are refused instead; `fails_after_ms`: refused after this wait; 0: never. `minimum_size`: smaller
-    messages count as this many octets. `warning_interval_ms`: between two warnings of blocked publishers; 0: none.
+    `fails`: it refuses publishes at once; `fails_after_ms`: after this wait; 0: never. `minimum_size`: octets that a
+    smaller message counts. `warning_interval_ms`: time between warnings of blocked publishers; 0: no warnings.
     """
 
     memory_limit: int = 0
-    holds: bool = True
+    blocks: bool = True
     cursor: str = STORE
     cursor_high_water_percent: int = 70
     minimum_size: int = 1024
@@ -33,11 +33,11 @@ class FlowRules:
         return self.cursor != VM
 
     def pages(self, *, is_own_limit: bool) -> bool:
-        """Whether messages are paged out beyond a share of a memory limit: the address's own, or the broker's.
+        """Whether messages are paged out beyond a share of a memory limit, that of the address or of the broker.
 
-        The broker's limit blocks publishers instead, unless the address is configured otherwise.
+        By default the broker's limit blocks publishers instead.
         """
-        return self.cursor != VM and (is_own_limit or self.cursor == FILE or not self.holds)
+        return self.cursor != VM and (is_own_limit or self.cursor == FILE or not self.blocks)
 
 
 def flow_rules(settings: ResolvedSettings) -> FlowRules | None:
@@ -46,7 +46,7 @@ def flow_rules(settings: ResolvedSettings) -> FlowRules | None:
         return None
     return FlowRules(
         memory_limit=max(0, settings.memory_limit),
-        holds=settings.producer_flow_control,
+        blocks=settings.producer_flow_control,
         cursor=settings.cursor,
         cursor_high_water_percent=settings.cursor_memory_high_water_mark,
         minimum_size=settings.minimum_message_size,

@@ -1,4 +1,4 @@
-"""The limit of messages that wait for a slow subscriber, and the choice of those to evict. Resolved.
+"""The limit of messages that wait for a slow subscriber, and the strategy that drops messages beyond it.
 
 Source: queues page E.1, "pendingMessageLimitStrategy", "eviction"; E.6.
 """
@@ -11,9 +11,9 @@ OLDEST, LOWEST_PRIORITY, UNIQUE_PROPERTY = "oldest", "lowest-priority", "unique-
 
 @frozen
 class PendingRules:
-    """`limit`: ready messages beside the unacknowledged ones; None: `prefetch_rate` times the prefetch limits.
+    """`limit`: maximum of ready messages; None: `prefetch_rate` times the prefetch limits of the consumers.
 
-    `eviction`: the choice of the messages to evict. `key`: the header that `UNIQUE_PROPERTY` compares.
+    `eviction`: the strategy that chooses messages to drop. `key`: the header that `UNIQUE_PROPERTY` compares.
     """
 
     limit: int | None
@@ -22,9 +22,9 @@ class PendingRules:
     key: str
 
     def limit_for(self, prefetches: list[int]) -> int | None:
-        """The limit for consumers with these prefetch limits (0: unlimited). None: no limit.
+        """The limit for consumers with these prefetch limits (0: unlimited); None: no limit.
 
-        `prefetch_rate` gives no limit if a prefetch is unlimited or if there is no consumer.
+        There is no limit by `prefetch_rate` if a prefetch is unlimited or there is no consumer.
         """
         if self.limit is not None:
             return self.limit
@@ -32,7 +32,7 @@ class PendingRules:
 
 
 def pending_rules(settings: ResolvedSettings) -> PendingRules | None:
-    """The pending rules of a subscriber's queue; None: no message is evicted."""
+    """The pending rules of a subscriber's queue; None: no limit."""
     limit, rate = settings.pending_message_limit, settings.pending_message_limit_prefetch_rate
     if limit < 0 and rate < 0:
         return None

@@ -1,6 +1,6 @@
-"""The rules of a queue: its limits, times and dead-letter targets. Resolved once, frozen.
+"""The rules of a queue: its limits, times and dead-letter targets, resolved from arguments and settings.
 
-A queue without any rule shares `NO_RULES`, and its hot path checks none.
+Queues without rules share `NO_RULES`, by which the hot path skips them.
 Source: behaviour page 3.1 to 3.5; address-settings page 3, 4, 6.6.
 """
 
@@ -13,7 +13,7 @@ from ...settings.queue_types import OWN_TYPES
 from ...settings.rows.address_settings import NOTHING_SET
 from ...settings.rows.queue_attributes import SELECTOR
 from ..messages.deaths import EXPIRED, MAXLEN
-from ..messages.field_table import Field, FieldTable, number_of
+from ..messages.field_table import Field, FieldTable, number_of, text_of
 from ..messages.levels import OF_QUORUM, Levels, up_to
 from .arguments import QUORUM, plain_arguments, queue_type_of
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...expressions.language import Expression
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
-#: The returns that RabbitMQ's delayed retry delays: (returns that count as attempts, other returns).
+#: Which requeued messages RabbitMQ's delayed retry delays: (failed attempts, others).
 RETRY_TYPES = {"disabled": (False, False), "failed": (True, False), "returned": (False, True), "all": (True, True)}
 RING = "x-ring-size"
 LAST_VALUE_KEY_DEFAULT = "_AMQ_LVQ_NAME"
@@ -34,10 +34,7 @@ LAST_VALUE_KEY_DEFAULT = "_AMQ_LVQ_NAME"
 
 @frozen
 class AutoCreatedQueue:
-    """A dead-letter or expiry queue that is created for an address: its name is PREFIX + address + SUFFIX.
-
-    Source: address-settings page 5.5.
-    """
+    """A dead-letter or expiry queue that is created for an address, named PREFIX + address + SUFFIX (page 5.5)."""
 
     prefix: str
     suffix: str
@@ -51,7 +48,7 @@ class DelayedRetry:
     delays_returned: bool
     min_ms: int
     max_ms: int | None
-    multiplier: float | None = None  # LavinMQ's: the delay grows by this factor; None: linearly
+    multiplier: float | None = None  # of LavinMQ: the factor by which the delay grows; None: it grows linearly
 
 
 @frozen
@@ -74,7 +71,7 @@ class QueueRules:
     max_delivery_attempts: int | None = None  # total of deliveries; None: unlimited
     dead_letter_address: str | None = None
     dead_letter_resources: AutoCreatedQueue | None = None
-    makes_missing_queues: bool = False  # if nothing is bound to the dead-letter or expiry address
+    makes_missing_queues: bool = False  # where nothing is bound to the dead-letter or expiry address
     expiry_address: str | None = None
     expiry_resources: AutoCreatedQueue | None = None
     expiry: ExpiryPolicy = NO_EXPIRY_POLICY
@@ -96,13 +93,13 @@ class QueueRules:
     group_rebalance_pause_dispatch: bool = False
     group_first_key: str | None = None
     is_quorum: bool = False
-    default_delivery_attempts: int | None = None  # if neither settings nor arguments limit the attempts
-    filter: "Expression | None" = None  # only matching messages enter the queue
+    default_delivery_attempts: int | None = None  # for quorum queues without a limit in arguments or settings
+    filter: "Expression | None" = None  # other messages are not routed to the queue
     extra: object = None  # rules of its kind alone (`Kind.make_rules`)
 
     @property
     def counts_deliveries(self) -> bool:
-        """Whether deliveries carry the number of attempts (x-delivery-count; ruling 14)."""
+        """Whether deliveries have the number of failed attempts (x-delivery-count; ruling 14)."""
         return (
             self.is_quorum
             or self.redelivery_delay_ms > 0
@@ -112,7 +109,7 @@ class QueueRules:
 
     @property
     def concerns_messages(self) -> bool:
-        """Whether a rule other than a limit applies to new messages (not only to returns, deaths or consumers)."""
+        """Whether a rule that is no limit applies to new messages."""
         return (
             self.message_ttl_ms is not None
             or self.levels is not None
@@ -127,8 +124,9 @@ class QueueRules:
         return self.max_length is not None or self.max_length_bytes is not None
 
     def dead_letter_target(self, reason: str) -> str | None:
-        """The exchange or address of messages that die of `reason`. A dead-letter exchange has precedence over both
-        addresses. None: these messages are not dead-lettered.
+        """The exchange or address for messages that die of `reason`; None: they are not dead-lettered.
+
+        A dead-letter exchange has precedence over addresses.
         """
         if self.dead_letter_exchange is not None:
             return self.dead_letter_exchange
@@ -146,18 +144,18 @@ NO_RULES = QueueRules()
 
 
 def own_settings(arguments: FieldTable) -> Layer:
-    """The address settings that a queue's arguments override. Raises: ArgumentFault (contradictions)."""
+    """The arguments of a queue that are address settings. Raises: ArgumentFault (contradictions)."""
     if not arguments:
         return NOTHING_SET
     plain = plain_arguments(arguments)
     own = OWN_TYPES.get(queue_type_of(arguments))
-    if own is not None:  # some of its arguments have another meaning in other queues
+    if own is not None:  # they are no settings, though other types have some of them
         plain = {key: value for key, value in plain.items() if key not in own.rows}
     return settings_of_arguments(plain).settings
 
 
 def effective_arguments(declared: FieldTable, layer: PolicyLayer) -> FieldTable:
-    """The declared arguments with those that the policy adds or lowers."""
+    """The declared arguments, with those that the policy adds or replaces."""
     if not layer.arguments:
         return declared
     return {**declared, **{key: _field(value) for key, value in layer.arguments.items()}}
@@ -180,13 +178,14 @@ def rules_of(
 ) -> QueueRules:
     """The rules of a new queue; the object `NO_RULES` if there are none.
 
-    `arguments`: checked and effective. `settings`: those of the address, overridden by the arguments.
-    `quorum_delivery_limit`: limit of quorum queues without their own; N means N + 1 deliveries. `quorum_priorities`:
-    number of their levels, as in `BrokerOptions`; with levels, a single active consumer yields to higher priorities.
+    `arguments`: the effective ones, checked. `settings`: those of the address, overridden by the arguments.
+    `quorum_delivery_limit`: for quorum queues without a limit; N means N + 1 deliveries. `quorum_priorities`: the
+    number of levels of quorum queues (`BrokerOptions`); with levels a single active consumer yields to higher
+    priorities.
     """
     if not arguments:
         return _rules_of_settings(settings)
-    rules = _worked_out(arguments, settings, quorum_delivery_limit)
+    rules = _new_rules(arguments, settings, quorum_delivery_limit)
     if quorum_priorities and queue_type_of(arguments) == QUORUM:
         yields = rules.single_active_consumer
         return replace(rules, levels=OF_QUORUM[quorum_priorities], active_consumer_yields=yields)
@@ -197,8 +196,8 @@ def _levels(max_priority: int | None) -> Levels | None:
     return up_to(max_priority) if max_priority else None
 
 
-#: The rules of queues without arguments, by the identity of their settings, which the value keeps alive. A look-up by
-#: equality takes 3 us, because settings have 50 fields; most queues share one settings object.
+#: The rules of queues without arguments, by the id of their settings, which the value keeps alive. To compare settings
+#: takes 3 us, because they have 50 fields; most queues share one settings object.
 _KNOWN: dict[int, tuple[ResolvedSettings, QueueRules]] = {}
 _KNOWN_MAX = 256
 
@@ -209,11 +208,11 @@ def _rules_of_settings(settings: ResolvedSettings) -> QueueRules:
     if known is None:
         if len(_KNOWN) >= _KNOWN_MAX:
             _KNOWN.clear()
-        known = _KNOWN[id(settings)] = (settings, _worked_out({}, settings, None))
+        known = _KNOWN[id(settings)] = (settings, _new_rules({}, settings, None))
     return known[1]
 
 
-def _worked_out(arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None) -> QueueRules:
+def _new_rules(arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None) -> QueueRules:
     last_value_key = settings.default_last_value_key or None
     if last_value_key is None and settings.default_last_value_queue:
         last_value_key = LAST_VALUE_KEY_DEFAULT
@@ -245,9 +244,9 @@ def changed_rules(
 def _with_arguments(rules: QueueRules, arguments: FieldTable, quorum_delivery_limit: int | None) -> QueueRules:
     """The rules, updated with the arguments that policies may change in existing queues."""
     is_quorum = queue_type_of(arguments) == QUORUM
-    overflow = _text(arguments.get("x-overflow")) or DROP_HEAD
+    overflow = text_of(arguments, "x-overflow") or DROP_HEAD
     if is_quorum and overflow == REJECT_PUBLISH_DLX:
-        overflow = DROP_HEAD  # as RabbitMQ falls back
+        overflow = DROP_HEAD  # as in RabbitMQ
     default_attempts = None
     if is_quorum and quorum_delivery_limit is not None and "x-delivery-limit" not in arguments:
         default_attempts = quorum_delivery_limit + 1
@@ -260,8 +259,8 @@ def _with_arguments(rules: QueueRules, arguments: FieldTable, quorum_delivery_li
         overflow=overflow,
         is_quorum=is_quorum,
         default_delivery_attempts=default_attempts,
-        dead_letter_exchange=_text(arguments.get("x-dead-letter-exchange")),
-        dead_letter_routing_key=_text(arguments.get("x-dead-letter-routing-key")),
+        dead_letter_exchange=text_of(arguments, "x-dead-letter-exchange"),
+        dead_letter_routing_key=text_of(arguments, "x-dead-letter-routing-key"),
         delayed_retry=_delayed_retry(arguments),
         filter=_filter(arguments.get(SELECTOR)),
     )
@@ -315,8 +314,8 @@ def _limit_or_zero(value: int) -> int | None:
 
 
 def _delayed_retry(arguments: FieldTable) -> DelayedRetry | None:
-    """Read x-delayed-retry-type, -min, -max and LavinMQ's -multiplier; None: they delay nothing."""
-    kind = _text(arguments.get("x-delayed-retry-type"))
+    """The rules by x-delayed-retry-type, -min, -max and LavinMQ's -multiplier; None: nothing is delayed."""
+    kind = text_of(arguments, "x-delayed-retry-type")
     min_ms = _integer(arguments.get("x-delayed-retry-min"))
     failed, returned = RETRY_TYPES.get(kind or "disabled", (False, False))
     if not (failed or returned) or not min_ms:
@@ -337,7 +336,3 @@ def _filter(field: Field | None) -> "Expression | None":
     from .consumer_filter import selector  # loads the filter language, which few queues need
 
     return selector(field.text)
-
-
-def _text(field: Field | None) -> str | None:
-    return field.text if field is not None and isinstance(field.value, bytes) else None

@@ -1,6 +1,5 @@
-"""Redelivery: the delay before a returned message is ready again.
+"""The redelivery delay of classic and quorum queues, before a requeued message is ready again.
 
-Pure arithmetic. Classic and quorum queues call it (`queues/classic.py`); `clients/` decides which returns count.
 Source: address-settings page 5.1, 5.3.
 """
 
@@ -10,11 +9,11 @@ INT64_MAX = 2**63 - 1
 
 
 def redelivery_delay_ms(rules: QueueRules, attempts: int, chance: float, *, counted: bool = True) -> int | None:
-    """The delay in ms before a message that was delivered `attempts` times is ready again; None: it is ready at once.
+    """The delay in ms before a message with `attempts` failed attempts is ready again; None: no delay.
 
-    delay x multiplier^(attempts - 1), changed either way by up to `redelivery_collision_avoidance_factor` of it by
-    `chance` (uniform in [0, 1); 0.5 changes nothing), and capped. A delay of 0 still schedules it. RabbitMQ's delayed
-    retry replaces this formula; it depends on whether the return `counted` as an attempt.
+    delay x multiplier^(attempts - 1), changed up or down by at most `redelivery_collision_avoidance_factor` of it
+    (`chance`: uniform in [0, 1); 0.5: no change), at most the maximum. With a delay of 0 the message is scheduled.
+    RabbitMQ's delayed retry has another formula, which depends on whether the requeue `counted` as a failed attempt.
     """
     if rules.delayed_retry is not None:
         return _delayed_retry_ms(rules.delayed_retry, attempts, counted)

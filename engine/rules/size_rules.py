@@ -1,4 +1,4 @@
-"""The size limits of an address, and its behavior when it is full. Resolved.
+"""The size limits of an address, and its behavior when it is full.
 
 Source: address-settings page 3.3; ruling 16.
 """
@@ -6,7 +6,7 @@ Source: address-settings page 3.3; ruling 16.
 from ...settings import ResolvedSettings
 from ...settings.frozen import frozen
 
-#: What a full address does with a new message. PAGE: accept it, and page it out to disk (ruling 16).
+#: Policies of a full address for new messages. PAGE: accept them, and page out (ruling 16).
 PAGE, DROP, FAIL, BLOCK = "PAGE", "DROP", "FAIL", "BLOCK"
 
 
@@ -14,10 +14,10 @@ PAGE, DROP, FAIL, BLOCK = "PAGE", "DROP", "FAIL", "BLOCK"
 class SizeRules:
     """`messages_max`, `octets_max`: the limits of the address; when one is reached, `policy` applies.
 
-    `refused_above`: octets above which an address with policy BLOCK refuses instead. `paged_messages_max`,
-    `paged_octets_max`: limits of paged messages with policy PAGE; when one is reached, `page_policy` applies.
-    None: no such limit. `disk_policy`: applies to messages that must be stored while the disk is full; None: the
-    behavior depends on the publisher, see docs/operating.md.
+    `refused_above`: octets above which an address with policy BLOCK refuses messages. `paged_messages_max`,
+    `paged_octets_max`: limits of paged-out messages with policy PAGE; when one is reached, `page_policy` applies.
+    None: no such limit. `disk_policy`: that for messages that must be stored while the disk is full; None: it depends
+    on the publisher (docs/operating.md).
     """
 
     policy: str = PAGE
@@ -31,34 +31,34 @@ class SizeRules:
 
     @property
     def drops(self) -> bool:
-        """Whether a full address drops or refuses messages instead of blocking publishers."""
+        """Whether a full address drops or refuses messages."""
         return self.policy in (DROP, FAIL)
 
     @property
     def pages(self) -> bool:
-        """Whether it pages out messages beyond its own limit."""
+        """Whether messages beyond the limits of the address are paged out."""
         return self.policy == PAGE and (self.messages_max is not None or self.octets_max is not None)
 
     @property
     def may_drop(self) -> bool:
-        """Whether its own limits can make it drop messages."""
+        """Whether messages may be dropped or refused because of the limits of the address."""
         if self.drops:
             return self.messages_max is not None or self.octets_max is not None
         return self.page_policy is not None
 
     @property
     def counts_octets(self) -> bool:
-        """Whether a limit needs the octets of all its messages, in memory and paged out."""
+        """Whether a limit needs the octets of all messages, in memory and paged out."""
         return self.counts_exactly or self.paged_octets_max is not None
 
     @property
     def counts_exactly(self) -> bool:
-        """Whether that count must be exact to the octet, so that its messages stay in memory."""
+        """Whether the octets must be exact. Then the messages stay in memory."""
         return (self.policy != PAGE and self.octets_max is not None) or self.refused_above is not None
 
     @property
-    def holds(self) -> bool:
-        """Whether its own limits block or refuse publishers."""
+    def blocks(self) -> bool:
+        """Whether the limits of the address block publishers, or refuse with `refused_above`."""
         return self.policy == BLOCK and (
             self.messages_max is not None or self.octets_max is not None or self.refused_above is not None
         )

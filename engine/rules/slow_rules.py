@@ -1,4 +1,4 @@
-"""The definition of a slow consumer, and its consequence. Resolved.
+"""The rules by which a consumer is slow, and what happens to it.
 
 Source: queues page E.1, "abortSlowConsumerStrategy", E.6; address-settings page 3.6.
 """
@@ -17,11 +17,11 @@ _SECONDS = {
 
 @frozen
 class AbortRules:
-    """ActiveMQ's strategies. A consumer is slow while it receives nothing although messages are ready.
+    """ActiveMQ's strategies. A consumer is slow while it gets no messages although messages are ready.
 
-    A consumer is aborted after `after_ms` of being slow, after `checks` checks in a row that found it slow, or after
-    `ack_after_ms` without an acknowledgement (`ignores_idle`: only while it has something to acknowledge); None: never.
-    `closes`: aborting closes its connection.
+    It is aborted when it was slow for `after_ms`, or in `checks` checks in a row, or when it acknowledged nothing for
+    `ack_after_ms` (`ignores_idle`: only while it has unacknowledged messages); None: never. `closes`: its connection is
+    closed; otherwise it is cancelled.
     """
 
     period_ms: int
@@ -34,8 +34,8 @@ class AbortRules:
 
 @frozen
 class RateRules:
-    """Artemis' threshold: `count` messages in `seconds`. `kills`: connections of slower consumers are closed; else they
-    are reported.
+    """Artemis' threshold: `count` messages in `seconds`. `kills`: connections of slower consumers are closed; otherwise
+    they are only reported.
     """
 
     period_ms: int

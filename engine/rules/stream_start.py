@@ -1,6 +1,6 @@
-"""The start position of a stream consumer: the argument x-stream-offset.
+"""The argument x-stream-offset of a stream consumer: where it starts. `queues/stream.py` finds the offset.
 
-`queues/stream.py` turns it into an offset. Source: behaviour page 3.7.
+Source: behaviour page 3.7.
 """
 
 import re
@@ -21,7 +21,7 @@ class Start(NamedTuple):
 
 
 def start_of(field: Field | None) -> Start | None:
-    """Parse the argument; without it, reading starts at the end of the stream. None: the argument is invalid."""
+    """Parse the argument. Without it (None) a consumer starts at the end. Returns None if it is invalid."""
     if field is None:
         return Start(NEXT)
     value = field.value
@@ -41,6 +41,6 @@ def start_of(field: Field | None) -> Start | None:
 
 
 def age_ms(text: bytes) -> int | None:
-    """Parse a time span such as 7D or 5m into ms; None: it is none. M is a month of 30 days, m a minute."""
+    """Parse a time span such as 7D or 5m into ms; None: invalid. M is a month of 30 days, m a minute."""
     match = _AGE.fullmatch(text)
     return None if match is None else int(match[1]) * _UNIT_MS[match[2]]

@@ -4,7 +4,7 @@
     recovered = journal.recovered            # topology, queues and their messages
     ...
     queue = journal.objects.define(QUEUE, vhost, "orders")
-    lsn = journal.messages.published(ids, exchange, b"key", framing.cut(contents), queue_ids=[queue])
+    lsn = journal.messages.published(ids, exchange, b"key", framing.columns(contents), queue_ids=[queue])
     journal.messages.enqueued(queue, ids, lsn, sizes)
     end = journal.commit()                   # ends the turn; confirm when on_durable reports `end` or more
 

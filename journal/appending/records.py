@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...engine import Cut, EventKind
+from ...engine import ContentColumns, EventKind
 from ..format.heap import (
     Bound,
     Declared,
@@ -53,7 +53,7 @@ class MessageRecords:
         ids: Sequence[int],
         exchange_id: int,
         routing_key: bytes,
-        contents: Cut,
+        contents: ContentColumns,
         *,
         queue_ids: Sequence[int] = (),
         expires_ms: int = 0,
@@ -84,7 +84,7 @@ class MessageRecords:
         self,
         ids: Sequence[int],
         routes: Sequence[tuple[int, bytes, int]],
-        contents: Cut,
+        contents: ContentColumns,
         *,
         queue_ids: Sequence[int],
     ) -> int:

@@ -26,7 +26,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from ...engine import Cut
+from ...engine import ContentColumns
 from .errors import BadRecord
 from .heap import encode_link
 from .record import (
@@ -256,7 +256,7 @@ class BlockBuilder:
         self,
         ids: Sequence[int],
         prefixes: bytes | Sequence[bytes],
-        contents: Cut,
+        contents: ContentColumns,
         *,
         arg: int = 0,
         flags: int = DURABLE,

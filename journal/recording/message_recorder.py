@@ -102,7 +102,7 @@ class MessageRecorder:
 
     def _write_published(self, event: PublishedEvent, queue_ids: Sequence[int], durable: bool = True) -> None:
         envelope = event.of
-        contents = envelope.framing.cut(event.contents)
+        contents = envelope.framing.columns(event.contents)
         lsn = self._journal.messages.published(
             event.messages,
             self._objects.exchange_id(event.vhost, envelope.exchange),
@@ -154,7 +154,7 @@ class MessageRecorder:
             one: (exchange_id(event.vhost, one.exchange), one.routing_key.encode(), one.summary.priority or 0)
             for one in distinct
         }
-        contents = framing.cut(event.contents)
+        contents = framing.columns(event.contents)
         lsn = self._journal.messages.published_mixed(
             event.messages,
             list(map(routes.__getitem__, event.envelopes)),
@@ -402,7 +402,7 @@ class MessageRecorder:
                 (id_,),
                 self._objects.exchange_id(queue.vhost_name, envelope.exchange),
                 envelope.routing_key.encode(),
-                envelope.framing.cut((message.content,)),
+                envelope.framing.columns((message.content,)),
                 queue_ids=(queue_id,),
                 expires_ms=self._expires_ms(envelope),
                 cause_id=envelope.cause_id,

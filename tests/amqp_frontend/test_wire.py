@@ -36,15 +36,15 @@ def test_runs_are_cut_for_the_journal(bodies: tuple[bytes, ...], ids: list[bytes
     """Alike or not, in one frame and in several: the parts are of the plain framing, and their sizes are right."""
     contents = [(encode_header(len(body), {"message_id": id_}), body) for id_, body in zip(ids, bodies)]
     framed = [content_frames(7, header, body, frame_max) for header, body in contents]
-    _check(ContentFraming(7, frame_max).cut(framed), contents)
-    _check(PLAIN.cut([PLAIN.join(header, body) for header, body in contents]), contents)
+    _check(ContentFraming(7, frame_max).columns(framed), contents)
+    _check(PLAIN.columns([PLAIN.join(header, body) for header, body in contents]), contents)
 
 
 @given(BODIES)
 def test_runs_with_one_header_are_cut_for_the_journal(bodies: tuple[bytes, ...]) -> None:
     """Where the bodies are all that differs."""
     header = encode_header(0)
-    _check(CommonHeader(header).cut(bodies), [(header, body) for body in bodies])
+    _check(CommonHeader(header).columns(bodies), [(header, body) for body in bodies])
 
 
 def test_two_frames_may_be_as_large_as_one() -> None:
@@ -52,4 +52,4 @@ def test_two_frames_may_be_as_large_as_one() -> None:
     contents = [(encode_header(64), bytes(64)), (encode_header(56), bytes(56))]
     framed = [content_frames(7, *contents[0], 72), content_frames(7, *contents[1], 36)]
     assert len(framed[0]) == len(framed[1])
-    _check(ContentFraming(7, 72).cut(framed), contents)
+    _check(ContentFraming(7, 72).columns(framed), contents)

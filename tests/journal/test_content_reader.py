@@ -45,7 +45,7 @@ def write(journal: Journal, turns: list[list[tuple[bytes, list[int]]]]) -> list[
                 contents = [PLAIN.join(header, body) for header, body in zip(headers, bodies)]
             else:
                 contents = [make_content(body) for body in bodies]
-            lsn = journal.messages.published(ids, exchange, key, PLAIN.cut(contents), queue_ids=[7])
+            lsn = journal.messages.published(ids, exchange, key, PLAIN.columns(contents), queue_ids=[7])
             written += [(lsn + at, exchange, key, one) for at, one in enumerate(contents)]
             journal.messages.enqueued(7, ids, lsn, sizes)
         journal.wait(journal.commit())

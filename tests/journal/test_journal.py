@@ -256,14 +256,14 @@ def test_states_and_contents_come_back() -> None:
         [1, 2],
         driver.exchange,
         b"some.key",
-        PLAIN.cut([make_content(b"x"), make_content(b"yy")]),
+        PLAIN.columns([make_content(b"x"), make_content(b"yy")]),
         queue_ids=[queue],
         priority=5,
     )
     journal.messages.enqueued(queue, [1, 2], lsn, [1, 2], expires_ms=77, priorities=5)
     journal.messages.happened(EventKind.SCHEDULED, queue, [1], due_ms=1234, deliveries=2, uncounted=1)
     journal.messages.happened(EventKind.DELIVERED, queue, [2], deliveries=1, flags=COUNTED)
-    lsn = journal.messages.published([3], driver.exchange, b"k", PLAIN.cut([make_content(b"t")]), durable=False)
+    lsn = journal.messages.published([3], driver.exchange, b"k", PLAIN.columns([make_content(b"t")]), durable=False)
     journal.messages.enqueued(queue, [3], lsn, [1], durable=False)
     journal.messages.happened(EventKind.REQUEUED, queue, [1], reason="a word of somebody's", deliveries=3, uncounted=1)
     journal.messages.happened(EventKind.ACKED, queue, [2], kept=True)

@@ -217,7 +217,7 @@ def test_runs_are_their_records(bodies: list[bytes], key: bytes, before: int) ->
     contents = [PLAIN.join(b"header", body) for body in bodies]
     stored = Content(key, (7,), 9, 0, b"")
     ids = list(range(50, 50 + len(bodies)))
-    lsn = builder.published(ids, encode_content(stored), PLAIN.cut(contents), arg=9, address_ids=3)
+    lsn = builder.published(ids, encode_content(stored), PLAIN.columns(contents), arg=9, address_ids=3)
     assert builder.enqueued(7, ids, lsn, [len(body) for body in bodies], arg=9) == lsn + len(ids)
     builder.run(10, 7, ids, flags=DURABLE, consumer_id=4)
     block = read_block(memoryview(builder.encode(2, 0)), 0, 0)
@@ -244,7 +244,7 @@ class Padded:
     def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
         return list(map(self.body_size, contents))
 
-    def cut(self, contents: Sequence[bytes]) -> Cut:
+    def columns(self, contents: Sequence[bytes]) -> Cut:
         parts = list(map(self.split, contents))
         return Cut.of([len(header).to_bytes(4, "big") + header for header, _ in parts], [body for _, body in parts])
 

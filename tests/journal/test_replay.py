@@ -112,7 +112,7 @@ class Desk:
             [id_],
             self.exchange,
             key,
-            PLAIN.cut([make_content(body)]),
+            PLAIN.columns([make_content(body)]),
             queue_ids=queues,
             expires_ms=expires_ms,
             priority=priority,

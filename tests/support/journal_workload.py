@@ -63,7 +63,7 @@ class Driver:
             ids,
             self.exchange,
             b"key",
-            PLAIN.cut([make_content(body) for body in bodies]),
+            PLAIN.columns([make_content(body) for body in bodies]),
             queue_ids=targets,
             expires_ms=expires_ms,
         )

@@ -69,7 +69,7 @@ def main(directory: str, seed: int) -> None:
         contents = [PLAIN.join(encode_header(len(body_of(id_))), body_of(id_)) for id_ in ids]
         acks = chance.sample(sorted(alive), min(len(alive), chance.randrange(0, 22)))
         say([f"p {id_}" for id_ in ids] + [f"a {id_}" for id_ in acks])
-        lsn = journal.messages.published(ids, exchange, b"q", PLAIN.cut(contents), queue_ids=[queue])
+        lsn = journal.messages.published(ids, exchange, b"q", PLAIN.columns(contents), queue_ids=[queue])
         sizes = [len(body_of(id_)) for id_ in ids]
         journal.messages.enqueued(queue, ids, lsn, sizes)
         alive.update({id_: (lsn + at, sizes[at]) for at, id_ in enumerate(ids)})
