@@ -48,10 +48,10 @@ def _leveled(ready: LeveledReady) -> Iterator[str]:
 def _values(ready: LastValueReady) -> Iterator[str]:
     """Faults of the counts in a last-value queue: contents in memory, and contents that are on disk only."""
     paged = [message for message in ready if isinstance(message, PagedMessage)]
-    left = sum(message.is_left for message in paged)
-    if ready.left_count != left:
-        yield f"counts {ready.left_count} values on disk only, {left} are"
-    octets = sum(message.octets for message in paged if not message.is_left)
+    left = sum(message.is_paged for message in paged)
+    if ready.paged_count != left:
+        yield f"counts {ready.paged_count} values on disk only, {left} are"
+    octets = sum(message.octets for message in paged if not message.is_paged)
     if ready.memory_octets != octets:
         yield f"counts {ready.memory_octets} octets of values in memory, they are {octets}"
 

@@ -202,8 +202,8 @@ def _release_barrier(leases: Leases) -> bool:
     if len(leases.book) or not takers:
         return False
     (message,) = queue.takeable.take(1, UNLIMITED)
-    asked = FilterTest(message, queue.context.broker)
-    takers = [one for one in takers if one.filter is None or asked.is_taken_by(one.filter)]
+    test = FilterTest(message, queue.context.broker)
+    takers = [one for one in takers if one.filter is None or test.is_taken_by(one.filter)]
     message.deliveries += 1
     entries = lease_entries(leases.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
     content, envelope = with_entries(message.envelope, message.content, entries), message.envelope.plain()

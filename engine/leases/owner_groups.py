@@ -27,8 +27,8 @@ class OwnedFilter:
         self.filter = filter_
 
 
-class AskedOwned(FilterTest):
-    """A message to be tested, with the number of its owner."""
+class OwnedFilterTest(FilterTest):
+    """Tests a message that has an owner. `number`: that of the owner."""
 
     __slots__ = ("_number",)
 
@@ -93,8 +93,8 @@ class OwnerGroups(FilterGroups):
             self._groups[number, key] = self._by_key[number, key] = group
         return group
 
-    def asked(self, message: Message) -> FilterTest:
-        return AskedOwned(message, self._broker, self._owners.owner_of(message.id))
+    def test_of(self, message: Message) -> FilterTest:
+        return OwnedFilterTest(message, self._broker, self._owners.owner_of(message.id))
 
 
 def key_of(consumer: Consumer) -> object:

@@ -1,9 +1,9 @@
 """The store of a last-value queue: of the messages with one key only the newest stays, in the position of the first.
 
-The newest is the one that was published last, even if it enters the queue earlier. As in Artemis, the new message takes
-the position of the old one within its level of priority, so that keys that change often are not delivered later than
-others. Each key takes memory for the message object, its envelope and the key. Contents beyond the queue's share are
-only in the journal, and read back on access. Source: address-settings page 3.4, 5.8; queues page F.
+The newest is the one that was published last, even if it came into the queue earlier. As in Artemis, it takes the
+position of the old one within its level of priority, so that keys that change often are not delivered later than
+others. The message object, its envelope and the key are always in memory. Contents beyond the queue's share are only in
+the journal, and read back on access. Source: address-settings page 3.4, 5.8; queues page F.
 """
 
 from collections.abc import Callable
@@ -15,21 +15,21 @@ from ..messages.field_table import Field
 from ..messages.levels import Levels
 from ..messages.message import Envelope, Message, id_of
 from .levels import LeveledReady, ManyLevels
-from .paged_message import UNKNOWN, Key, PagedMessage, body_size, can_leave
+from .paged_message import UNKNOWN, Key, PagedMessage, body_size, can_page_out
 from .paged_run import messages_of
 from .storage import NOBODY, Owner
 from .tailed_store import TailedStore
 
-#: Maximum messages, and octets, from the head that are read back together with the message that is accessed.
+#: Maximum messages, and octets, from the head that are read back together with an accessed message.
 AHEAD, AHEAD_OCTETS = 1000, 1024 * 1024
-#: New messages between two look-ups of the share.
+#: New messages between two reads of the share.
 SHARE_EVERY = 1000
 
 _first_id_of: Callable[[Message], int] = attrgetter("first_id")
 
 
 def header_value(name: str) -> Callable[[Message], Key | None]:
-    """A function that returns a message's key: the value of the header `name`, or None without this header."""
+    """A function from a message to its key: the value of the header `name`; None: no such header."""
 
     def value(message: Message) -> Key | None:
         field: Field | None = message.envelope.headers(message.content).get(name)
@@ -39,9 +39,9 @@ def header_value(name: str) -> Callable[[Message], Key | None]:
 
 
 class LastValueReady(LeveledReady):
-    """The ready list of a last-value queue. `left_count`: number of messages whose content is only in the journal."""
+    """The messages of a last-value queue. `paged_count`: the number of those whose content is only in the journal."""
 
-    __slots__ = ("_by_key", "_key_of", "_queue", "_share", "_until_asked", "left_count", "memory_octets")
+    __slots__ = ("_by_key", "_key_of", "_queue", "_share", "_until_share_read", "paged_count", "memory_octets")
 
     def __init__(self, queue: Owner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
         super().__init__(levels, body_size)
@@ -49,22 +49,21 @@ class LastValueReady(LeveledReady):
         self._key_of = key_of
         self._by_key: dict[Key, Message] = {}
         self._share = 0
-        self._until_asked = 0
-        self.left_count = 0
+        self._until_share_read = 0
+        self.paged_count = 0
         self.memory_octets = 0  # octets of contents in memory that could be paged out
 
     def empty(self) -> "LastValueReady":
         return LastValueReady(self._queue, self.mapping, self._key_of)
 
     def leave_owner(self) -> None:
-        """See `Store`."""
         self._queue = NOBODY
 
     def supersede(self, message: Message) -> tuple[Message | None, bool]:
-        """Keep only the newer of a message and the one in the list with the same key.
+        """Keep only the newer of a message and the listed one with the same key.
 
-        Returns: the older one, which is not in the list now (None: the key is new); and whether the caller has to add
-        the new message to the list. O(level) if the two have different priorities.
+        Returns the older one, which is not listed now (None: the key is new), and whether the caller has to add the new
+        message. O(level) if the two have different priorities.
         """
         key = self.key_of(message)
         here = None if key is None else self._by_key.get(key)
@@ -80,10 +79,10 @@ class LastValueReady(LeveledReady):
         self.octets += body_size(message) - body_size(here)
         if isinstance(here, PagedMessage):
             older: Message = here.copy()
-            self._went_out(here)
+            self._unlist(here)
             here.become(message)
             here.key = key
-            self._came_in(here)
+            self._list(here)
             return older, False
         older = Message(here.id, here.content, here.envelope)
         here.id, here.content, here.envelope = message.id, message.content, message.envelope
@@ -105,7 +104,7 @@ class LastValueReady(LeveledReady):
             self._by_key[key] = message
         if isinstance(message, PagedMessage):
             message.home = self
-            self._came_in(message)
+            self._list(message)
 
     def _removed(self, message: Message) -> None:
         super()._removed(message)
@@ -113,45 +112,45 @@ class LastValueReady(LeveledReady):
         if key is not None and self._by_key.get(key) is message:
             del self._by_key[key]
         if isinstance(message, PagedMessage):
-            self._went_out(message)
+            self._unlist(message)
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
-    def _came_in(self, message: PagedMessage) -> None:
-        """Note a message that was added to the list. Pages out its content if there is no room."""
+    def _list(self, message: PagedMessage) -> None:
+        """Count a message that was added. Pages out its content if there is no room."""
         message.is_listed = True
-        if message.is_left:
-            self.left_count += 1
+        if message.is_paged:
+            self.paged_count += 1
             return
-        self._until_asked -= 1
-        if self._until_asked < 0:
-            self._until_asked = SHARE_EVERY
+        self._until_share_read -= 1
+        if self._until_share_read < 0:
+            self._until_share_read = SHARE_EVERY
             pager = self._queue.storage.pager
             self._share = 0 if pager is None else pager.budget() // 2  # contents that are read back have the other half
         if (
             self.memory_octets + message.octets > self._share
             and message.is_original
-            and can_leave(self._queue, message)
+            and can_page_out(self._queue, message)
         ):
-            message.leave()
-            self.left_count += 1
+            message.page_out()
+            self.paged_count += 1
         else:
             self.memory_octets += message.octets
 
-    def _went_out(self, message: PagedMessage) -> None:
+    def _unlist(self, message: PagedMessage) -> None:
         message.is_listed = False
-        if message.is_left:
-            self.left_count -= 1
+        if message.is_paged:
+            self.paged_count -= 1
         else:
             self.memory_octets -= message.octets
 
     def fetch(self, message: PagedMessage) -> bytes:
-        """Read the content of a message, and of those at the head, which are delivered next. Raises: Unreadable."""
+        """Read the contents of a message and of those at the head, which are delivered next. Raises: Unreadable."""
         pager = self._queue.storage.pager
         assert pager is not None
         octets = min(AHEAD_OCTETS, pager.budget() // 2)
         wanted = {message.id: message}
-        for _, one in zip(range(AHEAD), takewhile(_is_left, self)):
+        for _, one in zip(range(AHEAD), takewhile(_is_paged, self)):
             assert isinstance(one, PagedMessage)
             octets -= one.octets
             if octets <= 0:
@@ -162,15 +161,15 @@ class LastValueReady(LeveledReady):
             one = wanted[found.id]
             one.recall(PLAIN.join(found.header, found.body))
             if one.is_listed:
-                self.left_count -= 1
+                self.paged_count -= 1
                 self.memory_octets += one.octets
         return message.content
 
 
 class LastValueStore(TailedStore):
-    """All message objects are in memory: it has no tail, and does not page.
+    """A store without a tail, because all message objects are in memory.
 
-    `key_of`: returns a message's key; messages without a key (None) are never replaced.
+    `key_of`: a function from a message to its key; messages without a key (None) are never replaced.
     """
 
     __slots__ = ()
@@ -187,7 +186,7 @@ class LastValueStore(TailedStore):
 
     @property
     def is_deep(self) -> bool:
-        return self.ready.left_count > 0
+        return self.ready.paged_count > 0
 
     @property
     def pageable(self) -> None:
@@ -199,28 +198,28 @@ class LastValueStore(TailedStore):
         return PagedMessage(id_, content, envelope, self.ready)
 
     def append(self, message: Message) -> Message | None:
-        older, has_to_come = self._superseded(message)
-        if has_to_come:
+        older, is_to_add = self._superseded(message)
+        if is_to_add:
             self.ready.append(message)
         return older
 
     def put_first(self, message: Message) -> Message | None:
-        older, has_to_come = self._superseded(message)
-        if has_to_come:
+        older, is_to_add = self._superseded(message)
+        if is_to_add:
             super().put_first(message)
         return older
 
     def put_last(self, message: Message) -> Message | None:
-        older, has_to_come = self._superseded(message)
-        if has_to_come:
+        older, is_to_add = self._superseded(message)
+        if is_to_add:
             super().put_last(message)
         return older
 
     def _superseded(self, message: Message) -> tuple[Message | None, bool]:
-        older, has_to_come = self.ready.supersede(message)
+        older, is_to_add = self.ready.supersede(message)
         if older is not None and older is not message:
             self._loosen()  # the newer message takes the older one's position
-        return older, has_to_come
+        return older, is_to_add
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
         gone: list[Message] = []
@@ -231,15 +230,15 @@ class LastValueStore(TailedStore):
             if key is not None and by_key.setdefault(key, message) is not message:
                 gone.append(message)
                 continue
-            older, has_to_come = self._superseded(message)
+            older, is_to_add = self._superseded(message)
             if older is not None:
                 gone.append(older)
-            if has_to_come:
+            if is_to_add:
                 fresh.append(message)
         fresh.sort(key=id_of, reverse=True)
         self.ready.merge(fresh)
         return gone, 0
 
 
-def _is_left(message: Message) -> bool:
-    return isinstance(message, PagedMessage) and message.is_left
+def _is_paged(message: Message) -> bool:
+    return isinstance(message, PagedMessage) and message.is_paged

@@ -1,7 +1,7 @@
-"""The messages of a store in memory, by level of priority: taking from the head, scans, and taking from the middle.
+"""The messages of a store that are in memory, by level of priority.
 
 A queue with one level has a `collections.deque`; other queues have a `LeveledReady`, which has the same methods. The
-head is the oldest message of the highest level, for delivery and for dropping alike (behaviour page 3.3, 3.5).
+head, for delivery and for dropping, is the oldest message of the highest level (behaviour page 3.3, 3.5).
 """
 
 from abc import ABC, abstractmethod
@@ -19,8 +19,7 @@ from .store import LEVEL_STEP, WINDOW_MESSAGES, WINDOW_OCTETS, Scanned
 from .tail import Tail
 from .tail_io import messages_as_paged, runs_of
 
-#: Maximum distance from the head of a deque for access. For messages behind it the deque is converted to a
-#: `SortedList`.
+#: Maximum distance from the head at which messages of a deque are accessed. Beyond it the deque becomes a `SortedList`.
 NEAR = 250
 #: The messages of one level.
 Level = deque[Message] | SortedList[Message]
@@ -89,11 +88,11 @@ class LeveledReady:
 
     @property
     def levels(self) -> list[Level]:
-        """The containers of the levels, from level 0 on. A caller may replace one by another with the same messages."""
+        """The containers by level. A caller may replace one by another with the same messages."""
         return self._levels
 
     def took(self, messages: Iterable[Message]) -> None:
-        """Update the counts after messages were taken out of `levels`."""
+        """Count messages that were taken out of `levels`."""
         for message in messages:
             self._removed(message)
 
@@ -117,10 +116,10 @@ class LeveledReady:
 
 
 def merge_back(ready: Level, messages: list[Message]) -> int:
-    """Insert messages (ids falling) by their ids: each before the first that was published later, also if ids do not
-    rise. O(messages + those before them); `SortedList`: O(messages).
+    """Insert messages (ids falling) by their ids, each before the first one with a higher id.
 
-    Returns: the number of messages before them that were moved.
+    O(messages + those before them); with a `SortedList` O(messages). Returns the number of messages before them, which
+    were moved.
     """
     if isinstance(ready, SortedList):
         by_id = {message.id: message for message in reversed(messages)}
@@ -142,10 +141,10 @@ def merge_back(ready: Level, messages: list[Message]) -> int:
 
 
 class ReadyLevels(ABC):
-    """The messages of a store in memory. It also has the window of messages that were read back for scans.
+    """The messages of a store that are in memory, and a window of messages that were read back for scans.
 
-    `ready`: all of them, in order of delivery. `mapping`: of priorities to levels. `is_sorted`: ids rise within each
-    level; otherwise scans sort the level, in O(n log n).
+    `ready`: the messages in memory, in order of delivery. `mapping`: of priorities to levels. `is_sorted`: ids rise
+    within each level; otherwise a scan sorts the level, in O(n log n).
     """
 
     __slots__ = ("_window", "is_sorted")
@@ -163,7 +162,7 @@ class ReadyLevels(ABC):
     @property
     @abstractmethod
     def by_level(self) -> Sequence[Level]:
-        """The messages of each level, from level 0 on."""
+        """The messages by level."""
 
     @property
     @abstractmethod
@@ -176,7 +175,7 @@ class ReadyLevels(ABC):
 
     @abstractmethod
     def left(self, messages: Sequence[Message]) -> None:
-        """Messages were taken out of one of `by_level`."""
+        """Count messages that were taken out of one of `by_level`."""
 
     @abstractmethod
     def merge(self, messages: list[Message]) -> int:
@@ -187,7 +186,7 @@ class ReadyLevels(ABC):
         """Remove all messages and return them."""
 
     def take_over(self, other: "ReadyLevels") -> None:
-        """Copy all messages of another object with the same levels. O(messages)."""
+        """Add all messages of another object with the same levels. O(messages)."""
         self.ready.extend(other.ready)
         self.is_sorted, self._window = other.is_sorted, other._window
 
@@ -197,18 +196,18 @@ class ReadyLevels(ABC):
 
     @abstractmethod
     def position_of(self, message: Message) -> int:
-        """See `Scannable`."""
+        """`Scannable.position_of`."""
 
     # -- order --------------------------------------------------------------------------------------------------------
 
     def reach(self, level: int, id_: int) -> None:
-        """Prepare a level for access at an id: a deque that is long up to there becomes `SortedList`. O(n), once."""
+        """Prepare a level for access at an id: far from the head of a deque it becomes a `SortedList`. O(n), once."""
         here = self.by_level[level]
         if self.is_sorted and isinstance(here, deque) and len(here) > NEAR and here[NEAR].id <= id_:
             self._replace(level, SortedList(here, id_of))
 
     def loosen(self) -> None:
-        """Note that messages of a level may not be in order of ids."""
+        """Note that ids may not rise within a level."""
         self.is_sorted = False
         for level, here in enumerate(self.by_level):
             if isinstance(here, SortedList):
@@ -224,7 +223,7 @@ class ReadyLevels(ABC):
     # -- scans --------------------------------------------------------------------------------------------------------
 
     def _behind(self, level: int, tail: Tail | None, id_: int, count: int) -> Iterator[Found]:
-        """Up to `count` messages of a level with ids above `id_`, in memory or in the tail, in rising order."""
+        """Up to `count` messages of a level with ids above `id_`, in memory and in the tail, ids rising."""
         ready = self.by_level[level]
         paged: Iterator[Found] = iter(()) if tail is None else tail.behind(level, id_)
         if self.is_sorted:
@@ -244,7 +243,7 @@ class ReadyLevels(ABC):
             id_ = 0
 
     def scan(self, tail: Tail | None, after: int, count: int) -> Scanned:
-        """See `Scannable`."""
+        """`Scannable.scan`."""
         found: list[tuple[int, Message]] = []
         for position, id_, message in self.order(tail, after, count):
             message = message or self._window.get(id_)
@@ -254,9 +253,9 @@ class ReadyLevels(ABC):
         return Scanned(found, False)
 
     def load(self, owner: Owner, budget: int, tail: Tail, after: int, count: int) -> None:
-        """Fill the window with the paged-out messages that a scan needs: at least one, at most a window.
+        """Fill the window with paged-out messages that a scan needs, at least one. `budget`: memory for the queue.
 
-        `budget`: octets of memory for the queue. Raises: Unreadable.
+        Raises: Unreadable.
         """
         count, octets = min(count, WINDOW_MESSAGES), max(1, min(WINDOW_OCTETS, budget // 2))
         self._window = {}
@@ -280,7 +279,7 @@ class ReadyLevels(ABC):
                     self._window[message.id] = message
 
     def forget(self, messages: Sequence[Message]) -> None:
-        """Remove the copies of messages that were taken from the window."""
+        """Remove messages that left the store from the window."""
         if self._window:
             for message in messages:
                 self._window.pop(message.id, None)
@@ -288,7 +287,7 @@ class ReadyLevels(ABC):
     # -- out of the middle --------------------------------------------------------------------------------------------
 
     def take(self, level: int, ids: Sequence[int]) -> list[Message]:
-        """Take the messages of a level with these rising ids, as far as they are in memory."""
+        """Take the messages of a level with these rising ids that are in memory."""
         self.reach(level, ids[-1])
         taken = self._take(self.by_level[level], ids)
         self.left(taken)
@@ -336,7 +335,7 @@ class OneLevel(ReadyLevels):
         self.ready = messages
 
     def left(self, messages: Sequence[Message]) -> None:
-        """A deque counts its messages."""
+        """No counts: a deque has its length."""
 
     def merge(self, messages: list[Message]) -> int:
         return merge_back(self.ready, messages)
@@ -351,7 +350,7 @@ class OneLevel(ReadyLevels):
 
 
 class ManyLevels(ReadyLevels):
-    """The messages of a queue with priorities, or with a count of octets."""
+    """The messages of a queue with priorities, or whose octets are counted."""
 
     __slots__ = ("mapping", "ready")
 
@@ -392,7 +391,7 @@ class ManyLevels(ReadyLevels):
 
 
 def _fitting(sizes: Sequence[int], octets: int) -> int:
-    """The number of these sizes that fit into `octets`; at least one."""
+    """The number of sizes, from the first, that fit into `octets`; at least one."""
     for count, size in enumerate(sizes):
         if octets <= 0:
             return count

@@ -1,8 +1,8 @@
 """The memory budget for the ready messages of all stores with a tail.
 
-A store is granted octets in portions, and asks for more when it has used them. The octets of messages that left it
-are noticed when a request exceeds the budget. Then the largest store pages out its last messages; if the largest store
-is the one that asks, its new messages are paged out. Source: queues page F.1 (linked RAM), F.7.
+A store is granted octets in portions, and requests more when it has used them. When a request exceeds the budget, the
+octets of messages that have left are subtracted; then the largest store pages out its last messages. If the largest
+store is the requesting one, its new messages are paged out. Source: queues page F.1 (linked RAM), F.7.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from .memory_cap import LEAVING_MAX
 if TYPE_CHECKING:
     from .tailed_store import TailedStore
 
-#: Memory of a message beside its content, in octets.
+#: Octets of memory of a message in addition to its content.
 OVERHEAD = 200
-#: Minimum grant of a store in octets, or its share of half of the budget if that is less.
+#: Minimum grant in octets, or the store's share of half of the budget if that is less.
 FLOOR = 64 * 1024
-#: A store with at most this many octets gets a grant even beyond the limit: paging it out would gain little.
+#: A store with at most this many octets gets a grant even beyond the limit, because paging it out would gain little.
 SMALL = 16 * 1024
 #: Octets that the largest store pages out at once, at most half of its charge and a slice of messages.
 TAKE_MIN = 1024 * 1024
@@ -41,32 +41,32 @@ def held_octets(messages: Messages) -> int:
 
 
 class MemoryBudget:
-    """The budget of a broker with a pager. The argument `memory` is always its limit in octets, which may change."""
+    """The budget of a broker with a pager. The argument `memory` of methods is its limit in octets, now."""
 
-    __slots__ = ("_asked", "_charges", "_charge_max", "_largest", "total")
+    __slots__ = ("_charges", "_charge_max", "_largest", "_requests", "total")
 
     def __init__(self) -> None:
-        #: (charge, octets, messages) of each store: its maximum octets before it asks again, and its octets and
+        #: (charge, octets, messages) of each store: its octets with the unused part of its grant; and its octets and
         #: messages when they were last measured.
         self._charges: dict[TailedStore, tuple[int, int, int]] = {}
         self.total = 0  # the sum of all charges
-        self._asked = 0  # requests since all charges were last updated
+        self._requests = 0  # since the charges of all stores were last updated
         self._largest: TailedStore | None = None  # the largest store at the last search
         self._charge_max = 0  # an upper limit of all charges
 
     def allows(self, store: "TailedStore", octets: int, memory: int) -> bool:
-        """Whether a store that has used up its grant gets a new one of `octets` or more.
+        """Grant `octets` or more to a store that has used up its grant. Returns whether it was granted.
 
-        O(1) if no message has left the store since the last request. Else O(ready), amortized O(1).
+        O(1) if no message has left the store since the last request; else O(ready), amortized O(1).
         """
         charge, _, count = self._charges.get(store, _NOTHING)
         held = charge - store.share.quota if store.in_memory == count + store.share.came_in else store.held_octets
         self._charge(store, held, 0)
-        self._asked += 1
+        self._requests += 1
         floor = min(FLOOR, memory // (2 * len(self._charges)))
         wanted = max(held // 2, floor, octets)
-        if memory - self.total < wanted and self._asked > len(self._charges):
-            self._look_at_others(store, floor)
+        if memory - self.total < wanted and self._requests > len(self._charges):
+            self._update_others(store, floor)
         missing = wanted - (memory - self.total)
         if missing > 0:
             self._take_from_largest(store, held, missing)
@@ -79,7 +79,7 @@ class MemoryBudget:
         return True
 
     def charge_window(self, store: "TailedStore", octets: int, memory: int) -> None:
-        """Charge a deep store for its window of loaded messages. The largest store may have to page out."""
+        """Charge a deep store for its window of loaded messages. Then the largest store may page out."""
         charge, held, count = self._charges.get(store, _NOTHING)
         if charge < octets:
             self._charges[store] = (octets, held, count)
@@ -90,7 +90,7 @@ class MemoryBudget:
                 self._take_from_largest(store, octets, missing)
 
     def gave(self, store: "TailedStore", octets: int, grant: int) -> None:
-        """Note that a store that got no grant has paged out this many octets, and grant it `grant` octets."""
+        """Subtract the octets that a store without a grant has paged out, and grant it `grant` octets."""
         charge, held, _ = self._charges[store]
         self._charges[store] = (charge - octets + grant, max(held - octets, 0), store.in_memory)
         self._charge_max = max(self._charge_max, charge - octets + grant)
@@ -98,7 +98,7 @@ class MemoryBudget:
         store.share.grant(grant)
 
     def charge_of(self, store: "TailedStore") -> int:
-        """The octets that a store may have before it asks again."""
+        """The octets that a store may have until its next request."""
         return self._charges.get(store, _NOTHING)[0]
 
     def forget(self, store: "TailedStore") -> None:
@@ -114,12 +114,12 @@ class MemoryBudget:
         self._charge_max = max(self._charge_max, held + grant)
         store.share.grant(grant)
 
-    def _look_at_others(self, asker: "TailedStore", floor: int) -> None:
-        """Lower the charges of other stores by the messages that left them, estimated by average size. O(stores)."""
-        self._asked = 0
+    def _update_others(self, requester: "TailedStore", floor: int) -> None:
+        """Lower the charges of other stores by the average size of the messages that left them. O(stores)."""
+        self._requests = 0
         for store, (charge, held, count) in list(self._charges.items()):
             now = store.in_memory
-            if store is asker:
+            if store is requester:
                 continue
             if not now:
                 self.forget(store)
@@ -129,17 +129,17 @@ class MemoryBudget:
                 if estimate + floor < charge:
                     self._charge(store, estimate, floor)
 
-    def _take_from_largest(self, asker: "TailedStore", held: int, missing: int) -> None:
-        """Page out messages of the largest store, unless the one that asks is about as large. O(messages paged out)."""
+    def _take_from_largest(self, requester: "TailedStore", held: int, missing: int) -> None:
+        """Page out messages of the largest store, unless the requester is about as large. O(messages paged out)."""
         if self._charge_max <= 2 * held:
-            return  # with many stores of similar size, saves a search of all of them for each request
+            return  # saves a search of all stores for each request, if many have similar sizes
         charges, largest = self._charges, self._largest
-        if largest is None or largest is asker or charges.get(largest, _NOTHING)[0] < max(2 * held, 2 * missing):
+        if largest is None or largest is requester or charges.get(largest, _NOTHING)[0] < max(2 * held, 2 * missing):
             largest = max(charges, key=lambda one: charges[one][0])
             self._charge_max = charges[largest][0]
         self._largest = largest
-        charge, looked_at, _ = charges[largest]
-        if largest is asker or charge <= 2 * held:
+        charge, measured, _ = charges[largest]
+        if largest is requester or charge <= 2 * held:
             return
         freed = largest.page_out(min(max(missing, TAKE_MIN), charge // 2), LEAVING_MAX)
         if not freed:
@@ -148,5 +148,5 @@ class MemoryBudget:
             self.forget(largest)
             largest.share.grant(0)
         else:
-            charges[largest] = (charge - freed, max(looked_at - freed, 0), largest.in_memory)
+            charges[largest] = (charge - freed, max(measured - freed, 0), largest.in_memory)
             self.total -= freed

@@ -1,7 +1,7 @@
-"""The memory cap of one queue, beyond which its messages are paged out. It applies beside the common memory budget.
+"""The memory cap of one queue, beyond which its messages are paged out, in addition to the common memory budget.
 
-The limits are those of the queue, its address or the broker. Each is a `MemoryBound`, whose use includes unacknowledged
-messages. If no message is ready and a consumer waits, one message is read back even beyond the cap.
+Its limits are those of the queue, its address and the broker. Each is a `MemoryBound`, whose use includes
+unacknowledged messages. If no message is in memory and a consumer waits, one message is read back even beyond the cap.
 Source: queues page E.1 (cursorMemoryHighWaterMark), E.4 (row 9), F.7; address-settings page 3.3 (PAGE).
 """
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 #: Maximum messages, and octets, paged out in one slice (about 5 ms).
 LEAVING_MAX, LEAVING_OCTETS = 2000, 4 * 1024 * 1024
-#: Messages are read back when 1/`FREE_PART` of each limit is free, so that they come in slices.
+#: Messages are read back when 1/`FREE_PART` of each limit is free, so that whole slices are read.
 FREE_PART = 4
 
 
 class MemoryCap:
-    """The bounds of one queue; at least one."""
+    """The bounds of one queue, at least one."""
 
     __slots__ = ("_bounds",)
 
@@ -39,7 +39,7 @@ class MemoryCap:
         return min((bound.limit for bound in self._bounds if not bound.in_messages), default=UNLIMITED)
 
     def room(self) -> tuple[int, int]:
-        """The messages and octets that may still be added to memory; at least 0."""
+        """The messages and octets that may be added to memory; at least 0."""
         count = octets = UNLIMITED
         for bound in self._bounds:
             room = max(0, bound.room)
@@ -52,7 +52,7 @@ class MemoryCap:
         return count, octets
 
     def excess(self) -> tuple[int, int]:
-        """The messages and octets to page out; call again once either is reached. (0, 0): none."""
+        """The messages and octets to page out; when either is reached, call again. (0, 0): none."""
         count = octets = 0
         for bound in self._bounds:
             excess = -bound.room
@@ -66,7 +66,7 @@ class MemoryCap:
         return count, octets
 
     def invites(self, size: int) -> bool:
-        """Whether there is room to read back a slice of messages of about `size` octets."""
+        """Whether there is room to read back messages of about `size` octets."""
         for bound in self._bounds:
             least = 1 if bound.in_messages else max(size, bound.each)
             if bound.room < max(least, bound.limit // FREE_PART):
@@ -74,5 +74,5 @@ class MemoryCap:
         return True
 
 
-#: Above every real number of messages or octets.
+#: Above every number of messages or octets.
 UNLIMITED = 1 << 62

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class MemoryShare:
     """The memory share of one store.
 
-    `quota`: octets that may become ready before the store asks the budget for more; below 0: requeued messages exceed
-    it. `came_in`: messages added since the grant, each of which used some of it. `cap`: applies beside the budget;
-    None: there is none. `may_page`: whether the queue's rules permit paging. `is_unsettled`: memory may exceed the cap.
+    `quota`: the rest of its grant in octets; below 0: requeued messages exceed it. `came_in`: messages added since the
+    grant. `cap`: the memory cap of the queue; None: there is none. `may_page`: the queue's rules permit paging.
+    `is_unsettled`: memory may exceed the cap.
     """
 
     __slots__ = ("_storage", "came_in", "cap", "is_unsettled", "may_page", "quota")
@@ -34,7 +34,7 @@ class MemoryShare:
 
     def allow_paging(self, allowed: bool) -> None:
         if allowed and not self.may_page:
-            self.quota, self.came_in = 0, -UNLIMITED  # not counted so far: the budget has to measure the store
+            self.quota, self.came_in = 0, -UNLIMITED  # not counted before: the budget has to measure the store
         self.may_page = allowed
 
     def limit(self, cap: MemoryCap | None) -> None:
@@ -43,7 +43,7 @@ class MemoryShare:
         self.check_cap()
 
     def check_cap(self) -> None:
-        """Note that memory may exceed the cap, if there is one."""
+        """Note that memory may exceed the cap."""
         self.is_unsettled = self.cap is not None
 
     @property
@@ -54,9 +54,9 @@ class MemoryShare:
     # -- new and requeued messages ------------------------------------------------------------------------------------
 
     def grants(self, store: "TailedStore", octets: int, count: int) -> bool:
-        """Whether `count` more messages may be in memory; if so, they are counted. Requires a pager or a cap.
+        """Whether `count` more messages may be in memory; if so, they are counted. There is a pager or a cap.
 
-        The owner's meter has counted them already. Amortized O(count).
+        The owner's meter has counted the messages before. Amortized O(count).
         """
         if not self.is_within_cap:
             return False
@@ -72,9 +72,9 @@ class MemoryShare:
         return True
 
     def grants_above_tail(self, store: "TailedStore", message: Message) -> bool:
-        """Like `grants`, for a message of a higher level than all of the tail.
+        """Like `grants`, for a message of a higher level than those of the tail.
 
-        Uses the count of octets, if there is one, so that the budget need not measure the store.
+        If octets are counted, the budget does not have to measure the store.
         """
         if not self.is_within_cap:
             return False
@@ -87,7 +87,7 @@ class MemoryShare:
         return self.grants(store, len(message.content), 1)
 
     def returned(self, messages: list[Message]) -> None:
-        """Count requeued messages, which are in memory even beyond the quota."""
+        """Count requeued messages, which are in memory even if they exceed the quota."""
         if self._storage.pager is not None and self.may_page:
             self.quota -= held_octets(messages)
             self.came_in += len(messages)
@@ -96,14 +96,11 @@ class MemoryShare:
     # -- the budget ---------------------------------------------------------------------------------------------------
 
     def grant(self, octets: int) -> None:
-        """Set the octets that may become ready before the store asks for more."""
+        """Set the octets that may become ready until the next request."""
         self.quota, self.came_in = octets, 0
 
     def settle(self, store: "TailedStore") -> None:
-        """Page out the last messages if requeued messages exceed the quota.
-
-        Pages out more than required, so that the next requeued messages find room.
-        """
+        """Page out the last messages, because requeued ones exceed the quota, and to make room for further ones."""
         excess = -self.quota
         pager, memory = self._storage.pager, self._storage.memory
         if not self.may_page or pager is None:
@@ -114,11 +111,11 @@ class MemoryShare:
             memory.gave(store, freed, max(freed - excess, 0) if freed else TAKE_MIN)
 
     def give_up(self, store: "TailedStore") -> None:
-        """Return all memory to the budget: the store is empty."""
+        """Return all memory to the budget. The store is empty."""
         self._storage.memory.forget(store)
         self.quota = self.came_in = 0
 
-    # -- paged-out messages that come back ----------------------------------------------------------------------------
+    # -- loading ------------------------------------------------------------------------------------------------------
 
     def invites(self, size: int) -> bool:
         """Whether the cap has room to load a slice of messages of about `size` octets."""

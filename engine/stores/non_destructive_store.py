@@ -1,7 +1,7 @@
-"""The store of a non-destructive queue: messages in memory, and the ids and sizes of those only in the journal.
+"""The store of a non-destructive queue: messages in memory, and ids and sizes of messages that are only in the journal.
 
-The ids of the two interleave, because transient and changed messages stay in memory. When memory exceeds the queue's
-share, the oldest messages leave it; consumers read them back in windows.
+Their ids interleave, because transient and changed messages stay in memory. When memory exceeds the queue's share, the
+oldest messages leave it. Consumers read them back in windows.
 Source: address-settings page 3.4, 5.8; queues page F.
 """
 
@@ -20,14 +20,14 @@ from .read_windows import SCANNING, Reader, ReadWindows
 from .storage import NOBODY, Owner
 from .store import Dropped, Removed, Scanned
 
-#: Octets of new messages between two comparisons of memory with the share, if the share is large.
+#: Maximum octets of new messages between two comparisons of memory with the share.
 LOOK_OCTETS = 1024 * 1024
-#: Unused keys of last values are removed when there are this many more keys than twice the messages.
+#: Keys of last values beyond twice the number of messages. Then unused keys are removed.
 SPARE_KEYS = 1000
 
 
 class NonDestructiveReady:
-    """Messages in order of ids, found by id in O(log n). Optimized for removal at the head."""
+    """Messages in order of ids, found by id in O(log n). Removal at the head is O(1), amortized."""
 
     __slots__ = ("_head", "_messages")
 
@@ -45,7 +45,7 @@ class NonDestructiveReady:
         return self._messages[self._head + index]
 
     def append(self, message: Message) -> None:
-        """Insert a message by its id, which nearly always is at the end."""
+        """Insert a message by its id, nearly always at the end."""
         if self._messages and self._messages[-1].id > message.id:
             insort(self._messages, message, lo=self._head, key=id_of)
         else:
@@ -60,7 +60,7 @@ class NonDestructiveReady:
         return message
 
     def put_before(self, messages: list[Message]) -> None:
-        """Insert messages (ids rising) before all others. O(n)."""
+        """Insert messages (ids rising) before the others. O(n)."""
         self._messages[: self._head] = messages
         self._head = 0
 
@@ -85,10 +85,10 @@ class NonDestructiveReady:
 
 
 class NonDestructiveStore:
-    """Messages in order of ids, also those that are put back or put last. See `PerishableStore`, `Log`.
+    """A `PerishableStore` and `Log` with all messages in order of ids, even those that are put back or put last.
 
-    `memory_octets`: octets of the messages in memory. `key_of`: the function of a message's last-value key, which
-    returns None for a message without one; None: not a last-value queue.
+    `memory_octets`: octets of the messages in memory. `key_of`: a function from a message to its last-value key (None:
+    it has none); None: not a last-value queue.
     """
 
     first_offset: ClassVar[None] = None
@@ -152,8 +152,7 @@ class NonDestructiveStore:
 
     @property
     def body_octets(self) -> int:
-        """See `Store`. O(messages in memory), once."""
-        if self._body_octets is None:
+        if self._body_octets is None:  # O(messages in memory), once
             self._body_octets = sum(map(body_size, self._here))
         return self._body_octets + self.paged_index.body_octets
 
@@ -187,16 +186,14 @@ class NonDestructiveStore:
             self.append(Message(id_, content, envelope))
 
     def append(self, message: Message) -> Message | PagedEntry | None:
-        """See `Store`. A newer value is appended at the end, so that all consumers see it."""
-        older = self._supersede(message)
+        older = self._supersede(message)  # the newer value comes to the end, so that all consumers see it
         if older is not message:
             self._put(message)
             self._measure()
         return older
 
     def put_last(self, message: Message) -> Message | PagedEntry | None:
-        """See `Store`; inserts by id."""
-        return self.append(message)
+        return self.append(message)  # by its id
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
         for message in messages:
@@ -210,10 +207,7 @@ class NonDestructiveStore:
             self._body_octets += body_size(message)
 
     def _supersede(self, message: Message) -> Message | PagedEntry | None:
-        """Keep only the newer of a new message and the message with the same key.
-
-        Returns: the older one, which is not (or no longer) in the store; None: the key is new.
-        """
+        """Keep only the newer of a new message and that with the same key. Returns the older one; None: a new key."""
         key = None if self._key_of is None else self._key_of(message)
         if key is None:
             return None
@@ -232,10 +226,9 @@ class NonDestructiveStore:
         return older
 
     def know_contents(self, counts_octets: bool) -> tuple[int, list[Message | PagedEntry]]:
-        """After a restart: read all contents once, if keys or octets are needed. Raises: Unreadable.
+        """After a restart, read all contents once if keys or octets are needed. Raises: Unreadable.
 
-        Returns: the octets of contents that were read, if they are counted; and removed messages, which were delivered
-        or scheduled when a newer value of their key arrived.
+        Returns the octets that were read, if they are counted, and the removed messages: older values of a key.
         """
         if self._key_of is None and not counts_octets:
             return 0, []
@@ -255,7 +248,7 @@ class NonDestructiveStore:
         return octets, [gone for id_ in older if (gone := self.take_id(id_)) is not None]
 
     def _know_key(self, message: Message) -> tuple[int, ...]:
-        """Note a message's key. Returns the id of the older one, if there are two with this key."""
+        """Note a message's key. Returns the id of the older one of two messages with this key, if there are two."""
         key = None if self._key_of is None else self._key_of(message)
         if key is None:
             return ()
@@ -272,7 +265,7 @@ class NonDestructiveStore:
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def _measure(self) -> None:
-        """Called for a new message in memory. If memory exceeds the share, the oldest messages leave it."""
+        """Page out the oldest messages if memory exceeds the share. Called for a new message in memory."""
         if self.memory_octets < self._look_at:
             return
         pager, durability = self._storage.pager, self._storage.durability
@@ -281,17 +274,17 @@ class NonDestructiveStore:
         if pager is not None and not is_behind and self._owner.stores(IN_JOURNAL):
             share = pager.budget() // 2  # windows have the other half
             if self.memory_octets > share:
-                self._leave_oldest(share // 2)
+                self._page_out_oldest(share // 2)
             step = min(step, share // 4)
         self._look_at = self.memory_octets + max(step, self.memory_octets // 8)
 
-    def _leave_oldest(self, octets: int) -> None:
-        """Remove the oldest messages from memory, down to this many octets. Those not in the journal stay."""
+    def _page_out_oldest(self, octets: int) -> None:
+        """Remove the oldest messages from memory, until these octets are left. Messages not in the journal stay."""
         leaving: list[Message] = []
         staying: list[Message] = []
         while self._here and self.memory_octets > octets:
             message = self._here.popleft()
-            if self._can_leave(message):
+            if self._can_page_out(message):
                 leaving.append(message)
                 self._count_out(message)
             else:
@@ -299,7 +292,7 @@ class NonDestructiveStore:
         self._here.put_before(staying)
         self.paged_index.add(leaving)
 
-    def _can_leave(self, message: Message) -> bool:
+    def _can_page_out(self, message: Message) -> bool:
         pager = self._storage.pager
         return pager is not None and self._owner.stores(message.envelope) and pager.has(message.id)
 
@@ -319,7 +312,6 @@ class NonDestructiveStore:
 
     @property
     def next_expiry_ns(self) -> int:
-        """See `Store`: the expiry of the oldest message."""
         if self.head_is_paged:
             return self.paged_index.first_expires_ns
         return self._here[0].expires_ns if self._here else 0
@@ -333,10 +325,7 @@ class NonDestructiveStore:
         return message
 
     def read_head(self, id_: int, count: int = UNLIMITED) -> Message:
-        """Read one of the oldest messages, which is only in the journal, and up to `count` in all in advance.
-
-        Raises: Unreadable.
-        """
+        """Read a message that is only in the journal, with later ones, up to `count` in all. Raises: Unreadable."""
         message = self.windows.find(None, id_)
         if message is None:
             self.fill(None, id_ - 1, count)
@@ -345,14 +334,14 @@ class NonDestructiveStore:
         return message
 
     def first_alive(self, now_ns: int) -> int | None:
-        """The id of the oldest message that has not expired by then; None: there is none."""
+        """The id of the oldest message that has not expired; None: there is none."""
         if not 0 < self.next_expiry_ns <= now_ns:
             return (self.paged_index.first_id if self.head_is_paged else self._here[0].id) if len(self) else None
         here = ((message.id, message.expires_ns) for message in self._here)
         return next((id_ for id_, due_ns in merge(here, self.paged_index.expiries()) if not 0 < due_ns <= now_ns), None)
 
     def head(self, now_ns: int) -> Message | None:
-        """The oldest message that has not expired by then, for a get. It stays. Raises: Unreadable."""
+        """The oldest message that has not expired, which stays. Raises: Unreadable."""
         id_ = self.first_alive(now_ns)
         if id_ is None:
             return None
@@ -362,7 +351,7 @@ class NonDestructiveStore:
     # -- reading for consumers ----------------------------------------------------------------------------------------
 
     def fill(self, reader: Reader | None, after: int, count: int = UNLIMITED) -> None:
-        """See `Log`; at most `count` messages. `reader` None: for the head."""
+        """`Log.fill`, at most `count` messages. A reader of None has the head."""
         pager = self._storage.pager
         assert pager is not None
 
@@ -384,7 +373,7 @@ class NonDestructiveStore:
         return self._here.after(id_, count)
 
     def between(self, id_: int, count: int, read_back: Callable[[int], Message | None]) -> Iterator[Message]:
-        """Up to `count` messages with ids above `id_`, in memory or not; ends where `read_back` returns None."""
+        """Up to `count` messages with ids above `id_`, in memory and paged out. Ends where `read_back` returns None."""
         here = iter(self._here.after(id_, count))
         message = next(here, None)
         for paged in self.paged_index.after(id_, count):
@@ -471,8 +460,7 @@ class NonDestructiveStore:
         self.fill(SCANNING, after, count)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
-        """See `Store`. Paged-out contents are not read."""
-        gone = _Gone()
+        gone = _Gone()  # paged-out contents are not read
         for id_ in sorted(set(positions)):
             one = self.take_id(id_)
             if isinstance(one, Message):
@@ -493,10 +481,8 @@ class _Gone:
         self.octets = self.recounted = 0
 
     def add(self, message: Message) -> None:
-        """Add a message with content."""
         self.messages.append(message)
         self.octets += len(message.content)
 
     def removed(self) -> Removed:
-        """The result."""
         return Removed(self.messages, self.unread, self.recounted)

@@ -1,7 +1,7 @@
-"""Ids, sizes and expiries of messages that are only in the journal, for queues whose messages leave from anywhere.
+"""Ids, sizes and expiries of messages that are only in the journal, in queues whose messages leave in any order.
 
-Columns in order of ids: 17 octets a message, 25 if any message expires, however scattered the ids are. Removed messages
-are marked, and the columns compacted when half of them are. Source: queues page, F.3 and F.4.
+Columns in order of ids take 17 octets a message, 25 if any message expires. Removed messages are marked; when half of
+them are, the columns are compacted. Source: queues page, F.3 and F.4.
 """
 
 from array import array
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..messages.message import Message
 from .paged_run import IN_JOURNAL, Numbers, Part
 
-#: Minimum marks for compacting the columns.
+#: Minimum number of marks at which the columns are compacted.
 COMPACT_MIN = 1000
 
 
@@ -21,7 +21,7 @@ class PagedEntry(NamedTuple):
     """A message that is only in the journal."""
 
     id: int
-    octets: int  # octets of its content, as counted at its arrival
+    octets: int  # of its content, as counted when it arrived
     expires_ns: int  # monotonic; 0: never
 
 
@@ -37,7 +37,7 @@ class Ids(Numbers):
 
 
 class PagedIndex:
-    """Messages by id. Columns only grow at their ends or are replaced whole, so that snapshots of them stay valid."""
+    """Messages by id. Columns grow only at their ends, or are replaced, so that snapshots of them stay valid."""
 
     __slots__ = ("_contents", "_expires", "_gone", "_gone_count", "_head", "_ids", "_sizes", "body_octets")
 
@@ -82,7 +82,7 @@ class PagedIndex:
 
     @property
     def content_octets(self) -> int:
-        """Octets of all contents, as counted at arrival. O(n)."""
+        """Octets of all contents, as counted when they arrived. O(n)."""
         return sum(self._contents[at] for at in self._live())
 
     def _live(self, start: int = 0) -> Iterator[int]:
@@ -95,7 +95,7 @@ class PagedIndex:
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Add messages of the journal (ids rising). O(messages) if they come after all others, else O(n)."""
+        """Add messages (ids rising). O(messages) if their ids are the highest, else O(n)."""
         expires = [message.expires_ns for message in messages]
         self.extend(
             [message.id for message in messages],
@@ -156,7 +156,7 @@ class PagedIndex:
             self._expires.extend(bytes(len(ids)) if expires is None else expires)
 
     def tell_octets(self, id_: int, octets: int) -> None:
-        """Set the octets of a message's content. The message must be here."""
+        """Set the octets of the content of a message, which must be here."""
         at = self._find(id_)
         assert at is not None
         self._contents[at] = octets
@@ -164,7 +164,7 @@ class PagedIndex:
     # -- contents -----------------------------------------------------------------------------------------------------
 
     def after(self, id_: int, count: int, octets: int = 1 << 62) -> list[int]:
-        """The ids of up to `count` messages after `id_`, up to this many octets of body; at least one message."""
+        """The ids of up to `count` messages after `id_`, up to these octets of bodies, but at least one message."""
         found: list[int] = []
         for at in self._live(bisect_right(self._ids, id_, self._head)):
             if len(found) == count or (found and octets <= 0):
@@ -179,7 +179,7 @@ class PagedIndex:
         return 0 if at is None or self._expires is None else self._expires[at]
 
     def expiries(self) -> Iterator[tuple[int, int]]:
-        """(id, expiry) of all messages, ids rising. They must not change during the iteration."""
+        """(id, expiry) of all messages, ids rising. There must be no change during the iteration."""
         for at in self._live():
             yield self._ids[at], 0 if self._expires is None else self._expires[at]
 
@@ -227,7 +227,7 @@ class PagedIndex:
         return gone
 
     def _compact(self) -> None:
-        """Copy the messages that are here to new columns. O(stretches), and a copy."""
+        """Copy the columns without removed messages. O(n)."""
         ids, sizes, contents, expires, gone = self._ids, self._sizes, self._contents, self._expires, self._gone
         start = gone.find(0, self._head)
         self._start_columns()

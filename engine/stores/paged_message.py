@@ -1,7 +1,7 @@
 """A message whose content may be paged out: the object stays in memory, and its content is read back on access.
 
-Only `content` reads it back, so that no code sees a message without content. The envelope stays in memory, so that
-priority and persistence are known without reading a file. Source: queues page, F.2 (TargetEntry).
+Each access to `content` reads it back, so that no code sees a message without content. Priority and persistence are
+known without a file, because the envelope stays in memory. Source: queues page, F.2 (TargetEntry).
 """
 
 from typing import TYPE_CHECKING
@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 
 #: The value by which last-value queues find messages. Hashable.
 Key = object
-#: The key of a message before it is first read.
+#: The key of a message before it is read.
 UNKNOWN = object()
 
 
 class PagedMessage(Message):
     """`key`: its key in a last-value queue; None: it has none. `is_original`: the journal has the same content.
 
-    `home`: the ready list, which reads its content. `is_listed`: it is in it. `octets`: size of its content, in memory
-    or not.
+    `home`: the list that reads its content. `is_listed`: it is in this list. `octets`: those of its content.
     """
 
     __slots__ = ("_body_octets", "_content", "home", "is_listed", "is_original", "key", "octets")
@@ -37,7 +36,7 @@ class PagedMessage(Message):
 
     @property
     def content(self) -> bytes:
-        """See `Message`. Raises: Unreadable."""
+        """The content, read back if necessary. Raises: Unreadable."""
         content = self._content
         return self.home.fetch(self) if content is None else content
 
@@ -48,16 +47,16 @@ class PagedMessage(Message):
         self.is_original = False
 
     @property
-    def is_left(self) -> bool:
-        """Whether its content is only in the journal."""
+    def is_paged(self) -> bool:
+        """Whether the content is only in the journal."""
         return self._content is None
 
     @property
     def body_octets(self) -> int:
-        """Octets of its body, in memory or not."""
+        """Octets of the body."""
         return self._body_octets if self._content is None else self.envelope.framing.body_size(self._content)
 
-    def leave(self) -> None:
+    def page_out(self) -> None:
         """Drop the content from memory. The journal must have it."""
         self._body_octets = self.body_octets
         self._content = None
@@ -68,7 +67,7 @@ class PagedMessage(Message):
         self._content = content
 
     def become(self, other: Message) -> None:
-        """Take over the state of another message, keeping the position in the queue."""
+        """Take the state of another message, and keep the position in the queue."""
         self.id, self.envelope = other.id, other.envelope
         self.expires_ns, self.deliveries, self.uncounted = other.expires_ns, other.deliveries, other.uncounted
         if isinstance(other, PagedMessage):
@@ -96,8 +95,8 @@ def body_size(message: Message) -> int:
     return message.envelope.framing.body_size(message.content)
 
 
-def can_leave(queue: Owner, message: Message) -> bool:
-    """Whether the journal certainly has this message of the queue, so that its content may be dropped from memory."""
+def can_page_out(queue: Owner, message: Message) -> bool:
+    """Whether the content may be dropped from memory, because the journal has this message of the queue."""
     pager, durability = queue.storage.pager, queue.storage.durability
     if pager is None or (durability is not None and durability.is_behind):
         return False

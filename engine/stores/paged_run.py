@@ -1,4 +1,4 @@
-"""Runs of paged-out messages, of which memory has only ids, sizes and expiries, in columns.
+"""Runs of paged-out messages. Memory has only their ids, sizes and expiries, in columns.
 
 A message costs 4 octets (its size) in a run of consecutive ids, 12 in a run with gaps, and 8 more if a message of the
 run expires. Source: queues page F; ruling 5.
@@ -15,11 +15,11 @@ from ..messages.message import Envelope, Message
 
 #: Maximum messages in one run, which is copied when a message in its middle is taken or inserted.
 RUN_MAX = 4096
-#: Minimum messages for a separate run. Fewer join a run of another kind, at 8 octets for each message and column.
+#: Minimum messages of a separate run. Fewer join another run, which costs 8 octets for each message and column.
 APART_MIN = 64
-#: Estimated octets of the header of a message in the journal, added to its body where limits count it.
+#: Estimated octets of the header of a message in the journal, where limits count it with its body.
 HEADER_OCTETS = 48
-#: The envelope of messages in the journal, whose own envelopes are paged out.
+#: Stands for the envelopes of messages in the journal, which are paged out.
 IN_JOURNAL = Envelope("", "", PropertySummary(persistent=True))
 
 
@@ -28,7 +28,7 @@ Run = tuple[Envelope, Sequence[bytes]]
 
 
 def messages_of(ids: Sequence[int], runs: Iterable[Run]) -> list[Message]:
-    """The messages with these ids and the contents of these runs."""
+    """Make the messages with these ids and contents."""
     messages: list[Message] = []
     for envelope, contents in runs:
         start = len(messages)
@@ -44,8 +44,8 @@ class Location(NamedTuple):
 
 
 def octets_paged(sizes: "array[int] | Sequence[int]", location: Location | None) -> int:
-    """The octets that limits count for paged-out messages: contents in the temp store; bodies and estimated headers in
-    the journal.
+    """The octets that limits count for paged-out messages: contents in the temp store, or bodies in the journal with
+    estimated headers.
     """
     return sum(sizes) + (HEADER_OCTETS * len(sizes) if location is None else 0)
 
@@ -70,8 +70,9 @@ class Taken(NamedTuple):
 class PagedRun:
     """Messages with rising ids; those before `start` were taken.
 
-    `location` None: they are in the journal, and `sizes` are octets of bodies. Else their contents are in the temp
-    store, `sizes` are octets of contents, and `envelope` is theirs. `deliveries`, `uncounted`: see `Message`.
+    `location`: where their contents are in the temp store; None: in the journal. `sizes`: octets of contents in the
+    temp store, of bodies in the journal. `envelope`: that of messages in the temp store. `deliveries`, `uncounted`: as
+    in `Message`.
     """
 
     __slots__ = (
@@ -100,7 +101,7 @@ class PagedRun:
         self.envelope = envelope
         self.deliveries = deliveries
         self.uncounted = uncounted
-        self.offset = self.end = 0 if location is None else location.offset  # of the message at `start`; after the last
+        self.offset = self.end = 0 if location is None else location.offset  # of the message at `start`, of the end
 
     def __len__(self) -> int:
         return len(self.sizes) - self.start
@@ -131,7 +132,7 @@ class PagedRun:
     def _id_at(self, index: int) -> int:
         return self.first + index if self._ids is None else self._ids[index]
 
-    def goes_on(
+    def can_extend(
         self,
         first_id: int,
         count: int,
@@ -141,7 +142,7 @@ class PagedRun:
         deliveries: int = 0,
         uncounted: int = 0,
     ) -> bool:
-        """Whether `count` messages from `first_id` on may be appended to this run."""
+        """Whether messages with consecutive ids may be appended to this run."""
         here = len(self.sizes)
         if here >= RUN_MAX or deliveries != self.deliveries or uncounted != self.uncounted:
             return False
@@ -158,7 +159,7 @@ class PagedRun:
         return self.location.chunk is location.chunk and self.end == location.offset and self.envelope is envelope
 
     def extend(self, first_id: int, sizes: Sequence[int], expires: Sequence[int] | None) -> None:
-        """Append messages with consecutive ids, for which `goes_on` is true, or the first ones."""
+        """Append messages with consecutive ids, for which `can_extend` is true, or the first ones."""
         here, count = len(self.sizes), len(sizes)
         if self._ids is None and here and first_id != self.first + here:
             self._ids = array("q", range(self.first, self.first + here))
@@ -173,9 +174,9 @@ class PagedRun:
             self.end += sum(sizes)
 
     def join(self, part: Taken) -> bool:
-        """Append a small part of another run, if allowed. Returns whether it was appended."""
+        """Append a part of another run, if it is small and fits. Returns whether it was appended."""
         ids, count = part.ids, len(part.sizes)
-        if count >= APART_MIN or not self.goes_on(
+        if count >= APART_MIN or not self.can_extend(
             ids[0], count, part.expires is not None, part.location, part.envelope, part.deliveries, part.uncounted
         ):
             return False
@@ -187,7 +188,7 @@ class PagedRun:
         return True
 
     def count_within(self, count: int, octets: int) -> tuple[int, int]:
-        """(number, octets) of its next messages, up to `count` messages and `octets`, at least one message."""
+        """(number, octets) of the next messages, up to `count` messages and `octets`, but at least one message."""
         sizes = self.sizes[self.start : self.start + count]
         total = sum(sizes)
         if total <= octets:
@@ -201,7 +202,7 @@ class PagedRun:
         return bisect_left(self.ids, id_)
 
     def count_expired(self, now_ns: int, count: int) -> int:
-        """The number of expired messages among the next `count`, up to the first that has not expired."""
+        """The number of expired messages among the next `count`, before the first that has not expired."""
         found = 0
         if self.expires is not None:
             for expires_ns in self.expires[self.start : self.start + count]:
@@ -222,7 +223,7 @@ class PagedRun:
         return taken
 
     def between(self, start: int, stop: int) -> Taken:
-        """The remaining messages with indexes from `start` to before `stop`, which stay."""
+        """The remaining messages at indexes from `start` to `stop` - 1, which stay."""
         start, stop = self.start + start, self.start + stop
         location = None
         if self.location is not None:
@@ -261,7 +262,7 @@ class Part(NamedTuple):
 
 
 class Numbers(Sequence[int]):
-    """A part of a column, without a copy; it stays valid because columns only grow at their ends."""
+    """A part of a column, without a copy. It stays valid, because columns grow only at their ends."""
 
     __slots__ = ("_start", "_stop", "_values")
 

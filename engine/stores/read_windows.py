@@ -1,6 +1,6 @@
-"""The windows of a store whose consumers read without taking messages out: messages read back for each consumer.
+"""The windows of a `Log`: paged-out messages that were read back for each consumer.
 
-Together they stay within their share of memory, except that each may have one message. Source: queues page, F.2, F.7.
+Together they stay within their share of memory, but each may have at least one message. Source: queues page, F.2, F.7.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,11 +17,11 @@ class Reader(Protocol):
     """A consumer. Hashable."""
 
     def credit(self) -> int:
-        """The number of messages that may be delivered to it now; 0 or less: none."""
+        """The number of messages that may be delivered to it now; none if 0 or below."""
 
 
 class Scanning:
-    """The reader of all scans. Without credit, its window is the first to be dropped."""
+    """The reader of all scans. It has no credit, so its window may be dropped for others."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class Window:
 
 
 class ReadWindows:
-    """The windows by reader; None: the head. Readers may share a window, so messages are delivered as copies."""
+    """The windows by reader; None: that of the head. Readers may share a window, because they get copies."""
 
     __slots__ = ("_storage", "_windows")
 
@@ -86,9 +86,9 @@ class ReadWindows:
         self._windows.clear()
 
     def fill(self, reader: Reader | None, position: int, read: Callable[[int, int], Mapping[int, Message]]) -> None:
-        """Fill a reader's window from the message at a position on, or share a window that has this message.
+        """Fill a reader's window, beginning with the message at a position, or share a window that has this message.
 
-        `read(count, octets)`: reads this message and later ones, up to these numbers. Raises: Unreadable.
+        `read(count, octets)`: reads this message and later ones, up to these limits. Raises: Unreadable.
         """
         pager = self._storage.pager
         assert pager is not None
@@ -97,7 +97,7 @@ class ReadWindows:
             if position in window.messages:
                 self._windows[reader] = window
                 return
-        share = pager.budget() // 2  # messages that never left memory have the other half
+        share = pager.budget() // 2  # messages in memory have the other half
         if self.octets + WINDOW_OCTETS > share:
             for other in [one for one in self._windows if one is None or one.credit() <= 0]:
                 del self._windows[other]

@@ -1,6 +1,6 @@
 """A list of items in order of ids, with access, insertion and removal by id in O(log n).
 
-A deque is faster at its ends, but slow in its middle. Source: queues page F.2.
+A deque is faster at its ends, but slow in the middle. Source: queues page F.2.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,7 +14,7 @@ BLOCK = 512
 
 
 class SortedList(Generic[T]):
-    """Has the methods of a deque at its ends. `id_of`: the id of an item, or its lowest one if it has several.
+    """Has the methods of a deque for its ends. `id_of`: the id of an item, or the lowest of its ids.
 
     Ids must rise; otherwise only the methods for the ends may be used.
     """
@@ -61,7 +61,7 @@ class SortedList(Generic[T]):
         self.extendleft((item,))
 
     def extendleft(self, items: Iterable[T]) -> None:
-        """Insert items at the head one by one, so that they end up in reverse order."""
+        """Insert items at the head one by one, which reverses their order."""
         blocks = self._blocks
         for item in items:
             if not blocks or len(blocks[0]) >= BLOCK:
@@ -94,7 +94,7 @@ class SortedList(Generic[T]):
     # -- by ids -------------------------------------------------------------------------------------------------------
 
     def behind(self, id_: int) -> Iterator[T]:
-        """The items with ids above `id_`, after the last item at or before it, if there is one."""
+        """The last item with an id up to `id_`, if there is one, and all later items."""
         at = self._block_of(id_)
         if at < len(self._blocks):
             block = self._blocks[at]
@@ -111,10 +111,10 @@ class SortedList(Generic[T]):
         self.change((self._id_of(item),), without)
 
     def change(self, ids: Sequence[int], changed: Callable[[list[T], Sequence[int]], list[T]]) -> None:
-        """Replace the items around these rising ids.
+        """Replace blocks of items that may have these rising ids.
 
-        `changed`: called with a block of items, which it may modify, and the ids that fall into it; returns the items
-        that replace the block.
+        `changed(block, ids)`: the items that replace a block, which it may modify. `ids`: those that fall into the
+        block.
         """
         blocks = self._blocks
         start = 0
@@ -131,7 +131,7 @@ class SortedList(Generic[T]):
             start = stop
 
     def _block_of(self, id_: int) -> int:
-        """The index of the block of an id, whether or not it is there."""
+        """The index of the block that has an id, or would have it."""
         return max(bisect_right(self._blocks, id_, key=self._first_of) - 1, 0)
 
 

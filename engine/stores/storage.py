@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Storage:
-    """The storage services of one broker, shared by all its stores. `pager` and `durability` are set with a journal.
+    """The storage services of one broker. `pager` and `durability` are set with a journal.
 
-    `on_unreadable`: called before `Unreadable` is raised, so that the broker learns of unreadable messages and not only
-    the connection that read them.
+    `on_unreadable`: called before `Unreadable` is raised, so that not only the reading connection learns of it.
     """
 
     pager: Pager | None = None
@@ -42,14 +41,14 @@ class Storage:
 
     @property
     def log(self) -> "TopicLog":
-        """The log of which capturing queues are views: that of the journal, or the memory log."""
+        """The log of logged topics: that of the journal, or the memory log."""
         if self._log is None:
             self._log = self.memory_log if self.open_log is None else self.open_log()
         return self._log
 
     @property
     def memory_log(self) -> "MemoryLog":
-        """The log without a journal, made on first use."""
+        """The log of a broker without a journal, made on first use."""
         if self._memory_log is None:
             from .topic_log import MemoryLog  # loaded only for capturing queues
 
@@ -90,22 +89,20 @@ class Owner(Protocol):
         """Whether messages with this envelope survive a restart in this queue."""
 
     def message_for(self, id_: int, content: bytes, envelope: Envelope) -> Message:
-        """Make the queue's message object: with a group, if the queue has groups. See `Store.new_message`."""
+        """Make a message of the queue, with its message group."""
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        """Called when messages left memory, with their number and octets of contents; negative: they came back.
+        """Called when messages left memory, or (numbers below 0) came back. `octets`: those of their contents.
 
-        `octets_paged`: see `paged_run.octets_paged`. Only a metered store calls it (`Store.limit_memory`).
+        `octets_paged`: `paged_run.octets_paged`. Only a metered store calls it (`Store.limit_memory`).
         """
 
     def could_not_page(self) -> None:
-        """Called when messages could not be paged out. If a disk failed, the queue calls `Store.page_again` later."""
+        """Called when messages could not be paged out. After a fault of the disk the queue calls `page_again` later."""
 
     def loaded(self, messages: list[Message], attempts: int) -> None:
-        """Called when messages came back from the tail.
-
-        `attempts`: number of attempts of each, to be set as x-delivery-count if above 0; 0 for messages whose content
-        was stored unchanged.
+        """Called when messages came back from the tail. `attempts`: the failed attempts of each, which their contents
+        do not have.
         """
 
 
@@ -135,5 +132,5 @@ class _Nobody:
         return
 
 
-#: Replaces a deleted queue as owner, to break the cycle of references (see `Store.leave_owner`).
+#: Replaces a deleted queue as owner, to break the cycle of references (`Store.leave_owner`).
 NOBODY: Owner = _Nobody()

@@ -1,14 +1,13 @@
 """The interfaces of stores, by capability. A store has the ready messages of one queue.
 
-Each is a `Store`. Single messages can leave a `PerishableStore`; a stream drops whole segments instead. Consumers take
-messages out of a `TakeableStore`, and read a `Log` without taking messages out. A queue has its store under one name
-for each of the first three interfaces that the store has (`Queue.use_store`), so that callers have it typed.
-`TakeableStore.pageable` is the store itself if it can page messages out to a tail, as a `TailedStore` can. Code outside
-`stores/` does not ask for the class of a store.
+Every store is a `Store`. Single messages can leave a `PerishableStore`; a stream drops whole segments instead.
+Consumers take messages out of a `TakeableStore`, and read a `Log` without taking messages out. A queue has an attribute
+for each of the first three (`Queue.use_store`). `TakeableStore.pageable` is the store itself if it can page messages
+out, as a `TailedStore` can. Code outside `stores/` does not ask for the class of a store.
 
-A position gives a message's place in the order of a scan: its level, the highest first, and its id. In the highest
-level, the only one of most queues, the position is the id. Readers compare positions and pass them back. A position
-stays valid after its message has left. Source: queues page F.2, F.6.
+A position is a message's place in the order of scans: its level, the highest first, and its id. In the highest level,
+the only one of most queues, the position is the id. Readers compare positions and pass them back. A position stays
+valid after its message has left. Source: queues page F.2, F.6.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -43,8 +42,8 @@ class Removed(NamedTuple):
     """Messages that left a store."""
 
     messages: list[Message]  # those with content, in order of delivery
-    unread: list[PagedEntry]  # those whose content was not read from the journal (non-destructive stores only)
-    recounted: int = 0  # of heads that were read: octets by which they exceed the count from their arrival
+    unread: list[PagedEntry]  # those whose content was not read from the journal (of non-destructive stores)
+    recounted: int = 0  # octets by which heads that were read exceed their counted octets
 
 
 class Dropped(NamedTuple):
@@ -52,8 +51,8 @@ class Dropped(NamedTuple):
 
     ready: Freeable  # messages in memory
     runs: list[tuple[Sequence[int], Envelope]]  # ids of paged-out messages, with the envelope for events
-    paged: list[Message]  # messages that stood in the tail as objects
-    paged_octets: int | None  # octets of the contents of `runs`, where messages stay; None: all that are paged out
+    paged: list[Message]  # messages that were in the tail as objects
+    paged_octets: int | None  # octets of `runs` in a non-destructive queue or stream; None: of all that was paged out
 
     @property
     def paged_count(self) -> int:
@@ -69,7 +68,7 @@ class Scanned(NamedTuple):
 
 
 class Scannable(Protocol):
-    """Messages at positions: looked at from any position on."""
+    """Messages that can be read from any position."""
 
     def position_of(self, message: Message) -> int:
         """The position of a message of this store, delivered or not, in the order of scans."""
@@ -77,26 +76,22 @@ class Scannable(Protocol):
     def scan(self, after: int, count: int) -> Scanned:
         """Return up to `count` messages after the position `after` (0: from the head), which stay in the store.
 
-        They are in order of levels, then of ids. This is the order of delivery except for messages that `put_first` or
-        `put_last` placed elsewhere. A reader that continues at `after` does not see messages that are put before it
-        (`put_back`, `put_first`, an old id by `put_last`, a higher level): the caller of these methods tells readers
-        whose position is not below `position_of` the message. Expired messages are included until they are taken.
-        A message read from the journal is a copy of the paged-out one; `take_at` returns the message itself.
+        They are in order of levels, then of ids, which is the order of delivery except after `put_first` and
+        `put_last`. A reader does not see messages that are later put before its position (`put_back`, `put_first`, an
+        old id by `put_last`, a higher level): the callers of these methods tell the readers. Expired messages are
+        included until they are taken. A message read from the journal is a copy; `take_at` returns the message itself.
         """
 
     def load_at(self, after: int, count: int) -> None:
-        """Read the paged-out messages that a scan from `after` on needs into the window. The next call replaces it.
-
-        Raises: Unreadable.
-        """
+        """Read the paged-out messages after `after` into the window of scans, which is replaced. Raises: Unreadable."""
 
 
 class Store(Scannable, Protocol):
-    """The store of any queue. Octets count memory or bodies, as each method says."""
+    """The store of any queue."""
 
     @property
     def expiring(self) -> bool:
-        """Whether the store has had messages that expire; never reset. Such messages may have to be expired first."""
+        """Whether the store has ever had messages that expire."""
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
@@ -112,19 +107,19 @@ class Store(Scannable, Protocol):
 
     @property
     def ready(self) -> Sized:
-        """The messages in memory, read-only. Its truth value is a cheap check for any."""
+        """The messages in memory, read-only. `if store.ready` is cheap."""
 
     @property
     def has_tail(self) -> bool:
-        """Whether there are messages beside those in memory. As cheap as `ready`."""
+        """Whether there are paged-out messages. As cheap as `ready`."""
 
     @property
     def in_memory(self) -> int:
-        """The number of messages in memory. They come before all paged-out messages, except in a `Log`."""
+        """The number of messages in memory. They come before all paged-out ones; in a `Log` they do not."""
 
     @property
     def is_deep(self) -> bool:
-        """Whether messages are paged out, so that memory has only their ids, sizes and expiries."""
+        """Whether messages are paged out."""
 
     @property
     def held_octets(self) -> int:
@@ -132,21 +127,21 @@ class Store(Scannable, Protocol):
 
     @property
     def body_octets(self) -> int:
-        """Octets of all ready bodies; 0 in stores that do not count them: streams, and tailed ones with one level."""
+        """Octets of all ready bodies; 0 in stores that do not count them: streams, tailed stores with one level."""
 
     @property
     def next_expiry_ns(self) -> int:
         """The earliest expiry among the heads of the levels (monotonic ns); 0: none expires."""
 
     def paged_parts(self) -> list[Part | Message]:
-        """The paged-out messages: a snapshot that later changes do not affect."""
+        """A snapshot of the paged-out messages."""
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
-        """For a meter, of each of `paged_parts`: (messages, octets of contents, whether they survive a restart)."""
+        """For a meter, (messages, octets of contents, whether they survive a restart) of each of `paged_parts`."""
 
     @property
     def first_offset(self) -> int | None:
-        """The offset of a stream's oldest message, or of its next one if it is empty; None: not a stream."""
+        """The offset of a stream's oldest message, or of the next one if it is empty; None: not a stream."""
 
     # -- in and out ----------------------------------------------------------------------------------------------------
 
@@ -154,14 +149,14 @@ class Store(Scannable, Protocol):
         """Make the kind of message object that this store needs."""
 
     def drop_all(self) -> Dropped:
-        """Remove all messages without reading them, and return the memory to the budget. The store stays usable."""
+        """Remove all messages without reading them, and return the memory to the budget."""
 
     def leave_owner(self) -> None:
         """Drop the reference to a deleted queue, so that both are freed without the garbage collector."""
 
 
 class PerishableStore(Store, Protocol):
-    """A store that messages leave one by one: they expire, exceed a limit, are replaced, or are taken from a position.
+    """A store whose messages leave one by one: they expire, are dropped or replaced, or are taken from a position.
 
     Ids of new messages rise.
     """
@@ -178,36 +173,37 @@ class PerishableStore(Store, Protocol):
         """Append new messages with consecutive ids, none of which expires or has a group. O(run)."""
 
     def append(self, message: Message) -> Message | PagedEntry | None:
-        """Append a new message to its level. A last-value store may put it in place of an older one.
+        """Append a new message to its level; in a last-value store it may replace an older one.
 
-        Returns: the message that was replaced, which may be the new one itself (last value); else None.
+        Returns the replaced message, which may be the new one itself; None: no message was replaced.
         """
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
         """Requeue delivered messages (ids falling) in order of ids. O(messages + those before them).
 
-        Returns: those that were dropped for a newer value, and the number of messages before the others.
+        Returns the messages that were dropped for a newer value, and the number of messages before the others.
         """
 
     def put_last(self, message: Message) -> Message | PagedEntry | None:
-        """Put a message at the end of its level, whatever its id; in memory even without room, unless there is a tail.
+        """Put a message at the end of its level, whatever its id. Without a tail it comes into memory even without
+        room.
 
-        Returns: the replaced message, as `append` does.
+        Returns the replaced message, as `append` does.
         """
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
-        """Take up to `count` messages from the head, loading paged-out ones.
+        """Take up to `count` messages from the head. `with_content`: non-destructive stores read contents only then.
 
-        `with_content`: non-destructive stores load contents only then. Raises: Unreadable.
+        Raises: Unreadable.
         """
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
-        """Take expired messages from the heads of the levels. Expired messages after a head that lives stay.
+        """Take about `count_max` expired messages from the heads of the levels; those behind a live head stay.
 
-        Takes a slice of about `count_max`; `next_expiry_ns` tells whether there are more. `octets_max`: limit of the
-        octets that a non-destructive store reads in one slice (`with_content`). Raises: Unreadable.
+        `next_expiry_ns` tells whether there are more. `octets_max`: limit of the octets that a non-destructive store
+        reads (`with_content`). Raises: Unreadable.
         """
 
     def take_at(self, positions: Sequence[int]) -> Removed:
@@ -228,26 +224,20 @@ class TakeableStore(PerishableStore, Protocol):
         """Put a message at the head of its level, whatever its id. Returns the replaced message, as `append` does."""
 
     def take(self, limit: int, room: int) -> list[Message]:
-        """Take up to `limit` messages from the head, until `room` octets of contents are used. At least one, if any.
-
-        Only messages in memory are taken.
-        """
+        """Take up to `limit` messages in memory from the head, and at least one, until `room` octets are used."""
 
     def head_octets(self, count: int) -> int:
         """Octets of contents of the first `count` messages in memory."""
 
 
 class Log(Protocol):
-    """Messages that consumers read without taking them out, each from its own position.
+    """Messages that consumers read without taking them out, each from a position of its own.
 
-    Paged-out messages are read back into a window of each consumer.
+    Paged-out messages are read back into a window for each consumer.
     """
 
     def fill(self, reader: Reader, after: int) -> None:
-        """Fill a reader's window with paged-out messages after a position, or share a window that has the first.
-
-        Raises: Unreadable.
-        """
+        """Fill a reader's window with paged-out messages after a position. Raises: Unreadable."""
 
     def forget(self, reader: Reader) -> None:
         """Drop the window of a reader, if it has one."""

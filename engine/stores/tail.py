@@ -90,7 +90,7 @@ class Tail:
             return
         items = self._levels[level]
         last = items[-1] if items else None
-        if not isinstance(last, PagedRun) or not last.goes_on(
+        if not isinstance(last, PagedRun) or not last.can_extend(
             first_id, len(sizes), expires is not None, location, envelope, deliveries
         ):
             last = PagedRun(first_id, location, envelope, deliveries)

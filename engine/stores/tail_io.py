@@ -215,7 +215,7 @@ def _runs(messages: Sequence[Message], deliveries: int, uncounted: int) -> Itera
     for message in messages:
         size = message.envelope.framing.body_size(message.content)
         expires = (message.expires_ns,) if message.expires_ns else None
-        if last is None or not last.goes_on(
+        if last is None or not last.can_extend(
             message.id, 1, expires is not None, None, IN_JOURNAL, deliveries, uncounted
         ):
             if last is not None:

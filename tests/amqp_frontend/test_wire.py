@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.amqp_frontend.wire.layout import ContentFraming, content_frames, plain_content_frames
-from leveret.engine import CommonHeader, Cut
+from leveret.engine import CommonHeader, ContentColumns
 from leveret.engine.messages.content import PLAIN, encode_header
 
 CONTENTS = st.lists(st.tuples(st.binary(min_size=14, max_size=40), st.binary(max_size=300) | st.just(bytes(64))))
@@ -24,7 +24,7 @@ BODIES = st.lists(st.integers(0, 120) | st.just(64), min_size=1, max_size=6).fla
 )
 
 
-def _check(cut: Cut, contents: list[tuple[bytes, bytes]]) -> None:
+def _check(cut: ContentColumns, contents: list[tuple[bytes, bytes]]) -> None:
     joined = [b"".join(parts) for parts in zip(*cut.columns)]
     assert joined == [PLAIN.join(header, body) for header, body in contents]
     assert list(cut.sizes) == list(map(len, joined))

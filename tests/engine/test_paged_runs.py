@@ -22,6 +22,6 @@ def test_which_messages_go_on_a_run(here: int, next_id: int, count: int, goes_on
     """Ids from 1 on: gaps are for short runs, so that long ones need no list of ids."""
     run = PagedRun(1, None, IN_JOURNAL)
     run.extend(1, [5] * here, None)
-    assert run.goes_on(next_id, count, False, None, IN_JOURNAL) is goes_on
+    assert run.can_extend(next_id, count, False, None, IN_JOURNAL) is goes_on
     for other in ({"deliveries": 1}, {"uncounted": 1}):
-        assert not run.goes_on(next_id, count, False, None, IN_JOURNAL, **other)
+        assert not run.can_extend(next_id, count, False, None, IN_JOURNAL, **other)

@@ -78,7 +78,7 @@ class Desk(Harness):
         """Of the contents of all messages that this broker holds anywhere, each content once."""
         messages = [one for one in reachable(self) if isinstance(one, Message)]
         contents = [
-            message.content for message in messages if not (isinstance(message, PagedMessage) and message.is_left)
+            message.content for message in messages if not (isinstance(message, PagedMessage) and message.is_paged)
         ]
         return sum({id(content): len(content) for content in contents}.values())
 
@@ -89,7 +89,7 @@ def test_what_is_read_back_is_seen(tmp_path: Path) -> None:
     for start in range(0, 4000, RUN):
         desk.fill(range(start, start + RUN))
     assert desk.broker_octets <= BUDGET
-    held = [one for one in reachable(desk) if isinstance(one, PagedMessage) and one.is_left]
+    held = [one for one in reachable(desk) if isinstance(one, PagedMessage) and one.is_paged]
     for message in held:
         message.recall(message.content)
     assert len(held) > 3000 and desk.broker_octets > len(held) * SIZE
