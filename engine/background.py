@@ -1,4 +1,4 @@
-"""Work that is too long for one turn. The end of each turn does a slice of each kind."""
+"""Work that is too long for one turn. At the end of each turn a slice of each kind of work is done."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ FREE_SLICE = 20_000
 
 
 class Task(Protocol):
-    """One kind of work: that of flow control, reloading or disconnects."""
+    """The work of another part: flow control, reloading, disconnects."""
 
     @property
     def pending(self) -> bool:
@@ -28,8 +28,8 @@ class Task(Protocol):
 class Background:
     """The background work of one broker.
 
-    `pending`: whether work may be left. A plain attribute, because each turn reads it; set by every method that adds
-    work, and by tasks that get work.
+    `pending`: whether work may be left. It is a plain attribute, because each turn reads it. Methods that add work set
+    it, and so do tasks.
     """
 
     __slots__ = ("_context", "_freed", "_tasks", "_trimmed", "pending")
@@ -48,7 +48,7 @@ class Background:
             self.pending = True
 
     def trim_later(self, queue: "Queue") -> None:
-        """Have `Queue.trim` drop a slice at the end of each turn, because the queue exceeds its limits."""
+        """Call `Queue.trim` at the ends of turns, because the queue exceeds its limits."""
         self._trimmed[queue] = None
         self.pending = True
 
@@ -57,7 +57,7 @@ class Background:
         return queue in self._trimmed
 
     def run(self, steps: Iterator[None]) -> None:
-        """Run an iterator of steps of some milliseconds. Each end of a turn does a step of one iterator, in turn."""
+        """Run steps of some milliseconds. At the end of each turn one iterator, in turn, does a step."""
         self._tasks.append(steps)
         self.pending = True
 
@@ -74,8 +74,8 @@ class Background:
         _work(disconnects)
         if self._tasks:
             self._step()
-        is_any = self._freed or self._trimmed or self._tasks
-        self.pending = bool(is_any) or flow.pending or reloading.pending or disconnects.pending
+        has_own = self._freed or self._trimmed or self._tasks
+        self.pending = bool(has_own) or flow.pending or reloading.pending or disconnects.pending
 
     def _free(self) -> None:
         messages = self._freed[0]
@@ -86,7 +86,7 @@ class Background:
             self._freed.popleft()
 
     def _trim(self) -> None:
-        """Trim a slice of one queue, unless there were dead letters: the journal must be able to commit in between."""
+        """Trim a slice of one queue; not after dead letters, so that the journal can commit in between."""
         if self._context.dead_letters.were_waiting:
             return
         queue = next(iter(self._trimmed))

@@ -1,4 +1,4 @@
-"""The bindings of a virtual host: permissions and limits, and the deletion of auto-delete exchanges.
+"""Adding and removing the bindings of a virtual host.
 
 Source: behaviour page 2.2, 3.14.
 """
@@ -21,8 +21,8 @@ from .users.permissions import EXCHANGE, QUEUE, READ, WRITE
 class Bindings:
     """The bindings of one virtual host. `count`: number of bindings of all its exchanges.
 
-    `kind`: the kind of the destination, "queue" or "exchange". `client`: the caller, whose permissions apply; None: the
-    broker itself.
+    `kind`: that of the destination, "queue" or "exchange". `client`: the caller, whose permissions apply; None: the
+    broker.
     """
 
     __slots__ = ("_context", "count")
@@ -40,7 +40,7 @@ class Bindings:
         arguments: FieldTable,
         client: Client | None = None,
     ) -> None:
-        """Bind a queue or an exchange to an exchange. A second equal binding changes nothing.
+        """Bind a queue or an exchange to an exchange. An equal binding may exist.
 
         Raises: DefaultExchangeRefused, ExchangeNotFound (the source first), QueueNotFound, ResourceLocked,
             InvalidHeadersMatch(Type), PermissionRefused, TopicRefused, BindingsMaxReached, ConditionsMaxReached,

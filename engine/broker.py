@@ -1,6 +1,6 @@
-"""The broker: virtual hosts, users, the deadlines, and the turn.
+"""The broker: its parts, the end of a turn, and time.
 
-A frontend works in turns: it makes all calls into sessions and virtual hosts that one socket read requires, and then
+A frontend works in turns: it makes the calls into sessions and virtual hosts that one socket read requires, and then
 calls `end_turn` once. The engine never waits, has no clock, and knows no sockets.
 Source: docs/architecture.md; rulings 3 to 6.
 """
@@ -33,11 +33,11 @@ from .users.access import Users
 from .virtual_host import Service
 from .virtual_hosts import VirtualHosts
 
-#: Maximum rounds of dispatch and flush in one turn. The rest waits for the next turn, so that other peers are served.
+#: Maximum rounds of dispatch and flush in one turn. The next turn does the rest, after other peers were served.
 ROUNDS_MAX = 4
-#: Work at the end of a turn before other connections have theirs, in units of effort (5 to 10 ms).
+#: Units of effort at the end of a turn, before the turns of other connections (5 to 10 ms).
 TURN_SPREAD = 4_000
-#: The same for a short turn (see `end_turn`), after which another call does the rest.
+#: The same at the end of a short turn (`end_turn`).
 SHORT_SPREAD = 500
 
 UNSENT_MAX_DEFAULT = 1024 * 1024
@@ -45,10 +45,7 @@ NO_GROUPS: Mapping[str, str] = MappingProxyType({})
 
 
 class Broker:
-    """One broker: its parts, by name, and the turn. It is independent of the frontends.
-
-    `context`: its state. `parameters`: values that operators store in it.
-    """
+    """One broker. `context`: its state. `parameters`: values that operators store in it."""
 
     def __init__(
         self,
@@ -63,7 +60,7 @@ class Broker:
         site: str = "",
         groups: Mapping[str, str] = NO_GROUPS,
     ) -> None:
-        """`site`: its own site, `groups`: the group of each site that is there; see `Sites`."""
+        """`site`: the broker's own site; `groups`: the group of each present site (`Sites`)."""
         self.users = users or Users()
         context = self.context = BrokerContext(clock, self.users, chance, settings, options, unsent_max, services or {})
         self.sites = context.sites
@@ -89,27 +86,27 @@ class Broker:
         self.virtual_hosts.create("/")
 
     def more_is_safe(self) -> None:
-        """Called when the journal has written more or has failed. Flushes the clients and dispatches the queues that
-        wait for it, and lets publishers that wait for the disk continue.
+        """Called when the journal has written more or has failed. Flushes clients, dispatches queues, and releases
+        publishers that wait for it.
         """
         context = self.context
         durability, disk = context.storage.durability, self.flow.disk
         if disk.is_full and (durability is None or not durability.has_failed):
             disk.switch(None)
-            context.deadlines.set(context.clock.monotonic_ns(), _nothing)  # makes the edge end a turn soon
+            context.deadlines.set(context.clock.monotonic_ns(), _nothing)  # the edge ends a turn soon
         if self.scheduler.more_is_safe():
             context.deadlines.set(context.clock.monotonic_ns(), _nothing)
         for client in list(context.awaiting):
             del context.awaiting[client]
-            client.flush()  # also a closed one, which may have unsent output
+            client.flush()  # even of a closed client, which may have unsent output
 
     # -- the turn ---------------------------------------------------------------------------------------------------
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the latest records belong together with records to come, so that the journal must not commit yet.
+        """Whether the journal must not commit, because the latest records and later ones belong together.
 
-        True while the dead letters of recorded deaths are not published, and during a large commit, purge or deletion.
+        True while dead letters of recorded deaths are not published, and during a large commit, purge or deletion.
         """
         return bool(self.dead_letters.waiting) or self.commits.is_under_way or bool(self.context.bulk_deletes)
 
@@ -120,11 +117,10 @@ class Broker:
     def end_turn(self, *, is_short: bool = False) -> bool:
         """Dispatch marked queues, flush touched clients, do a slice of each background task. True: call again soon.
 
-        is_short: dispatch little, and do no background task. The caller calls again in any case, after the turns of
-        other connections.
+        `is_short`: dispatch a little, and do no background task; then it returns True.
         """
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
-        self.context.turn.effort_max = sys.maxsize  # each of the following parts has its own limit
+        self.context.turn.effort_max = sys.maxsize  # the parts below have limits of their own
         if marked or touched or letters.waiting or letters.late or letters.were_waiting:
             self._hand_out(SHORT_SPREAD if is_short else TURN_SPREAD)
         if is_short:
@@ -139,7 +135,7 @@ class Broker:
         return bool(commits.waiting) and commits.pending
 
     def _hand_out(self, spread: int) -> None:
-        """Rounds of dispatch and flush, until nothing is left or the turn has spent `spread` units of effort."""
+        """Dispatch and flush in rounds, until no work is left or the effort has risen by `spread`."""
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
         dead = letters.waiting
         turn = self.context.turn
@@ -172,7 +168,7 @@ class Broker:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def next_deadline_ns(self) -> int | None:
-        """The time of the next deadline, at which to call `advance` (monotonic ns); None: there is none."""
+        """The time of the next deadline, at which `advance` is due (monotonic ns); None: there is none."""
         return self.context.deadlines.next_ns()
 
     def advance(self) -> int:
@@ -193,7 +189,7 @@ class Broker:
         return statistics_of(self.statistics_in_steps())
 
     def statistics_in_steps(self) -> Generator[None, None, BrokerStatistics]:
-        """The same in steps of about a millisecond; queues may change in between."""
+        """A snapshot in steps of about a millisecond. Queues may change in between."""
         return statistics_in_steps(
             list(self.virtual_hosts.values()),
             clients=len(self.connections),
@@ -203,4 +199,4 @@ class Broker:
 
 
 def _nothing() -> None:
-    """A deadline's action that does nothing: the edge ends a turn after each deadline."""
+    """The action of a deadline that only makes the edge end a turn."""

@@ -1,8 +1,8 @@
-"""Purges and deletions of large queues: the queue is first made small, by a slice at the end of each turn.
+"""Purges and deletions of large queues, which are first made small by slices at the ends of turns.
 
-Meanwhile it delivers nothing, and gets, purges and deletions wait (`Queue.is_busy`). Slices are needed only if there
-are listeners, such as a journal, which records each message, and all slices as one unit (`Broker.is_unfinished`). The
-work is completed even if its client disconnects.
+During that a queue is frozen, and gets, purges and deletions wait (`Queue.is_busy`). Slices are needed only with
+listeners, such as a journal, which records each message and all slices as one unit (`Broker.is_unfinished`). The work
+is completed even if its client disconnects.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,34 +11,33 @@ from .clients.client import Client
 from .messages.message import id_of
 from .queues.queue import Queue
 
-#: Messages, and bindings, removed in one slice (about 2 ms with a journal, at the end of each connection's turn). A
-#: queue with at most this many is not large.
+#: Messages, or bindings, removed in one slice (about 2 ms with a journal). A queue with at most these is not large.
 MESSAGES_SLICE, BINDINGS_SLICE = 10_000, 200
-#: Ends of turns to wait for the client to finish the small queue; after that the broker finishes it.
+#: Ends of turns after which the broker purges or deletes the small queue, if its client has not done it.
 WAIT_MAX = 1_000
 
 
 class BulkDelete:
-    """Made by `begin_purge` and `begin_delete`. Once `is_small`, the caller purges or deletes the queue as any other
-    and then calls `finish`. `count`: messages removed so far.
+    """Made by `begin_purge` and `begin_delete`. When it `is_small`, the caller purges or deletes the queue as usual and
+    then calls `finish`. `count`: messages removed so far.
     """
 
-    __slots__ = ("_asker", "_broker", "_end", "_queue", "_unbind", "count", "is_small")
+    __slots__ = ("_broker", "_client", "_end", "_queue", "_unbind", "count", "is_small")
 
     def __init__(
         self,
         queue: Queue,
-        asker: Client,
+        client: Client,
         *,
         unbind: Callable[[Queue, int], None] | None,
         end: Callable[[Queue], int],
     ) -> None:
-        """`unbind`: removes a number of bindings of the queue; None: a purge, which keeps the bindings.
+        """`client`: the caller. `unbind`: removes a number of bindings of the queue; None: a purge, which keeps them.
 
         `end`: purges or deletes the small queue if the client does not.
         """
         self._queue = queue
-        self._asker = asker
+        self._client = client
         self._broker = queue.context.broker
         self._unbind = unbind
         self._end = end
@@ -55,7 +54,7 @@ class BulkDelete:
                 yield
             self.is_small = True
             for _ in range(WAIT_MAX):
-                if self not in under_way or queue.deleted or self._asker.closed:
+                if self not in under_way or queue.deleted or self._client.closed:
                     break
                 yield
             if self in under_way and not queue.deleted:
@@ -91,6 +90,6 @@ def is_large(queue: Queue, *, deletes: bool) -> bool:
     return (
         queue.events.has_listeners
         and not queue.keeps
-        and not store.level_max  # ids of levels are interleaved, so the journal could not record a slice as a range
+        and not store.level_max  # the journal records a slice as a range of ids, and ids of levels interleave
         and store.in_memory > MESSAGES_SLICE
     )

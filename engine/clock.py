@@ -3,7 +3,7 @@
 from typing import Protocol
 
 MS = 1_000_000
-#: Maximum wait in ms, a hundred years, so that every time fits into the 64 bits of journals and stores.
+#: Maximum wait in ms (a hundred years), because journals and stores have 64 bits for a time.
 AHEAD_MS_MAX = 36_525 * 86_400_000
 
 
@@ -13,20 +13,17 @@ def bounded_ms(wait_ms: int) -> int:
 
 
 class Clock(Protocol):
-    """A clock with two readings: monotonic for deadlines, wall time for everything that is stored."""
+    """A clock with two readings: monotonic time for deadlines, wall time for times that are stored."""
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds that never decrease, for deadlines."""
+        """Nanoseconds that never fall."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970 UTC, for timestamps."""
+        """Milliseconds since 1970 UTC."""
 
 
 def due_after(clock: Clock, wait_ms: int) -> int:
-    """The monotonic time in ns after a wait in ms, which is limited by `bounded_ms`.
-
-    All waits (of clients, operators, settings, formulas) become times here, so that all are limited.
-    """
+    """The monotonic time in ns after a wait in ms, limited by `bounded_ms`. All waits become times by this function."""
     return clock.monotonic_ns() + bounded_ms(wait_ms) * MS
 
 

@@ -1,4 +1,4 @@
-"""Commits of transactions: applied at once, or, if too large for one turn, by a slice at the end of each turn."""
+"""Commits of transactions. A large one is applied in slices at the ends of turns."""
 
 from collections import deque
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ COMMIT_SLICE = 2_000
 
 
 class Commits:
-    """The large commits of one broker. Of those `waiting` only the first may be under way."""
+    """The large commits of one broker. Only the first of those `waiting` may have begun."""
 
     __slots__ = ("_context", "waiting")
 
@@ -23,7 +23,7 @@ class Commits:
 
     @property
     def pending(self) -> bool:
-        """Whether there is work to do. No commit begins while the journal cannot write."""
+        """Whether a slice can be done. No commit begins while the journal cannot write."""
         waiting = self.waiting
         if not waiting:
             return False
@@ -43,7 +43,7 @@ class Commits:
             self.waiting.append(commit)
 
     def work(self) -> None:
-        """Do a slice of the first commit. It begins only when no dead letters are left to publish."""
+        """Do a slice of the first commit. No commit begins while dead letters are waiting."""
         commit = self.waiting[0]
         if not commit.has_begun and (self._context.dead_letters.waiting or not self.pending):
             return

@@ -1,4 +1,4 @@
-"""The connected clients: opening and closing, and the effects of changed and deleted users."""
+"""The connected clients, and the effects of changed and deleted users on them."""
 
 from collections.abc import Callable
 from types import MappingProxyType
@@ -34,8 +34,7 @@ class Connections(dict[Client, None]):
     ) -> Client:
         """Open a client in a virtual host. `flush` is called when a turn left effects in its outbox.
 
-        `properties`: the client's properties from the handshake. `site`: the site that it is connected to; None: this
-        broker's own.
+        `properties`: those of the client, from the handshake. `site`: the site of its connection; None: the broker's.
 
         Raises: VirtualHostNotFound, VirtualHostRefused, ConnectionsMaxReached, UserConnectionsMaxReached.
         """
@@ -86,8 +85,9 @@ class Connections(dict[Client, None]):
     # -- users --------------------------------------------------------------------------------------------------------
 
     def replace_user(self, user: User) -> None:
-        """Add or change a user. New permissions apply to the next operation of its clients; existing subscriptions
-        continue. O(clients).
+        """Add or change a user. New permissions apply to later operations of its clients; subscriptions continue.
+
+        O(clients).
         """
         context = self._context
         context.users.add(user)
@@ -105,7 +105,7 @@ class Connections(dict[Client, None]):
             context.disconnects.expel(client, UserDeleted(user=name))
 
     def _change_clients(self, user: User) -> list[Client]:
-        """Set the changed user in its clients, and make their routes stale. Returns these clients."""
+        """Replace the user of its clients, and make their routes stale. Returns these clients."""
         clients = [client for client in self if client.user.name == user.name]
         for client in clients:
             client.user = user

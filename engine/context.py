@@ -1,8 +1,7 @@
 """The state of a broker and of a virtual host, with references to the parts that work on it.
 
 A part receives the context, reads and writes its state, and calls the other parts by name. A queue has the
-`HostContext` of its virtual host. It calls `Scheduler` (its turns), `Background` (work longer than a turn),
-`DeadLetters`, `Router` and `DeclaredQueues`.
+`HostContext` of its virtual host. It calls `Scheduler`, `Background`, `DeadLetters`, `Router` and `DeclaredQueues`.
 """
 
 from collections import deque
@@ -56,15 +55,13 @@ if TYPE_CHECKING:
 class BrokerContext:
     """The state of one broker. Settings, policies and options are replaced as a whole when they are reloaded.
 
-    `chance`: returns a number in [0, 1), uniform in a real broker; 0.5 means "no random change".
-    `unsent_max`: maximum octets on their way to a client before its deliveries pause.
-    `services`: handlers of the broker's own exchanges, in every virtual host, by name of the exchange.
-    `turn`: the one that is on. `interrupted`: connections whose input did not fit into a turn and that continue in the
-    next round. `sizes`: body sizes of publishes, once asked for.
-    `touched`: clients with effects in their outboxes; `awaiting`: clients to flush when the journal has written more.
-    `bulk_deletes`: large purges and deletions under way. `on_unlogged`: called if logged topics are listed and a queue
-    selects a topic that is not. `on_unknown_arguments`: called with an object's kind, name, virtual host and
-    unknown arguments.
+    `chance`: returns a number in [0, 1), uniform in a real broker; 0.5: no random change. `unsent_max`: maximum unsent
+    octets of a client before its deliveries pause. `services`: handlers of the exchanges that the broker serves in
+    every virtual host, by name. `turn`: the present one. `interrupted`: connections whose input did not fit into a
+    turn; they continue in the next round. `sizes`: body sizes of publishes, if they are counted. `touched`: clients
+    with effects in their outboxes; `awaiting`: clients to flush when the journal has written more. `bulk_deletes`:
+    large purges and deletions in progress. `on_unlogged`: called if a queue selects a topic that is not among the
+    listed ones. `on_unknown_arguments`: called with an object's kind, name, virtual host and unknown arguments.
     """
 
     clock: Clock
@@ -113,9 +110,9 @@ class BrokerContext:
 
     @contextmanager
     def aside(self, turn: Turn | None = None) -> Iterator[None]:
-        """Work in another turn, because the client whose turn is on has nothing to do with it. The effort counts.
+        """Work in another turn, because the work is not for the client of the present one. Its effort counts.
 
-        Without `turn` it is one that is never long.
+        `turn`: None: one that is never long.
         """
         outer = self.turn
         self.turn = turn = turn or Turn(outer.effort)
@@ -126,12 +123,12 @@ class BrokerContext:
             self.turn = outer
 
     def sync_lsn(self) -> int:
-        """The LSN after the records so far, for an answer that says that they are safe. `Turn.records` has risen."""
+        """The LSN after the records so far, for an answer that has to wait for them. `Turn.records` has risen."""
         assert self.storage.durability is not None
         return self.storage.durability.sync_lsn()
 
     def emit(self, event: "Event") -> None:
-        """Call each listener with an event. Callers check `listeners` first, to create no event if there are none."""
+        """Call each listener with an event. Callers check `listeners` before they make an event."""
         for listener in self.listeners:
             listener(event)
 
@@ -141,8 +138,8 @@ class HostContext:
     """The state of one virtual host.
 
     `id_caches`: the duplicate ids of each address. `retained`: the messages that each address retains for new queues.
-    `is_being_deleted`: it was deleted, and its objects are being removed. `firehose`: set while it is traced.
-    `scopes`: set when the first queue came that not every site sees.
+    `is_being_deleted`: its objects are being removed. `firehose`: set while it is traced. `scopes`: set by the first
+    queue that not every site sees.
     """
 
     broker: BrokerContext
@@ -163,15 +160,15 @@ class HostContext:
     past_sessions: "PastSessions" = field(init=False)
 
     def queue_named(self, name: str) -> "Queue | None":
-        """The queue of this name in lists, reply queues included."""
+        """The queue of this full name, also a reply queue."""
         return self.queues.get(name) or self.reply_queues.get(name)
 
     def site_of(self, full_name: str) -> str | None:
-        """A site that sees this queue, for an operator, who is at none; None: all see it, or there is no such site."""
+        """A site that sees a queue, for an operator, who is at no site; None: all see it, or no site does."""
         return None if self.scopes is None else self.scopes.site_of(full_name)
 
     def queue_behind(self, routing_key: str) -> "Queue | None":
-        """The queue to which the default exchange routes this key for the present site, reply queues included."""
+        """The queue to which the default exchange routes a key for the present site, also a reply queue."""
         if self.scopes is None:
             return self.queues.get(routing_key) or self.reply_queues.get(routing_key)
         return self.scopes.seen(routing_key, self.broker.sites.now) or self.reply_queues.get(routing_key)

@@ -1,10 +1,9 @@
-"""Dead letters: those to publish, those that no queue took, and the queues that get them by the present rules.
+"""Publishes dead letters in slices at the ends of turns, and counts those that no queue took.
 
-They are published in slices at the ends of turns. Publishing them may cause more deaths. In a chain of full queues,
-each pushing one out, this would not stop before the end of the chain, and the journal could not commit. So they cause
-no deaths while there are many (`is_congested`).
-`rules/queue_rules.py` has the target of a queue's dead letters; `publishing/publish.py` decides which queues receive
-one; `messages/deaths.py` makes its headers, and tells whether it has died in a queue before.
+A published dead letter may cause more deaths. In a chain of full queues, each of which drops one message, deaths would
+go on to the end of the chain before the journal can commit. So dead letters cause no deaths while there are many
+(`is_congested`). `rules/queue_rules.py` has the target of a queue's dead letters; `messages/deaths.py` makes their
+headers and finds cycles.
 Source: behaviour page 2.11, 3.4; address-settings page 5.5, 6.7.
 """
 
@@ -21,23 +20,23 @@ from .publishing.publish import publish_dead_letter
 from .queues.queue import Queue
 from .rules.queue_rules import NO_RULES, QueueRules
 
-#: Units of effort for dead letters in one turn: half of a turn's (about 3 to 5 ms).
+#: Units of effort for dead letters at the end of one turn (about 3 to 5 ms).
 DEAD_SPREAD = 2_000
-#: The cost of a dead letter in units of effort: for itself, and for each of its queues; and octets of it per unit.
+#: Units of effort of a dead letter, and of each of its queues; octets of it per further unit.
 LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
-#: Dead letters waiting, or published since the last time that none were waiting, at which they cause no more deaths.
+#: Dead letters waiting, or published since none were waiting, at which they cause no further deaths.
 LETTERS_MAX = 500
-#: Queues whose dead-letter queues are looked up in one step.
+#: Queues of which the dead-letter queues are looked up in one step.
 QUEUES_SLICE = 200
-#: Maximum pairs of a queue and an address that are counted separately; further ones count in the sum alone.
-PLACES_MAX = 1000
+#: Maximum pairs of a queue and an address that are counted separately. Further ones are counted only in the sum.
+PAIRS_MAX = 1000
 
 
 class DeadLetters:
     """The dead letters of one broker that are `waiting` to be published.
 
-    `were_waiting`: whether there were any when the turn began to end. `late`: queues whose expired
-    messages wait until no dead letters are waiting.
+    `were_waiting`: some were waiting when the end of the turn began. `late`: queues whose messages expire when none are
+    waiting.
     """
 
     __slots__ = ("_context", "late", "published", "waiting", "were_waiting")
@@ -46,7 +45,7 @@ class DeadLetters:
         self._context = context
         self.waiting: deque[tuple[Queue, Message, str, str]] = deque()
         self.late: dict[Queue, None] = {}
-        self.published = 0  # since the last time that none were waiting
+        self.published = 0  # since none were waiting
         self.were_waiting = False
 
     @property
@@ -56,22 +55,22 @@ class DeadLetters:
 
     @property
     def is_congested(self) -> bool:
-        """Whether there are too many: publishes then cause no more deaths until all are published."""
+        """Whether there are so many that publishes cause no deaths until all are published."""
         return self.published >= LETTERS_MAX or len(self.waiting) >= LETTERS_MAX
 
     def add(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
-        """Publish messages that died in a queue with a dead-letter target, from the end of this turn on."""
+        """Publish messages that died in a queue with a dead-letter target, beginning at the end of this turn."""
         own, site_of = self._context.sites.own, queue.kind.site_of
         self.waiting.extend((queue, message, reason, site_of(queue, message) or own) for message in messages)
 
     def expire_later(self, queue: Queue) -> None:
-        """Expire the messages of a queue when all waiting dead letters are published."""
+        """Expire messages of a queue when no dead letters are waiting."""
         self.late[queue] = None
 
     def begin(self) -> None:
-        """Called as a turn begins to end. Expires the messages of `late` queues if no dead letters are waiting.
+        """Begin the end of a turn: expire messages of `late` queues if no dead letters are waiting.
 
-        Called only if dead letters are waiting, were waiting at the last call, or queues are `late`.
+        Called only if dead letters are waiting, or were waiting at the last call, or queues are `late`.
         """
         self.were_waiting = bool(self.waiting)
         if self.late and not self.waiting:
@@ -133,22 +132,22 @@ class DeadLetters:
 
 
 def dead_letter_queues(host: HostContext) -> Iterator[list[Queue]]:
-    """The dead-letter queues of a virtual host, each once, some in each step. Only rules count, not the messages."""
+    """Find the dead-letter queues of a virtual host by the rules of its queues, in steps. Yields each queue once."""
     known: dict[Queue, None] = {}
-    places: dict[tuple[str, str | None], None] = {}
+    targets: dict[tuple[str, str | None], None] = {}
     for count, queue in enumerate(list(host.queues.values()), 1):
         some: list[Queue] = []
         if queue.rules is not NO_RULES and not queue.deleted:
-            for place in _places_of(host, queue, queue.rules):
-                if place not in places:
-                    places[place] = None
-                    some += [one for one in _queues_at(host, *place) if one.name and one not in known]
+            for target in _targets_of(host, queue, queue.rules):
+                if target not in targets:
+                    targets[target] = None
+                    some += [one for one in _queues_at(host, *target) if one.name and one not in known]
                     known.update(dict.fromkeys(some))
         if some or count % QUEUES_SLICE == 0:
             yield list(dict.fromkeys(some))
 
 
-def _places_of(host: HostContext, queue: Queue, rules: QueueRules) -> Iterator[tuple[str, str | None]]:
+def _targets_of(host: HostContext, queue: Queue, rules: QueueRules) -> Iterator[tuple[str, str | None]]:
     """The dead-letter targets of a queue: (exchange, routing key); None: the routing key of each message."""
     if rules.dead_letter_exchange is not None:
         yield rules.dead_letter_exchange, rules.dead_letter_routing_key
@@ -173,7 +172,7 @@ def _queues_at(host: HostContext, exchange_name: str, key: str | None) -> Iterab
 
 @dataclass(slots=True, frozen=True, order=True)
 class Unroutable:
-    """`queue`: the queue in which the messages died; empty: they reached none. `address`: their dead-letter address."""
+    """Messages that no queue at the dead-letter `address` took. `queue`: where they died; empty: in no queue."""
 
     vhost: str
     queue: str
@@ -182,32 +181,32 @@ class Unroutable:
 
 
 class UnroutableLetters:
-    """Unroutable dead letters of one broker since its start. `count`: their number.
+    """The unroutable dead letters of one broker since its start. `count`: their number.
 
-    `on_unroutable`: called with the first, the tenth, the hundredth ... of one queue and address. `on_made`: called
-    with a virtual host, a queue that was created there, and its address, to which nothing else was bound.
+    `on_unroutable`: called for the first, tenth, hundredth, ... of one queue and address. `on_made`: called with the
+    virtual host, the name and the address of a queue that was created because nothing was bound to the address.
     """
 
-    __slots__ = ("_by_place", "count", "on_made", "on_unroutable")
+    __slots__ = ("_by_pair", "count", "on_made", "on_unroutable")
 
     def __init__(self) -> None:
-        self._by_place: dict[tuple[str, str, str], int] = {}
+        self._by_pair: dict[tuple[str, str, str], int] = {}
         self.count = 0
         self.on_unroutable: Callable[[Unroutable], object] = lambda found: None
         self.on_made: Callable[[str, str, str], object] = lambda vhost, queue, address: None
 
     def note(self, vhost: str, queue: str, address: str) -> None:
-        """Count one more dead letter of a queue that no queue at `address` took."""
+        """Count a dead letter of a queue that no queue at `address` took."""
         self.count += 1
-        place = (vhost, queue, address)
-        count = self._by_place.get(place, 0) + 1
-        if count == 1 and len(self._by_place) >= PLACES_MAX:
+        pair = (vhost, queue, address)
+        count = self._by_pair.get(pair, 0) + 1
+        if count == 1 and len(self._by_pair) >= PAIRS_MAX:
             return
-        self._by_place[place] = count
+        self._by_pair[pair] = count
         if str(count).strip("0") == "1":
             self.on_unroutable(Unroutable(vhost, queue, address, count))
 
     def places(self) -> list[Unroutable]:
-        """All counts by queue and address, the largest first."""
-        found = [Unroutable(*place, count) for place, count in self._by_place.items()]
+        """The counts by queue and address, the largest first."""
+        found = [Unroutable(*pair, count) for pair, count in self._by_pair.items()]
         return sorted(found, key=lambda one: (-one.count, one))

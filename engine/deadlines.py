@@ -1,6 +1,6 @@
 """The heap of all deadlines: heartbeats, handshakes, expiry, redelivery.
 
-The heap never sleeps and never reads a clock: the edge does both and calls `advance`.
+It neither sleeps nor reads a clock: the edge does both and calls `advance`.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ Action = Callable[[], object]
 
 
 class Deadline:
-    """An action at `due_ns`. Cancelling clears the action; the entry stays in the heap until it is due."""
+    """An action at `due_ns`. A cancelled deadline has no action, and stays in the heap until it is due."""
 
     __slots__ = ("action", "due_ns", "order")
 
@@ -32,7 +32,7 @@ class Deadlines:
         self._heap: list[Deadline] = []
         self._order = 0
         self._cancelled = 0
-        #: Called when a new deadline becomes the next one, so that the edge wakes earlier.
+        #: Called when a new deadline is the next one, so that the edge wakes earlier.
         self.on_earlier: Callable[[], None] | None = None
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Deadlines:
         return deadline
 
     def cancel(self, deadline: Deadline | None) -> None:
-        """Cancel `deadline`; None, or a deadline that is done or cancelled, is ignored. Amortised O(log n)."""
+        """Cancel a deadline that may be None, done or cancelled. Amortized O(log n)."""
         if deadline is None or deadline.action is None:
             return
         deadline.action = None

@@ -28,10 +28,7 @@ EXCHANGES_SLICE, POLICIES_SLICE = 1_000, 3_000
 
 
 class DeclaredExchanges(dict[str, Exchange]):
-    """The exchanges of one virtual host, by name.
-
-    `client`: the caller, whose permissions apply; None: the broker itself.
-    """
+    """The exchanges of one virtual host, by name. `client`: the caller, whose permissions apply; None: the broker."""
 
     __slots__ = ("_by_alternate", "_context")
 
@@ -68,7 +65,7 @@ class DeclaredExchanges(dict[str, Exchange]):
         passive: bool = False,
         client: Client | None = None,
     ) -> Exchange:
-        """Create an exchange, or check that the existing one is equivalent (`passive`: only that it exists).
+        """Create an exchange, or check that the existing one is equivalent (`passive`: check that it exists).
 
         Raises: UnknownExchangeType, DefaultExchangeRefused, ExchangeNotFound, InequivalentField,
             InequivalentArgument, ReservedName, InvalidDeadLetterExchange, PermissionRefused.
@@ -106,7 +103,7 @@ class DeclaredExchanges(dict[str, Exchange]):
         broker.turn.effort += broker.policies.spent - spent
         self[name] = exchange
         self._note_alternate(exchange)
-        for sending in self._by_alternate.get(name, ()):  # it may be their alternate, missing until now
+        for sending in self._by_alternate.get(name, ()):  # they name it as their alternate
             sending.routes.forget_all()
         if arguments and (unknown := unknown_arguments(arguments, EXCHANGE_ARGUMENTS)):
             broker.on_unknown_arguments("exchange", name, host.name, unknown)
@@ -132,11 +129,11 @@ class DeclaredExchanges(dict[str, Exchange]):
         self._remove(exchange)
 
     def remove_all(self) -> None:
-        """Delete all exchanges of a virtual host that is deleted, except the predeclared ones."""
+        """Delete all but the predeclared exchanges of a deleted virtual host."""
         predeclared = {name for name, _, _ in PREDECLARED}
         for exchange in list(self.values()):
             is_own = exchange.name not in predeclared and not isinstance(exchange, ServiceExchange)
-            if is_own and self.get(exchange.name) is exchange:  # it may have been deleted with an earlier one
+            if is_own and self.get(exchange.name) is exchange:  # not deleted with an earlier one
                 self._remove(exchange)
 
     def policies_changed(self) -> Iterator[None]:

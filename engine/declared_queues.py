@@ -53,10 +53,7 @@ NAME_OCTETS_MAX = 255
 
 
 class DeclaredQueues(dict[str, Queue]):
-    """The queues of one virtual host, by name.
-
-    `client`: the caller, whose permissions apply; None: the broker itself.
-    """
+    """The queues of one virtual host, by full name. `client`: the caller, whose permissions apply; None: the broker."""
 
     __slots__ = ("_context",)
 
@@ -65,14 +62,14 @@ class DeclaredQueues(dict[str, Queue]):
         self._context = context
 
     def seen(self, name: str, client: Client | None) -> Queue | None:
-        """The queue that a client calls so; None: there is none at its site. Without a client names are full names."""
+        """The queue that the client's site sees under this name; None: it sees none. Without a client: full name."""
         scopes = self._context.scopes
         if scopes is None:
             return self.get(name)
         return scopes.seen(name, None if client is None else client.site)
 
     def named(self, name: str, client: Client | None = None) -> Queue:
-        """The queue that a client calls so (see `seen`). Raises: QueueNotFound, QueueNotHosted."""
+        """The queue that `seen` finds. Raises: QueueNotFound, QueueNotHosted."""
         queue = self.seen(name, client)
         if queue is None:
             why = self._refusal(name, client)
@@ -82,7 +79,7 @@ class DeclaredQueues(dict[str, Queue]):
         return queue
 
     def _refusal(self, name: str, client: Client | None) -> str:
-        """Why the client's site does not see a queue of this name, where a rule for that site says so; else empty."""
+        """Why the client's site sees no queue of this name (`Scopes.refusal`); empty: there is none."""
         scopes = self._context.scopes
         return "" if scopes is None else scopes.refusal(name, None if client is None else client.site)
 
@@ -101,12 +98,10 @@ class DeclaredQueues(dict[str, Queue]):
         server_named: bool = False,
         site: str | None = None,
     ) -> Queue:
-        """Create a queue, or check that the existing one is equivalent (`passive`: only that it exists and is
-        accessible).
+        """Create a queue, or check that the existing one is equivalent (`passive`: check that it is accessible).
 
-        `client` None: the broker itself declares the queue, which is not exclusive.
-        `server_named`: the frontend generated the name, so a reserved prefix is allowed. `site`: the site that declares
-        it, if no client does: then the queue may be one for some sites alone (`Kind.scoped`).
+        `server_named`: the frontend generated the name, so the reserved prefix is allowed. `site`: the site for which
+        the broker declares it; then perhaps only some sites see the queue (`Kind.scoped`).
         Raises: QueueNotFound, QueueNotHosted, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
             InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange,
             PermissionRefused, QueuesMaxReached, AllQueuesMaxReached, TransientQueueRefused.
@@ -141,10 +136,10 @@ class DeclaredQueues(dict[str, Queue]):
             why = self._refusal(called, client) or "this is the full name of a queue of other sites"
             raise QueueNotHosted(name=called, vhost=host.name, why=why)
         if name.startswith("amq.") and not server_named and (current is None or client is not None):
-            raise ReservedName(kind="queue", name=name)  # an existing one may only be declared passively
+            raise ReservedName(kind="queue", name=name)  # declare it passively
         require(client, CONFIGURE, QUEUE, called)
         if current is not None:
-            if kind is not None and client is None:  # a difference is the site's
+            if kind is not None and client is None:  # before the check, so that a difference is the site's
                 kind.host(current, site or "", arguments)
             self._check_same(current, client, durable, exclusive, auto_delete, arguments)
             if kind is not None and client is not None:
@@ -188,7 +183,7 @@ class DeclaredQueues(dict[str, Queue]):
     def create(
         self, name: str, *, arguments: FieldTable | None = None, address: str | None = None, is_auto_created: bool
     ) -> Queue:
-        """Create a durable queue for the broker itself, or return the existing one. The arguments are not checked."""
+        """Create a durable queue, or return the existing one. The arguments are not checked."""
         queue = self.get(name)
         if queue is None:
             queue = self._make(name, True, None, False, arguments or {}, address, is_auto_created)
@@ -199,7 +194,7 @@ class DeclaredQueues(dict[str, Queue]):
     def create_missing(self, name: str) -> bool:
         """Create a durable queue for otherwise unroutable messages, if it does not exist.
 
-        Returns: False if it cannot be created, because of its name, a limit on queues, or a failed journal.
+        Returns False if its name, a limit on queues or a failed journal forbids that.
         """
         if name in self:
             return True
@@ -242,9 +237,9 @@ class DeclaredQueues(dict[str, Queue]):
         return queue
 
     def for_consumer(self, name: str, client: Client | None = None) -> Queue:
-        """The queue to consume or get from, auto-created if its settings require that (address-settings page 3.5).
+        """The queue to consume or get from. It may be auto-created by settings (address-settings page 3.5), if the user
+        may declare it.
 
-        A queue is auto-created only for a user who could declare it.
         Raises: QueueNotFound, PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
         """
         require(client, READ, QUEUE, name)
@@ -365,7 +360,7 @@ class DeclaredQueues(dict[str, Queue]):
         return queue
 
     def begin_purge(self, name: str, client: Client) -> BulkDelete:
-        """Start to make a large queue (`is_large`) small, before `purge`. Raises as `purge` does."""
+        """Begin to make a large queue (`is_large`) small, before `purge`. Raises as `purge` does."""
         return self._made_small(self._purgeable(name, client), client, deletes=False)
 
     def _made_small(self, queue: Queue, client: Client, *, deletes: bool) -> BulkDelete:
@@ -392,7 +387,7 @@ class DeclaredQueues(dict[str, Queue]):
         return self.remove(self._deletable(name, client, if_unused, if_empty))
 
     def begin_delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> BulkDelete:
-        """Start to make a large queue (`is_large`) small, before `delete`. Raises as `delete` does."""
+        """Begin to make a large queue (`is_large`) small, before `delete`. Raises as `delete` does."""
         require(client, CONFIGURE, QUEUE, name)
         return self._made_small(self._deletable(name, client, if_unused, if_empty), client, deletes=True)
 
@@ -407,7 +402,7 @@ class DeclaredQueues(dict[str, Queue]):
         return queue
 
     def remove(self, queue: Queue) -> int:
-        """Remove a queue, for any reason, and cancel its consumers. Returns the number of ready messages."""
+        """Remove a queue and cancel its consumers. Returns the number of ready messages."""
         if queue.kind is REPLY:
             return self._context.reply_queues.remove(queue)
         broker = self._context.broker
@@ -427,7 +422,7 @@ class DeclaredQueues(dict[str, Queue]):
         return count
 
     def publish_again(self, queue: Queue, message: Message, cause: str) -> None:
-        """Publish a message into this queue only, as a new one. `cause`: the reason for events."""
+        """Publish a message into a queue, as a new one. `cause`: the reason for events."""
         publish_into(self._context, queue, message.envelope, message.content, cause)
 
     def remove_some(self, count: int) -> bool:

@@ -1,6 +1,6 @@
-"""Disconnects by operators and deletions of virtual hosts: a slice at the end of each turn (ruling 5).
+"""Disconnects clients and deletes virtual hosts, in slices at the ends of turns (ruling 5).
 
-By then the answers of the turn are sent, so that a client that deletes its own user or host receives the answer.
+So a client that deletes its own user or virtual host receives the answer before it is disconnected.
 """
 
 from collections import deque
@@ -17,9 +17,7 @@ QUEUES_SLICE = 200
 
 
 class Disconnects:
-    """The disconnects and deletions to do. `pending`: work is left. A virtual host's queues are deleted after all
-    clients are disconnected.
-    """
+    """The clients to disconnect and the virtual hosts to delete, after all these clients. `pending`: work is left."""
 
     __slots__ = ("_clients", "_context", "_vhosts", "pending")
 
@@ -34,14 +32,14 @@ class Disconnects:
         self.pending = self._context.background.pending = True
 
     def begin_delete(self, vhost: VirtualHost, clients: Iterable[Client]) -> None:
-        """Disconnect the clients of a virtual host and delete its queues. It must be removed from `VirtualHosts`."""
+        """Disconnect the clients of a virtual host that was removed from `VirtualHosts`, and delete its queues."""
         for client in clients:
             self.expel(client, VirtualHostDeleted(vhost=vhost.name))
         self._vhosts.append(vhost)
         self.pending = self._context.background.pending = True
 
     def finish(self, vhost: str) -> None:
-        """Complete the deletion of a virtual host of this name at once, because a new one is to be created."""
+        """Complete the deletion of a virtual host at once, because a new one gets its name."""
         while any(one.name == vhost for one in self._vhosts):
             self.work()
 

@@ -1,6 +1,5 @@
-"""The engine's interface to a journal: what was recorded, and up to which LSN it is safe.
+"""The engine's interface to a journal: up to which LSN records are safe. The journal gets events as a listener.
 
-The journal itself receives events as a listener.
 Source: ruling 21; docs/architecture.md, "The path of a message".
 """
 
@@ -11,9 +10,9 @@ UNTIL_STATED = 1 << 62
 
 
 class Durability(Protocol):
-    """A journal, for the sessions that wait for it. LSNs rise; 0: nothing to wait for.
+    """A journal for which sessions wait. LSNs rise; 0: there is no record to wait for.
 
-    `Turn.records` tells whether a call recorded something. Records below a requested sync LSN are written when the turn
+    `Turn.records` tells whether a call recorded an event. Records below a requested sync LSN are written when the turn
     ends, other records later.
     """
 
@@ -22,33 +21,33 @@ class Durability(Protocol):
         """Whether it also records transient messages."""
 
     def sync_lsn(self) -> int:
-        """The LSN after the records so far, for an answer that says that they are safe."""
+        """The LSN after the records so far, for an answer that has to wait for them."""
 
     @property
     def safe_lsn(self) -> int:
-        """All records below this LSN are as safe as they will be."""
+        """All records below this LSN are safe."""
 
     def sync_lsn_of_all(self) -> int:
-        """The LSN after all records, of all clients; 0: all are safe, or cannot be made safe now (no room)."""
+        """The LSN after the records of all clients; 0: all are safe, or the disk has no room for them."""
 
     def recall(self, id_: int, location: int, size: int) -> None:
-        """Announce that an old message enters a queue next.
+        """Announce that an old message comes into a queue next. `location`: that of its content in the journal.
 
-        `location`: the location of its content in the journal. `size`: octets of its body.
+        `size`: octets of its body.
         """
 
     def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
-        """Record the duplicate id of messages, whose ids start at `first_id`. The address stores the last `size` ids.
+        """Record the duplicate id of messages whose ids begin at `first_id`. The address stores the last `size` ids.
 
-        Returns: whether any of these messages is recorded. Then the id is as safe as they are, if ids are persistent.
+        Returns whether one of these messages is recorded. Then the id, if ids are persistent, is as safe as they are.
         """
 
     def retain(self, ms: int) -> None:
-        """Keep all records for at least this time, even if no queue needs them; 0: only while a queue does."""
+        """Keep all records for at least this time; 0: only while a queue needs them."""
 
     @property
     def holds_deliveries(self) -> bool:
-        """Whether deliveries of quorum, stream and leased queues wait until the messages are safe: in a cluster."""
+        """Whether, in a cluster, deliveries of quorum, stream and leased queues wait until messages are safe."""
 
     @property
     def has_failed(self) -> bool:
@@ -56,15 +55,15 @@ class Durability(Protocol):
 
     @property
     def failed_ms(self) -> int:
-        """The wall time of the failure in ms, if it has failed."""
+        """The wall time of the failure in ms, if it `has_failed`."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether events were not recorded. Until the whole state is recorded again, nothing counts as safe."""
+        """Whether events were not recorded. Until the whole state is recorded again, no record counts as safe."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether too many records wait to be written, so that publishers should wait."""
+        """Whether so many records wait to be written that publishers should wait."""
 
     @property
     def is_lost(self) -> bool:

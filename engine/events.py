@@ -1,6 +1,6 @@
-"""The kinds of events of messages, queues, connections and clusters, and their counters (a leaf: imports only Python).
+"""The kinds of events of messages, queues, connections and clusters, and their counters.
 
-The same words name the journal's records, the metrics, the test broker's history and the columns of the Spark tables.
+The journal's records, the metrics, the test broker's history and the columns of the Spark tables have the same names.
 Source: rulings, "Events".
 """
 
@@ -10,7 +10,7 @@ from operator import attrgetter
 
 
 class EventKind(Enum):
-    """All kinds of events, with their spelling everywhere."""
+    """All kinds of events, by their names."""
 
     PUBLISHED = "published"
     ROUTED = "routed"
@@ -70,9 +70,9 @@ TERMINAL = frozenset(
 
 @dataclass(slots=True, eq=False, repr=False)
 class Counters:
-    """Plain integers, incremented once for each run: the only cost of an event without listeners.
+    """Counters of events, incremented once a run, which is the only cost of an event without listeners.
 
-    `deaths`: number of dead messages by reason and by whether they were dead-lettered; None: none.
+    `deaths`: numbers of dead messages by reason and by whether they were dead-lettered; None: there were none.
     """
 
     # Of events:
@@ -91,14 +91,14 @@ class Counters:
     requeued: int = 0
     routed: int = 0
     unroutable: int = 0
-    # Further ones, those of `_NOT_OF_EVENTS`:
+    # Others (`_NOT_OF_EVENTS`):
     no_ack: int = 0  # deliveries without acknowledgement
     got: int = 0  # deliveries to basic.get
     got_no_ack: int = 0  # deliveries to basic.get without acknowledgement
     redelivered: int = 0  # redeliveries
     get_empty: int = 0  # basic.get from an empty queue
     delayed: int = 0  # requeued messages that are delayed
-    own: int = 0  # enqueued messages that the broker itself published, such as dead letters
+    own: int = 0  # enqueued messages that the broker published, such as dead letters
     deaths: dict[tuple[str, bool], int] | None = None
 
     def died(self, reason: str, count: int, *, goes_on: bool) -> None:
@@ -135,18 +135,18 @@ class Activity:
     channels_opened: int = 0
     channels_closed: int = 0
     queues_declared: int = 0  # successful declarations of queues
-    queues_created: int = 0  # those that created one
+    queues_created: int = 0  # declarations that created a queue
     queues_deleted: int = 0
-    octets_in: int = 0  # of closed connections, as the next three
+    octets_in: int = 0  # of closed connections, like the next three
     octets_out: int = 0
     reads: int = 0
     writes: int = 0
     confirmable: int = 0  # publishes on closed sessions in confirm mode
-    confirmed: int = 0  # those of them that were confirmed
-    returned: int = 0  # unroutable publishes, as the next one
+    confirmed: int = 0  # of these
+    returned: int = 0  # unroutable publishes, like the next
     dropped: int = 0
-    own: int = 0  # messages that the broker itself published, such as dead letters; also in `Counters.published`
-    # Of deleted queues by type; those of classic ones are only in the broker's counters.
+    own: int = 0  # messages that the broker published, such as dead letters; also in `Counters.published`
+    # Counters of deleted queues, by type; those of classic queues are only in the broker's counters.
     gone: dict[str, Counters] = field(default_factory=dict)
 
     def queue_deleted(self, queue_type: str, counters: Counters) -> None:

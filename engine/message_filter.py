@@ -1,6 +1,5 @@
-"""Filters for operators: select messages by content, properties and death.
-
-The filter language is loaded on first use. Source: docs/expressions.md; management page 16.
+"""Filters by which operators select messages: content, properties, death. Source: docs/expressions.md; management page
+16.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ Takes = Callable[[Message], bool]
 
 
 def takes_all(message: Message) -> bool:
-    """The filter that selects all messages."""
+    """A filter for all messages."""
     return True
 
 
@@ -31,7 +30,7 @@ def chosen_by(
     message_id: str | None = None,
     correlation_id: str | None = None,
 ) -> Takes:
-    """A filter that selects messages that meet all given conditions.
+    """A filter for messages that meet all given conditions.
 
     `filter_text`: a content filter. `headers`: name -> value, compared as text. `routing_key`: that of the publish.
     `text`: part of the body. `cause`, `origin`: reason and queue of the last death. `message_id`, `correlation_id`:
@@ -71,7 +70,7 @@ def _died(message: Message, cause: str | None, origin: str | None) -> bool:
 
 
 def _of_contents(headers: Mapping[str, Any], filter_text: str | None) -> list[Takes]:
-    from ..expressions.language import AMPS, ExpressionError, compiled
+    from ..expressions.language import AMPS, ExpressionError, compiled  # loaded for few requests
     from .delivery.filters import MessageSubject
 
     tests: list[Takes] = []
@@ -79,8 +78,8 @@ def _of_contents(headers: Mapping[str, Any], filter_text: str | None) -> list[Ta
         wanted = {name: _shown(value) for name, value in headers.items()}
 
         def has_headers(message: Message) -> bool:
-            there = MessageSubject(message).headers()
-            return all(name in there and _shown(there[name]) == value for name, value in wanted.items())
+            found = MessageSubject(message).headers()
+            return all(name in found and _shown(found[name]) == value for name, value in wanted.items())
 
         tests.append(has_headers)
     if filter_text is not None:

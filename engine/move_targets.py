@@ -1,6 +1,6 @@
 """The destinations of messages that an operator moves: a queue, an exchange, or the message's origin.
 
-A move creates no queues, and does not apply the rules of addresses again (duplicates, delays, diverts): they applied
+A move creates no queues. It does not apply the rules of addresses (duplicates, delays, diverts), which were applied
 when the message was published. Source: management page 16.
 """
 
@@ -27,7 +27,7 @@ class Unmovable(Exception):
 
 
 class MoveTarget(NamedTuple):
-    """The destination of one message. `title`: its name for operators. `exchange`: the exchange that routes to it."""
+    """The destination of one message. `title`: its name for operators. `exchange`: that which routes to `queues`."""
 
     title: str
     exchange: Exchange
@@ -41,9 +41,9 @@ FindTarget = Callable[[Message], MoveTarget]
 
 
 def to_queue(client: Client, name: str) -> FindTarget:
-    """Move directly into a queue, keeping exchange and routing key of each message."""
+    """Move directly into a queue, with the exchange and routing key of each message."""
     client.user.require(WRITE, QUEUE, name, client.host.name)
-    return lambda message: _into(client, name, message, *_as_it_is(message))
+    return lambda message: _into(client, name, message, *_without_count(message))
 
 
 def to_exchange(client: Client, name: str, routing_key: str | None) -> FindTarget:
@@ -57,8 +57,9 @@ def to_exchange(client: Client, name: str, routing_key: str | None) -> FindTarge
 
 
 def to_origin(client: Client, *, into_queue: bool, without_history: bool) -> FindTarget:
-    """Move back to the exchange and routing keys with which each message was published. `into_queue`: move directly
-    into the queue in which it died. `without_history`: remove the headers of its deaths.
+    """Move each message back to the exchange and routing keys of its publish.
+
+    `into_queue`: move directly into the queue in which it died. `without_history`: remove the headers of its deaths.
     """
 
     def find_target(message: Message) -> MoveTarget:
@@ -69,7 +70,9 @@ def to_origin(client: Client, *, into_queue: bool, without_history: bool) -> Fin
             if not origin.queue:
                 raise Unmovable("no header says which queue it died in")
             client.user.require(WRITE, QUEUE, origin.queue, client.host.name)
-            return _into(client, origin.queue, message, *_again(message, origin.exchange, origin.keys, without_history))
+            return _into(
+                client, origin.queue, message, *_for_publish(message, origin.exchange, origin.keys, without_history)
+            )
         exchange, keys = origin.exchange, origin.keys
         if origin.address:
             exchange, key = client.host.router.resolve_address(origin.address, origin.queue)
@@ -87,7 +90,7 @@ def _at_site_of(host: HostContext, full_name: str) -> AbstractContextManager[Non
 
 
 def _into(client: Client, name: str, message: Message, envelope: Envelope, content: bytes) -> MoveTarget:
-    """Into the queue of this full name, or to the topic that it captures."""
+    """Move into the queue of this full name, or publish to the topic that it captures."""
     host = client.host
     queue = host.queues.get(name)
     if queue is None:
@@ -104,7 +107,7 @@ def _into(client: Client, name: str, message: Message, envelope: Envelope, conte
 def _through(
     client: Client, name: str, keys: tuple[str, ...], message: Message, *, without_history: bool
 ) -> MoveTarget:
-    """Route by the exchange's bindings, with the user's permissions."""
+    """Move by the exchange's bindings, with the user's permissions."""
     host, user = client.host, client.user
     user.require(WRITE, EXCHANGE, name, host.name)
     exchange = host.exchanges.get(name)
@@ -115,7 +118,7 @@ def _through(
     if exchange.is_topic:
         for key in keys:
             user.require_topic(WRITE, name, key, host.name)
-    envelope, content = _again(message, name, keys, without_history)
+    envelope, content = _for_publish(message, name, keys, without_history)
     queues = host.router.reach(exchange, Routed(keys, envelope, content, host.broker.chance))
     title = f"exchange {name}, key {keys[0]}" if name else f"queue {keys[0]}"
     if not queues:
@@ -123,16 +126,18 @@ def _through(
     return MoveTarget(title, exchange, queues, envelope, content)
 
 
-def _as_it_is(message: Message) -> tuple[Envelope, bytes]:
-    """The same content and envelope, without the delivery count."""
+def _without_count(message: Message) -> tuple[Envelope, bytes]:
+    """The envelope and content without the delivery count."""
     envelope = message.envelope
     if not envelope.summary.has_headers or _COUNT not in message.header:
         return envelope, message.content
-    return _again(message, envelope.exchange, envelope.keys, False)
+    return _for_publish(message, envelope.exchange, envelope.keys, False)
 
 
-def _again(message: Message, exchange: str, keys: tuple[str, ...], without_history: bool) -> tuple[Envelope, bytes]:
-    """The content as published to another exchange with these keys, without the delivery count."""
+def _for_publish(
+    message: Message, exchange: str, keys: tuple[str, ...], without_history: bool
+) -> tuple[Envelope, bytes]:
+    """The envelope and content for a publish to an exchange with these keys, without the delivery count."""
     header, body = message.envelope.framing.split(message.content)
     if without_history:
         header = without_deaths(header)

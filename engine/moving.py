@@ -1,8 +1,8 @@
 """Moving, replaying or discarding the ready messages of one queue for an operator, in slices.
 
 A slice is done within one turn, which the journal records whole or not at all: after a kill each message is in exactly
-one of the queues. A message that cannot be moved stays; if a destination has no room, the rest waits. Messages keep
-everything but their ids and delivery counts; their time to live starts again.
+one of the queues. A message that cannot be moved stays. If a destination has no room, the rest waits. Messages get new
+ids and no delivery counts, and their time to live starts again.
 Source: management page 16; queues page F.2 (scans); ruling 5.
 """
 
@@ -18,8 +18,8 @@ from .publishing.publish import publish_run
 from .publishing.route import Route
 from .queues.queue import Queue
 
-#: Maximum of a slice: messages read, octets of their contents, and messages moved. Together below 5 ms.
-LOOKED_AT, OCTETS, MOVED = 100, 256 * 1024, 50
+#: Maximum of a slice (less than 5 ms): messages read, octets of their contents, and messages moved.
+READ_MAX, OCTETS_MAX, MOVED_MAX = 100, 256 * 1024, 50
 #: The reason in the events of discarded messages.
 DISCARDED = "discarded"
 
@@ -29,7 +29,7 @@ class QueueGone(Exception):
 
 
 class DryRunResult(NamedTuple):
-    """A dry run's result for one message: its `target`, or the `reason` for which it would stay."""
+    """The result of a dry run for one message: its `target`, or the `reason` why it would stay."""
 
     message: Message
     position: int
@@ -49,9 +49,9 @@ class Choice:
 class Moving:
     """One request. `find_target`: finds the destination of each message; None: discard it.
 
-    `total`: number of messages that were ready at the start; later ones are not moved. `looked_at`: number read so far;
-    `done`: number moved; `kept`: number that stay, by reason. `waits_for`: name of a place without room; empty: none.
-    `is_done`: the request is complete.
+    Numbers of messages: `total`: ready at the start (later ones are not moved); `looked_at`: read so far; `done`:
+    moved; `kept`: those that stay, by reason. `waits_for`: what the request waits for; empty: nothing. `is_done`: it is
+    complete.
     """
 
     __slots__ = ("_after", "_choice", "_client", "_last", "_last_id", "_seen", "_why", "done", "find_target", "is_done",
@@ -71,27 +71,27 @@ class Moving:
         self.waits_for = ""
         self.is_done = False
 
-    def look(self) -> list[DryRunResult]:
-        """Do a slice of a dry run. `done` counts messages that would be moved, `kept` the others.
+    def dry_work(self) -> list[DryRunResult]:
+        """Do a slice of a dry run. `done` counts the messages that would be moved, `kept` the others.
 
         Raises: QueueGone, Unreadable.
         """
         found: list[DryRunResult] = []
-        for position, message in self._chosen(LOOKED_AT):
+        for position, message in self._chosen(READ_MAX):
             target, reason = self._target_of(message)
             found.append(DryRunResult(message, position, target, reason))
             self.done += not reason
         self._note_end()
         return found
 
-    def work(self, wanted: int = MOVED) -> None:
+    def work(self, wanted: int = MOVED_MAX) -> None:
         """Do a slice: move at most `wanted` messages. Raises: QueueGone, Unreadable."""
         durability = self._client.broker.storage.durability
         self.waits_for = ""
         if durability is not None and durability.has_failed:
             self.waits_for = "the journal"
             return
-        chosen = self._chosen(min(wanted, MOVED))
+        chosen = self._chosen(min(wanted, MOVED_MAX))
         if self.find_target is None:
             gone = self._take([position for position, _ in chosen])
             self.queue.events.purged(gone, reason=DISCARDED)
@@ -107,7 +107,7 @@ class Moving:
         self.is_done = self.is_done or (limit is not None and self.done >= limit)
 
     def _chosen(self, wanted: int) -> list[tuple[int, Message]]:
-        """The selected messages, with their positions, among those that one slice reads."""
+        """The selected messages of a slice, with their positions."""
         queue, choice = self.queue, self._choice
         if queue.deleted:
             raise QueueGone
@@ -117,7 +117,7 @@ class Moving:
         self._client.broker.scheduler.dispatch_now(queue)
         if choice.limit is not None:
             wanted = min(wanted, choice.limit - self.done)
-        seen = queue.scan(self._after, LOOKED_AT)
+        seen = queue.scan(self._after, READ_MAX)
         now_ns = queue.context.broker.clock.monotonic_ns()
         found: list[tuple[int, Message]] = []
         self._seen = []
@@ -126,24 +126,24 @@ class Moving:
             if last is not None and position > last:
                 self.is_done = True
                 return found
-            if len(found) >= wanted or octets >= OCTETS:
+            if len(found) >= wanted or octets >= OCTETS_MAX:
                 return found
             self._after = position
             self._seen.append(position)
             octets += len(message.content)
             if message.id > self._last_id:
-                continue  # published, or published again, after the start
+                continue  # published after the start
             self.looked_at += 1
             if 0 < message.expires_ns <= now_ns or not (choice.positions is None or position in choice.positions):
                 continue
             if choice.takes(message):
                 found.append((position, message))
         queue.context.broker.turn.effort += len(seen.found)
-        self.is_done = len(seen.found) < LOOKED_AT and not seen.missing
+        self.is_done = len(seen.found) < READ_MAX and not seen.missing
         return found
 
     def _target_of(self, message: Message) -> tuple[MoveTarget | None, str]:
-        """The destination of a message, or the reason for which it stays; the latter is counted in `kept`."""
+        """The destination of a message, or the reason why it stays, which `kept` counts."""
         if self.find_target is None:
             return None, ""
         try:
@@ -160,9 +160,9 @@ class Moving:
         return self.queue.perishable.take_at(positions).messages if positions else []
 
     def _move(self, chosen: Sequence[tuple[int, Message]]) -> None:
-        """Take the messages first, so that `Unreadable` ends the slice before anything is published."""
         queue = self.queue
         targets = {message.id: (at, target) for at, message in chosen if (target := self._target_of(message)[0])}
+        # All are taken first, so that `Unreadable` ends the slice before a message is published.
         back = {message.id: message for message in self._take([at for at, _ in targets.values()])}
         moved: dict[str, list[Message]] = {}
         try:
@@ -170,7 +170,7 @@ class Moving:
                 position, target = targets[id_]
                 self.waits_for = self._full(target, message)
                 if self.waits_for:
-                    self._look_again(position)
+                    self._read_again_from(position)
                     break
                 if self._publish(message, target):
                     moved.setdefault(target.title, []).append(back.pop(id_))
@@ -182,7 +182,7 @@ class Moving:
                 queue.merge([back[id_] for id_ in sorted(back, reverse=True)])
 
     def _full(self, target: MoveTarget, message: Message) -> str:
-        """The name of a destination without room for the message; empty: there is room. A move must evict nothing."""
+        """What a message has to wait for; empty: its destinations have room. A move must not drop other messages."""
         broker = self._client.broker
         for queue in target.queues:
             if not queue.has_room(message):
@@ -193,12 +193,12 @@ class Moving:
         return "" if broker.flow.raised is None else "the end of the alarm"
 
     def _publish(self, message: Message, target: MoveTarget) -> bool:
-        """Publish a message. Returns whether all of its queues took it; a queue that did not has counted a refusal."""
+        """Publish a message. Returns whether all of its queues took it."""
         broker = self._client.broker
         broker.activity.own += 1
         route = Route(target.exchange, target.envelope.routing_key, target.queues)
         envelope = target.envelope
-        if any(queue.rules.last_value_key is not None for queue in target.queues):  # keeps its age among values
+        if any(queue.rules.last_value_key is not None for queue in target.queues):  # it may be older than other values
             envelope = envelope.published_first_as(message.first_id)
         outcome = publish_run(self._client.host, route, envelope, (target.content,), cause=self._why)
         if outcome.refused:
@@ -206,11 +206,11 @@ class Moving:
             self.kept[reason] = self.kept.get(reason, 0) + 1
         return not outcome.refused
 
-    def _look_again(self, position: int) -> None:
+    def _read_again_from(self, position: int) -> None:
         self.looked_at -= sum(one >= position for one in self._seen)
         self._after, self.is_done = position - 1, False
 
 
 def why_not(queue: Queue) -> str:
-    """The reason, as a sentence, for which messages cannot be moved out of a queue; empty: they can."""
+    """Why messages cannot be moved out of a queue; empty: they can."""
     return queue.kind.move_refusal

@@ -68,7 +68,7 @@ class PolicyEvent(ObjectEvent):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ParameterEvent(ObjectEvent):
-    """A parameter, the subject, was set or deleted. `vhost`, `component`: empty: of none. `value`: a JSON value."""
+    """A parameter, the subject, was set or deleted. `vhost`, `component`: empty: none. `value`: a JSON value."""
 
     what = "parameter"
     component: str
@@ -76,7 +76,7 @@ class ParameterEvent(ObjectEvent):
 
     @property
     def is_own(self) -> bool:
-        """Whether it is the broker's own, which no operator has set: of a component, but of no virtual host."""
+        """Whether the broker set it and no operator: it has a component, and no virtual host."""
         return bool(self.component) and not self.vhost
 
 
@@ -89,15 +89,15 @@ class SettingsEvent(ObjectEvent):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ConnectionEvent(ObjectEvent):
-    """A client, the subject, connected or disconnected. `user`: its user's name if it connected, else None."""
+    """A client, the subject, connected or disconnected. `user`: the name of its user; None: it disconnected."""
 
     user: str | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ClusterEvent(ObjectEvent):
-    """A node of a cluster, the subject, leads (led), follows, or holds publishers or all clients back, or the set of
-    nodes that may lead has changed. `term`: the number of the leadership. `why`: the reason, for people.
+    """A node of a cluster, the subject, leads, follows, blocks publishers or all clients; or the set of nodes that may
+    lead has changed. `term`: the number of the leadership. `why`: the reason, as text.
     """
 
     term: int

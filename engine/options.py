@@ -21,30 +21,26 @@ class MessageAddress(Enum):
 
 @frozen
 class BrokerOptions:
-    """`nack_counts`, `reject_counts`: a nack or a reject with requeue counts as a failed delivery attempt.
-    `delay_on_connection_loss`: the redelivery delay also applies to deliveries that a lost connection returns.
+    """`nack_counts`, `reject_counts`: a nack or a reject with requeue is a failed attempt.
+    `delay_on_connection_loss`: the redelivery delay also applies to deliveries of lost connections.
     `address_queue_scan_period_ms`: period of the scan for unused auto-created queues; None: no scan.
 
-    `consumer_timeout_ms`: maximum time for which a delivery may stay unacknowledged, after which its session is closed;
-    None: unlimited.
-    `delays_everywhere`: the header x-delay applies on every exchange, not only on those of type x-delayed-message.
-    `has_shared_prefetch`: qos(global=true) limits all consumers of a channel together; else it acts as global=false.
-    `quorum_delivery_limit`: x-delivery-limit of quorum queues without a limit of attempts; None: unlimited.
-    `quorum_priorities`: number of priority levels of quorum queues: 0, 2 (above 4 is high) or 32.
-    `continues_deaths`: the broker also continues x-death headers that clients published, not only those of its own.
-    `tells_last_death`: dead letters have the headers x-last-death-*.
-    `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
+    `consumer_timeout_ms`: maximum time of a delivery without acknowledgement, after which its session is closed; None:
+    unlimited. `delays_everywhere`: the header x-delay applies on every exchange, not only on those of type
+    x-delayed-message. `has_shared_prefetch`: qos(global=true) limits all consumers of a channel together; otherwise it
+    acts as global=false. `quorum_delivery_limit`: x-delivery-limit of quorum queues that declare none; None: unlimited.
+    `quorum_priorities`: number of priority levels of quorum queues: 0, 2 (above 4 is high) or 32. `continues_deaths`:
+    dead letters keep the x-death entries that clients published. `tells_last_death`: dead letters have the headers
+    x-last-death-*. `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
     `headers_conditions_max`: maximum conditions in the bindings of one headers exchange (`HeadersPattern.conditions`),
-    because a message may be compared with all of them. `topic_states_max`: maximum excess states in the patterns of
-    one topic exchange (`TopicPatterns.excess_states`), because a key may step through all of them.
-    `transaction_size_max`: maximum octets published and not committed.
-    `unacked_per_session_max`: maximum unacknowledged deliveries of a session.
+    because a message may be compared with all of them. `topic_states_max`: maximum excess states in the patterns of one
+    topic exchange (`TopicPatterns.excess_states`), because a look-up may visit all of them. `transaction_size_max`:
+    maximum octets of uncommitted publishes. `unacked_per_session_max`: maximum unacknowledged deliveries of a session.
     `busy_queue_ready_max`: a queue with consumers and more ready messages is congested (`Turn.congested`).
-    `system_usage`: the broker's limits; None: none. `whole_limits`: limits on all addresses together.
-    `flow`: the low marks of flow control (queues page E).
-    `classic_tells_attempts`: x-delivery-count also on classic queues whose rules limit or delay attempts.
-    `has_consumer_filters`: the broker applies x-filter and x-selector of consumers.
-    `transfer_after_ms`: how long a message waits for a consumer at its owner, before it goes to another node.
+    `system_usage`: the broker's limits; None: none. `whole_limits`: limits on all addresses together. `flow`: the low
+    marks of flow control (queues page E). `classic_tells_attempts`: deliveries of classic queues whose rules limit or
+    delay attempts have x-delivery-count. `has_consumer_filters`: the broker applies x-filter and x-selector of
+    consumers. `transfer_after_ms`: how long a message waits for a consumer at its owner before another node gets it.
     """
 
     nack_counts: bool = True
@@ -76,7 +72,7 @@ class BrokerOptions:
     flow: Flow = Flow()
 
     def address_of(self, exchange: str, routing_key: str) -> str:
-        """The address of a message published to `exchange` with `routing_key`, by which settings are resolved."""
+        """The address of a message with this exchange and routing key."""
         if not exchange or self.message_address is MessageAddress.KEY:
             return routing_key
         if self.message_address is MessageAddress.EXCHANGE_AND_KEY:
@@ -91,7 +87,7 @@ DEFAULT_OPTIONS = BrokerOptions()
 class VirtualHostLimits:
     """The limits of one virtual host; None: no limit. `is_configured`: they are set in the configuration.
 
-    `default_queue_type`: the type of queues declared without one, if they can be of that type.
+    `default_queue_type`: that of queues that are declared without a type and can have it.
     """
 
     max_connections: int | None = None

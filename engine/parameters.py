@@ -1,4 +1,4 @@
-"""Parameters that operators store in the broker: those of plug-ins, descriptions, names. The broker reads none.
+"""Parameters that operators store in the broker, such as those of plug-ins. The broker does not read them.
 
 Source: management page 8.2; behaviour page 5.3.
 """
@@ -9,7 +9,7 @@ from .context import BrokerContext
 from .events import EventKind
 from .object_events import ParameterEvent
 
-#: (virtual host, component, name); an empty virtual host or component: of none.
+#: (virtual host, component, name); empty: no virtual host, no component.
 Identity = tuple[str, str, str]
 
 
@@ -36,23 +36,23 @@ class Parameters:
         return self._values.get(identity)
 
     def set(self, identity: Identity, value: object) -> None:
-        """Set or replace a parameter. `value` must not be changed afterwards."""
+        """Set or replace a parameter. Callers must not change `value` afterwards."""
         self._values[identity] = value
-        self._tell(EventKind.DECLARED, identity, value)
+        self._emit(EventKind.DECLARED, identity, value)
 
     def remove(self, identity: Identity) -> bool:
         """Remove a parameter. Returns whether there was one."""
         if identity not in self._values:
             return False
         del self._values[identity]
-        self._tell(EventKind.UNDECLARED, identity, None)
+        self._emit(EventKind.UNDECLARED, identity, None)
         return True
 
     def forget(self, vhost: str) -> None:
         for identity in [identity for identity in self._values if identity[0] == vhost]:
             self.remove(identity)
 
-    def _tell(self, kind: EventKind, identity: Identity, value: object) -> None:
+    def _emit(self, kind: EventKind, identity: Identity, value: object) -> None:
         if self._context.listeners:
             vhost, component, name = identity
             self._context.emit(ParameterEvent(kind, vhost, name, component, value))

@@ -1,4 +1,4 @@
-"""Reloading of settings, options, policies and diverts in a running broker. They also apply to existing objects."""
+"""Reloads settings, options, policies and diverts in a running broker. They also apply to existing objects."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,14 +14,14 @@ from .publishing.arrival_rules import Diverts
 from .queues.queue import Queue
 from .queues.reconfigure import policy_changed, settings_changed
 
-#: Queues checked against changed policies, and queues changed by them, in one slice (about 5 ms).
+#: Queues checked for changed policies, and queues that apply them, in one slice (about 5 ms).
 POLICIES_SLICE, CONCERNED_SLICE = 500, 50
 #: Queues that apply reloaded settings in one slice (about 5 ms).
 SETTINGS_SLICE = 150
 
 
 class Reloading:
-    """The reloading of one broker. `pending`: some queues have not applied changed policies or settings yet."""
+    """The reloading of one broker. `pending`: queues have to apply changed policies or settings."""
 
     __slots__ = ("_context", "_waiting", "pending")
 
@@ -33,8 +33,8 @@ class Reloading:
     def replace_settings(self, settings: SettingsRepository, options: BrokerOptions | None = None) -> None:
         """Replace the operator's settings (address-settings page 3.8).
 
-        They apply at once to publishes and new objects. Existing queues follow: a slice now, and one at the end of each
-        turn. O(queues).
+        They apply at once to publishes and new objects. Existing queues apply them in slices: now, and at the ends of
+        turns. O(queues).
         """
         context = self._context
         context.settings = settings
@@ -54,13 +54,13 @@ class Reloading:
                 context.emit(SettingsEvent(vhost.name, ""))
         queues: list[Queue] = []
         for vhost in context.virtual_hosts.values():
-            queues.extend(vhost.queues.values())  # without a loop over queues, which may be very many
+            queues.extend(vhost.queues.values())  # without a loop over the queues
         self._apply_later(queues, None)
         self.work()
 
     def replace_policies(self, policies: Policies) -> None:
-        """Replace the policies. New objects use them at once. Existing queues follow: a slice now, and one at the end
-        of each turn. O(queues x changed policies).
+        """Replace the policies. They apply at once to new objects. Existing queues apply them in slices: now, and at
+        the ends of turns. O(queues x changed policies).
         """
         context = self._context
         before, context.policies = context.policies, policies
@@ -76,8 +76,8 @@ class Reloading:
             for _ in steps:
                 context.background.run(steps)
                 break
-            theirs = [policy for policy in changed if policy.vhost == name]
-            self._apply_later(list(vhost.queues.values()), theirs)
+            of_vhost = [policy for policy in changed if policy.vhost == name]
+            self._apply_later(list(vhost.queues.values()), of_vhost)
         if self.pending:
             self.work()
 
@@ -91,7 +91,7 @@ class Reloading:
             vhost.router.routes_changed()
 
     def replace_logged_topics(self, topics: Sequence[LoggedTopic]) -> None:
-        """Replace the list of logged topics. If it is empty, a topic is logged once a queue captures it."""
+        """Replace the list of logged topics. If it is empty, the topics that queues capture are logged."""
         context = self._context
         if list(topics) == list(context.logged_topics):
             return

@@ -8,7 +8,7 @@ from .queues.queue import Queue
 
 
 class ReplyQueues(dict[str, Queue]):
-    """The reply queues by their addresses. Every client may publish to them; they are not listed among the queues."""
+    """The reply queues by address. Every client may publish to them; they are in no list of queues."""
 
     __slots__ = ("_context",)
 
@@ -19,16 +19,13 @@ class ReplyQueues(dict[str, Queue]):
     def add(self, address: str, owner: Client) -> Queue:
         """Make the queue of direct replies to `address`, which exists as long as its consumer.
 
-        It is not an exclusive queue: every client may publish to it, and only `owner` can consume.
+        Only `owner` can consume from it.
         """
         queue = self[address] = Queue(self._context, address, kind=REPLY, owner=owner)
         return queue
 
     def has(self, name: str) -> bool:
-        """Whether `name` is a reply queue. `REPLY_TO`, the client's own reply queue, always is.
-
-        Raises: QueueNotFound, for the address of a reply queue that does not exist.
-        """
+        """Whether `name` is that of a reply queue, or `REPLY_TO`. Raises: QueueNotFound: the reply queue is gone."""
         if name in self or name == REPLY_TO:
             return True
         if name.startswith(REPLY_PREFIX):

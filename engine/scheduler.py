@@ -1,4 +1,4 @@
-"""The scheduling of queues: dispatch before a frontend's turn ends, loading between turns, waits for the journal."""
+"""Schedules queues: dispatch at the end of a turn, loading between turns, dispatch when the journal has written."""
 
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class Scheduler:
     """The scheduler of one broker.
 
-    `marked`: queues to dispatch before the turn ends; `hungry`: queues that need more of their tails in memory;
+    `marked`: queues to dispatch before the turn ends. `hungry`: queues of which paged-out messages are to be loaded.
     `awaiting`: queues to dispatch when the journal has written more.
-    `round`: number of rounds of dispatch since the broker started; `round_width`: number of queues in this round.
+    `round`: number of rounds of dispatch since the broker started; `round_width`: number of queues in the present one.
     """
 
     __slots__ = ("_ahead", "_context", "_is_on", "awaiting", "hungry", "marked", "round", "round_width")
@@ -42,12 +42,12 @@ class Scheduler:
         return queue in self.marked
 
     def waiting_count(self) -> int:
-        """During `dispatch`, the number of queues that wait; else 0."""
+        """The number of queues that wait during `dispatch`; at other times 0."""
         return len(self.marked) if self._is_on else 0
 
     def dispatch_now(self, queue: "Queue") -> None:
-        """Publish dead letters, expire and dispatch before a get, purge or deletion, because waiting consumers have
-        precedence.
+        """Dispatch a queue before a get, purge or deletion, because waiting consumers have precedence; before that,
+        publish dead letters and expire messages.
         """
         context = self._context
         if context.dead_letters.waiting:
@@ -62,7 +62,7 @@ class Scheduler:
                     queue.dispatch()
 
     def dispatch(self) -> None:
-        """Dispatch all marked queues in order; queues that are marked meanwhile follow in the next round."""
+        """Dispatch all marked queues in order. Queues that are marked during that follow in the next round."""
         marked = self.marked
         if len(marked) == 1:
             queue, _ = marked.popitem()
@@ -90,11 +90,11 @@ class Scheduler:
     # -- later --------------------------------------------------------------------------------------------------------
 
     def load_later(self, queue: "Queue") -> None:
-        """Load some paged-out messages of this queue between turns."""
+        """Load a slice of paged-out messages of this queue between turns."""
         self.hungry[queue] = None
 
     def load(self) -> bool:
-        """Between turns: load a slice of the tail of one queue. Returns whether there may be more to load."""
+        """Load a slice of paged-out messages of one queue. Returns whether there may be more. Called between turns."""
         hungry = self.hungry
         if not hungry:
             return False
@@ -102,7 +102,7 @@ class Scheduler:
         del hungry[queue]
         if queue.deleted:
             return bool(hungry)
-        if queue.wants_load():  # false if a get, for example, loaded it; its consumers still need a dispatch
+        if queue.wants_load():  # False: a get has loaded it
             queue.load()
         self.mark(queue)
         if queue.wants_load():
@@ -114,7 +114,7 @@ class Scheduler:
         self.awaiting[queue] = None
 
     def more_is_safe(self) -> bool:
-        """Called when the journal has written more or failed. Marks the queues that wait; returns whether any did."""
+        """Mark the queues that wait for the journal. Returns whether there were any."""
         if not self.awaiting:
             return False
         for queue in self.awaiting:

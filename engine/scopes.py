@@ -1,6 +1,6 @@
 """Queues of a virtual host that only some sites see, under a name that another site may use for another queue.
 
-Such a queue is called NAME@SCOPE in all lists, and NAME by the clients of its sites. Source: cluster page 12.
+The full name of such a queue, in all lists, is NAME@SCOPE; the clients of its sites use NAME. Source: cluster page 12.
 """
 
 from bisect import insort
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .publishing.route import Route
     from .queues.queue import Queue
 
-#: Full names that a refusal lists.
+#: Maximum full names in a refusal.
 NAMED_MAX = 5
 
 
@@ -34,10 +34,9 @@ class View(Protocol):
 
 
 class Scopes:
-    """The views of the queues of one virtual host, of those that not every site sees. Watches the sites (`SiteWatcher`)
-    as long as there are such queues.
+    """The views of those queues of one virtual host that not every site sees. A `SiteWatcher` while there are any.
 
-    `routes`: by exchange, routing key and site, shared by the publishers of a site; a stale one may be among them.
+    `routes`: the routes, perhaps stale, that the publishers of a site share, by exchange, routing key and site.
     """
 
     __slots__ = ("_by_name", "_context", "_views", "routes")
@@ -49,8 +48,8 @@ class Scopes:
         self.routes: WeakValueDictionary[tuple[Exchange, str, str], Route] = WeakValueDictionary()
 
     def add(self, queue: "Queue", view: View) -> None:
-        """Add a queue, or let it be. One of a single site comes before one that several sites share, and that before
-        one of all sites; else the older first.
+        """Add a queue, unless it has this view. Of queues with one name the order is: those of a single site, of
+        several sites, of all sites; then by age.
         """
         if self._views.get(queue) is view:
             return
@@ -58,9 +57,9 @@ class Scopes:
         if not self._views:
             self._context.broker.sites.watchers[self] = None
         self._views[queue] = view
-        insort(self._by_name.setdefault(view.name, []), queue, key=self._farness)
+        insort(self._by_name.setdefault(view.name, []), queue, key=self._width)
 
-    def _farness(self, queue: "Queue") -> int:
+    def _width(self, queue: "Queue") -> int:
         view = self._views[queue]
         return 0 if view.is_of_one_site else 1 if view.scope else 2
 
@@ -68,9 +67,9 @@ class Scopes:
         """Remove a queue, if it has a view."""
         view = self._views.pop(queue, None)
         if view is not None:
-            alike = self._by_name[view.name]
-            alike.remove(queue)
-            if not alike:
+            named = self._by_name[view.name]
+            named.remove(queue)
+            if not named:
                 del self._by_name[view.name]
             if not self._views:
                 del self._context.broker.sites.watchers[self]
@@ -82,16 +81,16 @@ class Scopes:
         self._context.router.routes_changed()  # a site may have another group
 
     def called(self, name: str) -> "list[Queue]":
-        """The queues that some sites call so, the nearest first."""
+        """The queues that sites see under this name, in the order of `add`."""
         return list(self._by_name.get(name, ()))
 
     def has(self, queue: "Queue", site: str) -> bool:
-        """Whether a site sees a queue: it is of the site, and the site has no nearer one of that name."""
+        """Whether a site sees a queue: its view has the site, and no queue before it with this name does."""
         view = self._views.get(queue)
         return self.seen(queue.name if view is None else view.name, site) is queue
 
     def seen(self, name: str, site: str | None) -> "Queue | None":
-        """The queue that a site means by a name. None as site: an operator, who sees each queue under its full name."""
+        """The queue that a site sees under a name. Site None: an operator, who sees queues under their full names."""
         if site is not None:
             for scoped in self._by_name.get(name, ()):
                 if self._views[scoped].has(site):
@@ -101,7 +100,7 @@ class Scopes:
         return queue if view is None or view.has(site or "") else None
 
     def site_of(self, full_name: str) -> str | None:
-        """A site that sees the queue of this full name; None: there is no rule for it, or no such site."""
+        """A site that sees the queue of this full name; None: every site does, or none."""
         queue = self._context.queues.get(full_name)
         view = None if queue is None else self._views.get(queue)
         sites = self._context.broker.sites
@@ -110,11 +109,12 @@ class Scopes:
         return next((site for site in (view.scope or sites.own, *sites.groups) if view.has(site)), None)
 
     def refusal(self, name: str, site: str | None) -> str:
-        """Why a site does not see a queue of this name, where a rule for that site says so; else empty. None as site:
-        which full names operators mean by it.
+        """Why a site sees no queue of this name, by a rule for that site; empty: no such rule.
+
+        Site None: the full names of the queues, for an operator.
         """
-        alike = self._by_name.get(name, [])
+        named = self._by_name.get(name, [])
         if site is None:
-            names = ", ".join(queue.name for queue in alike[:NAMED_MAX]) + (", ..." if len(alike) > NAMED_MAX else "")
-            return f"operators call it {names}" if alike else ""
-        return next((why for queue in alike if (why := self._views[queue].refusal(site))), "")
+            names = ", ".join(queue.name for queue in named[:NAMED_MAX]) + (", ..." if len(named) > NAMED_MAX else "")
+            return f"operators call it {names}" if named else ""
+        return next((why for queue in named if (why := self._views[queue].refusal(site))), "")

@@ -1,8 +1,8 @@
 """The sites of a broker: the places that clients are connected to, such as the nodes of a cluster.
 
-A site is a name; the empty one stands for a broker without others. Frontends say at which site a client is. What sites
-mean is decided by kinds of queues: some queues exist for some sites alone (`scopes.py`), some prefer consumers at the
-site of the publisher. Source: cluster page 12.
+A site is a name, empty for a broker without others. Frontends report the site of a client. Kinds of queues use sites:
+only some sites see a queue (`scopes.py`), or consumers at the site of the publisher come first. Source: cluster page
+12.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,25 +13,24 @@ from typing import Protocol
 from .clock import MS, Clock
 from .deadlines import Deadline, Deadlines
 
-#: Time after which a site that went is given up: others get what belongs to it.
+#: Time after which an absent site is given up, and other sites get its messages.
 GIVEN_UP_MS = 3000
 
 
 class SiteWatcher(Protocol):
-    """Follows the sites of a broker."""
+    """Is notified of changes of a broker's sites."""
 
     def site_went(self, site: str) -> None:
-        """A site has gone; it may come back."""
+        """A site is absent; it may come back."""
 
     def sites_changed(self) -> None:
-        """A site came, came back, or was given up; or `transfer_after_ns` is another one."""
+        """A site came, came back, or was given up; or `transfer_after_ns` changed."""
 
 
 class Sites:
-    """`own`: the site of clients whose frontend names none, and of all that the broker itself does. `now`: the site for
-    which messages are routed, published or got now; empty: for an operator's get. `groups`: the group of each site that
-    is there, perhaps empty. `transfer_after_ns`: how long what belongs to a site waits for it before others get it.
-    `watchers`: told of changes.
+    """`own`: the broker's site, also of clients whose frontend names none. `now`: the site for which messages are
+    routed, published or got at present; empty: an operator's get. `groups`: the group of each present site, perhaps
+    empty. `transfer_after_ns`: how long messages of a site wait for a consumer there before other sites get them.
     """
 
     __slots__ = ("_clock", "_deadlines", "_leaving", "groups", "now", "own", "transfer_after_ns", "watchers")
@@ -46,19 +45,18 @@ class Sites:
         self.watchers: dict[SiteWatcher, None] = {}
 
     def begin(self, own: str, groups: Mapping[str, str]) -> None:
-        """Set the sites before the first client: the own one, and the group of each."""
+        """Set the broker's site and the group of each site. Called before the first client connects."""
         self.own = self.now = own
         self.groups = {own: "", **groups}
 
     def set_transfer_after(self, after_ms: int) -> None:
-        """Set `transfer_after_ns`."""
         if after_ms * MS != self.transfer_after_ns:
             self.transfer_after_ns = after_ms * MS
-            self._tell()
+            self._notify()
 
     @contextmanager
     def at(self, site: str) -> Iterator[None]:
-        """Route and publish for a site."""
+        """Route, publish and get for a site."""
         before, self.now = self.now, site
         try:
             yield
@@ -70,16 +68,16 @@ class Sites:
         return site not in self.groups and site not in self._leaving
 
     def came(self, site: str, group: str = "") -> None:
-        """A site is there, or there again."""
+        """Add a site, which perhaps was absent."""
         deadline = self._leaving.pop(site, None)
         if deadline is not None:
             self._deadlines.cancel(deadline)
         if self.groups.get(site) != group:
             self.groups[site] = group
-            self._tell()
+            self._notify()
 
     def went(self, site: str) -> None:
-        """A site is gone. It is given up after `GIVEN_UP_MS`, unless it comes back."""
+        """Note that a site is absent. It is given up after `GIVEN_UP_MS`, unless it comes back."""
         if site == self.own or self.groups.pop(site, None) is None:
             return
         self._leaving[site] = self._deadlines.set(
@@ -90,8 +88,8 @@ class Sites:
 
     def _give_up(self, site: str) -> None:
         del self._leaving[site]
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for watcher in list(self.watchers):
             watcher.sites_changed()

@@ -1,4 +1,4 @@
-"""A turn: its budget, and its results so far. `BrokerContext.turn` is the present one."""
+"""A turn: its limit, and its results so far. `BrokerContext.turn` is the present one."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -6,33 +6,31 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .queues.queue import Queue
 
-#: Minimum messages in a part of a run, because most of a part's cost does not depend on its size, ...
+#: Minimum messages in a part of a run, because most of a part's cost does not depend on its size; ...
 PART_MIN = 4
-#: ... unless these messages times their queues exceed this cost (about 6 ms).
+#: ... but fewer if these messages times their queues exceed this effort (about 6 ms).
 PART_COST_MAX = 5_000
-#: Minimum work of a connection in a turn, however many are waiting. A turn's fixed cost is a tenth of it.
+#: Minimum effort of a connection in a turn, however many are waiting. A turn's fixed cost is a tenth of it.
 SHARE_MIN = 250
 
 
 def part_of(budget: int, queues: int) -> int:
-    """The number of messages of a run to publish at once to `queues` queues (at least 1) with a budget of effort."""
+    """How many messages of a run to publish to `queues` queues (at least 1) at once, with this budget of effort."""
     return max(1, min(PART_MIN, PART_COST_MAX // queues), budget // queues)
 
 
 def share_of(budget: int, interrupted: int) -> int:
-    """The part of a turn's budget that a connection has while others wait for their next turn (`interrupted`)."""
+    """A connection's part of a turn's budget of effort, while `interrupted` others wait for their next turns."""
     return max(SHARE_MIN, budget // (interrupted + 1)) if interrupted else budget
 
 
 class Turn:
-    """`effort`: work done, in messages times queues (one is about 1.2 us), without copying octets. It does not measure
-    time. It never falls: a turn counts on from the one before. `effort_max`: the effort at which the turn is long, so
-    that the rest is left to the next one.
+    """`effort`: a count of work, in messages times queues (one is about 1.2 us). It never falls: a turn continues the
+    count of the one before. `effort_max`: the effort at which the turn is long, and leaves the rest to the next one.
 
-    `records`: records of the journal that an answer may have to wait for. A caller compares the number before and
-    after a call to learn whether the call recorded anything. `congested`: the longest of the queues with consumers that
-    publishes left with too many ready messages (queues page E.1, producer flow control); see `flow/throttle.py` of the
-    frontend.
+    `records`: number of records of the journal. A caller compares it before and after a call, to learn whether the call
+    recorded an event. `congested`: the longest congested queue after this turn's publishes (queues page E.1, producer
+    flow control), for the frontend's `flow/throttle.py`.
     """
 
     __slots__ = ("congested", "effort", "effort_max", "records")
@@ -45,11 +43,11 @@ class Turn:
 
     @property
     def is_long(self) -> bool:
-        """Whether the rest of the work is left to the next turn."""
+        """Whether the rest of the work has to wait for the next turn."""
         return self.effort >= self.effort_max
 
     def note_congested(self, queue: "Queue") -> None:
-        """Note a queue with consumers and more than `busy_queue_ready_max` ready messages, after a publish into it."""
+        """Note a queue that is congested after a publish (`BrokerOptions.busy_queue_ready_max`)."""
         other = self.congested
         if other is None or (other is not queue and other.ready_count < queue.ready_count):
             self.congested = queue

@@ -1,4 +1,4 @@
-"""The virtual hosts of a broker: creating, limiting, tracing and deleting them, and counts over all of them."""
+"""The virtual hosts of a broker: creates, limits, traces and deletes them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -64,15 +64,15 @@ class VirtualHosts(dict[str, VirtualHost]):
             context.reloading.replace_policies(context.policies.without(gone))
         self._parameters.forget(name)
         vhost.context.is_being_deleted = True
-        # The journal records the deletion at once and whole, so that a restart does not restore half of the queues.
         if vhost.context.firehose is not None:
             self.trace(vhost, on=False)
+        # The journal records the whole deletion now, so that a restart restores none of the queues.
         if context.listeners:
             context.emit(VirtualHostEvent(EventKind.UNDECLARED, name, name, is_going=True))
         context.disconnects.begin_delete(vhost, [client for client in context.connections if client.vhost is vhost])
 
     def limit(self, vhost: VirtualHost, limits: VirtualHostLimits) -> None:
-        """Set the limits of a virtual host; existing objects stay."""
+        """Set the limits of a virtual host. Existing objects stay."""
         vhost.context.limits = limits
         self.changes += 1
         context = self._context
@@ -89,7 +89,7 @@ class VirtualHosts(dict[str, VirtualHost]):
         vhost.router.routes_changed()
 
     def started(self, *, builds_anew: bool = False) -> None:
-        """The broker has started, with all queues restored. `builds_anew`: see `Kind.started`."""
+        """Call `Kind.started` when the broker has started, with all queues restored."""
         for queue in list(self.queues()):
             queue.kind.started(queue, builds_anew)
 
@@ -98,7 +98,7 @@ class VirtualHosts(dict[str, VirtualHost]):
         return (queue for vhost in self.values() for queue in vhost.queues.values())
 
     def find_queue(self, vhost: str, name: str) -> Queue | None:
-        """The queue of this name; None: there is none, or its virtual host is being deleted."""
+        """The queue of this full name; None: there is none, or its virtual host is being deleted."""
         found = self.get(vhost)
         return None if found is None else found.queues.get(name)
 

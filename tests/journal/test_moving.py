@@ -17,7 +17,7 @@ from leveret.engine import (
     PublishedEvent,
 )
 from leveret.engine.move_targets import FindTarget, to_exchange, to_origin, to_queue
-from leveret.engine.moving import MOVED, OCTETS, Choice, Moving, why_not
+from leveret.engine.moving import MOVED_MAX, OCTETS_MAX, Choice, Moving, why_not
 from leveret.testing.harness import Harness
 
 COUNT = 130
@@ -77,7 +77,7 @@ def test_a_kill_before_it_is_written(tmp_path: Path) -> None:
     world = _started(tmp_path, {})
     moving = _moving(world, _into_to)
     moving.work()
-    assert moving.done == MOVED
+    assert moving.done == MOVED_MAX
     world.kill()
     again = RecordedBroker(tmp_path, scope="durable")
     assert (len(again.bodies("from")), again.bodies("to")) == (COUNT, [])
@@ -105,7 +105,7 @@ def test_large_messages_are_looked_at_a_few_at_a_time(tmp_path: Path) -> None:
     """A slice is short whatever they weigh."""
     world = _started(tmp_path, {}, 0)
     for _ in range(5):
-        Harness.publish(world, bytes(OCTETS // 2), key="from", delivery_mode=2)
+        Harness.publish(world, bytes(OCTETS_MAX // 2), key="from", delivery_mode=2)
     world.settle()
     moving = _moving(world, _into_to, Choice(lambda one: b"x" in one.body))
     moving.work()
@@ -131,12 +131,12 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     events: list[object] = []
     world.broker.context.listeners.append(events.append)
     moving = _moving(world, lambda client: to_exchange(client, "", None))
-    (reason,) = {one.reason for one in moving.look()}
+    (reason,) = {one.reason for one in moving.dry_work()}
     assert reason == "it would come back into this queue"
     moving = _moving(world, lambda client: to_exchange(client, "amq.direct", None))
-    assert {one.reason for one in moving.look()} == {"no queue takes it: exchange amq.direct, key from"}
+    assert {one.reason for one in moving.dry_work()} == {"no queue takes it: exchange amq.direct, key from"}
     moving = _moving(world, _into_to)
-    assert [one.target.title for one in moving.look() if one.target] == ["queue to"] * 5
+    assert [one.target.title for one in moving.dry_work() if one.target] == ["queue to"] * 5
     assert (moving.done, moving.is_done, moving.looked_at, events) == (5, True, 5, [])
     world.journal.close()
 

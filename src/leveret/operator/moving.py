@@ -261,7 +261,7 @@ def _dry_run(moving: Moving) -> Steps:
     sample: list[dict[str, Any]] = []
     while not moving.is_done and moving.looked_at < LOOKED_AT_MAX:
         try:
-            seen = moving.look()
+            seen = moving.dry_work()
         except QueueGone:
             raise CommandError("the queue is gone") from None
         for one in seen:
