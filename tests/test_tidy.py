@@ -315,7 +315,7 @@ def test_the_frame_reader_knows_octets_only() -> None:
     So has all of `wire/`; what is refused, and the values that its texts quote, are words, too.
     """
     meanings = {"FieldTable", "FieldTableError", "UnknownFieldTag", "decode_table", "encode_table"}
-    meanings |= {"PropertySummary", "ContentError", "scan_properties", "Shape", "Shapes", "Cut"}
+    meanings |= {"PropertySummary", "ContentError", "scan_properties", "Shape", "Shapes", "ContentColumns"}
     words = {"errors", "Field", "Reason"}
     for path in sources("amqp_frontend/wire"):
         for node in source_of(path).imports:

@@ -71,7 +71,7 @@ class _Address(Generic[T]):
         return None
 
     def wait_ns(self, before_ns: int) -> int | None:
-        """Nanoseconds until the oldest of those that have begun can lose its slot; None: there is none."""
+        """Nanoseconds until the oldest connection that has begun can lose its slot; None: none has begun."""
         return next((since_ns - before_ns for since_ns in self.begun.values()), None)
 
 
@@ -102,20 +102,20 @@ class HalfOpen(Generic[T]):
         own = self._addresses.get(origin)
         count = 0 if own is None else own.count
         if own is not None and count >= share:
-            from_whom: _Address[T] | None = own
+            losing: _Address[T] | None = own
             why = f"{count} connections from {origin} are not logged in"
         elif len(self._of) >= slots or (is_stranger and self._strangers >= strangers_max):
-            from_whom = self._heaviest(only_strangers=is_stranger and self._strangers >= strangers_max)
+            losing = self._heaviest(only_strangers=is_stranger and self._strangers >= strangers_max)
             why = f"{len(self._of)} connections are not logged in"
-            if from_whom is not None and from_whom.weight > (own.weight if own is not None else 0) + 1:
+            if losing is not None and losing.weight > (own.weight if own is not None else 0) + 1:
                 before_ns = now_ns
         else:
             return None
-        if from_whom is None:
+        if losing is None:
             raise NoSlot(why)
-        lost = from_whom.oldest(before_ns)
+        lost = losing.oldest(before_ns)
         if lost is None:
-            wait_ns = None if is_stranger else from_whom.wait_ns(before_ns)
+            wait_ns = None if is_stranger else losing.wait_ns(before_ns)
             raise NoSlot(why, wait_ns)
         self.leave(lost)
         return lost
@@ -196,7 +196,7 @@ class HalfOpen(Generic[T]):
         return None if heaviest is None else heaviest[1]
 
     def _weigh(self, address: _Address[T], before: int, now: int) -> None:
-        """The number of an address's slots that can be taken away changed from `before` to `now`."""
+        """Note that the number of slots that an address can lose changed from `before` to `now`."""
         by_weight = self._by_weight[address.is_stranger]
         if before:
             alike = by_weight[before]
@@ -209,12 +209,12 @@ class HalfOpen(Generic[T]):
 
 logger = logging.getLogger("leveret.amqp")
 
-#: Free descriptors below the maximum at which the end of a shortage is logged.
+#: Number of free descriptors from which a shortage is over.
 _FREE_AGAIN = 8
 
 
 class Admission(Generic[T]):
-    """Admits connections. `T`: a connection. `half_open`: those that are not logged in."""
+    """Admits connections. `T`: a connection. `half_open`: the connections that are not logged in."""
 
     def __init__(self) -> None:
         self.half_open: HalfOpen[T] = HalfOpen()

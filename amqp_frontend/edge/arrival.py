@@ -8,10 +8,10 @@ from .tls import Certificate, TlsTransport
 
 @frozen
 class EndedTls:
-    """A client's TLS that has ended where the client is connected to.
+    """A client's TLS that ends at the gate or node to which the client is connected.
 
-    `certificate`: the client's, verified, as `ssl` decodes it; None: it showed none. `transport`: what the socket is
-    read and written through, when that is in this process. `first`: octets that were read of it.
+    `certificate`: the client's, verified, as `ssl` decodes it; None: it showed none. `transport`: decrypts and
+    encrypts, if the TLS ends in this process. `first`: decrypted octets that were already read.
     """
 
     protocol: str
@@ -23,9 +23,9 @@ class EndedTls:
 
 @frozen
 class Arrival:
-    """`address`: the client's, as `accept` gives it. `local`: where it connected to; None: the socket's own address.
-    `is_tls`: TLS comes. `node`: the node of a cluster to which it is connected, as tools know it; empty: this one.
-    `tls`: that has ended. `site`: the client's, for the broker; None: the broker's own.
+    """`address`: the client's, as `accept` gives it. `local`: the address it connected to; None: the socket's own.
+    `is_tls`: the client begins with a TLS handshake. `node`: the cluster's node to which it is connected, as tools know
+    it; empty: this one. `tls`: the client's TLS, if it ended elsewhere. `site`: the client's; None: the broker's own.
     """
 
     socket: socket.socket

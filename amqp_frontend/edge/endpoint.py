@@ -1,8 +1,8 @@
 """One accepted socket with its session, without a task switch for each message.
 
 A connection is one task, and a turn one call: read, handle, end the turn, send. Turns are taken without the task (see
-poller.py); it goes on when one leaves work that has to wait. The turn that produced octets sends them, whichever
-connection they are for; a writer task exists only while a socket is full.
+poller.py); it continues when a turn leaves work that has to wait. A turn sends all octets that it produced, also those
+for other connections. A writer task exists only while a socket is full.
 Source: performance page 4; ruling 4.
 """
 
@@ -47,10 +47,10 @@ _LINGER_NOTHING = struct.pack("ii", 1, 0)
 
 
 class Pause(NamedTuple):
-    """The reason for which a connection's task goes on after a turn.
+    """The reason why turns pause and the connection's task continues.
 
     is_unfinished: requests of the peer are not finished. is_stalled: too many answers are not sent yet. congested: the
-    congested queue that the peer published into. is_end: the peer sends nothing more. is_unread: the broker is
+    congested queue that the peer published into. is_end: the peer has ended the connection. is_unread: the broker is
     suspended.
     """
 
@@ -154,7 +154,7 @@ class Endpoint:
         return AmqpSession(self._server.runtime.broker, self._server.options(), peer, self.flush)
 
     def take_over(self, ended: EndedTls) -> None:
-        """The peer's TLS has ended elsewhere, or its handshake is over: nothing comes before AMQP."""
+        """Note that the peer's TLS ends elsewhere, or that its handshake is over: the next octets are AMQP."""
         self._is_introduced, self._first = True, ended.first
         note_tls(self.session, ended.protocol, ended.cipher, ended.certificate)
 
@@ -258,15 +258,15 @@ class Endpoint:
             runtime.end_turn()
 
     def suspend(self) -> None:
-        """Send nothing while the broker is suspended: the writer task waits for its end. The reader looks by itself."""
+        """Send nothing while the broker is suspended: the writer task waits. Each turn checks it before it reads."""
         if not self._writing:
             self._writing = True
             self._server.nursery.start_soon(self._write)
 
     def resign(self) -> None:
-        """The broker has ended: drop all output of it, and send connection.close, which its engine knows nothing of.
+        """The broker has ended: drop its output, and send connection.close without its engine.
 
-        A peer that was sent a part of a frame could not understand it: its socket is closed.
+        If a frame was sent in part, the peer could not understand the close: its socket is closed at once.
         """
         session = self.session
         if self._pending is None:
@@ -325,7 +325,7 @@ class Endpoint:
             pause = None
 
     def _take_turns(self) -> Awaitable[Pause]:
-        """Take turns whenever the peer has sent octets, until one needs this task."""
+        """Take a turn whenever the peer has sent octets, until one needs this task."""
         poller = self._server.poller  # it is awaited directly: each coroutine between takes 230 octets a connection
         return self._turns_through_trio() if poller is None else poller.until(self.socket.fileno(), self._turn)
 
@@ -336,12 +336,12 @@ class Endpoint:
                 return pause
 
     def _turn(self) -> Pause | None:
-        """Read once, handle it, end the broker's turn, send. Returns: why the task goes on; None: it waits for more.
+        """Read once, handle it, end the broker's turn, send. Raises: OSError, TlsFault.
 
-        Raises: OSError, TlsFault.
+        Returns: the reason for the task to continue; None: wait for more octets.
         """
         runtime = self._server.runtime
-        if runtime.look is not None:  # of a node of a cluster alone
+        if runtime.look is not None:  # only at a node of a cluster
             runtime.look()
         if runtime.suspended is not None:
             return SUSPENDED
@@ -461,29 +461,29 @@ class Endpoint:
     async def _throttle_publisher(self, queue: Queue) -> None:
         """Throttle a peer that published into a congested queue, until it has room or its consumers make none."""
         session = self.session
-        hold = throttle_wait_of(queue, session.login.client)
-        if hold is None:
+        wait = throttle_wait_of(queue, session.login.client)
+        if wait is None:
             return
         try:
             while session.connection.state is ConnectionState.RUNNING:
                 self.parked = trio.Event()
-                hold.begin_slice(self.parked.set)
+                wait.begin_slice(self.parked.set)
                 with trio.move_on_after(SLICE_S):
                     await self.parked.wait()
-                if not hold.end_slice():
+                if not wait.end_slice():
                     break
         finally:
-            hold.end()
+            wait.end()
             self.parked = None
 
     def _must_wait(self) -> bool:
-        """Whether the peer's work cannot go on before the journal, a queue or an alarm allows it."""
+        """Whether the peer's work cannot continue before the journal, a queue or an alarm allows it."""
         session = self.session
         backlog = session.backlog
         return session.journal.is_held_back or (backlog.is_waiting and not backlog.has_more)
 
     async def _wait_until_unblocked(self) -> bytes:
-        """Wait until publishes are accepted again, or octets arrive, some of which may pass. Returns: the octets."""
+        """Wait until publishes are accepted again, or octets arrive. Returns: the octets."""
         backlog, journal = self.session.backlog, self.session.journal
         data = b""
         with trio.CancelScope() as self.unblocked:
@@ -504,7 +504,7 @@ class Endpoint:
     async def _wait_while_stalled(self) -> None:
         """Check every `LOOK_S` seconds whether a peer that is not read is still connected (queues page E.5, STALLED).
 
-        Returns when it is gone. Publishes parked by an alarm are published after the alarm nevertheless.
+        Returns when it is disconnected. Publishes parked by an alarm are nevertheless published after the alarm.
         """
         while True:
             with trio.move_on_after(LOOK_S):

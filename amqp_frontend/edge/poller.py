@@ -1,12 +1,13 @@
-"""Turns of connections without a switch to their tasks: sockets that stay registered, in an epoll of our own.
+"""Turns of connections without a switch to their tasks: their sockets stay registered in an epoll beside trio's.
 
 A wait through `trio.lowlevel.wait_readable` costs an epoll_ctl, a switch to the task and one round of trio's loop, half
 of the CPU of a message that comes alone (benchmarks/README.md, "A message that comes alone"). Here the socket's turn is
-called where trio waits for events; its task goes on only after a turn that needs more than a read and a send.
+called where trio waits for events; its task continues only after a turn that needs more than a read and a send.
 
-trio's epoll is one more descriptor of ours, and both are level-triggered, so no event can be lost. trio has no public
-place for this: `Poller` replaces `_epoll` of its I/O manager, and looks at its queue of runnable tasks. Where these do
-not exist (other systems, another trio) there is no poller, and endpoints wait through trio. See docs/decisions/0031.
+trio's epoll is one of the registered descriptors, and both are level-triggered, so no event can be lost. trio has no
+public interface for this: `Poller` replaces `_epoll` of its I/O manager, and reads its queue of runnable tasks. Where
+these do not exist (other systems, another trio) there is no poller, and endpoints wait through trio. See
+docs/decisions/0031.
 """
 
 import os
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 class _Waiter(Generic[T]):
-    """A task that waits for its socket. `turn`: returns what the task goes on with, or None."""
+    """A task that waits for its socket. `turn` returns the result of the wait, or None to wait longer."""
 
     __slots__ = ("error", "fd", "others", "result", "task", "turn")
 
@@ -38,7 +39,7 @@ class _Waiter(Generic[T]):
         self.error: BaseException | None = None
 
     def is_over(self) -> bool:
-        """Take a turn. Returns whether the task goes on."""
+        """Take a turn. Returns: whether the wait is over and the task continues."""
         try:
             self.result = self.turn()
         except BaseException as error:  # the task raises it
@@ -73,7 +74,7 @@ class Poller:
         self._inner_fd = inner.fileno()
         self._runnable = runnable
         self._waiters: dict[int, _Waiter[Any]] = {}
-        self._events: list[tuple[int, int]] = []  # whose turns are not taken yet, the last one first
+        self._events: list[tuple[int, int]] = []  # events without their turns, the last one first
         self._epoll = select.epoll()
         self._epoll.register(self._inner_fd, select.EPOLLIN)
         self.modify, self.register, self.unregister = inner.modify, inner.register, inner.unregister
@@ -81,7 +82,8 @@ class Poller:
     async def until(self, fd: int, turn: Callable[[], T | None]) -> T:
         """Call `turn` whenever the descriptor is readable, until it returns a value. Returns: the value.
 
-        A turn must not bring a deadline of trio forward, which is not looked at before the next event: it wakes a task.
+        A turn must not bring forward a deadline of trio, which would be noticed only after the next event: wake a task
+        instead.
         Raises: what `turn` raises; Cancelled; OSError.
         """
         try:
@@ -101,12 +103,12 @@ class Poller:
         return waiter.result  # type: ignore[no-any-return]
 
     def forget(self, fd: int) -> None:
-        """Forget a descriptor that is about to be closed: a copy of it in another process would wake this one."""
+        """Forget a descriptor before it is closed: otherwise a copy of it in another process would wake this one."""
         with suppress(OSError):  # it was never registered
             self._epoll.unregister(fd)
 
     def poll(self, timeout: float, maxevents: int) -> Sequence[tuple[int, int]]:
-        """See `select.epoll.poll`. Returns trio's events when it has some, a task to run, or no time left."""
+        """See `select.epoll.poll`. Returns when trio has events, when a task is to run, or after the timeout."""
         end = time.monotonic() + timeout
         while True:
             if not self._events:
@@ -123,7 +125,7 @@ class Poller:
                 return ()
 
     def _take_turns(self) -> bool:
-        """Take the turns of the events, until a task goes on, so that the next turn knows what it has left to do.
+        """Take the turns of the events until a task continues: it runs before the next turn.
 
         Returns: whether trio has events.
         """
@@ -161,7 +163,7 @@ class Wakeup:
         self._poller = poller
         self._action = action
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._lock = threading.Lock()  # a request must not write to the file that has the number next
+        self._lock = threading.Lock()  # a request must not write to the next file with this number
 
     def request(self) -> None:
         """Ask for a call, from any thread. Requests before the call are one; after the end of `run` there is none."""

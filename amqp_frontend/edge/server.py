@@ -84,7 +84,7 @@ class Server:
         try:
             peer = peer_of(address, arrival.local or sock.getsockname())
             sock.setblocking(False)
-            if sock.family in (socket.AF_INET, socket.AF_INET6):  # not that behind which TLS of a link ends
+            if sock.family in (socket.AF_INET, socket.AF_INET6):  # a socket pair of a link has no such option
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
             sock.close()
@@ -101,12 +101,12 @@ class Server:
             raise
         ended = arrival.tls
         tls = None if ended is None else ended.transport
-        if tls is None and is_beyond(sock.fileno(), options):  # what made room had a descriptor below the maximum
+        if tls is None and is_beyond(sock.fileno(), options):  # a connection with a descriptor below it has made room
             moved = sock.dup()
             sock.close()
             sock = moved
         if self.runtime.has_resigned:
-            sock.close()  # the broker behind it has ended, and records nothing
+            sock.close()  # the broker has ended, and records nothing
             return
         if arrival.is_tls:
             assert options.tls is not None, "a TLS listener without a certificate"

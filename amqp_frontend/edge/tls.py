@@ -68,7 +68,7 @@ def distinguished_name(certificate: Certificate, of: str = "subject") -> str:
 
 
 def certificate_facts(certificate: Certificate) -> PeerCertificate:
-    """What lists of connections show of a certificate, in RabbitMQ's form."""
+    """The facts of a certificate for lists of connections, in RabbitMQ's form."""
     return PeerCertificate(
         distinguished_name(certificate), distinguished_name(certificate, "issuer"), _validity(certificate)
     )
@@ -214,7 +214,7 @@ class TlsTransport:
 
     def early_data(self) -> bytes:
         """Data that came in the same read as the end of the handshake. Raises: TlsFault."""
-        data = self._take()
+        data = self._decrypt()
         if self._ended:
             self._on_goodbye()
         return data
@@ -264,7 +264,7 @@ class TlsTransport:
         for start in range(0, len(received), PIECE):
             piece = received[start : start + PIECE]
             self._incoming.write(piece)
-            if part := self._take():
+            if part := self._decrypt():
                 self._dataless = 0
                 parts.append(part)
             else:
@@ -281,8 +281,8 @@ class TlsTransport:
             return b""
         raise BlockingIOError
 
-    def _take(self) -> bytes:
-        """The data that OpenSSL can decrypt so far."""
+    def _decrypt(self) -> bytes:
+        """Decrypt as much as OpenSSL can. Returns: the data."""
         parts: list[bytes] = []
         read, incoming = self._tls.read, self._incoming
         try:

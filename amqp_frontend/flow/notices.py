@@ -21,8 +21,8 @@ CALM_NS = CALM_MS * 1_000_000
 class BlockedNotice:
     """Sends connection.blocked and connection.unblocked. `is_given`: the peer is blocked.
 
-    The notice is sent when the first publish is parked. While publishes are parked only for moments, it is taken back,
-    and sent again only if a publish stays parked for `CALM_MS`: clients measure how long they are blocked, and
+    The first parked publish sends the notice. If publishes are parked only for moments, the notice is taken back, and
+    sent again only when a publish has been parked for `CALM_MS`: clients measure how long they are blocked, and
     disconnect. Peers that did not announce the capability get no notice.
     """
 

@@ -1,7 +1,7 @@
 """The parking of a connection: publishes that are not accepted now, and the later events of their channels.
 
-Acknowledgements, events that end something, and events of other channels pass. `ParkedContents` limits what a
-connection parks in memory and in the temp store.
+Acknowledgements, events that end something, and events of other channels are handled at once. `ParkedContents` limits
+the contents that a connection parks in memory and in the temp store.
 Source: ruling 15; queues page E.5, "Hold area" and the table of methods; behaviour page 1.9.
 """
 
@@ -75,8 +75,8 @@ class ParkedWork(NamedTuple):
 class ParkedChannel:
     """Parked work of a channel. `work`: first to last; `octets`: of its publishes.
 
-    `is_waiting`: the first work was tried and not accepted; otherwise it goes on with the next turn. `full`: the limit
-    or alarm for which it waits. `deadline`: when it is refused.
+    `is_waiting`: the first work was tried and not accepted; otherwise the next turn handles it. `full`: the limit or
+    alarm for which it waits. `deadline`: when it is refused.
     """
 
     __slots__ = (
@@ -127,7 +127,7 @@ class ParkedChannel:
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether a close has to wait for publishes that an alarm parks: the client would not learn of their loss.
+        """Whether a close has to wait for publishes that an alarm parks, because their loss would go unnoticed.
 
         Work that waits for a limit does not delay a close (queues page E.5).
         """
@@ -162,7 +162,7 @@ class ParkedChannel:
         self.octets += work.octets
 
     @property
-    def closes(self) -> bool:
+    def has_close(self) -> bool:
         """Whether the parked work includes the client's channel.close. O(work)."""
         events = (work.event for work in self.work)
         return any(type(event) is ChannelMethod and type(event.method) is commands.Channel.Close for event in events)
@@ -190,10 +190,10 @@ SPOOLED_MAX = 65_536
 
 
 class ParkedContents:
-    """Counts a connection's parked work: `count`, `octets` in memory; `spooled_count`, `spooled` in the temp store.
+    """Amounts of a connection's parked work, as the engine's `Parked`.
 
-    `publishes`: messages in both. `is_unread`: the peer is not read, because too much is parked. It is the engine's
-    `Parked`.
+    `count`, `octets`: in memory; `spooled_count`, `spooled` (octets): in the temp store; `publishes`: messages in both.
+    `is_unread`: the peer is not read, because too much is parked.
     """
 
     __slots__ = ("_broker", "count", "is_unread", "octets", "publishes", "spooled", "spooled_count")
@@ -218,7 +218,8 @@ class ParkedContents:
     def spooled_if_full(self, work: ParkedWork, makes_room: Callable[[], bool]) -> ParkedWork:
         """New work, with its contents moved to the temp store if memory is full and the temp store has room.
 
-        makes_room: whether the peer, if it is read, may free room for its publishes; then its quota does not count.
+        makes_room: tells whether the peer, if it is read, may free room for its publishes. If so, the limit of octets
+            in the temp store does not apply.
         """
         flow = self._broker.context.options.flow
         if not work.octets or not (
@@ -283,11 +284,10 @@ OWN_STALL_MS = 60_000
 class Parking:
     """The parked work of a connection. `channels`: those with parked work. `contents`: its amounts.
 
-    `is_closing`: the peer's connection.close waits for parked work (`ParkedChannel.has_unconfirmed`).
-
-    `has_unread`: octets of the peer may wait in the reader, because a turn was cut, or the parking was full and is not
-    now. `resume_channel`: handles the parked work of a channel, up to a quota. `on_timeout`: called when no parked work
-    could be published for too long.
+    `is_closing`: the peer's connection.close waits for parked work (`ParkedChannel.has_unconfirmed`). `has_unread`: the
+    reader may have octets of the peer, because a turn was cut, or the parking was full before. `resume_channel`:
+    handles the parked work of a channel, up to a quota. `on_timeout`: called when no parked work could be published for
+    too long.
     """
 
     __slots__ = (
@@ -365,7 +365,7 @@ class Parking:
             self.park_for(quota.full, channel, event, turn)
 
     def put_rest(self, channel: Channel, event: Work, turn: ConnectionTurn) -> None:
-        """Park the rest of the event that is being handled: first on its channel, or after work that it just parked."""
+        """Park the rest of the current event: first on its channel, or after work that the event has just parked."""
         parked, work = self._parked(channel), self._work(event, turn)
         if parked.is_waiting or turn.is_over:
             parked.put_second(work)
@@ -373,7 +373,7 @@ class Parking:
             parked.put_first(work)
         self._added(work, turn)
 
-    def queues(self, event: ProtocolEvent, turn: ConnectionTurn) -> bool:
+    def park_behind(self, event: ProtocolEvent, turn: ConnectionTurn) -> bool:
         """Park an event after the parked work of its channel, unless it may pass. Returns: whether it was parked."""
         channel: Channel | None = getattr(event, "channel", None)
         parked = None if channel is None else self.channels.get(channel)
@@ -403,7 +403,7 @@ class Parking:
     def drop(self, channel: Channel) -> bool:
         """Drop the parked work of a channel that has ended: it was never accepted, and is not confirmed.
 
-        Returns whether it included the peer's channel.close, which has to be answered all the same.
+        Returns: whether the work included the peer's channel.close, which has to be answered nevertheless.
         """
         parked = self.channels.get(channel)
         if parked is None:
@@ -413,7 +413,7 @@ class Parking:
             name = self._login.peer.name
             logger.log(level, "%s: channel %d is over, %d held publishes are dropped", name, channel.number, count)
             channel.session.count_unpublished(count, refused=True)
-        is_closed = parked.closes
+        is_closed = parked.has_close
         self._stop_waiting(parked)
         while parked.work:
             work = parked.take()
@@ -445,7 +445,7 @@ class Parking:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether no parked work can go on before room is freed or an alarm ends."""
+        """Whether no parked work can continue before room is freed or an alarm ends."""
         return all(parked.full is not None for parked in self.channels.values())
 
     @property
@@ -466,7 +466,7 @@ class Parking:
 
     def _put_first(self, channel: Channel, event: Work, turn: ConnectionTurn) -> ParkedChannel:
         parked, work = self._parked(channel), self._work(event, turn)
-        if turn.since_ns is None:  # work that was parked before was placed before
+        if turn.since_ns is None:  # otherwise this was decided when the work was parked first
             work = self.contents.spooled_if_full(work, self._makes_room)
         parked.put_first(work)
         parked.is_waiting = True
@@ -484,7 +484,7 @@ class Parking:
                 self._login.client.is_blocked = False
             self._notice.note_unparked()
 
-    # -- going on ---------------------------------------------------------------------------------------------------
+    # -- continuing -------------------------------------------------------------------------------------------------
 
     def _unpark(self, parked: ParkedChannel, quota: Quota | None) -> None:
         """Try the work of a channel again: there is room for the quota, or (None) its deadline is over."""
@@ -523,8 +523,8 @@ class Parking:
         contents.added(work)
         if self.state is S.OPEN:
             self._step(ParkingStep.PARK)
-        # Work that is tried again and parked again was counted before.
-        if turn.since_ns is None and not self.is_full and contents.has_no_room_behind(work):
+        is_new = turn.since_ns is None  # otherwise it was tried, parked again, and counted before
+        if is_new and not self.is_full and contents.has_no_room_behind(work):
             self._stalled_at = self._parked_octets
             self._step(ParkingStep.STALL)
             self._limit_stall()

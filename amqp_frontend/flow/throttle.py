@@ -1,9 +1,9 @@
 """The throttle: a publisher into a congested queue is not read until consumers have taken the surplus.
 
-A publisher is confirmed as soon as its message is in the queue. If it is read as fast as it sends, it uses the time in
-which consumers could be served: the queue grows although its consumers would keep up, and so does the latency of each
-message. So the publisher's next read waits until no more than `busy_queue_ready_max` messages are ready. This helps
-only consumers that keep up: if they do not take enough during a wait, later publishers do not wait and the queue grows.
+A publisher is confirmed as soon as its message is in the queue. If it is read as fast as it sends, the broker has less
+time for the consumers: the queue and the latency grow although the consumers would keep up. So the publisher's next
+read waits until no more than `busy_queue_ready_max` messages are ready. This helps only consumers that keep up: if they
+do not take enough during a wait, later publishers do not wait and the queue grows.
 
 A connection that consumes is never throttled: other connections may wait for its acknowledgements. No connection is
 throttled for longer than `SLICE_S * SLICES_MAX` at a time, far less than a heartbeat. This module does not wait; the

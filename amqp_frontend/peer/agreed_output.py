@@ -1,8 +1,8 @@
 """The output of a connection to a broker whose records have to be agreed on by other nodes of a cluster.
 
-Agreement may take milliseconds, or as long as a node does not answer. So what waits for it holds back only its own
-channel: each channel has a line of pieces, and each piece waits for its own LSN. Confirms and returns pass deliveries
-that wait. Without a cluster, `JournalWait` holds the whole connection back.
+Agreement takes some milliseconds, or much longer if a node does not answer. So output that waits for it delays only
+its own channel: each channel has a line of pieces, and each piece waits for its own LSN. Confirms and returns are sent
+ahead of waiting deliveries. Without a cluster, the whole connection waits (`JournalWait`).
 Source: docs/decisions/0027-agreed-deliveries.md.
 """
 
@@ -23,10 +23,10 @@ _ENDS_CONNECTION = frozenset({commands.Connection.Close, commands.Connection.Clo
 
 
 class Piece:
-    """Output of one channel that waits for an LSN. `octets`: its size; `reply_size`: of answers in it.
+    """Output of one channel that waits for an LSN. `octets`: its size; `reply_size`: that of its answers.
 
-    `is_open`: the turn that made it goes on, and its output joins it. `is_passable`: it has deliveries only, which
-    confirms and returns may pass.
+    `is_open`: its turn is not over, and adds its further output. `is_passable`: it has only deliveries, so confirms and
+    returns may be sent ahead of it.
     """
 
     __slots__ = ("is_open", "is_passable", "lsn", "octets", "parts", "reply_size")
@@ -40,7 +40,7 @@ class Piece:
 
 
 class AgreedOutput(Output):
-    """`lines`: the channels with output that waits, by number; empty lines are removed. `held_octets`: their size."""
+    """`lines`: channel number -> its waiting output; empty lines are removed. `held_octets`: the size of all lines."""
 
     __slots__ = ("_broker", "_closing", "_last", "_reply_size", "held_octets", "lines")
 
@@ -53,10 +53,10 @@ class AgreedOutput(Output):
         self.lines: dict[int, deque[Piece]] = {}
         self._closing: set[int] = set()  # channels whose channel.close is in their line
 
-    # -- what waits -------------------------------------------------------------------------------------------------
+    # -- the lines --------------------------------------------------------------------------------------------------
 
     def hold(self, number: int, lsn: int, *, is_passable: bool = True) -> None:
-        """Let the deliveries in the outbox, and later output of this turn on the channel, wait for an LSN."""
+        """Make the deliveries in the outbox, and later output of this turn on the channel, wait for an LSN."""
         line = self.lines.get(number)
         if line is None:
             line = self._begin(number)
@@ -67,12 +67,12 @@ class AgreedOutput(Output):
         line.append(Piece(lsn, is_passable=is_passable))
 
     def hold_answer(self, number: int, lsn: int) -> bool:
-        """Let the last answer, if it was one on this channel, wait for an LSN. Returns whether there was one."""
+        """Make the last answer wait for an LSN, if it was on this channel. Returns: whether it was."""
         if self._last is None or self._last[0] != number:
             return False  # with nowait there is no answer
         _, parts, raw = self._last
         if not parts or parts[-1] is not raw:
-            return False  # deliveries stand behind it
+            return False  # there are deliveries behind it
         parts.pop()
         line = self.lines.get(number)
         if line is None:
@@ -88,7 +88,7 @@ class AgreedOutput(Output):
         return True
 
     def _begin(self, number: int) -> deque[Piece]:
-        """Begin a line. The connection is flushed when the journal is further."""
+        """Begin a line. The connection is flushed when the journal has made progress."""
         client = self._login.client
         if client is not None:
             self._broker.context.awaiting[client] = None
@@ -96,7 +96,7 @@ class AgreedOutput(Output):
         return line
 
     def hold_all(self, lsn: int) -> None:
-        """Let all output of this turn, and replies that follow in it, wait for an LSN."""
+        """Make all output of this turn, so far and from now to its end, wait for an LSN."""
         for number in self._connection.channels:
             self.hold(number, lsn, is_passable=False)
 
@@ -123,7 +123,7 @@ class AgreedOutput(Output):
             self.reply_size -= piece.reply_size
 
     def _drop_deliveries(self, number: int) -> None:
-        """Drop the pieces that have nothing else: answers come before the end of their channel."""
+        """Drop the pieces without answers: answers are sent before the end of their channel."""
         for piece in self.lines.pop(number, ()):
             if piece.reply_size:
                 self.lines.setdefault(number, deque()).append(piece)
@@ -143,7 +143,7 @@ class AgreedOutput(Output):
             if number in self.lines:
                 self._closing.add(number)
         elif method is commands.Channel.CloseOk:
-            if number not in self._closing:  # else the peer still has to answer what stands in the line
+            if number not in self._closing:  # otherwise the line has a channel.close that the peer has to answer
                 self._drop(number)
         elif method in _ENDS_CONNECTION:
             for other in list(self.lines):
@@ -155,7 +155,7 @@ class AgreedOutput(Output):
         self._last = (number, self._answer(number, parts), parts[-1])
 
     def _answer(self, number: int, parts: tuple[Octets, ...]) -> list[Octets]:
-        """Put an answer behind what waits on its channel. Returns the list that it is in."""
+        """Add an answer behind the waiting output of its channel. Returns: the list that it was added to."""
         size = sum(map(len, parts))
         line = self.lines.get(number)
         if line is None:
@@ -166,7 +166,7 @@ class AgreedOutput(Output):
         self._grow(line[-1], parts, size)
         return line[-1].parts
 
-    def send_beside(self, number: int, *parts: Octets) -> None:
+    def send_ahead(self, number: int, *parts: Octets) -> None:
         line = self.lines.get(number)
         size = sum(map(len, parts))
         if line is None or all(piece.is_passable for piece in line):
@@ -210,7 +210,7 @@ class AgreedOutput(Output):
         return taken
 
     def _release(self, taken: list[Octets]) -> None:
-        """Add what waits no more, and ask for a flush when the journal is further."""
+        """Add the pieces whose wait is over. The others ask for a flush when the journal has made progress."""
         durability = self._broker.context.storage.durability
         assert durability is not None
         safe_lsn, is_behind = durability.safe_lsn, durability.is_behind
@@ -230,7 +230,7 @@ class AgreedOutput(Output):
         if client is not None:
             if self.lines:
                 context.awaiting[client] = None
-            if client.paused and self.held_octets < held_before:  # it may get more, and no other turn may come
+            if client.paused and self.held_octets < held_before:  # it may get more, perhaps without another event
                 context.deadlines.set(context.clock.monotonic_ns(), _nothing)
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""A channel of a client that is logged in: its session in the engine, and its state between methods."""
+"""A channel of a logged-in client: its session in the engine, and its state between methods."""
 
 import sys
 from dataclasses import dataclass

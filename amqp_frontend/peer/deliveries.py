@@ -58,7 +58,7 @@ class ConsumerWire:
         return prefix
 
     def note(self, envelopes: Iterable[Envelope], frame_max: int) -> None:
-        """Note delivered kinds that are not all cached: those that were also in the last call are cached.
+        """Cache the octets of delivered kinds of messages, of each at its second call in a row.
 
         `frame_max`: of the consumer's connection.
         """

@@ -19,7 +19,7 @@ class MalformedResponse(Exception):
 class Peer:
     """The peer before its login. `certified_name`: proven by a client certificate.
 
-    `origin`: the address, or the /64 of an IPv6 one, by which half-open slots are shared out and failed logins counted.
+    `origin`: its address, or the /64 of an IPv6 one. Half-open slots and failed logins are counted for each origin.
     """
 
     name: str
@@ -84,8 +84,8 @@ MECHANISMS: dict[str, Callable[[bytes, Users, Peer, str], User]] = {
 
 
 class Login:
-    """The login of a connection. `user` is set by a login, `client` and `vhost` by connection.open. `site`: the
-    client's, see `Arrival`.
+    """The login of a connection. `user` is set by a login, `client` and `vhost` by connection.open. `site`: see
+    `Arrival`.
     """
 
     __slots__ = (

@@ -41,7 +41,7 @@ class Output:
         self.on_session_failed: Callable[[SessionFailed], None] = _ignore
 
     def send(self, number: int, method: type[Method], *values: object) -> None:
-        """Answer with a method. Deliveries of this turn are sent first, so that order is preserved."""
+        """Answer with a method, after the deliveries of this turn."""
         client = self._login.client
         if client is not None and client.outbox:
             self.render()
@@ -54,8 +54,8 @@ class Output:
         self.parts += parts
         self.reply_size += sum(map(len, parts))
 
-    def send_beside(self, number: int, *parts: Octets) -> None:
-        """Like `send_raw`, for confirms and returns, which may pass deliveries of their channel."""
+    def send_ahead(self, number: int, *parts: Octets) -> None:
+        """Like `send_raw`, for confirms and returns, which may be sent ahead of deliveries of their channel."""
         self.parts += parts
         self.reply_size += sum(map(len, parts))
 
@@ -78,7 +78,7 @@ class Output:
                 parts += self.rendered_cancel(effect)
 
     def rendered_cancel(self, effect: ConsumerCancelled) -> Iterable[Octets]:
-        """basic.cancel, if the peer wants to hear of it."""
+        """basic.cancel, if the peer has announced that it understands it."""
         if "consumer_cancel_notify" not in self._login.capabilities:
             return ()
         wire = effect.consumer.opaque

@@ -167,7 +167,7 @@ class Closing:
         self._set_timer(self._disconnect_ms(), self._hang_up)
 
     def resign(self) -> None:
-        """This node leads no longer: as `stop`, without a deadline, because the broker that had them has ended."""
+        """This node leads no longer: like `stop`, without timers, because their broker has ended."""
         self.stop(NotLeading())
         self._cancel_timers()
 
@@ -201,7 +201,7 @@ class Closing:
         self._drop()
 
     def _first_wait_is_over(self) -> None:
-        """The first of two times that share a timer is over; few peers are so slow that the second is needed."""
+        """The first part of the handshake's time is over. One timer serves both parts; few peers need the second."""
         rest_ms = self._options.handshake_timeout_ms - self._first_wait_ms
         if rest_ms <= 0:
             self._handshake_timed_out()

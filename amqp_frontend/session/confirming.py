@@ -63,4 +63,4 @@ class AgreedConfirming(Confirming):
         number = channel.number
         for tag, multiple, is_ack in confirms:
             index = (BASIC_NACK, BASIC_ACK)[is_ack]
-            self._output.send_beside(number, _PACK(METHOD, number, 13, index, tag, multiple, FRAME_END))
+            self._output.send_ahead(number, _PACK(METHOD, number, 13, index, tag, multiple, FRAME_END))

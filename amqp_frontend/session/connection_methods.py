@@ -138,7 +138,7 @@ def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
 
 
 def _published_routes(memory: PublishMemory) -> Iterator[Route]:
-    """The routes of what the client has published lately."""
+    """The routes of the client's latest publishes."""
     for kinds in memory.kinds.values():
         for kind in kinds.values():
             known = kind.known
@@ -148,7 +148,7 @@ def _published_routes(memory: PublishMemory) -> Iterator[Route]:
 
 def _close(session: AmqpSession, method: commands.Connection.Close) -> Step | None:
     if session.connection.state is ConnectionState.CLOSING:
-        session.output.send(0, commands.Connection.CloseOk)  # the closes crossed; the peer's is answered too
+        session.output.send(0, commands.Connection.CloseOk)  # the closes crossed, so both are answered
         return None
     parking = session.backlog.parking
     if parking.has_unconfirmed:

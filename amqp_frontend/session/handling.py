@@ -67,7 +67,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
             session.closing.refuse(error, None)
         except Exception:
             _fail(session)
-        # In the state CLOSING the peer's close-ok is awaited, which may be in the same read: go on.
+        # In the state CLOSING the peer's close-ok may be in the same read, so the rest of it is handled.
         if session.connection.state is not ConnectionState.CLOSING:
             step = CLOSING  # refused: later input is ignored
             break
@@ -79,7 +79,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
 
 
 def _handle_input(session: AmqpSession, turn: ConnectionTurn) -> Step:
-    """Handle the rest of the last turn, then parked work that may go on, then a close that waited, then new input."""
+    """Handle the rest of the last turn, then parked work that may continue, then a waiting close, then new input."""
     backlog = session.backlog
     parking, unfinished = backlog.parking, backlog.unfinished
     step = DONE
@@ -89,31 +89,31 @@ def _handle_input(session: AmqpSession, turn: ConnectionTurn) -> Step:
         step = _handle_late(session, unfinished.event, turn)
         turn.since_ns = None
     if parking.channels and step not in _ENDS:
-        step = _run_parked(session, turn)
+        step = _handle_parked(session, turn)
     if parking.is_closing and backlog.is_close_due:
         session.closing.answer_close()
         return CLOSING
     if step in _ENDS:
         return step
     if not parking.channels:
-        step = _run(session, turn)
+        step = _handle_new(session, turn)
     if parking.channels and step in _GOES_ON:
-        step = _run(session, turn)
+        step = _handle_new(session, turn)
     return step
 
 
-def _run(session: AmqpSession, turn: ConnectionTurn) -> Step:
-    """Handle input until an event is parked or interrupted, answers pile up, or the turn is long.
+def _handle_new(session: AmqpSession, turn: ConnectionTurn) -> Step:
+    """Handle new input until an event is parked or interrupted, answers pile up, or the turn is long.
 
     While work is parked, later events of its channel that may not pass are parked after it, up to a limit.
     """
     closing, output, parking = session.closing, session.output, session.backlog.parking
     parked, effort_max = parking.channels, turn.effort_max
-    is_beside = bool(parked)
-    if is_beside and (parking.is_full or closing.finished or output.is_stalled):
+    was_parked = bool(parked)
+    if was_parked and (parking.is_full or closing.finished or output.is_stalled):
         return PARKED
     for event in session.connection.events():
-        if is_beside and parking.queues(event, turn):
+        if was_parked and parking.park_behind(event, turn):
             step = PARKED
         else:
             try:
@@ -127,14 +127,14 @@ def _run(session: AmqpSession, turn: ConnectionTurn) -> Step:
             return UNFINISHED
         if output.reply_size > REPLIES_MAX:
             return STALLED  # the rest of the input stays in the connection's buffer
-        if parked and (not is_beside or parking.is_full):
+        if parked and (not was_parked or parking.is_full):
             return PARKED
         if turn.effort >= effort_max:
             return CUT
     return PARKED if parked else DONE
 
 
-def _run_parked(session: AmqpSession, turn: ConnectionTurn, only: Channel | None = None) -> Step:
+def _handle_parked(session: AmqpSession, turn: ConnectionTurn, only: Channel | None = None) -> Step:
     """Handle parked work that may continue, of all channels or of `only` one, until the turn is long."""
     parking = session.backlog.parking
     while not turn.is_over and (parked := parking.next_ready(only)) is not None:
@@ -164,7 +164,7 @@ def _resume_channel(session: AmqpSession, channel: Channel, quota: Quota | None)
         try:
             turn = ConnectionTurn(session.broker, quota)
             with session.broker.context.aside(turn):
-                _run_parked(session, turn, channel)
+                _handle_parked(session, turn, channel)
         except Exception:
             _fail(session)
         if session.confirming.channels:

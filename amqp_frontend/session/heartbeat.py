@@ -13,8 +13,8 @@ logger = logging.getLogger("leveret.amqp")
 IDLE_TICKS_MAX = 5
 #: Half intervals of silence after which the peer has missed a heartbeat and may be gone.
 MISSED_TICKS = 3
-#: Nanoseconds for each second of the interval by which a look may be late, to be taken together with others.
-LOOK_SHARE_NS = 2_000_000
+#: A check may be late by this many nanoseconds for each second of the interval, so that several share a wake-up.
+CHECK_SHARE_NS = 2_000_000
 
 
 class Heartbeat:
@@ -93,8 +93,8 @@ class Heartbeat:
         self._sending = self._deadlines.set(self._shared(self.sent_ns + self._half_ns), self._send_if_silent)
 
     def _shared(self, at_ns: int) -> int:
-        """The next time at which connections with this interval look, so that many idle ones have few wake-ups."""
-        step_ns = self.interval_s * LOOK_SHARE_NS
+        """The next time at which connections with this interval check, so that many idle ones have few wake-ups."""
+        step_ns = self.interval_s * CHECK_SHARE_NS
         return -(-at_ns // step_ns) * step_ns
 
     @property

@@ -25,7 +25,7 @@ class JournalWait:
         self.has_acted = False
 
     def flush_on_progress(self) -> None:
-        """Have the connection flushed when the journal has made progress."""
+        """Ask for a flush of the connection when the journal has made progress."""
         client = self._login.client
         if client is not None:
             self._broker.context.awaiting[client] = None
@@ -76,7 +76,7 @@ class JournalWait:
 
     # -- reads ------------------------------------------------------------------------------------------------------
 
-    def publishes(self, durability: Durability, *, is_stored: bool) -> None:
+    def note_publishes(self, durability: Durability, *, is_stored: bool) -> None:
         """Note publishes. If the journal does not store them, the client does not wait for it."""
         self.has_acted = True
         if is_stored or durability.takes_transient:
@@ -105,7 +105,7 @@ class JournalWait:
 
 
 class AgreedWait(JournalWait):
-    """The wait of a connection to a node of a cluster: the output itself knows what waits (`AgreedOutput`)."""
+    """The wait of a connection to a node of a cluster: `AgreedOutput` has the waiting output, channel by channel."""
 
     __slots__ = ("_output",)
 

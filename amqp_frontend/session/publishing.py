@@ -59,7 +59,7 @@ def publish_run_with_room(
                 parking.put_back(channel, _rest(event, start), turn)
                 return PARKED
         elif is_refused(session, full, turn):
-            count = 1 if route.queues is None else len(contents) - start  # if full for one, then for the next, too
+            count = 1 if route.queues is None else len(contents) - start  # there is no room for the following ones, too
             refuse(session, channel, known, full, contents[start : start + count], behind=len(contents) - start - count)
             start += count
         else:
@@ -137,7 +137,7 @@ def refuse(
     session.output.render()
     frame_max = session.connection.frame_max
     returns = render_returns(channel.number, known.envelope, contents, frame_max, code=RESOURCE_ERROR, text=text)
-    session.output.send_beside(channel.number, *returns)
+    session.output.send_ahead(channel.number, *returns)
 
 
 _KNOWN, _QUEUE, _ENVELOPE = attrgetter("known"), attrgetter("queue"), attrgetter("envelope")
@@ -164,7 +164,7 @@ def published(session: AmqpSession, event: PublishReceived, turn: ConnectionTurn
     if durability is not None:
         if durability.has_failed and _must_wait(engine_session, known):
             return park_for_disk(session, event, channel, turn)
-        session.journal.publishes(durability, is_stored=known.may_be_stored)
+        session.journal.note_publishes(durability, is_stored=known.may_be_stored)
     if event.kind.summary.is_marked or len(event.contents) > known.run_max:
         return _publish_parts(session, event, channel, known, turn)
     returned = engine_session.publish(known.route, known.envelope, event.contents, mandatory=known.mandatory)
@@ -190,7 +190,7 @@ def published_mixed(session: AmqpSession, event: MixedReceived, turn: Connection
     ):
         return _publish_stretches(session, event, turn)
     if durability is not None:
-        session.journal.publishes(durability, is_stored=any(known.is_stored for known in distinct))
+        session.journal.note_publishes(durability, is_stored=any(known.is_stored for known in distinct))
     engine_session.publish_mixed(list(map(_QUEUE, knowns)), list(map(_ENVELOPE, knowns)), event.contents)
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None

@@ -82,7 +82,7 @@ class AmqpSession:
         self.backlog.parking.on_timeout = self.closing.expel
 
     def _make_output(self, wake: Callable[[], None]) -> tuple[Output, JournalWait, Confirming]:
-        """The output, and what waits for the journal before it is sent."""
+        """The output, its wait for the journal, and the confirms."""
         broker, login, connection = self.broker, self.login, self.connection
         durability = broker.context.storage.durability
         if durability is None or not durability.holds_deliveries:
@@ -136,7 +136,7 @@ class AmqpSession:
         self.closing.resign()
 
     def detach(self) -> None:
-        """The broker has ended: call its engine no more, and drop what waits for it, in both directions."""
+        """The broker has ended: stop calling its engine, and drop all waiting input and output."""
         client = self.login.client
         if client is not None:
             client.flush = _nothing
@@ -167,8 +167,8 @@ class AmqpSession:
         """Whether the peer is not read now, so that its heartbeats are not seen."""
         backlog = self.backlog
         parking = backlog.parking
-        is_left = backlog.unfinished is not None or parking.is_full or parking.waits_for_alarm or parking.is_closing
-        return is_left or self.journal.has_published
+        has_work = backlog.unfinished is not None or parking.is_full or parking.waits_for_alarm or parking.is_closing
+        return has_work or self.journal.has_published
 
     # -- for handlers -----------------------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class AmqpSession:
         """Send basic.return for mandatory messages that reached no queue."""
         for envelope, contents in returned:
             self.output.render()
-            self.output.send_beside(
+            self.output.send_ahead(
                 channel.number, *render_returns(channel.number, envelope, contents, self.connection.frame_max)
             )
 

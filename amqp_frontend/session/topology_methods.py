@@ -112,7 +112,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
 
 
 def _queue_name(session: AmqpSession, channel: Channel, queue: str) -> str:
-    """The queue to bind or delete. An empty name means the last one declared; a name of line ends only does not."""
+    """The queue to bind or delete. Empty: the last one declared. A name of nothing but line ends does not mean that."""
     return clean(queue) if queue else session.queue_name(channel, "")
 
 

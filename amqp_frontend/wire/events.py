@@ -22,7 +22,7 @@ class HeaderReceived:
 
 @dataclass(slots=True)
 class HeaderRejected:
-    """The peer speaks another protocol: it gets the header of AMQP 0-9-1, and the end. `octets`: its first ones."""
+    """The peer speaks another protocol: it gets the header of AMQP 0-9-1, and is disconnected. `octets`: its header."""
 
     octets: bytes = b""
     ids: ClassVar[tuple[int, int]] = NO_IDS

@@ -66,7 +66,7 @@ OPEN = ChannelState.OPEN
 
 
 class IncompleteBodies:
-    """The incomplete bodies of a connection. `octets`: of all, at most `octets_max`; `reserved`: buffers of large ones.
+    """The incomplete bodies of a connection. `octets`: of all, at most `octets_max`. `reserved`: of the large buffers.
 
     `direct`: the large body to which the next octets belong; they may also be read into `direct.room`.
     """
@@ -121,7 +121,7 @@ class IncompleteBodies:
     # -- large bodies -----------------------------------------------------------------------------------------------
 
     def large_body(self, number: int, payload: int) -> LargeBody | None:
-        """The large body of a channel for a body frame; None: the frame is added with `add`."""
+        """The large body to which a body frame of a channel belongs; None: add the frame with `add`."""
         channel = self._channels.get(number)
         if channel is None or channel.assembly is None or channel.state is not OPEN:
             return None
@@ -132,24 +132,24 @@ class IncompleteBodies:
         return large
 
     def take(self, large: LargeBody, octets: memoryview) -> Progress:
-        """Add a frame of a large body, or its beginning: then the following octets belong to `direct`."""
+        """Add a frame of a large body. If only its beginning has arrived, the next octets belong to `direct`."""
         large.put(octets)
-        progress = self._look(large)
+        progress = self._check(large)
         if progress is OTHER:
             large.filled = large.checked
         elif progress is MORE and large.filled > large.checked:
             self.direct = large
         return progress
 
-    def go_on(self, data: bytes, *, is_running: bool) -> tuple[Progress, bytes]:
+    def check_direct(self, data: bytes, *, is_running: bool) -> tuple[Progress, bytes]:
         """Check the octets that arrived for `direct`, then `data`. Returns: progress, and octets of other frames."""
         large = self.direct
         assert large is not None
         channel = self._channels.get(large.number)
-        progress = self._look(large) if is_running and channel is not None and channel.state is OPEN else OTHER
+        progress = self._check(large) if is_running and channel is not None and channel.state is OPEN else OTHER
         while progress is MORE and data:
             data = self.put(data)
-            progress = self._look(large)
+            progress = self._check(large)
         return progress, data if progress is MORE else self._leave_direct() + data
 
     def received(self, large: LargeBody, progress: Progress) -> PublishReceived:
@@ -168,11 +168,11 @@ class IncompleteBodies:
             raise
         return PublishReceived(channel, channel.memory.kind_of(method_frame, summary), [content])
 
-    def _look(self, large: LargeBody) -> Progress:
+    def _check(self, large: LargeBody) -> Progress:
         assembly = self._channels[large.number].assembly
         assert assembly is not None
         before = assembly.remaining
-        progress, assembly.remaining = large.look(before, self.octets_max - self.octets)
+        progress, assembly.remaining = large.check(before, self.octets_max - self.octets)
         self.octets += before - assembly.remaining
         return progress
 
@@ -267,7 +267,7 @@ class Connection:
         last: PublishReceived | MixedReceived | None = None  # in this read
         try:
             if (direct := incomplete.direct) is not None:
-                progress, data = incomplete.go_on(data, is_running=self.state is RUNNING)
+                progress, data = incomplete.check_direct(data, is_running=self.state is RUNNING)
                 size = len(data)
                 if progress is WHOLE or progress is EXCESS:
                     yield incomplete.received(direct, progress)

@@ -20,7 +20,9 @@ STEP = 1024 * 1024
 
 
 class Progress(Enum):
-    """Progress of a body. OTHER: the next frame is of another kind, or cannot stay as it is. EXCESS: see `look`."""
+    """Progress of a body. OTHER: the next frame is of another kind, or cannot stay as it is. EXCESS: see
+    `LargeBody.check`.
+    """
 
     WHOLE = auto()
     MORE = auto()
@@ -35,7 +37,7 @@ class LargeBody:
     """A body that is arriving on channel `number`. `capacity`: octets of its buffer.
 
     Up to `checked` there are whole frames; up to `filled` there are octets after them. Octets are read into `room`, or
-    added with `put`; `look` checks them.
+    added with `put`; `check` checks them.
     """
 
     __slots__ = ("_end", "_file", "_payload", "_payload_max", "_start", "_view", "checked", "filled", "number")
@@ -66,7 +68,7 @@ class LargeBody:
 
     @property
     def room(self) -> memoryview:
-        """The part of the buffer for the next octets. Empty: all expected ones are there; call `look` then."""
+        """The part of the buffer for the next octets. Empty: all expected octets are there."""
         return self._view[self.filled : min(self._end, self.filled + STEP)]
 
     def put(self, data: memoryview) -> int:
@@ -76,7 +78,7 @@ class LargeBody:
         self.filled += count
         return count
 
-    def look(self, remaining: int, allowed: int) -> tuple[Progress, int]:
+    def check(self, remaining: int, allowed: int) -> tuple[Progress, int]:
         """Check the frames that have arrived, and move `checked` behind them.
 
         remaining: octets of payload missing at `checked`. allowed: octets that may still come while the body

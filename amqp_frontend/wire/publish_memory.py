@@ -65,9 +65,9 @@ class Form(NamedTuple):
 
 
 class Forms:
-    """`known`: the forms that property lists of a head had, FORMS_MAX at most.
+    """The forms of the property lists of a head. `known`: those seen so far, FORMS_MAX at most.
 
-    Other forms are found with `alike`, an entry of `PublishMemory.kinds`, and `shapes`, an entry of
+    Another form is looked up in `alike`, an entry of `PublishMemory.kinds`, and in `shapes`, an entry of
     `Shapes.by_length`.
     """
 
@@ -151,7 +151,7 @@ class PublishMemory:
         )
 
     def other_kind(self, key: bytes, head: PublishHead, properties: bytes) -> PublishKind | None:
-        """The kind of a message whose property list does not have the newest form of its head.
+        """The kind of a message, if its property list does not have the newest form of its head.
 
         None: the message has to be read with all checks.
         """

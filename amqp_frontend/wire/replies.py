@@ -474,8 +474,9 @@ _SECRET = frozenset({"payload", "arguments"})
 
 
 def text_for_log(error: Exception, text: str) -> str:
-    """The reply to an error for the log. The peer's octets are counted, not shown, and the text tells if a login was
-    refused without a comparison of the password, which the peer does not learn.
+    """The text of a reply for the log: without the peer's octets, of which it has only the number.
+
+    It also says if a login was refused without checking the password, which the peer must not learn.
     """
     if isinstance(error, engine.LoginThrottled):
         return f"{text} (too many failed: no password is looked at for {error.wait_ns // 1_000_000} ms)"

@@ -170,8 +170,8 @@ def _sizes(before: int, between: int) -> Struct:
 def is_cut_short(channel: ChannelReader, data: bytes, position: int, length: int, frame_max: int) -> bool:
     """Whether the rest of a read is the valid beginning of a message of a known kind.
 
-    Then it waits for the next read, to begin a run there instead of being assembled frame by frame. A large one does
-    not wait: its body is read into its buffer.
+    Such a message waits for the next read and begins a run there, instead of being assembled frame by frame. A large
+    one does not wait: its body is read into its buffer.
     length: octets of the payload of its method frame.
     """
     start = position + length + FRAME_OVERHEAD

@@ -34,7 +34,10 @@ LAST_VALUE_KEY_DEFAULT = "_AMQ_LVQ_NAME"
 
 @frozen
 class AutoCreatedQueue:
-    """A dead-letter or expiry queue that is created for an address, named PREFIX + address + SUFFIX (page 5.5)."""
+    """A dead-letter or expiry queue that is created for an address: PREFIX + address + SUFFIX.
+
+    Source: address-settings page 5.5.
+    """
 
     prefix: str
     suffix: str
