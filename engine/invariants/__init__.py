@@ -1,8 +1,8 @@
-"""Invariants of the engine between two turns: assertions against mistakes in our code alone.
+"""Invariants of the engine between two turns. A broken one is a mistake in the broker's code.
 
-Production does not check them. Tests check at their end, the simulation after each turn, `leveret serve --debug` every
-second. Each module compares one kind of state that is stored twice, and reports the differences; a check changes
-nothing. docs/simulation.md, "Invariants".
+Tests check them at their end, the simulation after each turn, `leveret serve --debug` every second; production does
+not. Each module compares state that is stored twice, and reports the differences. A check changes nothing. Source:
+docs/simulation.md, "Invariants".
 """
 
 from .checking import MANY, InvariantBroken, check_broker, check_queues

@@ -1,4 +1,4 @@
-"""Bindings are known at both ends, and counted."""
+"""Both ends of a binding know it, and the count of bindings is right."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ def bindings_of(host: HostContext) -> Iterator[str]:
             destination = binding.destination
             leading[destination] += 1
             if binding.source is not exchange or binding.identity != identity:
-                yield f"{where}: a binding to '{destination.name}' is another one's"
+                yield f"{where}: a binding to '{destination.name}' has another source or identity"
             if binding not in destination.incoming:
                 yield f"{where}: '{destination.name}' does not know of its binding '{binding.routing_key}'"
             there = host.queues if isinstance(destination, Queue) else host.exchanges
             if there.get(destination.name) is not destination:
-                yield f"{where}: a binding leads to '{destination.name}', which is not there"
+                yield f"{where}: a binding leads to '{destination.name}', which does not exist"
         if exchange.destinations != leading:
             yield f"{where}: counts {exchange.destinations}, bindings say {leading}"
     ends: chain[Destination] = chain(host.queues.values(), host.exchanges.values())

@@ -6,7 +6,7 @@ from ..clock import MS
 from ..deadlines import Deadline, Deadlines
 from ..queues.queue import Queue
 
-#: Delay allowed for what a deadline of the kind does (`Kind.own_deadline`): one deadline may serve many messages.
+#: Delay allowed for a deadline of the kind (`Kind.own_deadline`): it may serve many messages.
 LATE_NS = 20 * MS
 
 
@@ -29,17 +29,17 @@ def timers_of(queue: Queue) -> Iterator[str]:
     if soonest is None and is_set(timers._due):
         yield f"nothing waits for its time, {_say(timers._due)}"
     expires_ns, broker = queue.store.next_expiry_ns, queue.context.broker
-    is_looked_at = queue.freeze_count or broker.scheduler.is_marked(queue)  # a dispatch will look at its head
+    is_pending = queue.freeze_count or broker.scheduler.is_marked(queue)  # a dispatch will check its head
     if (
         expires_ns > broker.clock.monotonic_ns()
-        and not is_looked_at
+        and not is_pending
         and not is_before(timers._expiry, expires_ns)
         and not is_before(queue.kind.own_deadline(queue), expires_ns + LATE_NS)
     ):
         yield f"a head expires at {expires_ns}, {_say(timers._expiry)}"
     expires_ms = queue.rules.expires_ms
     if expires_ms is not None and not queue.consumer_list.consumers and not is_set(timers._unused):
-        yield "expires unless it is used, and no deadline is set"
+        yield "expires when unused, and no deadline is set"
     if queue.consumer_list.consumers and is_set(timers._unused):
         yield "has consumers, and expires as unused"
 

@@ -15,11 +15,11 @@ def queue_of(queue: Queue, held: Held, *, is_small: bool) -> Iterator[str]:
     if queue.events.unacked != len(out):
         yield f"counts {queue.events.unacked} unacknowledged, sessions have {len(out)} tags of it"
     if queue.deleted:
-        yield "is deleted, and still there"
+        yield "is deleted, and still listed"
     if queue.freeze_count < 0:
-        yield f"is held {queue.freeze_count} times"
+        yield f"is frozen {queue.freeze_count} times"
     if _is_forgotten(queue):
-        yield "a consumer could have what is ready, and no turn looks at it"
+        yield "a consumer could get a ready message, and no dispatch is pending"
     for consumer in queue.consumer_list.consumers:
         if consumer.queue is not queue or consumer.session not in queue.sessions and not consumer.no_ack:
             yield f"consumer '{consumer.tag}' does not know it, or it not the consumer's session"
@@ -28,8 +28,9 @@ def queue_of(queue: Queue, held: Held, *, is_small: bool) -> Iterator[str]:
 
 
 def _is_forgotten(queue: Queue) -> bool:
-    """Whether a consumer could have the head, but no dispatch is pending. False where message groups, filters or the
-    kind choose the consumer: they need more than credit.
+    """Whether a consumer could get the head, but no dispatch is pending.
+
+    False if message groups, filters or the kind choose the consumer, because then credit is not enough.
     """
     if (
         queue.freeze_count
@@ -57,7 +58,7 @@ def _places(queue: Queue, out: list[Message]) -> Iterator[str]:
         yield f"counts {len(queue.store)} ready, {len(here)} are there"
     held = [message.id for message in queue.messages() if message.holder is not None]
     if held:
-        yield f"messages are ready, and somebody has them: {held[:20]}"
+        yield f"messages are ready, and have a holder: {held[:20]}"
 
 
 def ids_in_store(queue: Queue) -> list[int]:

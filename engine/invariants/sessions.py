@@ -31,7 +31,7 @@ def held_by(sessions: "Iterable[Session]") -> Held:
 
 
 def _all_of(session: Session) -> Iterator[Message]:
-    """Messages under tags, and those that a transaction or an unfinished commit is to settle."""
+    """The messages with tags, and those that a transaction or an unfinished commit settles."""
     uncommitted = () if session.transaction is None else session.transaction.tags.values()
     committing = () if session.committing is None else session.committing.unsettled()
     return chain(session.unacked.values(), uncommitted, committing)
@@ -51,7 +51,7 @@ def sessions_of(held: Held) -> Iterator[str]:
                 yield f"{where}: {_name(holder)} has deliveries here and is of another session"
             queue = holder.queue
             if not queue.deleted and session not in queue.sessions:
-                yield f"{where}: queue '{queue.name}' does not know that deliveries are out here"
+                yield f"{where}: queue '{queue.name}' does not know of its deliveries here"
         if session.unacked_by_consumers != by_consumers:
             yield f"{where}: counts {session.unacked_by_consumers} unacknowledged of consumers, tags {by_consumers}"
         tags = list(session.unacked)
@@ -63,7 +63,7 @@ def sessions_of(held: Held) -> Iterator[str]:
             if consumer not in counts and consumer.unacked:
                 yield f"{where}: {_name(consumer)} counts {consumer.unacked} unacknowledged, tags 0"
             if consumer not in consumer.queue.consumer_list.consumers:
-                yield f"{where}: {_name(consumer)} is not in the rota of queue '{consumer.queue.name}'"
+                yield f"{where}: {_name(consumer)} is not in the consumer list of queue '{consumer.queue.name}'"
         yield from (f"{where}: {fault}" for fault in _confirms_of(session))
 
 

@@ -31,7 +31,7 @@ def store_of(queue: Queue) -> Iterator[str]:
             if any(one >= other for one, other in zip(ids, ids[1:])):
                 yield f"level {level} counts as sorted and is not: {ids[:50]}"
     if not store.expiring and any(message.expires_ns for message in store):
-        yield "messages expire, and nobody expects it"
+        yield "messages expire, and `expiring` is False"
     if tail is not None:
         yield from _tail(tail)
 
@@ -39,10 +39,10 @@ def store_of(queue: Queue) -> Iterator[str]:
 def _leveled(ready: LeveledReady) -> Iterator[str]:
     messages = list(ready)
     if len(ready) != len(messages):
-        yield f"counts {len(ready)} at hand, {len(messages)} are"
+        yield f"counts {len(ready)} ready, there are {len(messages)}"
     octets = sum(map(body_size, messages))
     if ready.octets != octets:
-        yield f"counts {ready.octets} octets at hand, they are {octets}"
+        yield f"counts {ready.octets} octets ready, they are {octets}"
 
 
 def _values(ready: LastValueReady) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The choice of the store of a queue whose consumers take messages out, by the queue's rules."""
+"""Makes the store of a queue whose consumers take messages out, by the queue's rules."""
 
 from ..messages.levels import ONE_LEVEL, Levels
 from .last_value_store import LastValueStore, header_value

@@ -40,8 +40,8 @@ class Segment:
 class StreamStore:
     """Message number i of the log has the offset `first_offset` + i; times never fall. See `Store`, `Log`.
 
-    `add` appends a message. Only `drop_oldest`, of a segment, and `drop_all` remove messages. A position is an offset
-    plus one. `_messages` are those from the offset `memory_offset` on.
+    `add` appends a message. Only `drop_oldest` (a segment) and `drop_all` remove messages. A position is an offset plus
+    one. `_messages`: the messages from the offset `memory_offset` on.
     """
 
     expiring: ClassVar[bool] = False
@@ -80,7 +80,7 @@ class StreamStore:
         """Make the log empty, with this offset for the next message."""
         self.first_offset = self.memory_offset = first_offset
         self.octets = self.memory_octets = 0
-        self._looked_at = 0  # octets in memory at the last comparison with the share
+        self._looked_at = 0  # `memory_octets` at the last comparison with the share
         self._messages: list[Message] = []
         self._windows.clear()
         self._sizes = array("I")  # octets of each body
@@ -112,21 +112,18 @@ class StreamStore:
         return self.memory_offset > self.first_offset
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
-        """See `Store`. No meter counts a stream."""
-        return ()
+        return ()  # no meter counts a stream
 
     def leave_owner(self) -> None:
         self._owner = NOBODY
 
     @property
     def body_octets(self) -> int:
-        """See `Store`. Not used: `octets` limits a stream."""
-        return 0
+        return 0  # not used: `octets` limits a stream
 
     @property
     def next_expiry_ns(self) -> int:
-        """See `Store`. Messages of a stream do not expire individually."""
-        return 0
+        return 0  # messages of a stream do not expire individually
 
     @property
     def held_octets(self) -> int:
@@ -158,7 +155,7 @@ class StreamStore:
             times.append(wall_ms)
         self._note_id(offset, message.id)
         self._sizes.append(message.envelope.framing.body_size(message.content))
-        tell_offset(message, offset)
+        add_offset(message, offset)
         self._messages.append(message)
         size = len(message.content)
         self.memory_octets += size
@@ -284,7 +281,7 @@ class StreamStore:
             for ids in self.paged(offset, count, octets):
                 messages += messages_of(ids, pager.load(ids))
             for at, message in enumerate(messages, offset):
-                tell_offset(message, at)
+                add_offset(message, at)
             return dict(enumerate(messages, offset + 1))
 
         self._windows.fill(reader, offset + 1, read)
@@ -295,12 +292,11 @@ class StreamStore:
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def drop_all(self) -> Dropped:
-        """See `Store`. Offsets continue."""
         here = self._messages
         runs: list[tuple[Sequence[int], Envelope]] = [
             (ids, IN_JOURNAL) for _, ids in self._runs(self.first_offset, self.memory_offset)
         ]
-        self.start(self.next_offset)
+        self.start(self.next_offset)  # offsets continue
         return Dropped(here, runs, [], 0)
 
     def measure(self) -> None:
@@ -363,7 +359,6 @@ class StreamStore:
         return offset + 1
 
     def scan(self, after: int, count: int) -> Scanned:
-        """See `Store`. In order of offsets."""
         offset = max(after, self.first_offset)
         found: list[tuple[int, Message]] = []
         while len(found) < count and offset < self.next_offset:
@@ -381,7 +376,7 @@ class StreamStore:
         self.fill(SCANNING, after)
 
 
-def tell_offset(message: Message, offset: int) -> None:
+def add_offset(message: Message, offset: int) -> None:
     """Add the header with a message's offset."""
     message.content = message.envelope.spliced(message.content, {OFFSET: Field("l", offset)})
     message.envelope = message.envelope.plain()

@@ -1,8 +1,8 @@
 """The tail of a deep queue: its paged-out messages. Memory has only their ids, sizes and locations.
 
-The tail has one list for each level of priority. The highest level with messages is the floor: all messages of lower
-levels are in the tail, so that the ready messages in memory always come first. Messages that neither journal nor temp
-store has are stored in the lists as objects, to keep the order. Source: queues page F; ruling 5.
+The tail has one list for each level of priority. The highest level with messages is the floor. All messages of lower
+levels are in the tail, so that the ready messages in memory always come first. Messages that are neither in the journal
+nor in the temp store are in the lists as objects, to keep the order. Source: queues page F; ruling 5.
 """
 
 from bisect import bisect_left, bisect_right
@@ -99,7 +99,7 @@ class Tail:
             items.append(last)
         else:
             last.extend(first_id, sizes, expires)
-        self._came(level, len(sizes), 0 if self.octets is None else sum(sizes))
+        self._count_added(level, len(sizes), 0 if self.octets is None else sum(sizes))
 
     def append(self, message: Message) -> None:
         """Append a message that is only in memory to its level."""
@@ -108,7 +108,7 @@ class Tail:
     def put_last(self, level: int, one: Item) -> None:
         self._note_order(self._levels[level], (one,))
         self._levels[level].append(one)
-        self._came(level, 1, 0 if self.octets is None else _octets_of(one))
+        self._count_added(level, 1, 0 if self.octets is None else _octets_of(one))
 
     def _note_order(self, before: Sequence[Item] | SortedList[Item], items: Iterable[Item]) -> None:
         """Clear `_is_sorted` if ids would no longer rise. `before`: the items that precede `items`."""
@@ -123,7 +123,7 @@ class Tail:
             items.change([_first_id(one)], lambda block, _: _with(block, one, is_sorted=True))
         else:
             self._levels[level] = SortedList(_with(list(items), one, is_sorted=False), _first_id)
-        self._came(level, 1, 0 if self.octets is None else _octets_of(one))
+        self._count_added(level, 1, 0 if self.octets is None else _octets_of(one))
 
     def put_back(self, level: int, items: Sequence[Item]) -> None:
         """Insert items, in order, before all others of their level."""
@@ -132,7 +132,7 @@ class Tail:
         self._note_order((), items)
         here.extendleft(reversed(items))
         count = sum(1 if isinstance(item, Message) else len(item) for item in items)
-        self._came(level, count, 0 if self.octets is None else sum(map(_octets_of, items)))
+        self._count_added(level, count, 0 if self.octets is None else sum(map(_octets_of, items)))
 
     def page(self, paged: Callable[[list[Message]], Sequence[Item]], count_max: int) -> bool:
         """Page out up to `count_max` of the messages that are stored here as objects. O(items).
@@ -155,7 +155,7 @@ class Tail:
             self._levels[level] = SortedList(found, _first_id)
         return count_max <= 0
 
-    def _came(self, level: int, count: int, octets: int) -> None:
+    def _count_added(self, level: int, count: int, octets: int) -> None:
         self._count += count
         if count and level > self.floor:
             self.floor = level
@@ -196,11 +196,11 @@ class Tail:
         ]
 
     def _reaching(self, level: int, id_: int) -> Iterable[Item]:
-        """The items of a level that may have ids from `id_` on."""
+        """The items of a level in which ids of at least `id_` may be."""
         return self._levels[level].behind(id_) if self._is_sorted else self._levels[level]
 
     def behind(self, level: int, id_: int) -> Iterator[tuple[int, Message | None]]:
-        """(id, message if it is stored as an object) of the messages of a level with ids above `id_`, in order."""
+        """The messages of a level with ids above `id_`, in order: (id, the message if it is stored as an object)."""
         for item in self._reaching(level, id_):
             if isinstance(item, Message):
                 if item.id > id_:
@@ -212,9 +212,9 @@ class Tail:
                         yield ids[at], None
 
     def find(self, level: int, ids: Sequence[int]) -> list[Taken]:
-        """The paged-out messages with these rising ids, as parts of runs, which stay; parts rise by their first ids.
+        """The paged-out messages with these rising ids, as parts of runs, in order of the parts' first ids.
 
-        O(runs between them).
+        The messages stay in the tail. O(runs between them).
         """
         found: list[Taken] = []
         for item in self._reaching(level, ids[0]) if ids else ():
@@ -229,7 +229,7 @@ class Tail:
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take_ids(self, level: int, ids: Sequence[int]) -> list[Taken | Message]:
-        """Take the messages with these rising ids, as far as they are here. O(ids x log n), or O(n) if ids do not rise.
+        """Take those of the messages with these rising ids that are here. O(ids x log n), or O(n) if ids do not rise.
 
         Small remainders of runs on both sides are joined.
         """
@@ -239,7 +239,7 @@ class Tail:
         else:
             left = _without(list(self._levels[level]), ids, taken, is_sorted=False)
             self._levels[level] = SortedList(left, _first_id)
-        self._went(
+        self._count_taken(
             sum(1 if isinstance(part, Message) else len(part.sizes) for part in taken),
             0 if self.octets is None else sum(_octets_taken(part) for part in taken),
         )
@@ -285,10 +285,10 @@ class Tail:
             octets = sum(taken.sizes)
             if not len(item):
                 items.popleft()
-        self._went(count, octets)
+        self._count_taken(count, octets)
         return taken
 
-    def _went(self, count: int, octets: int) -> None:
+    def _count_taken(self, count: int, octets: int) -> None:
         self._count -= count
         if self.octets is not None:
             self.octets -= octets
@@ -325,15 +325,15 @@ def _with(items: list[Item], one: Item, *, is_sorted: bool) -> list[Item]:
     found, rest = items[:at], items[at:]
     back: Taken | None = None
     if rest and isinstance(around := rest[0], PagedRun) and (count := around.count_before(id_)):
-        _keep(found, around.between(0, count))
+        _append_part(found, around.between(0, count))
         back = around.between(count, len(around))
         del rest[0]
     if isinstance(one, PagedRun):
-        _keep(found, one.between(0, len(one)))
+        _append_part(found, one.between(0, len(one)))
     else:
         found.append(one)
     if back is not None:
-        _keep(found, back)
+        _append_part(found, back)
     return found + rest
 
 
@@ -357,27 +357,27 @@ def _without(items: list[Item], ids: Sequence[int], taken: list[Taken | Message]
         left = 0
         for start, stop in _stretches_in(item, ids):
             if start > left:
-                _keep(found, item.between(left, start))
+                _append_part(found, item.between(left, start))
             taken.append(item.between(start, stop))
             left = stop
         if not left:
-            _put(found, item)
+            _append_item(found, item)
         elif left < len(item):
-            _keep(found, item.between(left, len(item)))
+            _append_part(found, item.between(left, len(item)))
     if last < len(items):
-        _put(found, items[last])
+        _append_item(found, items[last])
     return found + items[last + 1 :]
 
 
-def _put(items: list[Item], item: Item) -> None:
+def _append_item(items: list[Item], item: Item) -> None:
     """Append an item, joined to the one before it if it is small."""
     if isinstance(item, PagedRun) and len(item) < paged_run.APART_MIN:
-        _keep(items, item.between(0, len(item)))
+        _append_part(items, item.between(0, len(item)))
     else:
         items.append(item)
 
 
-def _keep(items: list[Item], part: Taken) -> None:
+def _append_part(items: list[Item], part: Taken) -> None:
     """Append a part of a run, joined to the one before it if it is small, so that gaps cost 8 octets a message."""
     last = items[-1] if items else None
     if not isinstance(last, PagedRun) or not last.join(part):

@@ -57,8 +57,10 @@ class TailIO:
             tail.append(Message(first_id + offset, content, envelope))
 
     def append(self, tail: Tail, level: int, message: Message) -> None:
-        """Append a new message to a level of the tail. Transient ones stay in memory if octets of bodies are counted,
-        because the tail would know only the size of spooled contents.
+        """Append a new message to a level of the tail.
+
+        If octets of bodies are counted, transient messages stay in memory: of spooled ones the tail knows only the
+        sizes of contents.
         """
         envelope = message.envelope
         expires = (message.expires_ns,) if message.expires_ns else None
@@ -88,7 +90,7 @@ class TailIO:
 
     # -- out of memory ------------------------------------------------------------------------------------------------
 
-    def sink(self, tail: Tail, level: int, messages: Sequence[Message]) -> int:
+    def page_to_head(self, tail: Tail, level: int, messages: Sequence[Message]) -> int:
         """Page out messages (in order of delivery) to the head of a level of the tail. Returns the octets freed."""
         items, freed = self.page(tail, messages)
         tail.put_back(level, items)
@@ -101,7 +103,7 @@ class TailIO:
         freed = 0
         for (where, deliveries, uncounted), group in groupby(messages, lambda one: _where(owner, tail, one)):
             run = list(group)
-            came = len(items)
+            before = len(items)
             if where is None:
                 items += run
                 continue
@@ -118,7 +120,7 @@ class TailIO:
             freed += octets + OVERHEAD * len(run)
             if self.is_metered:
                 counted = sum(
-                    octets_paged(one.sizes, one.location) for one in items[came:] if isinstance(one, PagedRun)
+                    octets_paged(one.sizes, one.location) for one in items[before:] if isinstance(one, PagedRun)
                 )
                 owner.paged_out(len(run), octets, counted, are_stored=where is IN_JOURNAL or owner.stores(where))
         return items, freed
@@ -143,7 +145,7 @@ class TailIO:
         return messages
 
     def sizes_of(self, parts: Iterable[Part | Message]) -> Iterator[tuple[int, int, bool]]:
-        """See `Store.paged_sizes`."""
+        """The result of `Store.paged_sizes`."""
         for part in parts:
             if not isinstance(part, Message):
                 are_stored = part.location is None or self.owner.stores(part.envelope)
@@ -181,8 +183,9 @@ def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Seque
 
 
 def _is_in_journal(owner: Owner, envelope: Envelope) -> bool:
-    """Whether the journal records new messages with this envelope. While it has failed (disk full), dead letters that
-    enter the queue are only in memory.
+    """Whether the journal records new messages with this envelope.
+
+    While the journal has failed (disk full), dead letters that enter the queue are only in memory.
     """
     storage = owner.storage
     if storage.pager is None or not owner.stores(envelope):

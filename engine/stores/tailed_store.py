@@ -37,10 +37,9 @@ LIKELY = 4
 class TailedStore:
     """The store of an ordinary queue. `levels`: messages in memory; `tail`: paged-out ones; `share`: memory limits.
 
-    `tail_io` moves messages from memory to the tail and back.
-
-    `ready` is `levels.ready`, and `has_tail` whether there is a tail: plain attributes, because each run reads them.
-    `counts_octets`: `body_octets` includes paged-out messages.
+    `tail_io` moves messages from memory to the tail and back. `ready` is `levels.ready`, and `has_tail` whether there
+    is a tail: plain attributes, because each run reads them. `counts_octets`: `body_octets` includes paged-out
+    messages.
     """
 
     first_offset: ClassVar[None] = None
@@ -185,7 +184,7 @@ class TailedStore:
                 self.ready.append(message)
                 self._forget_empty_tail()
                 return
-            self._sink_below(tail, level)
+            self._page_out_below(tail, level)
         if message.stays_in_memory or not self.share.may_page:
             tail.append(message)
         else:
@@ -200,7 +199,7 @@ class TailedStore:
         level: int = 0,
         deliveries: int = 0,
     ) -> None:
-        """After a restart: append messages of the journal with consecutive ids to a level.
+        """Append messages with consecutive ids to a level, from the journal after a restart.
 
         `sizes`: octets of each body; `expires`: monotonic ns of each; `deliveries`: delivery count of each. Requires
         `share.may_page`.
@@ -222,7 +221,7 @@ class TailedStore:
         return [], passed
 
     def _put_into_tail(self, tail: Tail, messages: list[Message]) -> list[Message]:
-        """Insert those messages (ids falling) that belong behind others of the tail. Returns the other messages."""
+        """Insert the messages (ids falling) that belong behind others of the tail. Returns: the other messages."""
         before: list[Message] = []
         last_id = -1  # the highest id in memory, before the tail's head; found on first need
         for message in messages:
@@ -324,7 +323,7 @@ class TailedStore:
         tail = self.tail
         if tail is None or not 0 < tail.expires_ns(level) <= now_ns:
             return []
-        return self._brought(tail.take_expired(level, now_ns, min(count_max, LOAD_SLICE)))
+        return self._load_taken(tail.take_expired(level, now_ns, min(count_max, LOAD_SLICE)))
 
     def drop_all(self) -> Dropped:
         ready = self.levels.take_all()
@@ -388,7 +387,7 @@ class TailedStore:
             taken = self.levels.take(level, ids)
             found += taken
             if self.tail is not None and len(taken) < len(ids):
-                found += self._brought(self.tail.take_ids(level, ids))
+                found += self._load_taken(self.tail.take_ids(level, ids))
         self.levels.forget(found)
         return Removed(found, [])
 
@@ -434,7 +433,7 @@ class TailedStore:
                     taken.append(messages.pop())
                     size += len(taken[-1].content) + OVERHEAD
                 self.levels.left(taken)
-                freed += self.tail_io.sink(tail, level, taken[::-1])
+                freed += self.tail_io.page_to_head(tail, level, taken[::-1])
                 count -= len(taken)
                 if freed == before:
                     return freed  # they cannot be paged out
@@ -442,14 +441,14 @@ class TailedStore:
         self._forget_empty_tail()
         return freed
 
-    def _sink_below(self, tail: Tail, level: int) -> None:
-        """Page out all lower levels in memory, because this level gets messages in the tail, which come before them."""
+    def _page_out_below(self, tail: Tail, level: int) -> None:
+        """Page out all lower levels in memory: the messages of this level come before them, and go to the tail."""
         for below, messages in enumerate(self.levels.by_level[:level]):
             if messages:
                 taken = list(messages)
                 messages.clear()
                 self.levels.left(taken)
-                self.tail_io.sink(tail, below, taken)
+                self.tail_io.page_to_head(tail, below, taken)
 
     def page_again(self) -> bool:
         """Page out messages that stayed in memory because a disk failed. Returns whether there may be more."""
@@ -514,7 +513,8 @@ class TailedStore:
     def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
         """Load a slice of the tail into memory. Reads files. Raises: Unreadable.
 
-        `wanted`, `wanted_octets`: the part that leaves memory at once, at least one message, to which no cap applies.
+        `wanted`, `wanted_octets`: the part that leaves memory at once, so that no cap applies to it; at least a
+        message.
         """
         tail, pager, cap = self.tail, self._storage.pager, self.share.cap
         if tail is None:
@@ -530,54 +530,55 @@ class TailedStore:
             self._storage.memory.charge_window(self, min(HIGH_OCTETS, window), pager.memory)
         for part in tail.take(count, octets):
             if isinstance(part, Message):
-                self._take_in(part)
+                self._add_loaded(part)
             else:
-                self.ready.extend(self._loaded(part, part.ids, self.tail_io.read(part)))
+                self.ready.extend(self._messages_of(part, part.ids, self.tail_io.read(part)))
         self._forget_empty_tail()
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver, from_id: int = 0) -> None:
-        """Read up to `count` messages and `octets`, at least one message and at most a slice, and offer them to
-        `hand_over` as if new. From the first one that it does not take, they become ready, and so do messages with ids
-        below `from_id`. Raises: Unreadable.
+        """Read messages and offer them to `hand_over` as if new. Raises: Unreadable.
+
+        `count`, `octets`: maximum, beside that of a slice; at least one message is read. `from_id`: those with lower
+        ids become ready instead, and so do those from the first one that `hand_over` does not take.
         """
         tail = self.tail
         if tail is None:
             return
         for part in tail.take(min(count, LOAD_SLICE), min(octets, LOAD_OCTETS)):
             if isinstance(part, Message):
-                self._take_in(part)
+                self._add_loaded(part)
                 continue
             ids, runs = part.ids, self.tail_io.read(part)
             is_plain = not self.ready and part.expires is None and not part.deliveries
             if is_plain and isinstance(ids, range) and ids.start >= from_id:
-                ids, runs = _hand_straight(hand_over, ids, runs)
-            self.ready.extend(self._loaded(part, ids, runs))
+                ids, runs = _hand_over(hand_over, ids, runs)
+            self.ready.extend(self._messages_of(part, ids, runs))
         self._forget_empty_tail()
 
-    def _take_in(self, message: Message) -> None:
-        """Append a message that was stored in the tail as an object to memory."""
+    def _add_loaded(self, message: Message) -> None:
+        """Add a message to memory that the tail stored as an object."""
         self.expiring = self.expiring or bool(message.expires_ns)
         self.ready.append(message)
 
-    def _brought(self, parts: Sequence[Taken | Message]) -> list[Message]:
+    def _load_taken(self, parts: Sequence[Taken | Message]) -> list[Message]:
         """Load the contents of messages that were taken out of the tail."""
         found: list[Message] = []
         for part in parts:
             if isinstance(part, Message):
                 found.append(part)
             else:
-                found += self._loaded(part, part.ids, self.tail_io.read(part))
+                found += self._messages_of(part, part.ids, self.tail_io.read(part))
         self._forget_empty_tail()
         return found
 
-    def _loaded(self, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
-        """The last messages of a part, which come back into memory."""
+    def _messages_of(self, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
+        """The last messages of a part, for memory. `ids`, `runs`: their ids and contents."""
         self.expiring = self.expiring or part.expires is not None
         return self.tail_io.loaded(part, ids, runs)
 
 
-def _hand_straight(hand_over: HandOver, ids: range, runs: Sequence[Run]) -> tuple[range, Sequence[Run]]:
-    """Offer messages to consumers as if new. Returns those that they did not take."""
+def _hand_over(hand_over: HandOver, ids: range, runs: Sequence[Run]) -> tuple[range, Sequence[Run]]:
+    """Offer messages to consumers as if new. Returns: the messages that they did not take."""
     for at, (envelope, contents) in enumerate(runs):
         taken = 0 if envelope.summary.is_marked else hand_over(ids.start, envelope, contents)
         ids = ids[taken:]

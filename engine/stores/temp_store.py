@@ -54,7 +54,7 @@ class NoTempStore:
         raise AssertionError
 
     def release(self, location: Location, size: int) -> None:
-        """See `TempStore`. Called only for places of a store that was closed."""
+        """Called only for locations in a store that was closed."""
 
     def close(self) -> None:
         pass

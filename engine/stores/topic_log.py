@@ -1,4 +1,4 @@
-"""The log of which capturing queues are views: the messages of their topics, for replay.
+"""The log of topics, for replay. Capturing queues are views of it.
 
 With a journal, the journal is the log. Without one, the log in this file has the newest messages in memory.
 Source: queues page A.1, A.8, C.1; docs/decisions/0012-log.md.
@@ -133,7 +133,7 @@ class MemoryLog:
         return id_
 
     def position_of_time(self, wall_ms: int) -> int:
-        """See `TopicLog`. A linear search, because the clock may have jumped."""
+        # A linear search, because the clock may have jumped.
         return next((run.first_id for run in self._runs if run.wall_ms >= wall_ms), self.end())
 
     def read(self, vhost: str, position: int, wanted: Wanted, octets: int) -> Page:
@@ -156,7 +156,7 @@ class MemoryLog:
         return Page(found, position)
 
     def entered(self, vhost: str, queue: str, position: int, wall_ms: int) -> Entered:
-        """See `TopicLog`. Only a restart needs it, which no queue survives without a journal."""
+        """Not used: only a restart reads it, and without a journal no queue survives that."""
         return Entered((), 0, self.end())
 
 
