@@ -4,7 +4,7 @@ The full name of such a queue, in all lists, is NAME@SCOPE; the clients of its s
 """
 
 from bisect import insort
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
@@ -12,25 +12,10 @@ if TYPE_CHECKING:
     from .exchanges.exchange import Exchange
     from .publishing.route import Route
     from .queues.queue import Queue
+    from .sites import View
 
 #: Maximum full names in a refusal.
 NAMED_MAX = 5
-
-
-class View(Protocol):
-    """The sites that see one queue. `name`: the queue's name at these sites; `is_of_one_site`: no other sees it;
-    `scope`: that site, or what several have in common; empty: all sites.
-    """
-
-    name: str
-    is_of_one_site: bool
-    scope: str
-
-    def has(self, site: str) -> bool:
-        """Whether a site sees the queue."""
-
-    def refusal(self, site: str) -> str:
-        """Why a site does not see the queue, in words for its clients; empty: it has nothing to do with it."""
 
 
 class Scopes:
@@ -47,7 +32,7 @@ class Scopes:
         self._by_name: dict[str, list[Queue]] = {}
         self.routes: WeakValueDictionary[tuple[Exchange, str, str], Route] = WeakValueDictionary()
 
-    def add(self, queue: "Queue", view: View) -> None:
+    def add(self, queue: "Queue", view: "View") -> None:
         """Add a queue, unless it has this view. Of queues with one name the order is: those of a single site, of
         several sites, of all sites; then by age.
         """

@@ -27,6 +27,22 @@ class SiteWatcher(Protocol):
         """A site came, came back, or was given up; or `transfer_after_ns` changed."""
 
 
+class View(Protocol):
+    """The sites that see one queue. `name`: the queue's name at these sites. `is_of_one_site`: no other site sees it.
+    `scope`: that site, or the group of several; empty: all sites.
+    """
+
+    name: str
+    is_of_one_site: bool
+    scope: str
+
+    def has(self, site: str) -> bool:
+        """Whether a site sees the queue."""
+
+    def refusal(self, site: str) -> str:
+        """The reason why a site does not see the queue, for its clients; empty: the queue is not meant for the site."""
+
+
 class Sites:
     """`own`: the broker's site, also of clients whose frontend names none. `now`: the site for which messages are
     routed, published or got at present; empty: an operator's get. `groups`: the group of each present site, perhaps

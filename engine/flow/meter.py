@@ -21,12 +21,8 @@ class Charge:
         self.amount = 0
 
 
-class MemoryBound:
-    """The use of one node at which messages of a queue are paged out.
-
-    In messages if `in_messages`, else in octets, of which a message counts at least `each`. `room`: the use that is
-    left, after an update of the node with the queue's messages; below 0 the limit is exceeded.
-    """
+class NodeBound:
+    """A `MemoryBound`: the limit of one node. `room` counts the queue's messages also before the node is updated."""
 
     __slots__ = ("_charge", "_limit", "_meter", "each", "in_messages")
 
@@ -66,7 +62,7 @@ class Meter:
     fails_after_ms: int = field(default=0, init=False)
     blocking_stored: tuple[Usage, ...] = field(default=(), init=False)
     blocking_transient: tuple[Usage, ...] = field(default=(), init=False)
-    memory_bounds: tuple[MemoryBound, ...] = field(default=(), init=False)
+    memory_bounds: tuple[NodeBound, ...] = field(default=(), init=False)
     on_change: "Callable[[Meter], None] | None" = field(default=None, init=False)
     counts_stored: bool = field(default=False, init=False)  # whether a charge measures `stored`
     in_memory: int = field(default=0, init=False)
@@ -87,7 +83,7 @@ class Meter:
     def add_memory_bound(self, charge: Charge, limit: Callable[[], int]) -> None:
         """Limit the use of a charge's node by messages in memory. Messages beyond the limit are paged out."""
         each = self.minimum_size if charge.measure is memory else 0
-        self.memory_bounds += (MemoryBound(self, charge, limit, each),)
+        self.memory_bounds += (NodeBound(self, charge, limit, each),)
 
     def feeds(self, node: Usage) -> bool:
         """Whether the queue is charged to this node."""

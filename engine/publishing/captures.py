@@ -6,35 +6,16 @@ queue's publish target. A message that several queues capture is one message. So
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ...settings import LoggedTopic
 from ..context import HostContext
 from ..messages.message import Message
-from ..queues.parts import Kind
+from ..queues.parts import Capture, Kind
 from ..queues.queue import Queue
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
-
-
-class Capture(Protocol):
-    """The capture for the queues of one kind in one virtual host. It writes `Captures.targets`."""
-
-    def add(self, queue: Queue, next_id: int) -> None:
-        """Add a new queue. `next_id`: the id of the next message."""
-
-    def changed(self, queue: Queue) -> None:
-        """Apply a queue's changed selection of messages. O(topics)."""
-
-    def remove(self, queue: Queue) -> None:
-        """Remove a queue."""
-
-    def capturing(self, topics: Sequence[str], *, is_dry: bool) -> "Mapping[Queue, Expression | None]":
-        """The queues that capture messages of any of these topics, unordered, with their filters (None: no filter).
-
-        `is_dry`: a dry run, which reports nothing.
-        """
 
 
 class Captures:

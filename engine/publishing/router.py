@@ -28,7 +28,7 @@ from .service import PersonalService, Sender, ServiceExchange
 
 if TYPE_CHECKING:
     from ..clients.client import Client
-    from ..scopes import View
+    from ..sites import View
 
 #: Units of effort for each exchange on the route; destinations or keys looked up per further unit.
 EXCHANGE_COST, FOUND_PER_EFFORT = 2, 8

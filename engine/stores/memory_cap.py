@@ -1,15 +1,12 @@
 """The memory cap of one queue, beyond which its messages are paged out, in addition to the common memory budget.
 
-Its limits are those of the queue, its address and the broker. Each is a `MemoryBound`, whose use includes
-unacknowledged messages. If no message is in memory and a consumer waits, one message is read back even beyond the cap.
-Source: queues page E.1 (cursorMemoryHighWaterMark), E.4 (row 9), F.7; address-settings page 3.3 (PAGE).
+Its limits are those of the queue, its address and the broker. If no message is in memory and a consumer waits, one
+message is read back even beyond the cap. Source: queues page E.1 (cursorMemoryHighWaterMark), E.4 (row 9), F.7;
+address-settings page 3.3 (PAGE).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ..flow.meter import MemoryBound
+from typing import Protocol
 
 #: Maximum messages, and octets, paged out in one slice (about 5 ms).
 LEAVING_MAX, LEAVING_OCTETS = 2000, 4 * 1024 * 1024
@@ -17,12 +14,28 @@ LEAVING_MAX, LEAVING_OCTETS = 2000, 4 * 1024 * 1024
 FREE_PART = 4
 
 
+class MemoryBound(Protocol):
+    """A limit on messages in memory, ready or unacknowledged: in messages if `in_messages`, else in octets.
+
+    `each`: octets that a message counts at least. `room`: what is left of `limit`; below 0 the limit is exceeded.
+    """
+
+    in_messages: bool
+    each: int
+
+    @property
+    def limit(self) -> int: ...
+
+    @property
+    def room(self) -> int: ...
+
+
 class MemoryCap:
     """The bounds of one queue, at least one."""
 
     __slots__ = ("_bounds",)
 
-    def __init__(self, bounds: "Sequence[MemoryBound]") -> None:
+    def __init__(self, bounds: Sequence[MemoryBound]) -> None:
         self._bounds = tuple(bounds)
 
     @property
