@@ -11,10 +11,11 @@ def fields_of(arguments: Mapping[str, object]) -> FieldTable:
 
     Args: arguments: from a configuration, whose loader has checked the values.
     """
-    return {key: _field(value) for key, value in plain_values(arguments).items()}
+    return {key: field_of(value) for key, value in plain_values(arguments).items()}
 
 
-def _field(value: object) -> Field:
+def field_of(value: object) -> Field:
+    """The field for a bool, int, float or str."""
     if isinstance(value, bool):
         return Field("t", value)
     if isinstance(value, int):

@@ -2,15 +2,19 @@
 
 import random
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pamqp import commands
 
 from ..amqp_frontend.wire.codec import INDEX_OF
 from ..amqp_frontend.wire.events import ConnectionMethod, ProtocolEvent
 from ..engine import PREDECLARED, ServiceExchange, errors, scheduled
-from .fault import Fault, FaultContext, FaultScope, channel_of, method_of
+from .fault import Fault, FaultScope, channel_of, method_of
 from .queue_surgery import take_ready
 from .server import WatchedEndpoint
+
+if TYPE_CHECKING:
+    from .edge import Edge
 
 #: A frame's head and end: no frame is shorter.
 FRAME_OVERHEAD = 8
@@ -36,7 +40,7 @@ class DropConnection(Fault):
         self._mid_frame = mid_frame
         self._dice = random.Random(seed)
 
-    def begin(self, edge: FaultContext) -> None:
+    def begin(self, edge: "Edge") -> None:
         if self._on is None and not self._mid_frame:  # at once; else `on_event` or `on_send` does it
             for endpoint in list(edge.server.endpoints):
                 if self.scope.covers(endpoint) and self.scope.takes():
@@ -95,7 +99,7 @@ class CloseByServer(Fault):
         self._code = code
         self._text = text
 
-    def begin(self, edge: FaultContext) -> None:
+    def begin(self, edge: "Edge") -> None:
         if self._on is not None:
             return
         for endpoint in list(edge.server.endpoints):
@@ -130,10 +134,10 @@ class CloseByServer(Fault):
 class RefuseConnections(Fault):
     """Refuse new connections (ECONNREFUSED); open ones stay."""
 
-    def begin(self, edge: FaultContext) -> None:
+    def begin(self, edge: "Edge") -> None:
         edge.close_listener()
 
-    def end(self, edge: FaultContext) -> None:
+    def end(self, edge: "Edge") -> None:
         edge.open_listener()
 
 
@@ -163,7 +167,7 @@ class Away(RefuseConnections):
         super().__init__(scope)
         self._durable = durable
 
-    def begin(self, edge: FaultContext) -> None:
+    def begin(self, edge: "Edge") -> None:
         super().begin(edge)
         for endpoint in list(edge.server.endpoints):
             self.hit(f"dropped {endpoint.name}")
@@ -177,7 +181,7 @@ class Away(RefuseConnections):
             edge.end_turn()
 
 
-def delete_lost(edge: FaultContext, *, durable: bool) -> None:
+def delete_lost(edge: "Edge", *, durable: bool) -> None:
     """Delete what a restart loses: all that is not durable, and transient messages; or everything."""
     predeclared = {name for name, _, _ in PREDECLARED}
     for vhost in edge.broker.virtual_hosts.values():

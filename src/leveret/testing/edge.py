@@ -26,11 +26,12 @@ from ..settings import Configuration
 from .engine_clock import ClockMode, EngineClock
 from .fault import FaultTable
 from .options import BrokerOptionsError, EdgeOptions
-from .server import Tap, WatchedEndpoint, WatchedServer
+from .server import WatchedEndpoint, WatchedServer
 
 if TYPE_CHECKING:
     from ..journal import Journal
     from .data import DataDirectory
+    from .recording import Recording
 
 logger = logging.getLogger("leveret.testing")
 
@@ -57,7 +58,7 @@ class Edge(Runtime):
         self.users = default_users(from_anywhere=not options.host.startswith("127."))
         self.faults = FaultTable()
         self._changes: dict[object, Callable[[Configuration], Configuration]] = {}  # of the configuration, by faults
-        self.tap: Tap | None = None
+        self.tap: Recording | None = None
         self.activity = 0
         self.sent = 0  # rises when octets are sent to a client
         self._happened = trio.Event()

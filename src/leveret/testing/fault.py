@@ -1,7 +1,7 @@
-"""The base of faults. A fault is a deliberate failure, in force from its start until it is stopped."""
+"""The base of faults, and the faults in force. A fault is a deliberate failure, from its start until it is stopped."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -15,10 +15,11 @@ from ..amqp_frontend.wire.events import (
     ProtocolEvent,
     PublishReceived,
 )
-from ..engine import Broker
-from ..settings import Configuration
 from .nearest_names import nearest_names
-from .server import Confirms, Hooks, WatchedEndpoint, WatchedServer
+from .server import Confirms, WatchedEndpoint
+
+if TYPE_CHECKING:
+    from .edge import Edge
 
 
 class FaultScope:
@@ -52,45 +53,8 @@ class FaultScope:
         return self._left >= 0
 
 
-class FaultContext(Protocol):
-    """The part of `Edge` that faults use."""
-
-    @property
-    def broker(self) -> Broker:
-        """The engine."""
-
-    @property
-    def server(self) -> WatchedServer:
-        """The listener and the connections."""
-
-    @property
-    def has_data(self) -> bool:
-        """Whether durable state is on disk."""
-
-    def endpoints_of(self, vhost: str | None) -> list[WatchedEndpoint]:
-        """Logged-in connections of a virtual host; None: of all."""
-
-    def end_turn(self) -> None:
-        """Dispatch and flush."""
-
-    def close_listener(self) -> None:
-        """Refuse new connections."""
-
-    def open_listener(self) -> None:
-        """Accept connections again."""
-
-    def start_again(self, *, durable: bool) -> None:
-        """Restart from the directory, with or without its content."""
-
-    def apply_configuration(self) -> None:
-        """Declare the objects of the configuration again."""
-
-    def change_configuration(self, owner: object, change: Callable[[Configuration], Configuration] | None) -> None:
-        """Put the changed configuration in force; None: take back the owner's change."""
-
-
 @nearest_names
-class Fault(Hooks):
+class Fault:
     """One fault in force. It ends with its `with` block, by `stop`, or with the broker's reset.
 
     `hits`: what it did so far, one line each, so that a test can assert that it acted. `steps_in`: whether it needs the
@@ -124,13 +88,45 @@ class Fault(Hooks):
         """Record that the fault acted."""
         self.hits.append(what)
 
-    # -- in the broker's loop, as the hooks --------------------------------------------------------------------------
+    # -- hooks without effect, called in the broker's loop ---------------------------------------------------------
 
-    def begin(self, edge: FaultContext) -> None:
+    def begin(self, edge: "Edge") -> None:
         """Begin to act."""
 
-    def end(self, edge: FaultContext) -> None:
+    def end(self, edge: "Edge") -> None:
         """Undo what has to be undone at the end."""
+
+    def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
+        """Called with an event before its session; returns the event, or None to drop it."""
+        return event
+
+    def on_confirms(self, endpoint: WatchedEndpoint, channel: Channel, taken: Confirms) -> Confirms:
+        """Called with confirms before they are sent; returns those to send."""
+        return taken
+
+    def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
+        """The number of octets that may be sent now, and whether the connection ends after them."""
+        return len(data), False
+
+    def may_read(self, endpoint: WatchedEndpoint) -> bool:
+        """Whether the broker reads from this connection."""
+        return True
+
+    def may_write(self, endpoint: WatchedEndpoint) -> bool:
+        """Whether the broker writes to this connection."""
+        return True
+
+    def read_size(self, endpoint: WatchedEndpoint, size: int) -> int:
+        """The maximum octets of one read."""
+        return size
+
+    def read_delay_s(self, endpoint: WatchedEndpoint) -> float:
+        """The delay of a read, in real seconds."""
+        return 0.0
+
+    def write_delay_s(self, endpoint: WatchedEndpoint) -> float:
+        """The delay of a write, in real seconds."""
+        return 0.0
 
 
 class FaultTable:
@@ -144,22 +140,22 @@ class FaultTable:
     def __bool__(self) -> bool:
         return self._steps_in
 
-    def add(self, fault: Fault, edge: FaultContext) -> None:
+    def add(self, fault: Fault, edge: "Edge") -> None:
         self._faults[fault] = None
         self._tell()
         fault.begin(edge)
 
-    def remove(self, fault: Fault, edge: FaultContext) -> None:
+    def remove(self, fault: Fault, edge: "Edge") -> None:
         if fault in self._faults:
             del self._faults[fault]
             fault.end(edge)
             self._tell()
 
-    def clear(self, edge: FaultContext) -> None:
+    def clear(self, edge: "Edge") -> None:
         for fault in list(self._faults):
             self.remove(fault, edge)
 
-    def clear_of(self, vhost: str, edge: FaultContext) -> None:
+    def clear_of(self, vhost: str, edge: "Edge") -> None:
         """End the faults of one virtual host."""
         for fault in list(self._faults):
             if fault.scope.vhost == vhost:

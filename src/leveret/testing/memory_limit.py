@@ -4,11 +4,14 @@ It changes the configuration in force, and ends by taking the change back, which
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine import BlockedEvent, Event, EventKind
 from ..settings import Configuration, Layer, SettingsRepository, SystemUsage, entry, layer_of
-from .fault import Fault, FaultContext, FaultScope
+from .fault import Fault, FaultScope
+
+if TYPE_CHECKING:
+    from .edge import Edge
 
 
 class MemoryLimit(Fault):
@@ -31,11 +34,11 @@ class MemoryLimit(Fault):
             if value is not None
         }
 
-    def begin(self, edge: FaultContext) -> None:
+    def begin(self, edge: "Edge") -> None:
         edge.change_configuration(self, self._limited)
         edge.broker.context.listeners.append(self._listen)
 
-    def end(self, edge: FaultContext) -> None:
+    def end(self, edge: "Edge") -> None:
         if self._listen in edge.broker.context.listeners:  # it ended, or was started again
             edge.broker.context.listeners.remove(self._listen)
         edge.change_configuration(self, None)

@@ -1,6 +1,7 @@
 """Faults of messages: confirms refused, late or lost, acks lost, publishers blocked, consumers cancelled."""
 
 import random
+from typing import TYPE_CHECKING
 
 from pamqp import commands
 
@@ -10,8 +11,11 @@ from ..amqp_frontend.session.handling import EVENT_HANDLERS
 from ..amqp_frontend.wire.events import ChannelMethod, ProtocolEvent, PublishReceived
 from ..amqp_frontend.wire.states import ChannelState
 from ..engine import MS, EngineError, consumers
-from .fault import Fault, FaultContext, FaultScope, channel_of, method_of
+from .fault import Fault, FaultScope, channel_of, method_of
 from .server import Confirms, WatchedEndpoint
+
+if TYPE_CHECKING:
+    from .edge import Edge
 
 SETTLING = frozenset({"basic.ack", "basic.nack", "basic.reject"})
 #: Confirms that were held back, to be sent when the fault ends.
@@ -71,7 +75,7 @@ class HoldConfirms(Fault):
             self._held.append(held)
         return []
 
-    def end(self, edge: FaultContext) -> None:
+    def end(self, edge: "Edge") -> None:
         for held in self._held:
             _let_go(held)
         self._held.clear()
@@ -103,7 +107,7 @@ class Block(Fault):
         self._told: dict[WatchedEndpoint, None] = {}
         self._parked: list[tuple[WatchedEndpoint, PublishReceived]] = []
 
-    def begin(self, edge: FaultContext) -> None:
+    def begin(self, edge: "Edge") -> None:
         for endpoint in edge.endpoints_of(None):
             if self.scope.covers(endpoint):
                 self._tell(endpoint)
@@ -117,7 +121,7 @@ class Block(Fault):
         self.hit(f"parked a publish of {endpoint.name}")
         return None
 
-    def end(self, edge: FaultContext) -> None:
+    def end(self, edge: "Edge") -> None:
         for endpoint in self._told:
             if "connection.blocked" in endpoint.session.login.capabilities and not endpoint.session.closing.finished:
                 endpoint.session.output.send(0, commands.Connection.Unblocked)
@@ -149,7 +153,7 @@ class CancelConsumers(Fault):
         super().__init__(scope)
         self._queue = queue
 
-    def begin(self, edge: FaultContext) -> None:
+    def begin(self, edge: "Edge") -> None:
         for vhost in edge.broker.virtual_hosts.values():
             queue = vhost.queues.get(self._queue)
             if queue is None or self.scope.vhost not in (None, vhost.name):

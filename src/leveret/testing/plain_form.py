@@ -7,25 +7,12 @@ names of connections, counters. A body is its JSON if that is an object or an ar
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
-from .snapshots import Properties, QueueSnapshot, json_content
-
-
-class SomeMessage(Protocol):
-    """A message in a queue, or as it was published."""
-
-    @property
-    def exchange(self) -> str: ...
-    @property
-    def routing_key(self) -> str: ...
-    @property
-    def body(self) -> bytes: ...
-    @property
-    def properties(self) -> Properties: ...
+from .snapshots import Content, Properties, QueueSnapshot, json_content
 
 
-def plain_message(message: SomeMessage) -> dict[str, Any]:
+def plain_message(message: Content) -> dict[str, Any]:
     """Exchange, routing key, body, and the properties that the message has."""
     form: dict[str, Any] = {"exchange": message.exchange, "routing_key": message.routing_key}
     form["body"] = plain_body(message.body)

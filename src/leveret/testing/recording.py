@@ -84,9 +84,10 @@ class Recording:
             at = round((self._edge.clock.monotonic_ns() - self._origin_ns) / 1e9, 6)
             self._file.write(json.dumps({"at": at, "connection": number, "event": event, **more}) + "\n")
 
-    # -- a Tap ------------------------------------------------------------------------------------------------------
+    # -- called in the broker's loop ----------------------------------------------------------------------------------
 
     def opened(self, session: AmqpSession) -> None:
+        """Record a client that has logged in and opened its virtual host."""
         assert session.login.client is not None
         self._numbers[id(session)] = self._next
         self._next += 1
@@ -102,12 +103,15 @@ class Recording:
         )
 
     def received(self, session: AmqpSession, data: bytes) -> None:
+        """Record input of a logged-in client."""
         self._write(session, "received", octets=base64.b64encode(data).decode())
 
     def named(self, session: AmqpSession, name: str) -> None:
+        """Record a name that the broker generated for a queue or a consumer."""
         self._write(session, "named", name=name)
 
     def closed(self, session: AmqpSession) -> None:
+        """Record the end of a connection."""
         self._write(session, "closed")
         self._numbers.pop(id(session), None)
 

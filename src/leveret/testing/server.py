@@ -8,12 +8,12 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
 from ..amqp_frontend.edge.arrival import Arrival
-from ..amqp_frontend.edge.endpoint import Endpoint, Runtime
+from ..amqp_frontend.edge.endpoint import Endpoint
 from ..amqp_frontend.edge.server import Server
 from ..amqp_frontend.edge.tls import TlsTransport
 from ..amqp_frontend.flow.steps import Step
@@ -27,8 +27,9 @@ from ..amqp_frontend.wire.events import AcksReceived, MixedReceived, ProtocolEve
 from ..amqp_frontend.wire.frames import Connection
 from ..amqp_frontend.wire.states import ChannelState
 from ..engine import Client, Clock, Deadlines, Queue, SessionFailed, errors
-from .engine_clock import EngineClock
-from .options import EdgeOptions
+
+if TYPE_CHECKING:
+    from .edge import Edge
 
 logger = logging.getLogger("leveret.testing")
 
@@ -37,101 +38,6 @@ Confirms = list[tuple[int, bool, bool]]
 
 #: Maximum wait of a stopping test broker for close-ok, in seconds: clients of tests have often ended or do not read.
 STOP_TIMEOUT_S = 0.3
-
-
-class Tap(Protocol):
-    """Records the input of clients."""
-
-    def opened(self, session: AmqpSession) -> None:
-        """A client has logged in and opened its virtual host."""
-
-    def received(self, session: AmqpSession, data: bytes) -> None:
-        """Input of a logged-in client."""
-
-    def named(self, session: AmqpSession, name: str) -> None:
-        """The broker generated a name for a queue or a consumer."""
-
-    def closed(self, session: AmqpSession) -> None:
-        """The connection has ended."""
-
-
-class Hooks(Protocol):
-    """The hooks of a fault, without effect here. All are called inside the broker's loop."""
-
-    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
-        """Called with an event before its session; returns the event, or None to drop it."""
-        return event
-
-    def on_confirms(self, endpoint: "WatchedEndpoint", channel: Channel, taken: Confirms) -> Confirms:
-        """Called with confirms before they are sent; returns those to send."""
-        return taken
-
-    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
-        """The number of octets that may be sent now, and whether the connection ends after them."""
-        return len(data), False
-
-    def may_read(self, endpoint: "WatchedEndpoint") -> bool:
-        """Whether the broker reads from this connection."""
-        return True
-
-    def may_write(self, endpoint: "WatchedEndpoint") -> bool:
-        """Whether the broker writes to this connection."""
-        return True
-
-    def read_size(self, endpoint: "WatchedEndpoint", size: int) -> int:
-        """The maximum octets of one read."""
-        return size
-
-    def read_delay_s(self, endpoint: "WatchedEndpoint") -> float:
-        """The delay of a read, in real seconds."""
-        return 0.0
-
-    def write_delay_s(self, endpoint: "WatchedEndpoint") -> float:
-        """The delay of a write, in real seconds."""
-        return 0.0
-
-
-class HooksInForce(Hooks, Protocol):
-    """The hooks of all faults together. Its truth value: whether there are any."""
-
-    def __bool__(self) -> bool: ...
-
-    async def changed(self) -> None:
-        """Wait until a fault begins or ends."""
-
-
-class EdgeServices(Runtime, Protocol):
-    """The part of `Edge` that connections use."""
-
-    @property
-    def faults(self) -> HooksInForce:
-        """The faults in force."""
-
-    @property
-    def tap(self) -> Tap | None:
-        """The current recording; None: there is none."""
-
-    @property
-    def options(self) -> EdgeOptions:
-        """The options of the broker."""
-
-    @property
-    def clock(self) -> EngineClock:
-        """The engine's clock."""
-
-    @property
-    def edge_clock(self) -> Clock:
-        """Real time."""
-
-    @property
-    def edge_deadlines(self) -> Deadlines:
-        """The deadlines on real time."""
-
-    def note_activity(self) -> None:
-        """Record activity: the broker is not quiet."""
-
-    def note_sent(self) -> None:
-        """Record that a client was sent octets."""
 
 
 class WatchedConnection(Connection):
@@ -222,7 +128,7 @@ class WatchedSession(AmqpSession):
 class WatchedSocket:
     """A socket that counts reads and writes, and passes them to the faults in force."""
 
-    def __init__(self, sock: socket.socket, edge: EdgeServices) -> None:
+    def __init__(self, sock: socket.socket, edge: "Edge") -> None:
         self._socket = sock
         self._edge = edge
         self.endpoint: WatchedEndpoint | None = None
@@ -377,7 +283,7 @@ class WatchedServer(Server):
 
     endpoint_type = WatchedEndpoint  # type: ignore[assignment]
 
-    def __init__(self, edge: EdgeServices, options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
+    def __init__(self, edge: "Edge", options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
         super().__init__(edge, options, nursery)
         self.edge = edge
         self.endpoints: dict[WatchedEndpoint, None] = {}  # type: ignore[assignment]

@@ -76,6 +76,8 @@ class Content:
 
     __slots__ = ()
 
+    exchange: str
+    routing_key: str
     properties: Properties
     body: bytes
 

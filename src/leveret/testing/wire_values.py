@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ..configured.typed_arguments import field_of
 from ..engine import Field, FieldTable, PropertyValue
 from .snapshots import Properties
 from .typos import check_property
@@ -33,16 +34,12 @@ def wire_table(values: Mapping[str, Any]) -> FieldTable:
 def _field(value: Any) -> Field:
     if isinstance(value, Field):
         return value
-    if isinstance(value, bool):
-        return Field("t", value)
-    if isinstance(value, int):
-        return Field("I" if -(2**31) <= value < 2**31 else "l", value)
-    if isinstance(value, float):
-        return Field("d", value)
     if isinstance(value, bytes):
         return Field("x", value)
     if isinstance(value, Mapping):
         return Field("F", wire_table(value))
     if isinstance(value, list | tuple):
         return Field("A", [_field(item) for item in value])
-    return Field("V", None) if value is None else Field("S", str(value).encode())
+    if value is None:
+        return Field("V", None)
+    return field_of(value if isinstance(value, bool | int | float) else str(value))
