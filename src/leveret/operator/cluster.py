@@ -1,14 +1,16 @@
 """Commands about the cluster that a broker belongs to. They end at the node that leads, whichever node is asked."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..console.dispatcher import Http, Level
-from .cluster_desk import ClusterDesk
 from .cluster_waits import in_sync_reasons, stop_reasons
 from .command import command
 from .command_error import CommandError
 from .kinds import NAME, Json
 from .operator import Operator
+
+if TYPE_CHECKING:
+    from ..serving.cluster_desk import LeaderDesk
 
 NodeName = Annotated[str, NAME, "of the node, as in [cluster] nodes"]
 
@@ -115,7 +117,7 @@ def forget(at: Operator, node: NodeName) -> dict[str, Any]:
     return _desk(at).forget(node)
 
 
-def _desk(at: Operator) -> ClusterDesk:
+def _desk(at: Operator) -> "LeaderDesk":
     """Raises: CommandError."""
     if at.cluster is None:
         raise CommandError("this broker is no node of a cluster: its configuration has no [cluster]")

@@ -1,4 +1,4 @@
-"""The leading node's answers to `leveret ctl cluster` and the console (`operator.cluster_desk.ClusterDesk`)."""
+"""The leading node's answers to `leveret ctl cluster` and the console."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,16 +13,21 @@ from .node_report import NodeReport
 
 
 class LeaderDesk:
-    """The desk of the leading node."""
+    """What operators can see and do through the leading node. Answers are for JSON, errors are `CommandError`.
+
+    `handover`, `drain`, `revive`, `forget` and `raise_level` refuse or begin; the next `status` has the result.
+    """
 
     def __init__(self, node: Node, report: NodeReport) -> None:
         self._node = node
         self._report = report
 
     def facts(self) -> ClusterFacts:
+        """The facts that the console shows."""
         return self._report.facts()
 
     def status(self) -> dict[str, Any]:
+        """The nodes with their states, term, end and lag; the nodes in sync; the agreed LSN."""
         configurations = {one.node: one for one in self._report.configurations()}
         status = cluster_status(self._node)
         for row in status["nodes"]:
@@ -35,6 +40,7 @@ class LeaderDesk:
         return status
 
     def history(self) -> dict[str, Any]:
+        """The leaders and the nodes in sync over time, as far as this process knows."""
         found = self._node.history
         changes = [
             {"at-ms": one.at_ms, "what": one.kind, "node": one.node, "term": one.term, "why": one.why}
@@ -43,6 +49,7 @@ class LeaderDesk:
         return {"node": self._node.options.name, "since-ms": found.since_ms, "changes": changes}
 
     def configurations(self) -> dict[str, Any]:
+        """The differences between the nodes' configurations and the leader's, and the faults of their last reloads."""
         found = self._report.configurations()
         return {
             "leader": self._node.options.name,
@@ -51,12 +58,14 @@ class LeaderDesk:
             "faults": [{"node": one.node, "fault": fault} for one in found for fault in one.faults],
         }
 
-    def compare(self, said: Mapping[str, object]) -> dict[str, Any]:
-        name = said.get("node")
-        found = self._report.compared(said, name if isinstance(name, str) and name else "the files")
+    def compare(self, parts: Mapping[str, object]) -> dict[str, Any]:
+        """The differences from a configuration that is not in force. `parts`: its digests, and its node's name."""
+        name = parts.get("node")
+        found = self._report.compared(parts, name if isinstance(name, str) and name else "the files")
         return {"leader": self._node.options.name, "differences": found}
 
     def reload(self) -> dict[str, Any]:
+        """Let the other nodes reload their files; `configurations` has the results later."""
         before = {one.node: one.reloads for one in self._report.configurations()}
         others = [name for name in self._node.options.nodes if name != self._node.options.name]
         for name in others:
@@ -65,12 +74,14 @@ class LeaderDesk:
         return {"reloads": before, "not-asked": [name for name in others if name not in before]}
 
     def handover(self, node: str | None) -> dict[str, Any]:
+        """Let another node lead; None: the one with most of the journal."""
         key = None if node is None else self._key_of(node)
         if key is not None and key.node_id == self._node.node_id:
             raise CommandError(f"node {node} leads already")
         return self._hand_over(key)
 
     def drain(self, node: str) -> dict[str, Any]:
+        """Keep a node from leading until it is revived."""
         key = self._key_of(node)
         node = key.name
         if key.node_id == self._node.node_id:
@@ -79,6 +90,7 @@ class LeaderDesk:
         return {"node": node, "is-drained": True}
 
     def revive(self, node: str) -> dict[str, Any]:
+        """Let a drained node lead again."""
         key = self._key_of(node)
         node = key.name
         if key.node_id == self._node.node_id:
@@ -87,6 +99,7 @@ class LeaderDesk:
         return {"node": node, "is-drained": False}
 
     def raise_level(self) -> dict[str, Any]:
+        """Raise the journal's level to what the newest node reads."""
         view = self._node.view
         if view is None or view.insync is None:
             raise CommandError("not raised: etcd was not read yet")
@@ -103,6 +116,7 @@ class LeaderDesk:
         return {"level": max(level, before), "before": before}
 
     def forget(self, node: str) -> dict[str, Any]:
+        """Forget a node that is down and not needed."""
         node = self._name_of(node)
         rows = {one["name"]: one for one in self.status()["nodes"]}
         if node not in rows:
