@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from leveret.serving.waiting_log import AGAIN, FIRST, LOOK_S, log_waiting
+from leveret.serving.served_node import AGAIN, FIRST, LOOK_S, log_waiting
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,26 @@ from http import HTTPStatus
 
 import trio
 
+from .. import __version__
 from ..cluster.node import Node
 from ..cluster.status import cluster_status
+from ..console.metrics import families as f
+from ..console.metrics.aggregated import PREFIX as METRICS_PREFIX
+from ..console.metrics.aggregated import identity_of, table, versions_of
+from ..console.metrics.cluster import cluster_page
+from ..console.metrics.process import build_info, process_table
 from ..settings import Configuration
 from .guest import Guest, Service
+from .metrics_facts import process_figures
 from .node_checks import PREFIX, NodeChecks
-from .node_metrics import ENDPOINTS, node_metrics
 from .node_report import NodeReport
+from .process_facts import PYTHON
 
 #: Maximum seconds for a request and its answer, and maximum octets of a request's head.
 ANSWER_S, HEAD_MAX = 5.0, 16 * 1024
 _LIVE, _READY, _CLUSTER = "/health/live", "/health/ready", "/cluster"
+#: Path -> RabbitMQ's name of the endpoint, by which dashboards select.
+ENDPOINTS = {"/metrics": "aggregated", "/metrics/per-object": "per-object", "/metrics/detailed": "detailed"}
 
 
 class NodePages:
@@ -98,6 +107,25 @@ class NodePages:
         if path.rstrip("/") not in ENDPOINTS:
             return "404 Not Found", b""
         return "200 OK", node_metrics(self._report, self._configuration, path.rstrip("/")).encode()
+
+
+def node_metrics(report: NodeReport, configuration: Callable[[], Configuration], path: str) -> str:
+    """The page at one of `ENDPOINTS`."""
+    facts, now = report.facts(), process_figures(report.data, report.reserve)
+    own = facts.by_name[facts.own]
+    versions = versions_of(configuration().profile.version, __version__, PYTHON)
+    sockets, uptime_s = own.clients + len(own.listeners), (report.now_ms() - own.started_ms) / 1000
+    is_short = 0 < now.descriptors_max <= now.descriptors
+    return "".join(
+        [
+            identity_of(facts.own, report.cluster_name, facts.name, versions, ENDPOINTS[path], METRICS_PREFIX),
+            table(METRICS_PREFIX, f.ALARMS, (is_short, "disk" in own.alarms, "memory" in own.alarms)),
+            table(METRICS_PREFIX, f.NODE, now.node_values(sockets, uptime_s)),
+            build_info(__version__),
+            process_table(now, own.started_ms),
+            cluster_page(facts),
+        ]
+    )
 
 
 def _is_proxied(head: bytes) -> bool:

@@ -50,11 +50,12 @@ from .options import ServeOptions
 from .reloading import CurrentConfiguration, log_report
 from .served_broker import ServedBroker
 from .shared_configuration import SharedConfiguration
-from .waiting_log import log_waiting
 
 logger = logging.getLogger("leveret.cluster")
 
 LINK_BACKLOG = 64
+#: Seconds between two looks; looks in a row until the first line, and from one line to the next.
+LOOK_S, FIRST, AGAIN = 2.0, 3, 30
 #: Modules that only a leader needs. A follower imports them beforehand, so that a takeover does not wait for it.
 LEADING_MODULES = (
     "leveret.serving.supervisor",
@@ -440,6 +441,17 @@ def node_options(
             if not address.path
         ),
     )
+
+
+async def log_waiting(waits_for: Callable[[], str]) -> None:
+    """Until cancelled. `waits_for`: why no client is served through this node; "": they are."""
+    looks = 0
+    while True:
+        await trio.sleep(LOOK_S)
+        why = waits_for()
+        looks = looks + 1 if why else 0
+        if looks % AGAIN == FIRST:
+            logger.warning("no client is served through this node: %s", why)
 
 
 def _link_address(text: str) -> LinkAddress:
