@@ -19,8 +19,8 @@ from socket_broker import SocketBroker
 
 from leveret.__main__ import main
 from leveret.cli.ctl_command import as_text
-from leveret.cli.serve_command import PrintableFormatter
 from leveret.operator.command_table import COMMANDS, find
+from leveret.serving.logs import PrintableFormatter
 from leveret.settings.printable import printable, printable_lines
 from leveret.testing import start_broker
 

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from leveret.engine import Broker, ManualClock
 from leveret.engine.invariants import InvariantBroken
-from leveret.serving.debugging import INTERVAL_S, check_invariants
+from leveret.serving.served_broker import CHECK_INTERVAL_S, check_invariants
 
 #: `leveret serve` whose queues' count of what is unacknowledged is one too high from the first declaration on.
 MISCOUNTING = """
@@ -43,7 +43,7 @@ def test_it_looks_until_something_is_wrong() -> None:
             nursery.start_soon(check_invariants, broker)
             for _ in range(10):
                 await wait_all_tasks_blocked()
-                clock.jump(INTERVAL_S)
+                clock.jump(CHECK_INTERVAL_S)
             vhost = broker.virtual_hosts["/"]
             vhost.queues.declare("q", client=None, durable=True, arguments={}).events.unacked += 1
 

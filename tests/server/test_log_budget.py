@@ -2,7 +2,7 @@
 
 import logging
 
-from leveret.serving.log_budget import LogBudget
+from leveret.serving.logs import LogBudget
 
 
 def line() -> logging.LogRecord:

@@ -11,7 +11,7 @@ from leveret.engine import Broker, ManualClock
 from leveret.operator.command_error import CommandError
 from leveret.operator.control import ControlTable
 from leveret.operator.operator import Operator
-from leveret.serving.log_tail import LINE_MAX, LINES, LogTail
+from leveret.serving.logs import LINE_MAX, LINES, LogTail
 
 
 def test_the_last_lines_are_kept() -> None:

@@ -10,7 +10,7 @@ from certificates import Authority
 from certificates import configuration as configuration_with
 
 from leveret.serving.file_watch import FileWatch, marks_of
-from leveret.serving.log_budget import LogBudget
+from leveret.serving.logs import LogBudget
 from leveret.serving.reloading import CurrentConfiguration, reload
 from leveret.serving.tls_files import load_tls
 from leveret.settings import Configuration, load_configuration

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..settings import Configuration
 from ..settings.faults import in_order
-from ..settings.printable import printable, printable_lines
+from ..settings.printable import printable
 from .configuration_files import addresses_of, configured_at, console_places, load, load_definitions
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     from ..configured.host_capacity import fitted_to_host
     from ..serving.app import serve  # large, and only needed to start a broker
     from ..serving.file_watch import FileWatch, marks_of
-    from ..serving.log_tail import LogTail
+    from ..serving.logs import LogTail, PrintableFormatter
     from ..serving.options import ServeOptions
     from ..serving.tls_files import load_tls
 
@@ -96,13 +96,6 @@ def run(options: argparse.Namespace) -> int:
     wanted.is_forced, wanted.rebuilds_queues = options.force, options.review_queues
     wanted.checks_invariants = options.debug
     return serve(wanted)
-
-
-class PrintableFormatter(logging.Formatter):
-    """Makes lines of the log safe for terminals, whatever names of clients they contain."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable_lines(super().format(record))
 
 
 def console_addresses(given: str | None, configuration: Configuration) -> "tuple[ConsoleAddresses | None, list[str]]":

@@ -16,7 +16,7 @@ from ..settings import Configuration
 from ..settings.lifetime import RESTART
 from .descriptors import descriptor_limits
 from .file_watch import FileMark, FileWatch, marks_of
-from .log_budget import set_budget
+from .logs import set_budget
 from .tls_files import TlsFiles, load_tls
 
 if TYPE_CHECKING:

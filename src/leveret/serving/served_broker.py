@@ -13,7 +13,7 @@ import trio
 
 from ..amqp_frontend.edge.poller import Wakeup, poller_of_this_run
 from ..configured.configured import Report
-from ..engine import Unreadable
+from ..engine import Broker, Unreadable
 from .composition import BuiltBroker, Data, DataUnusable, build_broker
 from .descriptors import descriptor_limits
 from .flow_log import log_flow
@@ -34,6 +34,10 @@ logger = logging.getLogger("leveret")
 
 #: The global parameter with the digest of the definitions that a cluster has imported; RabbitMQ's name for it.
 IMPORTED = ("", "", "imported_definition_hash_value")
+#: Seconds between two checks of the engine's invariants with --debug.
+CHECK_INTERVAL_S = 1.0
+#: Maximum messages of a queue that is checked in full (microseconds a message); of a longer one only the counts are.
+CHECKED_MESSAGES_MAX = 10_000
 
 
 class DefinitionsRefused(Exception):
@@ -126,8 +130,6 @@ class ServedBroker:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.runtime.run)
             if self._options.checks_invariants:
-                from .debugging import check_invariants
-
                 nursery.start_soon(check_invariants, self.built.broker)
             if self.built.supervisor is not None:
                 nursery.start_soon(self._tend_journal, self._request_report(nursery))
@@ -233,6 +235,19 @@ class ServedBroker:
         """Stop because spooled messages cannot be read, as after a failure of the journal."""
         self._lost = error
         self.stop()
+
+
+async def check_invariants(broker: Broker) -> None:
+    """Check every `CHECK_INTERVAL_S` seconds, and once more when cancelled. Raises: InvariantBroken."""
+    from ..engine.invariants import check_broker  # only with --debug
+
+    is_over = False
+    while not is_over:
+        try:
+            await trio.sleep(CHECK_INTERVAL_S)
+        except trio.Cancelled:
+            is_over = True
+        check_broker(broker, messages_max=CHECKED_MESSAGES_MAX)
 
 
 def digest_of(file: "JsonFile") -> str:

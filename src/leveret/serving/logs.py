@@ -1,11 +1,46 @@
-"""A limit on log lines that peers cause: a peer that errs in a loop must not fill the disk.
+"""The log of a broker: lines safe for terminals, the last lines for operators, and a limit for lines about peers.
 
-Lines about peers (those of the frontend) share a budget; further lines are counted, and one line reports their number.
+Source: management page 15.
 """
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
+from typing import Any
+
+from ..settings.printable import printable_lines
+
+#: Lines that are kept, and maximum characters of each.
+LINES, LINE_MAX = 200, 2000
+
+
+class PrintableFormatter(logging.Formatter):
+    """Makes lines of the log safe for terminals, whatever names of clients they contain."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable_lines(super().format(record))
+
+
+class LogTail(logging.Handler):
+    """A handler beside the one that writes the log. Its formatter makes lines safe for terminals."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: deque[dict[str, Any]] = deque(maxlen=LINES)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record)[:LINE_MAX]
+        except Exception:
+            self.handleError(record)
+            return
+        at_ms = int(record.created * 1000)
+        self._lines.append({"at_ms": at_ms, "level": record.levelname.lower(), "logger": record.name, "text": text})
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Oldest first."""
+        return list(self._lines)
 
 
 class LogBudget(logging.Filter):
