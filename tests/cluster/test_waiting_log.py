@@ -7,14 +7,19 @@ import pytest
 import trio
 import trio.testing
 
-from leveret.serving.served_node import AGAIN, FIRST, LOOK_S, log_waiting
+from leveret.serving.served_node import CHECKS_A_LINE, CHECKS_TO_FIRST_LINE, SERVED_CHECK_S, log_waiting
+
+FIRST_S = CHECKS_TO_FIRST_LINE * SERVED_CHECK_S
 
 
 @pytest.mark.parametrize(
     "waits, lines_at",
     [
-        ([(0, 10**9)], [FIRST * LOOK_S, (FIRST + AGAIN) * LOOK_S]),
-        ([(0, FIRST * LOOK_S - 1)], []),
+        (
+            [(0, 10**9)],
+            [CHECKS_TO_FIRST_LINE * SERVED_CHECK_S, (CHECKS_TO_FIRST_LINE + CHECKS_A_LINE) * SERVED_CHECK_S],
+        ),
+        ([(0, FIRST_S - 1)], []),
         ([(0, 9), (21, 10**9)], [6, 26]),
     ],
     ids=["for long", "a takeover", "twice"],
@@ -31,7 +36,7 @@ def test_what_a_node_waits_for_is_said_after_some_seconds_and_then_each_minute(
             at = trio.current_time() - began
             return f"no node leads, {at:.0f}" if any(first <= at < last for first, last in waits) else ""
 
-        with trio.move_on_after((FIRST + AGAIN + 1) * LOOK_S):
+        with trio.move_on_after(FIRST_S + (CHECKS_A_LINE + 1) * SERVED_CHECK_S):
             await log_waiting(waits_for)
 
     with caplog.at_level(logging.WARNING, "leveret.cluster"):

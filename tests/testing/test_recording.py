@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pika
 import pytest
 from consumers import channel_of, consuming, reject
 
@@ -55,8 +56,8 @@ def test_a_session_of_real_time_is_replayed_in_none(broker: RunningBroker, tmp_p
     """A TTL that really passed passes again, at the recorded distance and by the virtual clock."""
     file = str(tmp_path / "session.jsonl")
     with broker.record(file), channel_of(broker.url) as channel:
-        channel.queue_declare("short", arguments={"x-message-ttl": 50})
-        channel.basic_publish("", "short", b"x")
+        channel.queue_declare("short")
+        channel.basic_publish("", "short", b"x", pika.BasicProperties(expiration="50"))
         broker.assert_queue("short", ready=0, within=20)
         channel.basic_publish("", "short", b"y")
     with start_broker(clock="virtual") as other:

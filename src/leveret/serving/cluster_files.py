@@ -19,6 +19,7 @@ from ..cluster.link.introduction import LinkTls
 from ..settings import Configuration
 from ..settings.declared.cluster import nodes_of
 from .file_watch import FileMark, marks_of
+from .tls_files import configured_path, reason_of
 
 logger = logging.getLogger("leveret.cluster")
 
@@ -115,11 +116,8 @@ class _Files:
         return str(self._configuration.origins.get((table, key), "leveret"))
 
     def path(self, table: str, key: str) -> str | None:
-        """The file that a key names; None: none."""
-        value, origin = self._configuration.value(table, key), self._configuration.origins.get((table, key))
-        if value is None or origin is None:
-            return None
-        return str(Path(origin.file).parent / os.path.expanduser(value))
+        """The file that a key names; None: the key is unset."""
+        return configured_path(self._configuration, table, key)
 
     def _line(self, key: str) -> bytes:
         """The first line of a file that no one else may read; b"" if the key is unset."""
@@ -188,8 +186,7 @@ class _Files:
         try:
             load()
         except ssl.SSLError as error:
-            why = (error.reason or str(error)).lower().replace("_", " ")
-            raise _Fault(table, key, f"{path!r} cannot be used: {why}") from None
+            raise _Fault(table, key, f"{path!r} cannot be used: {reason_of(error)}") from None
         except OSError as error:
             raise _Fault(table, key, f"{path!r} cannot be read: {error.strerror}") from None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..settings.printable import printable_lines
 
-#: Lines that are kept, and maximum characters of each.
+#: Number of kept lines, and maximum characters of each.
 LINES, LINE_MAX = 200, 2000
 
 
@@ -23,7 +23,7 @@ class PrintableFormatter(logging.Formatter):
 
 
 class LogTail(logging.Handler):
-    """A handler beside the one that writes the log. Its formatter makes lines safe for terminals."""
+    """Keeps the last lines, beside the handler that writes the log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,14 +39,15 @@ class LogTail(logging.Handler):
         self._lines.append({"at_ms": at_ms, "level": record.levelname.lower(), "logger": record.name, "text": text})
 
     def lines(self) -> list[dict[str, Any]]:
-        """Oldest first."""
+        """The last lines, oldest first."""
         return list(self._lines)
 
 
 class LogBudget(logging.Filter):
-    """A token bucket of ten seconds' lines, refilled at `lines_per_second`; 0: no limit.
+    """A limit for lines that peers cause: a token bucket of ten seconds' lines, refilled at `lines_per_second`.
 
-    The rate may be changed at any time. `now`: seconds, rising.
+    The first line after omitted ones reports their number. 0: no limit; the rate may change at any time. `now`: seconds
+    of a monotonic clock.
     """
 
     def __init__(self, lines_per_second: int, now: Callable[[], float] = time.monotonic) -> None:
@@ -62,7 +63,7 @@ class LogBudget(logging.Filter):
         return 10 * self.lines_per_second
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written. The first one after omissions reports their number."""
+        """Whether the line is written."""
         if not self.lines_per_second:
             return True
         now = self._now()

@@ -27,7 +27,7 @@ from .process_facts import PYTHON
 #: Maximum seconds for a request and its answer, and maximum octets of a request's head.
 ANSWER_S, HEAD_MAX = 5.0, 16 * 1024
 _LIVE, _READY, _CLUSTER = "/health/live", "/health/ready", "/cluster"
-#: Path -> RabbitMQ's name of the endpoint, by which dashboards select.
+#: Path -> RabbitMQ's name of the endpoint, which dashboards select.
 ENDPOINTS = {"/metrics": "aggregated", "/metrics/per-object": "per-object", "/metrics/detailed": "detailed"}
 
 
@@ -106,11 +106,14 @@ class NodePages:
             return "200 OK", json.dumps(cluster_status(self._node)).encode()
         if path.rstrip("/") not in ENDPOINTS:
             return "404 Not Found", b""
-        return "200 OK", node_metrics(self._report, self._configuration, path.rstrip("/")).encode()
+        return "200 OK", _metrics_page(self._report, self._configuration, path.rstrip("/")).encode()
 
 
-def node_metrics(report: NodeReport, configuration: Callable[[], Configuration], path: str) -> str:
-    """The page at one of `ENDPOINTS`."""
+def _metrics_page(report: NodeReport, configuration: Callable[[], Configuration], path: str) -> str:
+    """The metrics at one of `ENDPOINTS`: the node's identity and process, and how it follows.
+
+    Queues, clients and messages are only in the leader's metrics, so that sums over all nodes are right.
+    """
     facts, now = report.facts(), process_figures(report.data, report.reserve)
     own = facts.by_name[facts.own]
     versions = versions_of(configuration().profile.version, __version__, PYTHON)

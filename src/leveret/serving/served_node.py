@@ -54,8 +54,9 @@ from .shared_configuration import SharedConfiguration
 logger = logging.getLogger("leveret.cluster")
 
 LINK_BACKLOG = 64
-#: Seconds between two looks; looks in a row until the first line, and from one line to the next.
-LOOK_S, FIRST, AGAIN = 2.0, 3, 30
+#: Seconds between two checks whether clients are served; failed checks until the first line in the log, and from one
+#: line to the next.
+SERVED_CHECK_S, CHECKS_TO_FIRST_LINE, CHECKS_A_LINE = 2.0, 3, 30
 #: Modules that only a leader needs. A follower imports them beforehand, so that a takeover does not wait for it.
 LEADING_MODULES = (
     "leveret.serving.supervisor",
@@ -444,13 +445,16 @@ def node_options(
 
 
 async def log_waiting(waits_for: Callable[[], str]) -> None:
-    """Until cancelled. `waits_for`: why no client is served through this node; "": they are."""
-    looks = 0
+    """Until cancelled: log what this node waits for while it serves no client, because its silence would look well.
+
+    `waits_for`: the reason why no client is served through this node; "": clients are served.
+    """
+    failed = 0
     while True:
-        await trio.sleep(LOOK_S)
+        await trio.sleep(SERVED_CHECK_S)
         why = waits_for()
-        looks = looks + 1 if why else 0
-        if looks % AGAIN == FIRST:
+        failed = failed + 1 if why else 0
+        if failed % CHECKS_A_LINE == CHECKS_TO_FIRST_LINE:
             logger.warning("no client is served through this node: %s", why)
 
 

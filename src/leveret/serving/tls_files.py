@@ -72,6 +72,14 @@ def load_tls(configuration: Configuration) -> TlsFiles:
     return TlsFiles(context, (), tuple(warnings), marks, read.get("certificate"), read.get("client-ca"))
 
 
+def configured_path(configuration: Configuration, table: str, key: str) -> str | None:
+    """The path of the file that a key names; None: the key is unset."""
+    value, origin = configuration.value(table, key), configuration.origins.get((table, key))
+    if value is None or origin is None:
+        return None
+    return str(Path(origin.file).parent / os.path.expanduser(value))
+
+
 class _TlsTable:
     """`[tls]` of a configuration, with the positions of its keys."""
 
@@ -80,11 +88,7 @@ class _TlsTable:
         self.keys = configuration.tls
 
     def path(self, key: str) -> str | None:
-        value = self._configuration.value("tls", key)
-        origin = self._configuration.origins.get(("tls", key))
-        if value is None or origin is None:
-            return None
-        return str(Path(origin.file).parent / os.path.expanduser(value))
+        return configured_path(self._configuration, "tls", key)
 
     def origin(self, key: str) -> str:
         """FILE:LINE of a key, or of `certificate` if it is not set."""
@@ -127,7 +131,7 @@ def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateF
         try:
             context.load_verify_locations(cafile=client_ca)
         except ssl.SSLError as error:
-            raise _Fault("client-ca", f"{client_ca!r} cannot be used: {_reason(error)}") from None
+            raise _Fault("client-ca", f"{client_ca!r} cannot be used: {reason_of(error)}") from None
     elif client_ca is not None:
         warnings.append(f'{table.origin("client-ca")}: client-ca: without effect while verify is "none"')
     if verify == "none" and table.offers("EXTERNAL"):
@@ -151,7 +155,7 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None) -> s
     except ssl.SSLError as error:
         if error.reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
             raise _Fault("key", "does not belong to the certificate") from None
-        raise _Fault("certificate", f"certificate and key cannot be used: {_reason(error)}") from None
+        raise _Fault("certificate", f"certificate and key cannot be used: {reason_of(error)}") from None
     except OSError as error:
         raise _Fault("certificate", f"certificate and key cannot be read: {error.strerror}") from None
     return text
@@ -169,7 +173,8 @@ def _read(path: str, key: str, needed: re.Pattern[str], what: str) -> str:
     return text
 
 
-def _reason(error: ssl.SSLError) -> str:
+def reason_of(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in words."""
     return (error.reason or str(error)).lower().replace("_", " ")
 
 
@@ -204,5 +209,5 @@ def _problem(context: ssl.SSLContext, chain: str) -> str | None:
     except ssl.SSLCertVerificationError as error:
         return str(error.verify_message)
     except ssl.SSLError as error:
-        return f"a client cannot shake hands with it: {_reason(error)}"
+        return f"a client cannot shake hands with it: {reason_of(error)}"
     return None

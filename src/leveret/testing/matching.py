@@ -41,7 +41,7 @@ class Partial:
 
 
 def is_like(wanted: Wanted, value: Any) -> bool:
-    """Whether a value (with tables and lists as dicts and lists) matches."""
+    """Whether a value matches a pattern. Tables and arrays in it are dicts and lists."""
     if is_condition(wanted):
         return not why_not(wanted, value)
     if _is_plain_class(wanted):
@@ -87,9 +87,7 @@ def _text_of(body: bytes) -> Any:
 
 
 def _is_plain_class(wanted: Wanted) -> bool:
-    """Whether it is a class such as `int`, `dict` or the test's own, and not one that defines its equality, as in
-    dirty-equals.
-    """
+    """Whether a pattern is a class whose instances match, unlike the classes of dirty-equals, which compare by `==`."""
     return type(wanted) is type
 
 
