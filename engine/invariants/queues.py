@@ -6,6 +6,7 @@ from itertools import chain
 
 from ..messages.message import Message
 from ..queues.queue import Queue
+from ..stores.store import ids_in
 from .sessions import Held
 
 
@@ -47,7 +48,7 @@ def _is_forgotten(queue: Queue) -> bool:
 
 
 def _places(queue: Queue, out: list[Message]) -> Iterator[str]:
-    here = ids_in_store(queue)
+    here = ids_in(queue.store)
     ids = list(chain(here, (message.id for message in queue.scheduled)))
     if not queue.keeps:
         ids += [message.id for message in out]
@@ -59,14 +60,3 @@ def _places(queue: Queue, out: list[Message]) -> Iterator[str]:
     held = [message.id for message in queue.messages() if message.holder is not None]
     if held:
         yield f"messages are ready, and have a holder: {held[:20]}"
-
-
-def ids_in_store(queue: Queue) -> list[int]:
-    """The ids of all ready messages, in memory or not."""
-    ids = [message.id for message in queue.store]
-    for part in queue.store.paged_parts():
-        if isinstance(part, Message):
-            ids.append(part.id)
-        else:
-            ids += part.ids
-    return ids

@@ -1,6 +1,6 @@
 """Leased queues, as in AMPS: a package that `queues/kinds.py` loads for the first such queue.
 
-What operators ask of these queues is here; the modules that answer are loaded with the first request.
+The functions for operators are here; they load the modules that do the work at the first request.
 Source: queues page A; docs/leases.md.
 """
 
@@ -46,7 +46,7 @@ def built_from(queue: Queue) -> str | None:
 
 
 def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
-    """The steps of counting what each site has of a leased queue. Raises: BadRequest: its messages have no owners."""
+    """The steps of counting a queue's messages by site. Raises: BadRequest: its messages have no owners."""
     from . import reports
 
     return reports.list_owners(queue)

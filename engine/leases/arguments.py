@@ -11,9 +11,10 @@ BACKLOG, TOP_N, BROWSE, RENEWAL = "x-max-backlog", "x-top-n", "x-browse", "x-lea
 
 @dataclass(slots=True, frozen=True)
 class ConsumerRequest:
-    """`backlog`: maximum of leases; 0: barriers alone; None: by its prefetch. `top_n`: messages to show; None: all.
+    """`backlog`: maximum of leases; 0: only barriers; None: by its prefetch. `top_n`: messages to show; None: all.
 
-    `browses`: it only looks at messages. `renews`: its leases are renewed while its connection is alive.
+    `browses`: it gets copies of messages, without leases. `renews`: its leases are renewed while its connection is
+    alive.
     """
 
     backlog: int | None

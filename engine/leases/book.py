@@ -19,7 +19,7 @@ STALE_MAX = 1000
 class LeaseBook:
     """`leases`: leased messages. `slots`: messages that are gone (at most once) but still take room in the backlog.
 
-    `cancels`: by message id, how often a message was given back; without entries of 0.
+    `cancels`: message id -> how often the message was given back, if it was.
     """
 
     __slots__ = ("_leased_lifetimes", "_lifetimes", "cancels", "has_own_lifetimes", "leases", "slots")
@@ -59,7 +59,7 @@ class LeaseBook:
     # -- lifetimes of messages ----------------------------------------------------------------------------------------
 
     def expect(self, due_ns: int, id_: int, position: int) -> None:
-        """Note when a ready message expires (monotonic ns): it may not be at the head then."""
+        """Note when a ready message expires (monotonic ns), because it may not be at the head then."""
         self.has_own_lifetimes = True
         heappush(self._lifetimes, (due_ns, id_, position))
 

@@ -1,7 +1,7 @@
-"""The dispatch of a queue whose messages have owners: a site's own messages first, then the oldest that waits.
+"""The dispatch of a queue whose messages have owners: each site gets its own messages first, then those of others.
 
-Each site has its fairness and its backlog. A message goes to another site when a consumer there has room, none at its
-owner has, and it has waited for one; or when its owner was given up. Source: cluster page 12.
+Fairness and backlog count for each site. A message goes to another site when it has waited long enough, a consumer
+there has room, and none at its owner has; or when its owner was given up. Source: cluster page 12.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,18 +16,18 @@ from ..queues.searching import CATCH_UP, behind
 from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
 from ..stores.store import Scanned
 from . import deferring
-from .granting import alive, grant, runs_of
+from .granting import drop_expired, grant, runs_of
 from .owner_groups import OwnedFilter, OwnerGroups, key_of
 from .owners import Owners
 from .state import Leases
 
 Free = dict[FilterGroup, list[Consumer]]
-#: The consumers of a site that may have a message, by key of their filter, in the order of their subscriptions.
+#: Consumers of a site with room: key of their filter -> the consumers, in the order of their subscriptions.
 FreeAtSite = dict[object, list[Consumer]]
 
 
 def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> None:
-    """Lease found messages and look for more, while consumers have credit and the turn has time."""
+    """Lease found messages and search for more, while consumers have credit and the turn has time."""
     queue, search, groups = leases.queue, selection.search, selection.groups
     assert isinstance(groups, OwnerGroups)
     store, turn = queue.store, queue.context.broker.turn
@@ -42,24 +42,24 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
         free = free_by_site(leases)
         if not free or not search.examine_returned(store, until):
             break
-        own = {site: _own(groups, owners, site, here) for site, here in free.items()}
+        own = {site: _own_groups(groups, owners, site, here) for site, here in free.items()}
         late = [group for some in own.values() for group in behind(some)]
-        if late and steps and _look(leases, selection, late, until):
+        if late and steps and _search(leases, selection, late, until):
             steps -= 1
             continue
         handled = [_hand_out(leases, some, site, extends=False) for site, some in own.items()]  # each site has one
         if any(handled):
             continue
-        if _look(leases, selection, [group for some in own.values() for group in some], until):
+        if _search(leases, selection, [group for some in own.values() for group in some], until):
             continue
-        if search.is_waiting or turn.effort >= until:  # they may not have looked at all that is their own
+        if search.is_waiting or turn.effort >= until:  # the search for their own messages may not be complete
             break
         foreign, waits = _foreign(leases, groups, owners, free)
         if _transfer(leases, owners, foreign):
             continue
         others = list(dict.fromkeys(group for some in foreign.values() for group in some))
-        others += [group for group in _unknown(groups, owners, free) if group not in others]
-        if not _look(leases, selection, others, until):
+        others += [group for group in _all_groups(groups, owners, free) if group not in others]
+        if not _search(leases, selection, others, until):
             break
     search.go_on_later(queue, until)
     if waits:
@@ -69,7 +69,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
 def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
     """Without filters, lease messages at the head to their own sites, in runs: a third of the cost of a search.
 
-    What their own sites cannot take is left, and so is what is not in memory.
+    Messages that their own sites cannot take stay, and so do messages that are not in memory.
     """
     store, turn = leases.queue.takeable, leases.queue.context.broker.turn
     while turn.effort < until and store.ready:
@@ -86,7 +86,7 @@ def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
             site = owners.name_of(number)
             if site in free:
                 dealt = leases.consumer_list.deal_at(site, free[site][None], min(len(some), leases.room(site)))
-                _fit(dealt, [len(message.content) for message in some[: len(dealt)]])
+                _shorten(dealt, [len(message.content) for message in some[: len(dealt)]])
                 going.append((site, dealt, some[: len(dealt)]))
         going += _transfers(leases, owners, free, by_number)
         count = sum(len(dealt) for _, dealt, _ in going)
@@ -97,7 +97,7 @@ def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
         else:
             store.take_at([message.id for _, _, some in going for message in some])
         for site, dealt, some in going:
-            _grant_dealt(leases, owners, site, dealt, alive(leases, some))
+            _grant_dealt(leases, owners, site, dealt, drop_expired(leases, some))
         if count < len(window):
             return
 
@@ -105,15 +105,15 @@ def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
 def _transfers(
     leases: Leases, owners: Owners, free: dict[str, FreeAtSite], by_number: dict[int, list[Message]]
 ) -> list[tuple[str, list[Consumer], list[Message]]]:
-    """Divide the messages at the head that go to other sites among these, in equal parts. `by_number`: by owner.
+    """Divide the messages at the head that may go to other sites among those sites, in equal parts.
 
-    The sites that get them own none of the messages at the head.
+    A site takes part if it owns none of the messages at the head. `by_number`: the messages by owner.
     """
     rest = [
         message
         for number, some in by_number.items()
         if owners.name_of(number) not in free
-        for message in (some if _is_at_once(leases, owners, number) else _old(owners, some))
+        for message in (some if _is_at_once(leases, owners, number) else _waited(owners, some))
     ]
     if not rest:
         return []
@@ -127,7 +127,7 @@ def _transfers(
     for at, number in enumerate(takers):
         site, share = numbers[number], -(-len(rest) // (len(takers) - at))
         dealt = leases.consumer_list.deal_at(site, free[site][None], min(share, leases.room(site)))
-        _fit(dealt, [len(message.content) for message in rest[: len(dealt)]])
+        _shorten(dealt, [len(message.content) for message in rest[: len(dealt)]])
         if dealt:
             going.append((site, dealt, rest[: len(dealt)]))
             del rest[: len(dealt)]
@@ -136,7 +136,7 @@ def _transfers(
 
 
 def _is_of_one(leases: Leases, owners: Owners, messages: Sequence[Message]) -> bool:
-    """Whether messages that stand one behind another are known to have one owner."""
+    """Whether consecutive messages are known to have one owner."""
     store = leases.queue.pageable
     if store is None or owners.moved or not messages:
         return False
@@ -144,8 +144,8 @@ def _is_of_one(leases: Leases, owners: Owners, messages: Sequence[Message]) -> b
     return owners.runs.is_one(min(ids), max(ids))
 
 
-def _old(owners: Owners, messages: Sequence[Message]) -> list[Message]:
-    """Those that have waited for their own site long enough."""
+def _waited(owners: Owners, messages: Sequence[Message]) -> list[Message]:
+    """The messages that have waited for their own site long enough."""
     return [message for message in messages if owners.waits.has_waited(message.id)]
 
 
@@ -157,8 +157,8 @@ def _is_at_once(leases: Leases, owners: Owners, number: int) -> bool:
     return all(leases.site_at(one) != site for one in leases.consumer_list.consumers)
 
 
-def _fit(dealt: list[Consumer], octets: Sequence[int]) -> None:
-    """Shorten a deal to what the clients have room for; the first message goes in any case."""
+def _shorten(dealt: list[Consumer], octets: Sequence[int]) -> None:
+    """Shorten a deal to the room of the clients. The first message stays in any case."""
     if len(dealt) > 1:
         room = min(one.client.outbox_room() for one in set(dealt))
         while len(dealt) > 1 and sum(octets[: len(dealt)]) > room:
@@ -176,26 +176,26 @@ def _grant_dealt(
 
 
 def free_by_site(leases: Leases) -> dict[str, FreeAtSite]:
-    """The consumers that may have a message, of the sites that are there and have room in their backlog."""
+    """The consumers with room, of the sites that are present and have room in their backlog."""
     free: dict[str, FreeAtSite] = {}
     for consumer in leases.consumer_list.free():
         free.setdefault(leases.site_at(consumer), {}).setdefault(key_of(consumer), []).append(consumer)
     return {site: here for site, here in free.items() if leases.is_served(site) and leases.room(site) > 0}
 
 
-def _own(groups: OwnerGroups, owners: Owners, site: str, here: FreeAtSite) -> Free:
+def _own_groups(groups: OwnerGroups, owners: Owners, site: str, here: FreeAtSite) -> Free:
     number = owners.number_of_site(site)
     return {groups.group(number, key): consumers for key, consumers in here.items()}
 
 
-def _unknown(groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]) -> list[FilterGroup]:
-    """The groups of other owners that may have messages for these consumers."""
+def _all_groups(groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]) -> list[FilterGroup]:
+    """The groups of all owners for the filters of these consumers."""
     keys = dict.fromkeys(key for here in free.values() for key in here)
     return [groups.group(number, key) for number in owners.numbers() for key in keys]
 
 
-def _look(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup], until: int) -> bool:
-    """Make a search step for these groups. Groups whose owner has nothing further look no further."""
+def _search(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup], until: int) -> bool:
+    """Make a search step for these groups, but for those whose owner has no further message."""
     owners, store = leases.owners, leases.queue.store
     assert owners is not None
     if not leases.rules.is_ranked:  # positions are ids
@@ -213,9 +213,9 @@ def _look(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup], u
 def _foreign(
     leases: Leases, groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]
 ) -> tuple[dict[str, Free], bool]:
-    """For each free site the groups of other owners with a message that may be transferred now.
+    """For each free site: the groups of other owners with a message that may be transferred now.
 
-    Also whether another one waits for its time.
+    Also whether there are messages that have not waited long enough.
     """
     foreign: dict[str, Free] = {}
     waits = False
@@ -237,8 +237,9 @@ def _foreign(
 
 
 def _first_matured(leases: Leases, group: FilterGroup) -> int | None:
-    """Which of a group's found messages is the first that has waited long enough; None: none has. With ranks, or with
-    delayed messages, some that have waited less may stand before it.
+    """The index of the first of a group's found messages that has waited long enough; None: none has.
+
+    With ranks, or with delayed messages, messages that have waited less may be before it.
     """
     owners = leases.owners
     assert owners is not None
@@ -247,7 +248,7 @@ def _first_matured(leases: Leases, group: FilterGroup) -> int | None:
 
 
 def _transfer(leases: Leases, owners: Owners, foreign: dict[str, Free]) -> bool:
-    """Hand messages of other owners out at one site, the next in turn. Returns whether one was handled."""
+    """Hand out messages of other owners at one site, the next in turn. Returns: whether there was one."""
     if not foreign:
         return False
     sites = sorted(foreign, key=owners.number_of_site)
@@ -260,7 +261,7 @@ def _transfer(leases: Leases, owners: Owners, foreign: dict[str, Free]) -> bool:
 
 
 def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
-    """Lease the oldest messages found for these groups at a site. Returns whether one was handled.
+    """Lease the oldest messages found for these groups at a site. Returns: whether there was one.
 
     `extends`: messages behind the active ones become active.
     """
@@ -270,7 +271,9 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     position = min((group.found[at].position for group, at in firsts.items()), default=None)
     if position is None or (gate is not None and position >= gate) or not _activate(leases, position, extends):
         return False
-    queue.context.broker.turn.effort += len(free)  # not before: a dispatch that hands nothing out has to look further
+    queue.context.broker.turn.effort += len(
+        free
+    )  # only now: otherwise a dispatch that hands nothing out would not search on
     takers = [group for group, at in firsts.items() if group.found[at].position == position]
     consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)
     others = [group.found[at].position for group, at in firsts.items() if group not in takers]
@@ -278,7 +281,7 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     count = 1 if is_one else _run_length(leases, takers[0], min(others, default=None), gate, extends)
     dealt = leases.consumer_list.deal_at(site, consumers, min(count, leases.room(site)))
     at = firsts[takers[0]]
-    _fit(dealt, [match.octets for match in takers[0].found[at : at + len(dealt)]])
+    _shorten(dealt, [match.octets for match in takers[0].found[at : at + len(dealt)]])
     positions = [match.position for match in takers[0].found[at : at + len(dealt)]]
     for group in takers:
         at = firsts[group]
@@ -289,7 +292,7 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
 
 
 def _first(leases: Leases, group: FilterGroup, extends: bool) -> int:
-    """Which of a group's found messages may go first; in a transfer (`extends`) those before it may have to wait."""
+    """The index of a group's first message that may go; in a transfer (`extends`), messages before it may wait."""
     owned = group.expression
     assert leases.owners is not None and isinstance(owned, OwnedFilter)
     if not (extends and _is_mixed(leases, leases.owners)) or _is_at_once(leases, leases.owners, owned.number):
@@ -298,12 +301,12 @@ def _first(leases: Leases, group: FilterGroup, extends: bool) -> int:
 
 
 def _is_mixed(leases: Leases, owners: Owners) -> bool:
-    """Whether messages may have waited longer than some that stand before them."""
+    """Whether messages may have waited longer than messages before them."""
     return leases.rules.is_ranked or owners.waits.has_delayed
 
 
 def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: int | None, extends: bool) -> int:
-    """How many of the messages that a group found may go out in one deal."""
+    """The number of a group's found messages that may go out in one deal."""
     limits = [one for one in (before, gate) if one is not None]
     end = None if leases.active is None or extends else leases.active.end + 1
     if end is not None:
@@ -317,7 +320,7 @@ def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: in
 
 
 def _matured(leases: Leases, group: FilterGroup, limits: list[int]) -> int:
-    """How many of a group's messages may be transferred now; at least the first."""
+    """The number of a group's messages that may be transferred now; at least the first."""
     owners, owned = leases.owners, group.expression
     assert owners is not None and isinstance(owned, OwnedFilter)
     is_at_once = _is_at_once(leases, owners, owned.number)
@@ -332,7 +335,7 @@ def _matured(leases: Leases, group: FilterGroup, limits: list[int]) -> int:
 
 
 def _activate(leases: Leases, position: int, extends: bool) -> bool:
-    """Whether the message there is active; a transfer makes it so, with all before it (TargetQueueDepth)."""
+    """Whether the message at a position is active (TargetQueueDepth). A transfer activates it, and all before it."""
     if leases.active is None:
         return True
     leases.refill_active()
@@ -346,13 +349,13 @@ def _activate(leases: Leases, position: int, extends: bool) -> bool:
 def _still_theirs(
     leases: Leases, owners: Owners, messages: list[Message], takers: Sequence[FilterGroup]
 ) -> list[Message]:
-    """Put back those messages that another site got since they were found."""
+    """Drop expired messages, and put back those that another site has got since they were found."""
     numbers = {owned.number for group in takers if isinstance(owned := cast(object, group.expression), OwnedFilter)}
     strangers = [message for message in messages if owners.owner_of(message.id) not in numbers]
     if strangers:
         leases.queue.merge(strangers[::-1])
         messages = [message for message in messages if message not in strangers]
-    return alive(leases, messages)
+    return drop_expired(leases, messages)
 
 
 def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messages: Iterable[Message]) -> None:
@@ -370,13 +373,14 @@ def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messag
         owners.move((message.id for message in some), number)
         leases.record_sites()
         leases.queue.events.transferred(some, owners.name_of(owner), site, number)
-    owners.taken(message.id for message in messages)
+    owners.note_taken(message.id for message in messages)
     grant(leases, consumer, messages)
 
 
 def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
-    """The message for a basic.get at a site: the first of its own, or else of those that may be transferred; none that
-    is behind a barrier.
+    """The message for a basic.get at a site: its first own one, or else the first that may be transferred.
+
+    Messages behind a barrier are not considered.
     """
     if leases.room(site) <= 0:
         return None
@@ -396,7 +400,7 @@ def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
 
 
 def pop_first(leases: Leases, owners: Owners) -> Message | None:
-    """The message for an operator's basic.get: the first of all. It keeps its owner, and no backlog counts it."""
+    """The message for an operator's basic.get: the first of all. It keeps its owner and counts in no backlog."""
     first = _scanned(leases, 0).found[:1]
     return _popped(leases, owners, first[0][0], None) if first else None
 
@@ -429,9 +433,9 @@ def _scanned(leases: Leases, after: int) -> Scanned:
 
 
 def _popped(leases: Leases, owners: Owners, position: int, number: int | None) -> Message | None:
-    """Take a message out, and transfer it to the owner of this number; None: it keeps its own."""
+    """Take a message out, and transfer it to this owner; None: it keeps its owner."""
     queue = leases.queue
-    messages = alive(leases, queue.takeable.take_at([position]).messages)
+    messages = drop_expired(leases, queue.takeable.take_at([position]).messages)
     if not messages:
         return None
     owner = owners.owner_of(messages[0].id)
@@ -439,5 +443,5 @@ def _popped(leases: Leases, owners: Owners, position: int, number: int | None) -
         owners.move([messages[0].id], number)
         leases.record_sites()
         queue.events.transferred(messages, owners.name_of(owner), owners.name_of(number), number)
-    owners.taken([messages[0].id])
+    owners.note_taken([messages[0].id])
     return messages[0]

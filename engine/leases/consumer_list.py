@@ -22,13 +22,13 @@ DEAL_MAX = 64
 
 
 class LeaseConsumers(ConsumerList):
-    """`consumers`: in the order in which they subscribed. `aside`: consumers without leases (they browse, replay, or
-    wait for barriers alone, or their site is not there). `late`: consumers whose last lease ended by time; among equal
-    shares they come last, so that others get their messages. `renewing`: consumers whose leases are renewed while
-    their connections are alive.
+    """`consumers`: in the order in which they subscribed. `aside`: consumers without leases (they browse, replay, get
+    only barriers, or their site is absent). `overdue`: consumers whose last lease ended by time; among equal shares
+    they come last, so that others get their messages. `renewing`: consumers whose leases are renewed while their
+    connections are alive.
     """
 
-    __slots__ = ("_asks_for_none", "_fairness", "_last_at", "aside", "late", "renewing")
+    __slots__ = ("_asks_for_none", "_fairness", "_last_at", "aside", "overdue", "renewing")
 
     def __init__(self, rules: QueueRules, broker: "BrokerContext") -> None:
         super().__init__(rules, broker)
@@ -36,22 +36,21 @@ class LeaseConsumers(ConsumerList):
         self._asks_for_none: set[Consumer] = set()  # aside by their arguments
         self.aside: set[Consumer] = set()
         self.renewing: set[Holder] = set()
-        self.late: set[Holder] = set()
+        self.overdue: set[Holder] = set()
         self._last_at: dict[str, Consumer] = {}  # the consumer of each site that was served last
 
     def rules_changed(self, rules: QueueRules) -> None:
-        """See `ConsumerList`; the fairness model may change."""
         super().rules_changed(rules)
         self._fairness = rules_in(rules).settings.fairness
 
     def join(self, consumer: Consumer) -> None:
-        """Add a consumer at the end; whose turn it is does not change."""
+        """Add a consumer at the end. The turn of the others does not change."""
         self.consumers.append(consumer)
 
     def joined(self, consumer: Consumer, *, is_aside: bool, is_there: bool, renews: bool) -> None:
         """Note the arguments of a consumer that joined, or replaced them. `is_aside`: it asks for no leases.
 
-        `is_there`: its site is there.
+        `is_there`: its site is present.
         """
         self._has_priorities = any(one.priority != consumer.priority for one in self.consumers)
         for members, is_member in (
@@ -65,12 +64,11 @@ class LeaseConsumers(ConsumerList):
                 members.discard(consumer)
 
     def sites_changed(self, is_there: Callable[[Consumer], bool]) -> None:
-        """Other sites are there: consumers of one that is not get no leases."""
+        """Give no leases to consumers of sites that are absent now."""
         self.aside = self._asks_for_none | {one for one in self.consumers if not is_there(one)}
 
     def leave(self, leaving: Sequence[Consumer]) -> bool:
-        """See `ConsumerList`. If the last consumer had its turn, a consumer that joins is next."""
-        for members in (self._asks_for_none, self.aside, self.late, self.renewing):
+        for members in (self._asks_for_none, self.aside, self.overdue, self.renewing):
             members.difference_update(leaving)
         gone = set(leaving)
         for site, last in list(self._last_at.items()):
@@ -106,7 +104,7 @@ class LeaseConsumers(ConsumerList):
             highest = max(one.priority for one in free)
             free = [one for one in free if one.priority == highest]
         if len(free) > 1 and self._fairness == PROPORTIONAL:
-            ranked = sorted(free, key=self.late.__contains__) if self.late else free
+            ranked = sorted(free, key=self.overdue.__contains__) if self.overdue else free
             return _by_share([(one, 1) for one in ranked], 1)[0]
         if self._fairness not in (FAST, PROPORTIONAL):
             places = {one: at for at, one in enumerate(self.consumers)}
@@ -168,8 +166,8 @@ class LeaseConsumers(ConsumerList):
             self._served(at)
             return [only] * min(credit, count)
         if self._fairness == PROPORTIONAL:
-            if self.late:
-                free.sort(key=lambda each: each[1] in self.late)
+            if self.overdue:
+                free.sort(key=lambda each: each[1] in self.overdue)
             return _by_share([(one, min(credit, DEAL_MAX)) for _, one, credit in free], count)
         return self._in_turns(free, count)
 

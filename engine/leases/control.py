@@ -23,7 +23,7 @@ from ..publishing.service import Sender
 from ..queues.queue import Queue
 from ..users.permissions import CONFIGURE, QUEUE
 from .deferring import defer_acks
-from .ending import FORCED_EXPIRE, TAKEN_OVER, arm, break_leases, expire_for, taken_over
+from .ending import FORCED_EXPIRE, TAKEN_OVER, arm, break_leases, expire_for, take_over
 from .headers import ORIGIN
 from .state import Leases, leases_of, state_of
 
@@ -213,7 +213,7 @@ def _discard_leased(
     if option == CANCEL:
         break_leases(leases, leased, TAKEN_OVER, is_cancel=True)
         return
-    messages = taken_over(leases, leased)
+    messages = take_over(leases, leased)
     done.deleted += len(messages)
     _remove(leases, messages, option)
 
@@ -235,7 +235,7 @@ def _remove(leases: Leases, messages: list[Message], option: str) -> None:
     if option == EXPIRE:
         expire_for(leases, messages, (FORCED_EXPIRE,))
     else:
-        leases.gone(messages)
+        leases.count_acked(messages)
     leases.queue.mark()
 
 

@@ -1,7 +1,7 @@
 """The dispatch of a leased queue: leases and barriers to consumers, and copies to browsing ones.
 
-If a consumer has a filter, each consumer gets the oldest message that its filter takes, and the fairness model chooses
-among the consumers that take a message. The search is that of other queues (`searching.py`).
+If a consumer has a filter, the oldest message that a free consumer's filter takes is next, and the fairness model
+chooses among the consumers that take it. Messages are found as in other queues (`searching.py`).
 Source: queues page A.4, A.7, A.9.
 """
 
@@ -18,7 +18,7 @@ from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
 from . import deferring
 from .by_site import dispatch_by_site, pop_at, pop_first
 from .ending import TIME_LIMIT, expire_for, expire_ready
-from .granting import alive, grant, runs_of
+from .granting import drop_expired, grant, runs_of
 from .headers import browse_entries, lease_entries, with_entries
 from .replaying import show_replays
 from .state import Leases, bookmark_of, unleased_copy
@@ -43,7 +43,7 @@ def dispatch(leases: Leases, *, expires: bool = True) -> None:
     if leases.deferred is not None:
         deferring.settle_entered(leases)
     if leases.browsing:
-        _show(leases)
+        _show_to_browsers(leases)
     if leases.replaying:
         show_replays(leases)
     if store.expiring and expires:
@@ -103,14 +103,14 @@ def _hand_out(leases: Leases, count: int) -> bool:
     if not dealt:
         return False
     if len(dealt) > 1 and dealt[0] is dealt[-1] and dealt.count(dealt[0]) == len(dealt):
-        grant(leases, dealt[0], alive(leases, store.take(len(dealt), dealt[0].client.outbox_room())))
+        grant(leases, dealt[0], drop_expired(leases, store.take(len(dealt), dealt[0].client.outbox_room())))
         return True
     room = min(consumer.client.outbox_room() for consumer in set(dealt))
     while len(dealt) > 1 and store.head_octets(len(dealt)) > room:
         del dealt[len(dealt) // 2 :]
     messages = store.take(len(dealt), UNLIMITED)
     for consumer, run in runs_of(dealt, messages):
-        grant(leases, consumer, alive(leases, run))
+        grant(leases, consumer, drop_expired(leases, run))
     return True
 
 
@@ -118,7 +118,7 @@ def _hand_out(leases: Leases, count: int) -> bool:
 
 
 def _dispatch_found(leases: Leases, selection: Selection) -> None:
-    """Lease found messages and look for more, while consumers have credit and the turn has time."""
+    """Lease found messages and search for more, while consumers have credit and the turn has time."""
     queue, search = leases.queue, selection.search
     store, turn = queue.store, queue.context.broker.turn
     search.is_waiting = False
@@ -150,7 +150,7 @@ def _free(leases: Leases, selection: Selection) -> Free:
 
 
 def _hand_out_found(leases: Leases, free: Free) -> bool:
-    """Lease the oldest message found for any of these groups. Returns whether one was handled."""
+    """Lease the oldest message found for any of these groups. Returns: whether there was one."""
     queue, store, gate = leases.queue, leases.queue.takeable, leases.gate_position()
     position = min((group.found[0].position for group in free if group.found), default=None)
     if position is None or (gate is not None and position >= gate):
@@ -161,7 +161,9 @@ def _hand_out_found(leases: Leases, free: Free) -> bool:
             deferring.settle_entered(leases)
         if position > leases.active.end:
             return False
-    queue.context.broker.turn.effort += len(free)  # not before: a dispatch that hands nothing out has to look further
+    queue.context.broker.turn.effort += len(
+        free
+    )  # only now: otherwise a dispatch that hands nothing out would not search on
     takers = [group for group in free if group.found and group.found[0].position == position]
     for group in takers:
         del group.found[0]
@@ -186,7 +188,7 @@ def _barrier_is_first(leases: Leases) -> bool:
 
 
 def _before_barrier(leases: Leases, count: int) -> int:
-    """How many of the first `count` messages stand before a barrier; -1: the first message is a barrier."""
+    """The number of messages before the first barrier, at most `count`; -1: the first message is a barrier."""
     gate = leases.gate_position()
     if gate is None:
         return count
@@ -197,7 +199,7 @@ def _before_barrier(leases: Leases, count: int) -> int:
 
 
 def _release_barrier(leases: Leases) -> bool:
-    """Deliver the barrier at the head to each consumer, unless a lease is left. Returns: whether it was delivered."""
+    """Deliver the barrier at the head to each consumer, if there is no lease. Returns: whether it was delivered."""
     queue, takers = leases.queue, _subscribers(leases)
     if len(leases.book) or not takers:
         return False
@@ -215,7 +217,7 @@ def _release_barrier(leases: Leases) -> bool:
             leases.past_at(consumer.session),
             redelivered=message.id < queue.events.redelivered_below,
         )
-    leases.gone([message])
+    leases.count_acked([message])
     return True
 
 
@@ -228,7 +230,7 @@ def _subscribers(leases: Leases) -> list[Consumer]:
 # -- browsing ---------------------------------------------------------------------------------------------------------
 
 
-def _show(leases: Leases) -> None:
+def _show_to_browsers(leases: Leases) -> None:
     """Show one more slice of messages to each browsing consumer. Cancel consumers that have seen all."""
     queue = leases.queue
     broker = queue.context.broker
@@ -273,7 +275,7 @@ def pop(leases: Leases) -> Message | None:
     """The message for a basic.get; None: nothing is ready, the backlog is full, a barrier comes first, or the client's
     site is not there.
 
-    A barrier waits for the messages before it, and then goes to the consumers; a get has it only without consumers.
+    A barrier waits for the messages before it, and then goes to the consumers. A get gets it only if there are none.
     """
     queue, store, sites = leases.queue, leases.queue.takeable, leases.queue.context.broker.sites
     queue.note_use()

@@ -23,8 +23,8 @@ from .state import NOTHING, Leases
 TIME_LIMIT, FORCED_EXPIRE, MAX_CANCELS, MAX_DELIVERIES = "time_limit", "forced_expire", "max_cancels", "max_deliveries"
 #: AMPS' reason -> reason in x-death, in the order in which several reasons are named.
 X_DEATH = {TIME_LIMIT: EXPIRED, FORCED_EXPIRE: REJECTED, MAX_CANCELS: REJECTED, MAX_DELIVERIES: DELIVERY_LIMIT}
-#: Why a lease ended: its period, its consumer's cancellation, another client's or an operator's decision, the
-#: message's lifetime, the loss of the site that had it.
+#: Why a lease ended: by its period, the consumer's cancellation, another client or an operator, the message's lifetime,
+#: the loss of its site.
 DEADLINE, UNSUBSCRIBED, TAKEN_OVER, LIFETIME = "deadline", "unsubscribed", "taken_over", "lifetime"
 SITE_LOST = "site_lost"
 #: Ready messages that expire in one slice.
@@ -62,7 +62,7 @@ def broken(leases: Leases, ended: Sequence[Message]) -> list[Message]:
 
 
 def _another(message: Message) -> Message:
-    """A copy of a message, without a holder."""
+    """Another object of a message, without a holder."""
     if isinstance(message, RankedMessage):
         return ranked(message, message.position)
     other = Message(message.id, message.content, message.envelope, None, message.deliveries)
@@ -72,11 +72,11 @@ def _another(message: Message) -> Message:
 
 def break_leases(leases: Leases, ended: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
     """End leases without their holders. Their messages are ready again, or expire (queues page A.5)."""
-    returned(leases, broken(leases, ended), why, is_cancel=is_cancel)
+    return_messages(leases, broken(leases, ended), why, is_cancel=is_cancel)
 
 
-def returned(leases: Leases, messages: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
-    """Make messages ready again after their leases, or expire them. `is_cancel`: it counts as a cancel."""
+def return_messages(leases: Leases, messages: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
+    """Make messages ready again after their leases, or expire them. `is_cancel`: count a cancel of each."""
     queue, settings, book = leases.queue, leases.rules.settings, leases.book
     now_ns = queue.context.broker.clock.monotonic_ns()
     back: list[Message] = []
@@ -106,7 +106,7 @@ def returned(leases: Leases, messages: Sequence[Message], why: str, *, is_cancel
             if is_barrier(leases.rules.barrier, message):  # a basic.get had taken the barrier
                 leases.note_barrier(queue.store.position_of(message))
         if leases.owners is not None:
-            leases.owners.returned(message.id for message in back)
+            leases.owners.note_ready(message.id for message in back)
         queue.merge(back)
         _expect_again(leases, back)
     for reasons, some in dead.items():
@@ -115,7 +115,7 @@ def returned(leases: Leases, messages: Sequence[Message], why: str, *, is_cancel
 
 
 def _expect_again(leases: Leases, messages: Iterable[Message]) -> None:
-    """Note the lifetimes of returned messages: they may expire behind live ones."""
+    """Note the lifetimes of returned messages, which may expire behind live ones."""
     queue = leases.queue
     if queue.store.expiring:
         queue.arm_expiry()
@@ -144,15 +144,15 @@ def expire_for(leases: Leases, messages: list[Message], reasons: Sequence[str]) 
         queue.dead_letter_or_drop(messages, reason)
     else:
         queue.events.died(messages, reason, None, came_in=True)
-    leases.left_active(messages)  # dead letters go to the sites that own the messages
+    leases.note_gone(messages)  # dead letters go to the sites that own the messages
     if leases.rules.barrier is not None:
         queue.mark()  # a barrier may be first now
     if queue.throttle is not None:
         queue.throttle.drained(queue)
 
 
-def late(leases: Leases, lease: Message) -> Message | None:
-    """Acknowledge a lease that has ended. Returns the message that this removes, if it does (queues page A.5)."""
+def acknowledge_late(leases: Leases, lease: Message) -> Message | None:
+    """Acknowledge a lease that has ended. Returns: the message that this removes, if any (queues page A.5)."""
     if lease.id == NOTHING:
         return None
     other = leases.book.leases.by_id.get(lease.id)
@@ -160,12 +160,12 @@ def late(leases: Leases, lease: Message) -> Message | None:
         is_own = holder_of(other).session.client is holder_of(lease).session.client
         if leases.rules.settings.leasing == STRICT and not is_own:
             return None
-        return taken_over(leases, [other])[0]
+        return take_over(leases, [other])[0]
     taken = leases.queue.takeable.take_at([leases.queue.store.position_of(lease)]).messages
     return taken[0] if taken else None
 
 
-def taken_over(leases: Leases, ended: Sequence[Message]) -> list[Message]:
+def take_over(leases: Leases, ended: Sequence[Message]) -> list[Message]:
     """Take leased messages away from their holders, whose tags stay without effect. Returns the messages."""
     messages = broken(leases, ended)
     leases.queue.events.lease_ended(messages, TAKEN_OVER)
@@ -217,7 +217,7 @@ def end_due(leases: Leases) -> None:
     if leases.consumer_list.renewing:
         ended = _not_renewed(leases, ended, now_ns)
     if ended:
-        leases.consumer_list.late.update({*map(holder_of, ended)}.intersection(leases.consumer_list.consumers))
+        leases.consumer_list.overdue.update({*map(holder_of, ended)}.intersection(leases.consumer_list.consumers))
         break_leases(leases, ended, DEADLINE)
     if book.next_ns() <= now_ns and book.next_ns():
         queue.context.broker.background.trim_later(queue)  # the next slice
@@ -226,9 +226,9 @@ def end_due(leases: Leases) -> None:
 
 
 def _not_renewed(leases: Leases, ended: Sequence[Message], now_ns: int) -> list[Message]:
-    """Renew leases whose time is over while the connection of their consumer is alive, if it wants that.
+    """Renew those of the leases whose consumers asked for it and whose connections are alive.
 
-    Returns the leases and slots that end.
+    Returns: the other leases and slots, which end.
     """
     table = leases.book.leases
     over: list[Message] = []

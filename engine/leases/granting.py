@@ -1,6 +1,6 @@
 """The begin of leases: deliveries to a consumer, and their notes in the book. Source: queues page A.2, A.5.
 
-Runs are the unit of work: messages of one envelope that were delivered equally often share headers made once.
+The unit of work is a run: messages with one envelope and equal delivery counts share headers that are made once.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def grant(leases: Leases, consumer: Consumer, messages: Sequence[Message]) -> No
         else:
             _deliver_each(leases, consumer, messages, until_ms)
     if consumer.no_ack:
-        leases.gone(messages)
+        leases.count_acked(messages)
     else:
         begin(leases, messages, consumer.session)
 
@@ -78,7 +78,7 @@ def _deliver_each(leases: Leases, consumer: Consumer, messages: Sequence[Message
 
 
 def runs_of(dealt: Sequence[Consumer], messages: Sequence[Message]) -> list[tuple[Consumer, list[Message]]]:
-    """The messages of each consumer. If consumers share a session, runs keep the queue's order for its tags."""
+    """The messages of each consumer. If consumers share a session, the runs keep the order of the queue."""
     if len({consumer.session for consumer in dealt}) == len(set(dealt)):
         by_consumer: dict[Consumer, list[Message]] = {}
         for consumer, message in zip(dealt, messages):
@@ -92,7 +92,7 @@ def runs_of(dealt: Sequence[Consumer], messages: Sequence[Message]) -> list[tupl
     return runs
 
 
-def alive(leases: Leases, messages: list[Message]) -> list[Message]:
+def drop_expired(leases: Leases, messages: list[Message]) -> list[Message]:
     """Drop expired messages, and return the live ones."""
     if not leases.queue.store.expiring:
         return messages
@@ -110,7 +110,7 @@ def begin(leases: Leases, messages: Sequence[Message], session: "Session") -> No
     now_ns = queue.context.broker.clock.monotonic_ns()
     if settings.is_at_most_once:
         await_end(leases, book.slots.begin(messages, now_ns))
-        leases.gone(messages)
+        leases.count_acked(messages)
         _send_after_sync(queue, session)
         return
     await_end(leases, book.leases.begin(messages, now_ns))
@@ -122,7 +122,7 @@ def begin(leases: Leases, messages: Sequence[Message], session: "Session") -> No
 
 
 def _send_after_sync(queue: Queue, session: "Session") -> None:
-    """Hold a session's output back until the journal has the removal of at-most-once messages (queues page A.4)."""
+    """Delay a session's output until the journal has the removal of at-most-once messages (queues page A.4)."""
     durability = queue.context.broker.storage.durability
     if durability is not None and (sync_lsn := durability.sync_lsn_of_all()):
         session.client.send_after(sync_lsn, session.number)

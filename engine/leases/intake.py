@@ -14,13 +14,13 @@ from ..queues import scheduled
 from ..queues.queue import Queue
 from ..queues.reconfigure import cap_memory, recount
 from ..queues.restore import Restorer
-from ..stores.store import Store, TakeableStore
+from ..stores.store import Store, TakeableStore, ids_in
 from ..stores.tailed_store import TailedStore
-from . import deferring, dispatch, rebuilding
+from . import deferring, dispatch
 from .ending import arm, end_due, expire_ready, lifetime_ns
 from .notes import restore_notes
 from .ranked_store import RANK_MAX, RankedStore, is_barrier, position_at, rank_of, ranked
-from .state import ActiveSet, Leases, Policy, rules_of
+from .state import ActiveSet, Leases, LeasesPart, rules_of
 
 #: Messages read at once when the store is rebuilt with other ranks.
 BUILD_SLICE = 500
@@ -28,7 +28,7 @@ BUILD_SLICE = 500
 _selection_of = attrgetter("underlying_topic", "default_publish_target", "filter")
 
 
-class LeasedIntake(Policy):
+class LeasedIntake(LeasesPart):
     """Logs new messages, and stores or schedules them. The router has applied the queue's filter already."""
 
     is_plain = False
@@ -53,7 +53,7 @@ class LeasedIntake(Policy):
         leases, owner = self.leases, 0
         leases.last_id = max(leases.last_id, first_id + len(contents) - 1)
         if leases.owners is not None:
-            owner = leases.owners.came(first_id, len(contents), queue.context.broker.clock.monotonic_ns())
+            owner = leases.owners.add_new(first_id, len(contents), queue.context.broker.clock.monotonic_ns())
             leases.record_sites()
         storage = queue.context.broker.storage
         if storage.durability is None:
@@ -129,7 +129,7 @@ class LeasedIntake(Policy):
     def restored(self, queue: Queue) -> None:
         owners = self.leases.owners
         if owners is not None and owners.moved:  # records say so also of messages that are gone
-            here = {id_ for id_ in rebuilding.ids_here(self.leases) if id_ in owners.moved}
+            here = {id_ for id_ in ids_in(queue.store) if id_ in owners.moved}
             owners.keep(here | {message.id for message in queue.scheduled})
         deferring.settle_restored(self.leases)
         _expect_all(self.leases)

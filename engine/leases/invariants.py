@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ..invariants.deadlines import LATE_NS, is_before
-from ..invariants.queues import ids_in_store
 from ..messages.message import Message
+from ..stores.store import ids_in
 from .state import Leases
 
 
@@ -16,7 +16,7 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
     for name, table in (("lease", book.leases), ("slot", book.slots)):
         for id_, message in table.by_id.items():
             if message.id != id_ or out.pop(id(message), None) is None:
-                yield f"the {name} of {id_} is no tag of anybody"
+                yield f"the {name} of {id_} has no tag in a session"
         if table._period_ns:
             ends = list(table.by_end())
             if [message.id for message, _ in ends] != list(table.by_id):
@@ -28,7 +28,9 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
     if out:
         yield f"tags are out without a lease: {[message.id for message in out.values()][:20]}"
     consumer_list = leases.consumer_list
-    strangers = (consumer_list.aside | consumer_list.late | consumer_list.renewing).difference(consumer_list.consumers)
+    strangers = (consumer_list.aside | consumer_list.overdue | consumer_list.renewing).difference(
+        consumer_list.consumers
+    )
     if strangers:
         yield f"remembers {len(strangers)} consumers that are gone, or none"
     if is_small:
@@ -39,16 +41,16 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
 def _owners_of(leases: Leases) -> Iterator[str]:
     """Faults of owners: what was transferred is in the queue, and what is noted as ready is."""
     owners = leases.owners
-    if owners is None or not (owners.moved or owners.back):
+    if owners is None or not (owners.moved or owners.moved_ready):
         return
-    ready, scheduled = set(ids_in_store(leases.queue)), {message.id for message in leases.queue.scheduled}
+    ready, scheduled = set(ids_in(leases.queue.store)), {message.id for message in leases.queue.scheduled}
     gone = owners.moved.keys() - ready - scheduled - leases.book.leases.by_id.keys()
     if gone:
         yield f"remembers the owners of messages that are gone: {sorted(gone)[:20]}"
-    back = {id_ for number, ids in owners.back.items() for id_ in ids if owners.moved.get(id_) == number}
+    back = {id_ for number, ids in owners.moved_ready.items() for id_ in ids if owners.moved.get(id_) == number}
     if not back >= owners.moved.keys() & ready:
         yield f"does not know that {sorted(owners.moved.keys() & ready - back)[:20]} are back"
-    strays = {id_ for ids in owners.back.values() for id_ in ids} - ready
+    strays = {id_ for ids in owners.moved_ready.values() for id_ in ids} - ready
     if strays:
         yield f"takes {sorted(strays)[:20]} for ready"
 
@@ -58,7 +60,7 @@ def _messages_of(leases: Leases) -> Iterator[str]:
     book, active = leases.book, leases.active
     if not book.cancels and active is None:
         return
-    here = ids_in_store(leases.queue)
+    here = ids_in(leases.queue.store)
     gone = book.cancels.keys() - book.leases.by_id.keys() - set(here)
     if gone:
         yield f"counts cancels of messages that are gone: {sorted(gone)[:20]}"

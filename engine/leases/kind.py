@@ -34,11 +34,11 @@ from .ending import (
     SITE_LOST,
     TIME_LIMIT,
     UNSUBSCRIBED,
+    acknowledge_late,
     break_leases,
     end_due,
     expire_for,
-    late,
-    returned,
+    return_messages,
 )
 from .granting import begin, presented
 from .hosts import Hosts, host, scoped
@@ -48,7 +48,7 @@ from .owner_groups import OwnerGroups
 from .replay_rules import REPLAY_ARGUMENTS, is_known
 from .replaying import read_on, replay_for, take_turn
 from .rules import make_rules
-from .state import Browse, Leases, Policy, leases_of, rules_of, state_of
+from .state import Browse, Leases, LeasesPart, leases_of, rules_of, state_of
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
@@ -62,7 +62,7 @@ POINT = "x-recovery-point"
 CANCELS = frozenset({"nacked", "rejected", "recovered"})
 
 
-class LeasedDispatch(Policy, Dispatch):
+class LeasedDispatch(LeasesPart, Dispatch):
     """Leases messages to consumers by the fairness model; shows copies to browsing and replaying ones."""
 
     __slots__ = ()
@@ -132,7 +132,7 @@ class LeasedDispatch(Policy, Dispatch):
             leases.browsing.pop(consumer, None)
             if (replay := leases.replaying.pop(consumer, None)) is not None:
                 queue.context.broker.deadlines.cancel(replay.deadline)
-        leases.consumer_list.late.difference_update(leaving)
+        leases.consumer_list.overdue.difference_update(leaving)
         if not queue.deleted and any(consumer.unacked for consumer in leaving):
             gone = set(leaving)
             break_leases(leases, [lease for lease in leases.book if lease.holder in gone], UNSUBSCRIBED)
@@ -176,7 +176,7 @@ class LeasedDispatch(Policy, Dispatch):
         """Make one step of a rebuild, a search, a replay or a browse, or read messages into memory."""
         leases = self.leases
         if leases.rebuild is not None:
-            rebuilding.go_on(leases, leases.rebuild)
+            rebuilding.step(leases, leases.rebuild)
             return
         if queue.selection is not None and queue.selection.search.is_waiting:
             if queue.pageable is not None:
@@ -217,7 +217,7 @@ def _give_backlog(leases: Leases, consumer: Consumer, request: ConsumerRequest) 
     consumer.prefetch = min(limit, requested) or limit
 
 
-class LeasedSettlement(Policy):
+class LeasedSettlement(LeasesPart):
     """Makes returned messages ready again, or expires them. Acknowledgements count even after a lease has ended."""
 
     __slots__ = ()
@@ -227,15 +227,15 @@ class LeasedSettlement(Policy):
         leases, holder = self.leases, messages[0].holder
         gone: Sequence[Message] = messages
         if holder is not None and holder_of(messages[0]).is_past:
-            found = [(lease, message) for lease in messages if (message := late(leases, lease)) is not None]
+            found = [(lease, message) for lease in messages if (message := acknowledge_late(leases, lease)) is not None]
             for lease, message in found:
                 message.holder = lease.holder
             gone = [message for _, message in found]
         elif holder is not None:
             gone = leases.book.end(messages)
-            if leases.consumer_list.late:
-                leases.consumer_list.late.discard(holder_of(messages[0]))
-        leases.gone(gone)
+            if leases.consumer_list.overdue:
+                leases.consumer_list.overdue.discard(holder_of(messages[0]))
+        leases.count_acked(gone)
         if leases.rules.barrier is not None or leases.rules.settings.max_backlog is not None:
             queue.mark()
 
@@ -244,7 +244,7 @@ class LeasedSettlement(Policy):
     ) -> None:
         """End leases and make their messages ready. Leases that have ended before are skipped."""
         if not queue.deleted:
-            returned(self.leases, self.leases.book.end(_running(messages)), why, is_cancel=why in CANCELS)
+            return_messages(self.leases, self.leases.book.end(_running(messages)), why, is_cancel=why in CANCELS)
 
     def reject(self, queue: Queue, messages: list[Message], reason: str) -> None:
         self.reject_or_requeue(queue, messages, reason)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from ..messages.field_table import Field, FieldTable, integer_of
 from ..queues.queue import Queue
+from ..stores.store import ids_in
 from .deferring import DeferredAcks
 from .owners import BLOCK, Owners
-from .rebuilding import ids_here
 from .state import Leases, leases_of
 
 #: Keys of the notes.
@@ -44,7 +44,7 @@ def _shorten_runs(leases: Leases, owners: Owners) -> None:
     owners.runs.trim(leases.lowest_id())
     queue = leases.queue
     if len(owners.runs) > RUNS_OCTETS * (len(queue.store) + len(queue.scheduled) + len(leases.book) + BLOCK):
-        ids = {*ids_here(leases), *leases.book.leases.by_id, *(message.id for message in queue.scheduled)}
+        ids = {*ids_in(queue.store), *leases.book.leases.by_id, *(message.id for message in queue.scheduled)}
         owners.runs = owners.runs.of(sorted(ids))
 
 

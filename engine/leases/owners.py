@@ -1,7 +1,7 @@
-"""Whose messages they are: the site that owns each message of a leased queue, which is served first.
+"""The site that owns each message of a leased queue. Its consumers get the message first.
 
 A message is owned by the site of its publisher, or by the queue's initial owner, until it is transferred. The owner is
-a preference: losing it costs an order, never a delivery. Source: cluster page 12.
+a preference: if it is lost, messages are delivered in another order, but all are. Source: cluster page 12.
 """
 
 from array import array
@@ -13,19 +13,19 @@ from struct import Struct
 
 from ..sites import Sites
 
-#: Arrivals whose times a queue knows one by one. Further ones within this part of `Sites.transfer_after_ns` mature
-#: together, with the last.
+#: Number of arrivals that a queue notes one by one. Further ones within 1/`TOGETHER` of `Sites.transfer_after_ns` are
+#: noted together, with the time of the last.
 ALONE, TOGETHER = 64, 50
-#: Owners that a queue tells apart; what further ones publish belongs to the broker's own site.
+#: Maximum owners of a queue. The messages of further ones belong to the broker's own site.
 OWNERS_MAX = 30
 #: A unit of a block: the distance to the change before in 11 bits, the number in 5; this number extends the distance.
 _EXTENDS, _NUMBER_BITS, _DISTANCE_BITS = 31, 5, 11
 #: Changes in a block, which is searched from its begin.
 BLOCK = 128
-#: Octets of changes that a checkpoint has of a queue, at most: the newest.
+#: Maximum octets of a queue's changes in a checkpoint. It has the newest ones.
 KEPT_OCTETS = 256 * 1024
 _HEAD, _MOVED = Struct(">qH"), Struct(">qB")
-#: Ids that are put into or taken out of a sorted list one by one, at most.
+#: Maximum ids that are inserted into a sorted list, or removed, one by one.
 _FEW = 16
 #: Higher than any message id.
 _END = 1 << 62
@@ -56,7 +56,7 @@ class OwnerRuns:
         return len(self._units) * 2
 
     def append(self, first_id: int, last_id: int, number: int) -> None:
-        """Messages behind all others have this owner."""
+        """Add the owner of messages behind all others."""
         if number != self._number:
             distance, units, starts = first_id - self._last_id, self._units, self._starts
             if not starts or len(units) - starts[-1] >= BLOCK or distance >> (2 * _DISTANCE_BITS):
@@ -143,13 +143,13 @@ class OwnerRuns:
         return self.next_of(0, after)
 
     def reach(self, id_: int) -> int:
-        """A message came to a place among others. Returns the number that those before it have."""
+        """Add a message among others. Returns: the number that it has by its place."""
         number = self.number_of(id_)
         self.newest[number] = max(self.newest.get(number, -1), id_)
         return number
 
     def of(self, ids: Iterable[int]) -> "OwnerRuns":
-        """What is known of these messages, whose ids rise."""
+        """The owners of these messages alone, whose ids rise."""
         runs = OwnerRuns()
         for id_ in ids:
             runs.append(id_, id_, self.number_of(id_))
@@ -178,7 +178,7 @@ class OwnerRuns:
         return b"".join(reversed(parts))
 
     def restore(self, octets: bytes) -> None:
-        """Take changes of `to_octets`, before all others."""
+        """Add changes of `to_octets`, before all others."""
         at = 0
         while at + _HEAD.size <= len(octets):
             first, count = _HEAD.unpack_from(octets, at)
@@ -195,7 +195,7 @@ class OwnerRuns:
 
 
 class Waits:
-    """When messages became ready, as far as they may still have to wait for a consumer at their owner."""
+    """The times when messages became ready. Messages that have waited long enough for their owner are forgotten."""
 
     __slots__ = ("_delayed", "_due", "_marks", "_sites", "matured_id")
 
@@ -216,13 +216,13 @@ class Waits:
         return id_ <= self.matured_id and id_ not in self._delayed
 
     def came_due(self, ids: Iterable[int], now_ns: int) -> None:
-        """Delayed messages are ready."""
+        """Note delayed messages that have become ready."""
         self._due.append((now_ns, list(ids)))
         self._delayed.update(self._due[-1][1])
         self.mature(now_ns)
 
     def note(self, last_id: int, now_ns: int) -> None:
-        """Messages up to this id arrived."""
+        """Note the arrival of messages up to this id."""
         marks = self._marks
         together_ns = self._sites.transfer_after_ns // TOGETHER if len(marks) >= ALONE else 0
         if marks and now_ns - marks[-1][0] <= together_ns:
@@ -232,7 +232,7 @@ class Waits:
         self.mature(now_ns)
 
     def mature(self, now_ns: int) -> None:
-        """Forget those that have waited long enough."""
+        """Forget messages that have waited long enough."""
         marks, due, since_ns = self._marks, self._due, now_ns - self._sites.transfer_after_ns
         while marks and marks[0][1] <= since_ns:
             self.matured_id = marks.popleft()[2]
@@ -247,13 +247,16 @@ class Waits:
 
 
 class Owners:
-    """The owners of one queue's messages. `names`: by number; with number 0 no owner is known, and the message belongs
-    to the broker's own site. `moved`: numbers by id of messages that were transferred; `back`: those of them that are
-    ready again, by number, rising. `waits`: how long messages wait. `turn`: number of the site that got the last
+    """The owners of one queue's messages. `names`: by number. Number 0: unknown; the broker's own site owns the
+    message.
+
+    `moved`: id of a transferred message -> number of its owner. `moved_ready`: number -> ids, rising, of the
+    transferred messages that are ready. `waits`: how long messages wait. `turn`: number of the site that got the last
     transfer.
     """
 
-    __slots__ = ("_initial", "_numbers", "_sites", "back", "is_changed", "moved", "names", "runs", "turn", "waits")
+    __slots__ = ("_initial", "_numbers", "_sites", "is_changed", "moved", "moved_ready", "names", "runs", "turn",
+                 "waits")  # fmt: skip
 
     def __init__(self, sites: Sites, initial: str | None) -> None:
         """`initial`: the owner of all messages that come; None: the site of their publishers."""
@@ -264,7 +267,7 @@ class Owners:
         self.is_changed = False  # `names`, since they were recorded
         self.runs = OwnerRuns()
         self.moved: dict[int, int] = {}
-        self.back: dict[int, list[int]] = {}
+        self.moved_ready: dict[int, list[int]] = {}
         self.waits = Waits(sites)
         self.turn = 0
 
@@ -320,34 +323,34 @@ class Owners:
         self.moved.update(_MOVED.iter_unpack(octets[1]))
         self.moved.update(transferred)
         self.moved = {id_: self._named(number) or self.own_number() for id_, number in self.moved.items()}
-        self.returned(self.moved)
+        self.note_ready(self.moved)
         self.waits.matured_id = last_id
 
     def _named(self, number: int) -> int:
-        """A number of a record; 0: it has no name."""
+        """The number that a record has; 0 if it has no name."""
         return number if number < len(self.names) else 0
 
-    def came(self, first_id: int, count: int, now_ns: int) -> int:
-        """New messages came. Returns the number of their owner."""
+    def add_new(self, first_id: int, count: int, now_ns: int) -> int:
+        """Add new messages. Returns: the number of their owner."""
         number = self.number_of_site(self._initial or self._sites.now)
         last_id = first_id + count - 1
         self.note(first_id, last_id, number)
         self.waits.note(last_id, now_ns)
         return number
 
-    def rebuilt(self, id_: int) -> int:
-        """A message came back from the log, and need not wait. Returns the number of its owner."""
+    def add_from_log(self, id_: int) -> int:
+        """Add a message from the log, which need not wait. Returns: the number of its owner."""
         self.waits.matured_id = max(self.waits.matured_id, id_)
         return self.runs.reach(id_) or self.own_number()
 
     def note(self, first_id: int, last_id: int, number: int) -> None:
-        """Messages have an owner."""
+        """Set the owner of messages."""
         if first_id > self.runs.last_id:
             self.runs.append(first_id, last_id, number)
         elif self.runs.number_of(first_id) != number:
             ids = range(first_id, last_id + 1)
             self.move(ids, number)
-            self.returned(ids)
+            self.note_ready(ids)
 
     def owner_of(self, id_: int) -> int:
         """The number of a message's owner."""
@@ -361,15 +364,15 @@ class Owners:
         return self.name_of(self.owner_of(id_))
 
     def move(self, ids: Iterable[int], number: int) -> None:
-        """Transfer messages. They are ready no more."""
+        """Transfer messages, which are no longer ready."""
         ids = list(ids)
-        self.taken(ids)
+        self.note_taken(ids)
         self.moved.update(dict.fromkeys(ids, number))
 
-    def returned(self, ids: Iterable[int]) -> None:
-        """Messages are ready again."""
+    def note_ready(self, ids: Iterable[int]) -> None:
+        """Note messages that are ready again."""
         for number, some in self._by_number(ids).items():
-            here = self.back.setdefault(number, [])
+            here = self.moved_ready.setdefault(number, [])
             if len(some) > _FEW:
                 here[:] = sorted({*here, *some})
                 some = ()
@@ -378,10 +381,10 @@ class Owners:
                 if here[at : at + 1] != [id_]:
                     here.insert(at, id_)
 
-    def taken(self, ids: Iterable[int]) -> None:
-        """Messages are ready no more."""
-        for number, some in (self._by_number(ids) if self.back else {}).items():
-            here = self.back.get(number, [])
+    def note_taken(self, ids: Iterable[int]) -> None:
+        """Note messages that are no longer ready."""
+        for number, some in (self._by_number(ids) if self.moved_ready else {}).items():
+            here = self.moved_ready.get(number, [])
             if len(some) > _FEW:
                 here[:] = sorted({*here}.difference(some))
                 some = ()
@@ -390,10 +393,10 @@ class Owners:
                 if here[at : at + 1] == [id_]:
                     del here[at]
             if not here:
-                self.back.pop(number, None)
+                self.moved_ready.pop(number, None)
 
     def _by_number(self, ids: Iterable[int]) -> Mapping[int, Sequence[int]]:
-        """Those of these messages that were transferred, by owner."""
+        """The transferred ones of these messages, by owner."""
         some: dict[int, list[int]] = {}
         for id_ in ids if self.moved else ():
             if (number := self.moved.get(id_)) is not None:
@@ -401,20 +404,20 @@ class Owners:
         return some
 
     def keep(self, ids: Container[int]) -> None:
-        """All messages but these are gone."""
-        self.left([id_ for id_ in self.moved if id_ not in ids])
+        """Forget all messages but these."""
+        self.forget([id_ for id_ in self.moved if id_ not in ids])
 
-    def left(self, ids: Iterable[int]) -> None:
-        """Messages are gone."""
+    def forget(self, ids: Iterable[int]) -> None:
+        """Forget messages that are gone."""
         if self.moved:
             ids = list(ids)
-            self.taken(ids)
+            self.note_taken(ids)
             for id_ in ids:
                 self.moved.pop(id_, None)
 
     def may_have(self, number: int, after: int) -> int | None:
         """The lowest id above `after` that a site may own; None: it owns none there."""
-        back = self.back.get(number, ())
+        back = self.moved_ready.get(number, ())
         at = bisect_right(back, after)
         moved = back[at] if at < len(back) else None
         found = self.runs.next_of(number, after) if number else None
@@ -422,7 +425,7 @@ class Owners:
         return min((id_ for id_ in (moved, found, unknown) if id_ is not None), default=None)
 
     def is_stranded(self, number: int) -> bool:
-        """Whether the owner was given up, or never was there."""
+        """Whether the owner was given up, or was never present."""
         return self._sites.is_lost(self.name_of(number))
 
     def count(self, ids: Iterable[int]) -> Counter[str]:

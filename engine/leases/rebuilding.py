@@ -8,12 +8,12 @@ Source: queues page C.5; docs/decisions/0012-log.md.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ..clock import due_after
 from ..delivery.filters import MessageSubject
-from ..messages.message import Message
 from ..stores.paged_message import body_size
+from ..stores.store import ids_in
 from ..stores.topic_log import LoggedMessage
 from . import deferring
 from .capture import capture_of
@@ -79,7 +79,7 @@ def begin(leases: Leases, since_id: int | None, next_id: int, *, was_there: bool
     queue.context.broker.scheduler.load_later(queue)
 
 
-def go_on(leases: Leases, rebuild: Rebuild) -> None:
+def step(leases: Leases, rebuild: Rebuild) -> None:
     """Make one step of the rebuild. Raises: Unreadable."""
     queue = leases.queue
     log = queue.context.broker.storage.log
@@ -95,7 +95,7 @@ def go_on(leases: Leases, rebuild: Rebuild) -> None:
             _drop_before(leases, rebuild)
         return
     if rebuild.position < rebuild.end:
-        _take_in(leases, rebuild)
+        _add_page(leases, rebuild)
     if rebuild.position >= rebuild.end:
         leases.rebuild = None
         if leases.active is not None:
@@ -116,24 +116,13 @@ def _drop_before(leases: Leases, rebuild: Rebuild) -> None:
     if rebuild.boundary.wall_ms:
         queue.purge()
         return
-    ids = sorted(id_ for id_ in ids_here(leases) if id_ < rebuild.boundary.id)
+    ids = sorted(id_ for id_ in ids_in(leases.queue.store) if id_ < rebuild.boundary.id)
     for start in range(0, len(ids), DROP_SLICE):
         positions = leases.positions_of(ids[start : start + DROP_SLICE])
         queue.events.purged(queue.takeable.take_at(positions).messages)
 
 
-def ids_here(leases: Leases) -> Iterator[int]:
-    """The ids of all ready messages."""
-    store = leases.queue.store
-    yield from (message.id for message in store)
-    for part in store.paged_parts():
-        if isinstance(part, Message):
-            yield part.id
-        else:
-            yield from part.ids
-
-
-def _take_in(leases: Leases, rebuild: Rebuild) -> None:
+def _add_page(leases: Leases, rebuild: Rebuild) -> None:
     queue, context, capture = leases.queue, leases.queue.context, capture_of(leases.queue)
 
     def is_wanted(exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
@@ -150,11 +139,11 @@ def _take_in(leases: Leases, rebuild: Rebuild) -> None:
             rebuild.has_begun = True
         filter_ = leases.rules.filter
         if filter_ is None or filter_.matches(MessageSubject(one.message)):
-            _take_in_one(leases, one)
+            _add(leases, one)
     context.broker.turn.effort += len(page.found)
 
 
-def _take_in_one(leases: Leases, one: LoggedMessage) -> None:
+def _add(leases: Leases, one: LoggedMessage) -> None:
     queue, broker, logged = leases.queue, leases.queue.context.broker, one.message
     envelope = logged.envelope.persisted()
     message = queue.message_for(logged.id, logged.content, envelope)
@@ -167,7 +156,7 @@ def _take_in_one(leases: Leases, one: LoggedMessage) -> None:
         durability.recall(message.id, one.location, body_size(message))
     owner = 0
     if leases.owners is not None:
-        owner = leases.owners.rebuilt(message.id)
+        owner = leases.owners.add_from_log(message.id)
         leases.record_sites()
     queue.events.enqueued(message, owner)
     store = queue.takeable

@@ -75,7 +75,7 @@ class Replay:
         # of the last delivery: when it was due (monotonic ns), its time in the log (wall ms), its octets
         self._due_ns = self._last_ms = self._last_octets = 0
 
-    def look(self, last_id: int) -> None:
+    def follow_log(self, last_id: int) -> None:
         """Move the target to the end of the log if the queue has a newer message than before."""
         if last_id != self.seen_id:
             self.seen_id, self.target = last_id, self.log.end()
@@ -113,7 +113,7 @@ class Replay:
             pause_ns = pause_ms * MS / rate.times
         return self._due_ns + int(pause_ns)
 
-    def went(self, one: LoggedMessage, now_ns: int) -> None:
+    def note_delivery(self, one: LoggedMessage, now_ns: int) -> None:
         """Note the delivery of a message, for the rate."""
         if self.rules.rate is not None:
             self._due_ns = max(self.due_ns(one), now_ns - LATE_NS) if self._last_ms else now_ns
@@ -170,10 +170,10 @@ def show_replays(leases: Leases) -> None:
             queue.mark()  # the rest is for the next turn
             break
         take_turn(leases, consumer)
-        replay.look(leases.last_id)
+        replay.follow_log(leases.last_id)
         if consumer.client.paused or not consumer.session.flowing:
             continue
-        if _show(leases, consumer, replay):
+        if _deliver(leases, consumer, replay):
             continue
         if replay.wants_load:
             queue.context.broker.scheduler.load_later(queue)
@@ -185,7 +185,7 @@ def show_replays(leases: Leases) -> None:
                 _wake(queue, replay, (replay.rules.last.wall_ms + 1 - now_ms) * MS)
 
 
-def _show(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
+def _deliver(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
     """Deliver messages that may go now. Returns whether that ended the replay."""
     queue, waiting, holder = leases.queue, replay.waiting, replay.holder
     context = queue.context
@@ -210,7 +210,7 @@ def _show(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
             _wake(queue, replay, due_ns - now_ns)
             break
         waiting.popleft()
-        replay.went(one, now_ns)
+        replay.note_delivery(one, now_ns)
         copy = _copy(leases, one)
         room -= len(copy.content)
         shown.append(copy)

@@ -8,8 +8,8 @@ from ..clock import MS
 from ..delivery.consumer import Consumer, holder_of
 from ..errors import BadRequest
 from ..queues.queue import Queue
+from ..stores.store import ids_in
 from .by_site import free_by_site
-from .rebuilding import ids_here
 from .state import Leases, bookmark_of, leases_of
 
 #: Messages counted in one step.
@@ -50,7 +50,7 @@ def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
     if hosts is None:
         raise BadRequest("its messages have no owners: it is no leased queue with x-replication of a cluster")
     ready: Counter[str] = Counter()
-    for count, id_ in enumerate(list(ids_here(leases)), 1):
+    for count, id_ in enumerate(ids_in(queue.store), 1):
         ready[hosts.scope if owners is None else owners.site_of(id_)] += 1
         if count % COUNTED_A_STEP == 0:
             yield

@@ -1,4 +1,4 @@
-"""The state of a leased queue beyond that of other queues, and the questions that all its parts ask of it.
+"""The state that only a leased queue has.
 
 A message is either ready in the store, or leased: in the book, and in a session under its delivery tag.
 Source: queues page A.2, A.3, A.7.
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from .rebuilding import Rebuild
     from .replaying import Replay
 
-#: Messages that become active at once for a transfer.
+#: Maximum messages that a transfer makes active in one step.
 EXTENDED = 1000
 #: The id of a tombstone without a message: an acknowledgement has no effect.
 NOTHING = 0
 
 
 class Leases:
-    """The leases of `queue`, by `rules`. `book`: its leases; `consumer_list`: its consumers; `browsing`, `replaying`:
-    consumers that browse it, and that replay its topics; `active`: the messages that may be leased, None: all;
-    `deferred`: acknowledgements of messages that are not active yet; `rebuild`: while it is built from the log.
+    """The leases of `queue`, by `rules`. `book`: its leases. `consumer_list`: its consumers. `browsing`, `replaying`:
+    consumers that browse it, and that replay its topics. `active`: the messages that may be leased; None: all.
+    `deferred`: acknowledgements of messages that are not active yet. `rebuild`: its progress, while it is rebuilt.
 
-    `last_id`: the highest id that came. `recovered_point`: the recovery point that it was built from; empty: none yet.
-    `past`: the holders of leases that have ended, by session. `deadline`: of the next end of a lease or lifetime.
-    `barriers`: positions, rising; the first may be gone. `hosts`: the sites that host it; None: all do. `owners`: the
-    sites that own its messages; None: all alike. `transfers`: the deadline of the next message that waits for one.
+    `last_id`: the highest id of a message so far. `recovered_point`: the recovery point that the queue was built from;
+    empty: none yet. `past`: session -> holder of its leases that have ended. `deadline`: of the next end of a lease or
+    lifetime. `barriers`: positions, rising; the first may be gone. `hosts`: the sites that host the queue; None: all.
+    `owners`: the sites that own its messages; None: all alike. `transfers`: the deadline of the next transfer.
     """
 
     __slots__ = (
@@ -145,9 +145,9 @@ class Leases:
         return min(count, max(0, self.active.count - len(self.book.leases)))
 
     def room(self, site: str | None = None) -> int:
-        """How many more leases the queue allows (MaxBacklog, TargetQueueDepth). Only active messages are leased.
+        """The number of further leases that the queue allows (MaxBacklog, TargetQueueDepth).
 
-        `site`: the backlog is that of a site; None: there is one for all.
+        `site`: for the backlog of a site; None: all sites have one backlog together.
         """
         settings = self.rules.settings
         if self.active is not None:
@@ -189,7 +189,7 @@ class Leases:
         return seen[0][1].id if seen and seen[0][0] == position else 0
 
     def record_sites(self) -> None:
-        """Have the journal know the numbers of owners before it has records with them."""
+        """Record new numbers of owners in the journal, before other records have them."""
         if self.owners is not None and self.owners.is_changed:
             self.owners.is_changed = False
             self.queue.events.notes_changed()
@@ -212,23 +212,23 @@ class Leases:
 
     # -- messages leave -----------------------------------------------------------------------------------------------
 
-    def gone(self, messages: Sequence[Message]) -> None:
+    def count_acked(self, messages: Sequence[Message]) -> None:
         """Count messages as acknowledged, by their holders or by others."""
         if not messages:
             return
         queue = self.queue
         queue.events.acked(messages)
-        self.left_active(messages)
+        self.note_gone(messages)
         if self.book.cancels:
             for message in messages:
                 self.book.cancels.pop(message.id, None)
         if queue.throttle is not None:
             queue.throttle.drained(queue)
 
-    def left_active(self, messages: Sequence[Message]) -> None:
-        """Messages are gone from the queue, so that later ones may become active."""
+    def note_gone(self, messages: Sequence[Message]) -> None:
+        """Note messages that are gone from the queue: later ones may become active."""
         if self.owners is not None:
-            self.owners.left(message.id for message in messages)
+            self.owners.forget(message.id for message in messages)
         if self.active is not None:
             self.active.left(map(self.queue.store.position_of, messages))
             self.queue.mark()
@@ -249,7 +249,7 @@ class Leases:
         return known
 
     def forget_topics(self) -> None:
-        """Look the topics of messages up again."""
+        """Forget the cached topics of messages."""
         self._topics.clear()
 
     def past_at(self, session: "Session") -> "PastHolder":
@@ -260,8 +260,8 @@ class Leases:
         return past
 
 
-class Policy:
-    """A policy of a leased queue: it acts on `leases`."""
+class LeasesPart:
+    """A part of a leased queue, with the state that all its parts share."""
 
     __slots__ = ("leases",)
 
@@ -272,13 +272,13 @@ class Policy:
 def state_of(queue: Queue) -> Leases | None:
     """The leases of a queue; None: it is of another kind."""
     settlement = queue.settlement
-    return settlement.leases if isinstance(settlement, Policy) else None
+    return settlement.leases if isinstance(settlement, LeasesPart) else None
 
 
 def leases_of(queue: Queue) -> Leases:
     """The leases of a queue of this kind."""
     settlement = queue.settlement
-    assert isinstance(settlement, Policy)
+    assert isinstance(settlement, LeasesPart)
     return settlement.leases
 
 
@@ -316,7 +316,7 @@ class ActiveSet:
             self.end = positions[-1]
 
     def came(self, positions: Iterable[int]) -> None:
-        """Count new messages at these positions that stand among the active ones."""
+        """Count new messages at these positions, if they are among the active ones."""
         end = self.end
         self.count += sum(position <= end for position in positions)
 
@@ -331,7 +331,7 @@ class ActiveSet:
                 self.end = positions[-1]
 
     def left(self, positions: Iterable[int]) -> None:
-        """Messages at these positions are gone from the queue."""
+        """Subtract messages at these positions, which are gone from the queue, if they were active."""
         end = self.end
         self.count -= sum(position <= end for position in positions)
 
@@ -351,11 +351,11 @@ class Browse:
 
 
 class PastHolder(Holder):
-    """Holder of the leases of one queue that ended at a session: they count nowhere.
+    """Holder of a session's leases of one queue that have ended. They count nowhere.
 
-    A lease is the message itself, and always stays under its tag in the session until the client settles it. If the
-    lease ends by time, by another client's acknowledgement or by `basic.cancel`, the object is a tombstone there, so
-    that a late acknowledgement is no error, and the queue goes on with another object of the same id.
+    A lease is the message object itself, which stays under its tag in the session until the client settles it. If the
+    lease ends by time, by another client's acknowledgement or by `basic.cancel`, the object stays as a tombstone, so
+    that a late acknowledgement is no error, and the queue continues with another object of the same id.
     Source: queues page A.2 (lease), A.5 (stale tags).
     """
 
@@ -368,5 +368,5 @@ class PastHolder(Holder):
 
 
 def unleased_copy(content: bytes, envelope: Envelope) -> Message:
-    """A message for a delivery that is no lease: it is only shown, and acknowledging it has no effect."""
+    """A message for a delivery without a lease. Acknowledging it has no effect."""
     return Message(NOTHING, content, envelope)

@@ -241,3 +241,14 @@ class Log(Protocol):
 
     def forget(self, reader: Reader) -> None:
         """Drop the window of a reader, if it has one."""
+
+
+def ids_in(store: Store) -> list[int]:
+    """The ids of all messages of a store, in memory or paged out. O(messages)."""
+    ids = [message.id for message in store]
+    for part in store.paged_parts():
+        if isinstance(part, Message):
+            ids.append(part.id)
+        else:
+            ids += part.ids
+    return ids

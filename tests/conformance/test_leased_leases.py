@@ -251,7 +251,7 @@ def test_nothing_is_remembered_of_who_was_late_and_left(desk: LeasedDesk, end: C
     desk.advance_ms(500)
     end(late)
     check_broker(desk.pair.broker)
-    assert not leases_of(desk.vhost.queues["q"]).consumer_list.late
+    assert not leases_of(desk.vhost.queues["q"]).consumer_list.overdue
 
 
 # -- semantics --------------------------------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ def test_a_lease_that_no_deadline_ends_is_named() -> None:
 
 
 def _stranger(world: World) -> None:
-    leases_of(world.q).consumer_list.late.add(world.session)
+    leases_of(world.q).consumer_list.overdue.add(world.session)
 
 
 def _cancels(world: World) -> None:
@@ -238,6 +238,6 @@ def test_a_contradiction_of_a_leased_queue_is_named(mistake: Callable[[World], N
     with pytest.raises(InvariantBroken, match=re.escape(words)):
         check_broker(world.broker)
     leases = leases_of(world.q)
-    leases.consumer_list.late.clear()
+    leases.consumer_list.overdue.clear()
     leases.book.cancels.clear()
     leases.active = None

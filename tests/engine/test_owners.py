@@ -637,7 +637,7 @@ def test_a_message_from_the_log_comes_between_others() -> None:
     owners.note(10, 10, one)
     owners.note(20, 20, other)
     for id_ in (5, 15, 25):
-        owners.rebuilt(id_)
+        owners.add_from_log(id_)
     assert [owners.site_of(id_) for id_ in (5, 15, 20, 25)] == ["n1", "n2", "n3", "n3"]
     assert [owners.may_have(number, 12) for number in (owners.own_number(), one, other)] == [None, 13, 20]
     assert owners.may_have(other, 24) == 25 and owners.may_have(owners.own_number(), 4) == 5
@@ -692,12 +692,12 @@ def test_returned_messages_by_owner() -> None:
     one, other = map(owners.number_of_site, ("n2", "n3"))
     owners.note(1, 100, owners.number_of_site("n1"))
     owners.move(range(10, 90), one)
-    owners.returned(range(0, 101))
+    owners.note_ready(range(0, 101))
     owners.move((40, 41), other)
-    owners.returned((41, 40, 40))
-    owners.taken((10, 12))
-    owners.left(range(60, 101))
-    assert owners.back == {one: [11, *range(13, 40), *range(42, 60)], other: [40, 41]}
+    owners.note_ready((41, 40, 40))
+    owners.note_taken((10, 12))
+    owners.forget(range(60, 101))
+    assert owners.moved_ready == {one: [11, *range(13, 40), *range(42, 60)], other: [40, 41]}
     assert (owners.may_have(one, 11), owners.may_have(other, 40), owners.may_have(one, 59)) == (13, 41, None)
 
 

@@ -182,7 +182,7 @@ def _forget_a_tombstone(original: Callable[..., Any], chance: Random) -> Callabl
 
 def _forget_the_owner(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
     """What was transferred belongs to the site from which it came."""
-    return lambda owners, ids, number: owners.taken(list(ids))
+    return lambda owners, ids, number: owners.note_taken(list(ids))
 
 
 def _is_gone(leases: Leases, owners: Owners, number: int) -> bool:
