@@ -34,7 +34,7 @@ TopicExchange = Annotated[str, NAME, "the topic exchange"]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Password:
-    """A password, or its hash, as arguments give it."""
+    """The arguments for a password, or for its hash."""
 
     password: (
         Annotated[str, TEXT, "in clear text; without it, it is read from the terminal or standard input"] | None
@@ -47,7 +47,7 @@ class Password:
         return self.password is not None or self.password_hash is not None
 
     def hashed(self, command: str) -> PasswordHash:
-        """The password's hash. Messages never contain the password or its hash. Raises: CommandError."""
+        """The password's hash. Raises: CommandError, whose message contains neither the password nor its hash."""
         if (self.password is None) == (self.password_hash is None):
             raise CommandError(f"{command}: expected either a password or password-hash=TEXT")
         if self.password is not None:
@@ -151,9 +151,9 @@ def _replace(at: Operator, user: User) -> dict[str, Any]:
     return _shown_user(user)
 
 
-def _limit(given: int | None, now: int | None) -> int | None:
-    """`given`: None leaves it as it is `now`, a negative one removes it. None: no limit."""
-    return now if given is None else None if given < 0 else given
+def _limit(given: int | None, before: int | None) -> int | None:
+    """The new limit; None: no limit. `given`: None keeps the one `before`, a negative number removes it."""
+    return before if given is None else None if given < 0 else given
 
 
 # -- permissions ----------------------------------------------------------------------------------------------------
@@ -356,18 +356,14 @@ def with_grants(user: User, grants: Mapping[str, Grant]) -> User:
 
 
 def with_topics_before_permissions(user: User, vhost: str, topics: Mapping[str, TopicPermission]) -> User:
-    """The user with exactly these topic permissions, whose patterns are valid, for a virtual host without
-    permissions.
-    """
+    """The user with exactly these topic permissions in a virtual host without permissions. Patterns are valid."""
     rest = {other: kept for other, kept in user.topics_before_permissions.items() if other != vhost}
     by_vhost = {**rest, vhost: MappingProxyType(dict(topics))} if topics else rest
     return replace(user, topics_before_permissions=MappingProxyType(by_vhost))
 
 
 def tags_of(value: object) -> tuple[str, ...]:
-    """Tags without duplicates, from a list, or from text with commas. Any words, as in RabbitMQ. Raises:
-    CommandError.
-    """
+    """Tags without duplicates, from a list or text with commas; any words, as in RabbitMQ. Raises: CommandError."""
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(one, str) and len(one) <= 255 for one in words):
         raise CommandError("tags must be a list of words, or text with commas between them")

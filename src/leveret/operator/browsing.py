@@ -16,9 +16,9 @@ from .operator import Operator, until_idle
 from .slices import READY, SCHEDULED, STATES, Seen, slices_of
 from .steps import Steps
 
-#: Messages shown by default, at most, and converted to rows in one step.
+#: Messages in an answer by default, and at most; messages converted to rows in one step.
 BROWSED, BROWSED_MAX, BROWSED_AT_ONCE = 50, 500, 20
-#: Messages that a filter tests in one step, and in one request.
+#: Maximum messages that a filter tests in one step, and in one request.
 LOOKED_AT_ONCE, LOOKED_MAX = 100, 20_000
 
 
@@ -78,7 +78,7 @@ def browse(
 
 
 def row_of(at: Operator, seen: Seen, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:
-    """A message in JSON, with the consumer that has it unacknowledged, or the time when it is due."""
+    """A message in JSON, with the consumer that holds it, or the time when it is due."""
     message = seen.message
     row = shown_message(seen.position, message, truncate, encoding)
     row["id"] = message.id
@@ -95,7 +95,7 @@ def row_of(at: Operator, seen: Seen, truncate: int | None, encoding: str = "auto
 
 
 def cut(value: Any, length: int) -> Any:
-    """Cut texts after `length` characters and append the number of the others, as Artemis does."""
+    """Cut texts in a value after `length` characters and append the number of the others, as Artemis does."""
     if isinstance(value, str) and len(value) > length:
         return f"{value[:length]}, + {len(value) - length} more"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Commands about the cluster that a broker belongs to. They end at the node that leads, whichever node is asked."""
+"""Commands about the cluster of a broker. The leader runs them: other nodes pass their clients on to it."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +40,7 @@ def wait_safe_to_stop(at: Operator, node: NodeName | None = None) -> dict[str, A
 
 
 def _ready(reasons: list[str]) -> dict[str, Any]:
-    """What a broker says: that is now. `leveret ctl` asks again."""
+    """The answer of a broker is about this moment; `leveret ctl` asks again until it is ready."""
     return {"is-ready": not reasons, "reasons": reasons}
 
 
@@ -68,7 +68,7 @@ def history(at: Operator) -> dict[str, Any]:
     return _desk(at).history()
 
 
-# These change etcd and no record: their answers wait for nothing in the journal.
+# These commands write to etcd and not to the journal, so `reads` is true: their answers wait for no record.
 
 
 @command("cluster raise-level", http=Http("POST", "leveret/cluster/raise-level", Level.ADMINISTRATOR), reads=True)

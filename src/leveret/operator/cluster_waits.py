@@ -1,6 +1,6 @@
-"""Whether a cluster is as a script of an operator wants it, by the state that `ctl cluster` shows.
+"""Whether all nodes are in sync, and whether a node can be stopped, by the state that `ctl cluster` shows.
 
-`leveret ctl` decides it, not the leader: while a cluster is upgraded, the leader may be of the release before.
+`leveret ctl` decides it, not the leader alone: during an upgrade the leader may be of a release without these commands.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def in_sync_reasons(status: Status, node: str | None = None) -> list[str]:
-    """Why a node, or any of all, is not in sync; empty: it is. Raises: CommandError: there is no such node."""
+    """Why the node, or one of all nodes, is not in sync; []: all are. Raises: CommandError: there is no such node."""
     if (reason := _without_leader(status)) is not None:
         return [reason]
     rows = status["nodes"] if node is None else [_row(status, node)]
@@ -20,10 +20,10 @@ def in_sync_reasons(status: Status, node: str | None = None) -> list[str]:
 
 
 def stop_reasons(status: Status, node: str | None = None) -> list[str]:
-    """Why a node, or any one that may be next, must not be stopped now; empty: it may.
+    """Why the node, or any node in sync, must not be stopped now; []: it can be stopped.
 
-    It may when enough others are in sync, so that publishers are not held, another can lead, and etcd answers.
-    Raises: CommandError: there is no such node.
+    It can be stopped if enough others are in sync, so that publishers are not held, if another one can lead, and if
+    etcd answers. Raises: CommandError: there is no such node.
     """
     if (reason := _without_leader(status)) is not None:
         return [reason]
@@ -35,7 +35,7 @@ def stop_reasons(status: Status, node: str | None = None) -> list[str]:
 
 
 def etcd_trouble(status: Status) -> str:
-    """Why the node that says this does not reach etcd; empty: it does."""
+    """Why the node with this status does not reach etcd; "": it does."""
     said = str(status.get("etcd", "answers"))
     return "" if said == "answers" else said
 
@@ -54,7 +54,7 @@ def _reasons_to_keep(status: Status, row: Row) -> list[str]:
 
 
 def _without_leader(status: Status) -> str | None:
-    """Why no node serves all clients now."""
+    """Why no node serves all clients now; None: one does."""
     leader = next((one for one in status["nodes"] if one["name"] == status["leader"]), None)
     if leader is None:
         trouble = etcd_trouble(status)

@@ -26,9 +26,7 @@ from .kinds import FLAG, NUMBER, TEXT, Kind, NotOfItsKind
 
 @dataclass(slots=True, frozen=True)
 class Argument:
-    """An argument of a command. `is_positional`: on the command line its name may be left out, in the order of the
-    parameters.
-    """
+    """An argument of a command. `is_positional`: the command line may give it by its position, without its name."""
 
     name: str
     kind: Kind
@@ -50,8 +48,9 @@ class Argument:
 
 @dataclass(slots=True, frozen=True)
 class Command:
-    """One command. `words`: its name, and its action if it has any. `reads`: it changes nothing, so its answer waits
-    for no record. `groups`: parameter -> the dataclass whose fields are its arguments.
+    """One command. `words`: its name, and its action if it has one. `reads`: its answer waits for no record.
+
+    `groups`: parameter -> the dataclass whose fields are arguments of the command.
     """
 
     words: str
@@ -68,7 +67,7 @@ class Command:
         return " ".join((self.words, *(argument.usage for argument in self.arguments)))
 
     def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The given arguments by the names of the parameters, each converted by its kind. Raises: CommandError."""
+        """The values of the given arguments, by the names of the parameters. Raises: CommandError."""
         known = {argument.name: argument for argument in self.arguments}
         for name in given:
             if name not in known:
@@ -90,7 +89,7 @@ class Command:
         return values
 
     def call(self, at: Any, given: Mapping[str, Any]) -> Any:
-        """The result for an operator, or the steps that lead to it. Raises: CommandError."""
+        """Call the function for an operator. Returns its result or its steps. Raises: CommandError."""
         values = self.read(given)
         for name, group in self.groups.items():
             values[name] = group(**{one.name: values.pop(one.name) for one in fields(group) if one.name in values})
@@ -100,7 +99,7 @@ class Command:
         return CommandError(f"{self.words}: {text}" + (f"\nusage: {self.usage}" if with_usage else ""))
 
 
-#: Command -> action ("": without one) -> Command. The default is "", or else the first action.
+#: Command -> action ("": none) -> Command. Without an action in a request it is "", or else the first action.
 COMMANDS: dict[str, dict[str, Command]] = {}
 
 
@@ -142,7 +141,7 @@ def find(name: object, arguments: dict[str, Any]) -> Command:
     return actions[wanted]
 
 
-# -- what a function says of itself ---------------------------------------------------------------------------------
+# -- arguments and help from a function's signature and docstring ---------------------------------------------------
 
 
 def _arguments_of(function: Callable[..., Any], helps: Mapping[str, str]) -> Iterator[Argument]:
@@ -162,7 +161,7 @@ def _arguments_of(function: Callable[..., Any], helps: Mapping[str, str]) -> Ite
 
 
 def _argument(name: str, hint: Any, helps: Mapping[str, str], *, is_required: bool, is_positional: bool) -> Argument:
-    """An argument. A parameter without help is a KeyError at import."""
+    """Make an argument. Raises: KeyError, at import: the parameter has no help."""
     kind, text = _kind_of(hint)
     text = helps.get(name, text) if text else helps[name]
     return Argument(name.replace("_", "-"), kind, text, is_required, is_positional)
@@ -174,7 +173,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _kind_of(hint: Any) -> tuple[Kind, str]:
-    """The kind, and the help, in the annotation."""
+    """The kind and the help in an annotation."""
     for one in get_args(hint) if type(None) in get_args(hint) else (hint,):
         kind, *text = getattr(one, "__metadata__", (None,))
         if isinstance(kind, Kind):

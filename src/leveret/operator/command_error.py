@@ -1,4 +1,4 @@
-"""The refusal of a command, in a file that is importable without the commands."""
+"""The refusal of a command. Modules import it without the commands."""
 
 
 class CommandError(Exception):

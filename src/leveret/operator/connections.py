@@ -1,6 +1,6 @@
 """Commands about connections, channels and consumers; closing a connection; alarm and firehose.
 
-Source: ruling 24; behaviour page 1.6. Every list is O(rows), except for the oldest deliveries of consumers:
+Source: ruling 24; behaviour page 1.6. Every list costs O(rows), but finding the oldest deliveries of consumers costs
 O(unacknowledged deliveries of their channels).
 """
 
@@ -19,7 +19,7 @@ from .operator import Operator
 from .parked import blocked_by, parked_of
 from .steps import Steps
 
-#: Unacknowledged messages of a channel, and places that a client publishes to, in one answer.
+#: Maximum unacknowledged messages of a channel, and (exchange, key) pairs of a publisher, in an answer.
 UNACKED_MAX, PLACES_MAX = 100, 20
 #: The client's default reason: the text of RabbitMQ's management plugin.
 CLOSED_BY_HAND = "Closed via management plugin"
@@ -195,14 +195,14 @@ def _clients(at: Operator, vhost: str | None, user: str | None = None) -> Iterat
 
 
 def _state(at: Operator, client: Client) -> str:
-    """The state in RabbitMQ's words."""
+    """The state of a connection in RabbitMQ's words."""
     if client.is_blocked:
         return "blocked"
     return "running" if at.broker.flow.raised is None else "blocking"
 
 
 def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:
-    """The latest possible time of the oldest delivery, in wall ms; times are noted about once a minute.
+    """The age of a channel's oldest delivery: the latest possible wall time in ms, as times are noted once a minute.
 
     None: nothing is unacknowledged, or it was delivered after the last note.
     """
@@ -213,7 +213,7 @@ def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:
     return {"oldest_unacked_since_ms": clock.wall_ms() - (clock.monotonic_ns() - at_ns) // 1_000_000}
 
 
-# -- what ends or stops connections ---------------------------------------------------------------------------------
+# -- closing, blocking and tracing connections ----------------------------------------------------------------------
 
 
 @command("close-connection")
@@ -277,7 +277,7 @@ def trace_off(at: Operator, vhost: Name = "/") -> dict[str, Any]:
 
 
 def _oldest_of(session: Session, consumers: list[Consumer]) -> dict[Holder, int]:
-    """The delivery tag of the oldest delivery of each consumer that has unacknowledged ones."""
+    """Consumer -> the delivery tag of its oldest unacknowledged delivery."""
     wanted = {consumer for consumer in consumers if consumer.unacked}
     found: dict[Holder, int] = {}
     for tag, message in session.unacked.items() if wanted else ():

@@ -27,7 +27,7 @@ EXCHANGE = "leveret.control"
 
 
 class ControlTable:
-    """Runs commands."""
+    """Runs commands for `ctl` over AMQP, for the console, and for this process."""
 
     def __init__(self, operator: Operator | None = None) -> None:
         self.operator = operator or Operator()
@@ -47,15 +47,15 @@ class ControlTable:
         return Definitions(lambda: self.broker)
 
     def ask(self, name: object, arguments: object = None) -> Any:
-        """Run one command that changes nothing, to its end. Raises: CommandError."""
+        """Run a command that changes nothing to its end. Raises: CommandError."""
         return finished(self._called(*self._found(name, arguments)))
 
     def run(self, name: object, arguments: object = None) -> Any:
-        """Run one command, to its end. Raises: CommandError."""
+        """Run a command to its end, without waiting for the journal. Raises: CommandError."""
         return finished(self._run(name, arguments, waits=False))
 
     def steps(self, name: object, arguments: object = None) -> Steps:
-        """The steps of one command; the last comes when its effects are safe. Raises: CommandError."""
+        """The steps of a command; the last one comes when its effects are safe. Raises: CommandError."""
         yield from self._parts()
         return (yield from self._run(name, arguments))
 
@@ -76,7 +76,7 @@ class ControlTable:
             steps.close()
 
     def _run(self, name: object, arguments: object, *, waits: bool = True) -> Steps:
-        """The steps of one command. `waits`: until the journal has what it changed. Raises: CommandError."""
+        """The steps of a command. `waits`: until the journal has its changes. Raises: CommandError."""
         command, given = self._found(name, arguments)
         steps = self._called(command, given)
         if command.reads:
@@ -85,7 +85,7 @@ class ControlTable:
         return (yield from self._until_safe(steps) if waits else steps)
 
     def _noted(self, words: str, steps: Steps) -> Steps:
-        """Run the steps of a command, and record what each of them has changed, even if it fails."""
+        """Run the steps of a command, and record the versions that each step has changed, even if it fails."""
         operator, versions = self.operator, self.operator.versions
         batch = versions.next_batch()
         while True:
@@ -112,7 +112,7 @@ class ControlTable:
         self._is_loaded = True
 
     def _found(self, name: object, arguments: object) -> tuple["Command", dict[str, Any]]:
-        """A command, and the arguments for it. Raises: CommandError."""
+        """A command by name, and its arguments. Raises: CommandError."""
         if arguments is not None and not isinstance(arguments, dict):
             raise CommandError("arguments must be an object")
         from .command_table import find
@@ -167,7 +167,7 @@ class ControlTable:
             return {"ok": False, "error": f"internal error: {type(error).__name__}"}
 
     def _until_safe(self, steps: Steps) -> Steps:
-        """These steps, and such as wait until the journal has what they did."""
+        """These steps, then further ones until the journal has their changes. Raises: CommandError."""
         result = yield from steps
         durability = self.broker.context.storage.durability
         barrier = 0 if durability is None else durability.sync_lsn_of_all()
@@ -179,7 +179,7 @@ class ControlTable:
 
 
 def _is_text(body: bytes) -> bool:
-    """Whether it is UTF-8 as such: JSON's reader lets surrogates pass."""
+    """Whether a request is valid UTF-8: the reader of JSON accepts surrogates."""
     try:
         body.decode()
     except UnicodeDecodeError:

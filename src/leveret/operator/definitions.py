@@ -1,8 +1,8 @@
 """Definitions in RabbitMQ's JSON: users, virtual hosts, permissions, limits, exchanges, queues, bindings, policies.
 
-An import adds and replaces, never deletes, and is idempotent. The whole document is checked before anything is changed;
-what is wrong with one entry does not stop the others, unless all or nothing is asked for.
-Sections without a use in this version (parameters of plug-ins) are stored and exported unchanged.
+An import adds and replaces, never deletes, and is idempotent. The whole document is checked before anything is changed.
+A wrong entry does not stop the others, unless the import is all or nothing. Parameters of plug-ins have no effect here;
+they are stored and exported unchanged.
 Source: behaviour page 5.3, 5.5.
 """
 
@@ -59,21 +59,21 @@ _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
 
 class Definitions:
-    """Export and import for one broker; keeps parameters that it does not use."""
+    """Export and import of definitions for one broker."""
 
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
 
     def export(self) -> dict[str, Any]:
-        """The whole broker at once. See `export_steps`."""
+        """Export the whole broker at once. See `export_steps`."""
         result: dict[str, Any] = finished(self.export_steps())
         return result
 
     def export_steps(self, only: str | None = None) -> Steps:
-        """The whole broker except exclusive queues, the default exchange's bindings, and predeclared exchanges.
+        """Export the broker without exclusive queues, bindings of the default exchange, and predeclared exchanges.
 
-        `only`: one virtual host, in RabbitMQ's form: queues, exchanges and bindings do not name it. Objects are those
-        of the first steps. Raises: CommandError.
+        `only`: one virtual host, in RabbitMQ's form: its queues, exchanges and bindings do not name it. Objects that
+        are declared during the export are missing. Raises: CommandError.
         """
         broker = self._broker()
         vhosts = list(broker.virtual_hosts.values())
@@ -132,13 +132,13 @@ class Definitions:
     def steps_of(self, document: object, only: str | None = None, *, is_whole: bool = False) -> Steps:
         """Import a document.
 
-        Returns counts of imported entries; `faults`, entries that were not imported; `remarks`, entries that were left
-        out without a mistake in the file: an object that exists with other arguments, a binding to a missing queue.
+        Returns counts of imported entries; `faults`: wrong entries, which were left out; `remarks`: right entries that
+        were left out, because an object exists with other arguments or a binding's queue is missing.
 
         `only`: the virtual host of all objects; other entries are left out. `is_whole`: all or nothing.
 
-        Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, if it is no document,
-        and if `is_whole`, for any fault; then nothing is changed.
+        Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, before anything is
+        changed: the value is no document, or `is_whole` and an entry is wrong.
         """
         broker = self._broker()
         if only is not None:
@@ -196,7 +196,7 @@ def _declared(vhost: VirtualHost) -> list[Exchange]:
 
 
 def in_vhost(document: object, vhost: str) -> object:
-    """The sections about objects in a virtual host, with all entries for this one."""
+    """The document's sections about objects of a virtual host, with this virtual host in every entry."""
     if not isinstance(document, dict):
         return document
     found: dict[str, Any] = {}
@@ -219,7 +219,7 @@ def faults_and_remarks(configuration: Configuration, document: object) -> tuple[
 
 
 def _apply(broker: Broker, plan: Plan) -> Steps:
-    """Apply a plan. Returns remarks. Exchanges, queues and bindings are removed from the plan."""
+    """Apply a plan, and remove its exchanges, queues and bindings from it. Returns remarks."""
     remarks: list[str] = []
     yield from _with_each(broker, plan.vhosts, broker.virtual_hosts.create)
     yield from _with_each(broker, plan.limits.keys() | plan.default_types.keys(), partial(_limit, broker, plan))
@@ -241,7 +241,7 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
             except EngineError as error:  # it exists with other arguments: not changed, as in RabbitMQ
                 remarks.append(f"{what} {shown(getattr(one, 'name', ''))} stays as it is: {text_of(error)}")
 
-        objects.reverse()  # each is freed when it is done: all at once would be a long step
+        objects.reverse()  # `_taken` frees each object after use: freeing all at once would be a long step
         yield from _with_each(broker, _taken(objects), declare)
     return remarks
 
@@ -253,7 +253,7 @@ def _taken(objects: list[Any]) -> Iterator[Any]:
 
 
 def _with_each(broker: Broker, objects: Iterable[T], do: Callable[[T], object]) -> Steps:
-    """Apply a function to each. A step ends after some objects, or by their cost."""
+    """Apply a function to each object. A step ends after `OBJECTS_A_STEP`, or after `EFFORT_A_STEP`."""
     context = broker.context
     until = context.turn.effort + EFFORT_A_STEP
     for number, one in enumerate(objects):
@@ -286,7 +286,7 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
         before = broker.users.find(name)
         user = plan.users.get(name) or before
         if user is None:
-            return  # it was removed meanwhile
+            return  # it was deleted meanwhile
         if name in plan.passwords:
             password = plan.passwords[name]
             is_same = before is not None and before.password.is_right(password)

@@ -1,8 +1,8 @@
 """The difference between a document of definitions and what a broker has, object by object.
 
-Users, policies, limits and parameters of the document replace those of the same name: what the broker has is compared
-with what the import would put in force, also where the document leaves out a key. Queues, exchanges and bindings that
-are there stay as they are. Secrets are never shown, only whether they differ. Source: management page 7.
+Users, policies, limits and parameters of the document replace those of the same name, so the broker's are compared with
+those after the import, also in keys that the document leaves out. Existing queues, exchanges and bindings stay as they
+are. Secrets are never shown, only whether they differ. Source: management page 7.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,9 +14,9 @@ from .definitions_reader import LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT, Pla
 from .parameters import about_vhost
 from .steps import VALUES_A_STEP, Steps
 
-#: Objects that an answer lists, and characters of a value in it.
+#: Maximum objects in an answer, and maximum characters of a value in it.
 LISTED_MAX, SHOWN_MAX = 500, 200
-#: Section -> what names an object in it.
+#: Section -> the keys that identify an object in it.
 KEYS: Mapping[str, tuple[str, ...]] = {
     "users": ("name",),
     "vhosts": ("name",),
@@ -31,15 +31,16 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 #: Sections whose objects are never replaced.
 STAYING = frozenset({"exchanges", "queues", "bindings"})
-#: Keys and values of an object; None: there is none.
+#: Keys and values of an object; None: there is no such object.
 Facts = Mapping[str, Any] | None
 
 
 def difference(broker: Broker, here: Mapping[str, Any], given: Any, plan: Plan) -> Steps:
-    """`here`: the broker's export; `plan`: that of the import of `given`. Entries that are not imported are left out.
+    """Compare the broker's export `here` with the document `given`, whose import would follow `plan`.
 
     Returns {"sections": [{"section", "new", "changed", "stays", "same"}], "objects": [{"section", "name", "state",
-    "differs": [{"key", "now", "then"}]}], "unlisted": number of other objects}; "objects" has none that are the same.
+    "differs": [{"key", "now", "then"}]}], "unlisted": number of other objects}. "objects" omits equal objects; entries
+    that are not imported do not count.
     """
     sections: list[dict[str, Any]] = []
     objects: list[dict[str, Any]] = []
@@ -77,21 +78,21 @@ def _name(row: Mapping[str, Any], keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _differing(now: Mapping[str, Any], then: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """The keys with other values."""
+    """The keys whose values differ."""
     for key, value in then.items():
         if key not in keys and key in now and not _is_same(now[key], value):
             yield {"key": key, "now": _shown(now[key]), "then": _shown(value)}
 
 
 def _is_same(now: Any, then: Any) -> bool:
-    """Whether both are the same JSON: for Python, true is 1."""
+    """Whether both are the same JSON; Python's == takes true for 1."""
     import json
 
     return now == then and json.dumps(now, sort_keys=True) == json.dumps(then, sort_keys=True)
 
 
 class _Compared:
-    """What the broker has, and what it would have after the import."""
+    """The broker's objects now and after the import."""
 
     def __init__(self, broker: Broker, plan: Plan) -> None:
         self._broker = broker
@@ -99,7 +100,7 @@ class _Compared:
         self._policies = {policy.identity: policy for policy in plan.policies}
 
     def facts(self, section: str, row: Mapping[str, Any]) -> tuple[Facts, Facts] | None:
-        """Facts of an object now and then; None: the document's own keys tell them."""
+        """Facts of an object now and after the import; None: the document's own keys are the facts."""
         name, vhost = str(row.get("name")), str(row.get("vhost"))
         if section == "users":
             return self._user(name)

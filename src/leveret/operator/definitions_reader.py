@@ -1,7 +1,7 @@
-"""Definitions in RabbitMQ's JSON, read into a plan: each entry is checked, and tried in a temporary broker.
+"""Definitions in RabbitMQ's JSON, read into a plan. Each entry is checked, and tried in a temporary broker.
 
-Files of every release are accepted: a field that old releases did not write gets the default of that time, and `[]` is
-an empty object, as Erlang's writers print it.
+Files of every release are accepted: a field that a release did not write gets the default of that release, and `[]`
+counts as an empty object, because Erlang prints one like that.
 
 Source: behaviour page 5.3, 5.5.
 """
@@ -41,7 +41,7 @@ from .parameters import CLUSTER_NAME, KEPT_MAX, parameters_set
 from .steps import Steps
 
 FAULTS_MAX = 50
-#: Objects of a document that are checked, or declared, in one step (2 to 4 ms).
+#: Maximum objects of a document that one step checks or declares (2 to 4 ms).
 OBJECTS_A_STEP = 25
 #: Maximum effort of a step, for long names or many policies.
 EFFORT_A_STEP = 2_000
@@ -52,7 +52,7 @@ _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
 
 class DefinitionsFault(Exception):
-    """Definitions are invalid; nothing was changed. `faults`: one line for each, beginning with its position."""
+    """Definitions are invalid; nothing was changed. `faults`: one line for each fault, beginning with its position."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults[:FAULTS_MAX]))
@@ -116,7 +116,7 @@ class Plan:
 
 
 class DefinitionsReader:
-    """Reads a document into a plan; `dry` is a broker in which everything is tried first."""
+    """Reads a document into a plan; `dry` is a temporary broker, in which each entry is tried."""
 
     def __init__(self, broker: Broker, document: object) -> None:
         self.broker = broker
@@ -127,7 +127,7 @@ class DefinitionsReader:
         self.dry = Broker(ManualClock(), settings=broker.context.settings, options=broker.context.options)
 
     def plan(self) -> Steps:
-        """Make the plan. Returns a Plan. Raises: DefinitionsFault, if it is no document."""
+        """Make the plan, in steps. Returns a Plan. Raises: DefinitionsFault: the value is no document."""
         if not isinstance(self.document, dict):
             raise DefinitionsFault(["definitions: expected an object"])
         readers: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -164,7 +164,7 @@ class DefinitionsReader:
         return self.found
 
     def remark_arguments(self) -> None:
-        """Add a remark for each argument of a queue without a meaning here."""
+        """Add a remark for each unknown argument of a queue."""
         self.dry.context.on_unknown_arguments = self._remark_arguments
 
     def _remark_arguments(self, what: str, of: str, vhost: str, names: dict[str, str]) -> None:
@@ -334,9 +334,7 @@ class DefinitionsReader:
         self.found.bindings.append(binding)
 
     def _try_binding(self, binding: BindingEntry) -> None:
-        """Try a binding. Objects that the document does not declare may exist in the broker, so the dry run substitutes
-        them.
-        """
+        """Try a binding, with substitutes for objects that exist in the broker and not in the document."""
         dry = self.dry.virtual_hosts.create(binding.vhost)
         there = self.broker.virtual_hosts.get(binding.vhost)
         exchanges = {binding.source} if binding.to_queue else {binding.source, binding.destination}
@@ -417,7 +415,7 @@ def _flag(entry: dict[str, Any], key: str) -> bool:
 
 
 def _object(entry: dict[str, Any], key: str) -> dict[str, Any]:
-    """An object. Missing, null and `[]` are empty; `[["max-queues", 5]]` is RabbitMQ 3.10's form of limits."""
+    """The object of a key. A missing one, null and `[]` are empty; `[["max-queues", 5]]` is RabbitMQ 3.10's form."""
     value = entry.get(key)
     if value is None:
         return {}

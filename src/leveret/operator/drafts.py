@@ -1,4 +1,4 @@
-"""Commands that explain the settings and rules in force, and show what a draft of others would do. They change nothing.
+"""Commands that explain the settings and rules in force, and preview a draft of others. They change nothing.
 
 Source: management page 15, 16; address-settings page 3.8.
 """
@@ -194,7 +194,7 @@ def rules(at: Operator, name: Name | None = None, *, vhost: OnlyVhost | None = N
 
 
 def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
-    """The rules that apply to a queue or address: its own arguments, policies, then matches, most specific first."""
+    """The rules for a queue or address: its own arguments, its policies, then matches from the most specific on."""
     queue = broker.virtual_hosts[one.vhost].queues.get(one.name) if one.kind == "queue" else None
     given = {row.name.removeprefix("x-"): row.rule for row in one.rows}
     place = {"of": one.name, "of_vhost": one.vhost}

@@ -1,7 +1,7 @@
 """The latest events of the broker, kept while clients ask for them; at other times events cost nothing.
 
-Contents of messages are not kept, only identification: their ids, and the headers of published ones. Source: management
-page 15, 16; rulings, "Events".
+Of messages only ids are kept, and of published messages also their headers. Source: management page 15, 16; rulings,
+"Events".
 """
 
 import struct
@@ -13,9 +13,9 @@ from typing import Any
 
 from ..engine import MS, Binding, Broker, Client, Deadline, Envelope, Event, ParameterEvent, PublishedEvent, Queue
 
-#: Maximum events, and octets of headers in them; the oldest are dropped.
+#: Maximum kept events, and maximum octets of headers in them; the oldest events are dropped.
 EVENTS_MAX, OCTETS_MAX = 10_000, 4 * 1024 * 1024
-#: Messages of one event that are listed; the rest is counted. Maximum octets of a header that is kept.
+#: Maximum messages of an event that are listed, the others are counted; maximum octets of a kept header.
 MESSAGES_MAX, HEADER_MAX = 100, 2048
 #: Milliseconds without a request after which no event is kept.
 IDLE_MS = 60_000
@@ -53,7 +53,7 @@ class EventLog:
         self._entries: deque[Entry] = deque()
         self._octets = 0
         self._idle: Deadline | None = None
-        self._listener = self._listen  # the same object each time
+        self._listener = self._listen  # one object, so that it can be removed
         self.next = 1
         self.since_ms: int | None = None
 
@@ -80,16 +80,16 @@ class EventLog:
         return self._entries[0].number if self._entries else self.next
 
     def behind(self, number: int) -> Iterator[Entry]:
-        """Events with a higher number, oldest first. There must be no new event during the iteration."""
+        """Events with a higher number, oldest first. No event may be added during the iteration."""
         return islice(self._entries, max(0, number + 1 - self.first), None)
 
     def newest(self) -> Iterator[Entry]:
-        """All events, newest first, with the same condition."""
+        """All events, newest first. No event may be added during the iteration."""
         return reversed(self._entries)
 
     def _listen(self, event: Event) -> None:
         if isinstance(event, ParameterEvent) and event.is_own:
-            return  # such as an earlier version of a user, which follows the event of what was changed
+            return  # the broker's own parameter, e.g. a version of a user, beside the event of the change itself
         ids = tuple(event.messages[:MESSAGES_MAX])
         headers: tuple[bytes, ...] = ()
         if isinstance(event, PublishedEvent):

@@ -1,11 +1,11 @@
-"""The modules of commands, by name: they are imported for the first command, and not by `leveret ctl`.
+"""The names of the modules with commands, which a broker imports for its first command.
 
-Most brokers never get a command, and these modules take a tenth of the time of a start.
+Most brokers never get a command, and these modules would take a tenth of the time of a start.
 """
 
 from importlib.util import find_spec
 
-#: Families that a package brings; without it they are missing.
+#: Families that come with a package, and are missing without it.
 OPTIONAL = ("leases",)
 _ALL = (
     "broker", "cluster", "drafts", "leases", "moving", "topology", "messages", "browsing", "search", "scheduled",
@@ -13,7 +13,7 @@ _ALL = (
 )  # fmt: skip
 #: Families of commands, in the order in which help lists them.
 FAMILIES = tuple(one for one in _ALL if one not in OPTIONAL or find_spec(f"{__package__}.{one}") is not None)
-#: These modules and their imports, in an order in which each takes a few milliseconds at most.
+#: The modules in an order in which each takes a few milliseconds at most, including its imports.
 PARTS = (
     "command",
     "..expressions.patterns.pattern_syntax",

@@ -60,7 +60,7 @@ def restore_version(at: Operator, id: VersionId, *, all: bool = False) -> dict[s
     rows = _rows_of(at, id, all)
     _check(at.broker, rows)
     for row in rows:
-        put_back(at.broker, row)
+        restore(at.broker, row)
     return {"restored": [row["id"] for row in rows]}
 
 
@@ -79,7 +79,7 @@ def preview_version(at: Operator, id: VersionId, *, all: bool = False) -> Steps:
 
 
 def _rows_of(at: Operator, id_: int, is_all: bool) -> list[dict[str, Any]]:
-    """A version, or all of its command, the newest first."""
+    """A version, or all versions of its command, the newest first."""
     row = at.versions.find(id_)
     return [one for one in at.versions if one["batch"] == row["batch"]] if is_all else [row]
 
@@ -91,11 +91,11 @@ def _check(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> None:
             raise CommandError(f"the virtual host {row['vhost']!r} of version {row['id']} is gone")
 
 
-# -- putting back ---------------------------------------------------------------------------------------------------
+# -- restoring ------------------------------------------------------------------------------------------------------
 
 
-def put_back(broker: Broker, row: Mapping[str, Any]) -> None:
-    """Put in force what was there before a change. Its virtual host must exist."""
+def restore(broker: Broker, row: Mapping[str, Any]) -> None:
+    """Put the value before a change in force again. Its virtual host must exist."""
     kind, vhost, name, value = row["kind"], row["vhost"], row["name"], row["before"]
     if kind in (POLICY, OPERATOR_POLICY):
         broker.reloading.replace_policies(policies_before(broker, [row]))
@@ -111,7 +111,7 @@ def put_back(broker: Broker, row: Mapping[str, Any]) -> None:
 
 
 def policies_before(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> Policies:
-    """All policies, with those of some versions as they were before."""
+    """All policies, but those of these versions as they were before."""
     policies = broker.context.policies
     for row in rows:
         is_operator, value = row["kind"] == OPERATOR_POLICY, row["before"]
@@ -135,7 +135,7 @@ def policies_before(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> Polici
 
 
 def _user_of(broker: Broker, name: str, value: Mapping[str, Any]) -> User:
-    """The user as it was, but for permissions in virtual hosts that are gone."""
+    """The user as it was, without permissions in virtual hosts that are gone."""
     topics: dict[str, dict[str, TopicPermission]] = {}
     for vhost, exchange, write, read in value["topics"]:
         if vhost in broker.virtual_hosts:

@@ -17,13 +17,14 @@ logger = logging.getLogger("leveret.jobs")
 RUNNING_MAX, ENDED_MAX = 8, 100
 #: Slices per second of a job with a rate; a slice has at least one message.
 PARTS = 20
-#: Milliseconds until a job that waits for room tries again: first, and at most; each wait is twice the one before.
+#: Milliseconds that a job waits for room before it tries again: first, and at most; each wait doubles the one before.
 AGAIN_MS, AGAIN_MS_MAX = 100, 5_000
 RUNNING, WAITING, DONE, CANCELLED, FAILED = "running", "waiting", "done", "cancelled", "failed"
 
 
 class Job:
-    """One job. `command`: its name; `to`: the destination, in words; `rate`: messages a second, None: no limit.
+    """One job. `command`: its name. `to`: the destination, in words. `rate`: messages a second; None: no limit.
+
     `state`: running, waiting (for room), done, cancelled or failed.
     """
 
@@ -49,7 +50,7 @@ class Job:
         return self.state in (DONE, CANCELLED, FAILED)
 
     def begin(self) -> None:
-        """Work in slices, the first at the end of this turn."""
+        """Begin to work in slices; the first one runs at the end of this turn."""
         queue = self.moving.queue
         logger.info("job %d: %s %r in %r, %s, by %s", self.id, self.command, queue.name, queue.vhost_name, self.to,
                     self.by or "the broker's operator")  # fmt: skip
@@ -86,7 +87,7 @@ class Job:
         }
 
     def _steps(self) -> Iterator[None]:
-        """Slices, until it ends or has to wait."""
+        """Work in slices until the job ends or has to wait."""
         self._deadline = None
         while not self.is_over:
             try:
@@ -104,7 +105,7 @@ class Job:
                 yield
 
     def _slice(self) -> bool:
-        """Do a slice. Returns whether the next one waits for a deadline, which is set."""
+        """Do a slice. Returns whether a deadline was set for the next one."""
         moving, rate = self.moving, self.rate
         self._check()
         before = moving.done
@@ -127,7 +128,7 @@ class Job:
         return False
 
     def _check(self) -> None:
-        """Check that the virtual host and the user exist, and use the current permissions. Raises: CommandError."""
+        """Check that virtual host and user exist, and take the user's current permissions. Raises: CommandError."""
         if self.client.host.is_being_deleted:
             raise CommandError("the virtual host is gone")
         if self.by is not None:

@@ -1,7 +1,4 @@
-"""A JSON file written by people and their editors: read, or refused with the position and the reason.
-
-The line of an entry is only searched for a fault.
-"""
+"""A JSON file that people write: read, or refused with the position and the reason of a fault."""
 
 import json
 import re
@@ -31,7 +28,7 @@ class JsonFile:
     value: Any
 
     def placed(self, lines: Iterable[str]) -> list[str]:
-        """`users[2]: why` as `FILE:LINE: users[2]: why`, in the order of the file's lines."""
+        """Lines like `users[2]: why` as `FILE:LINE: users[2]: why`, in the order of the file's lines."""
         found = list(lines)
         known = _lines_of_entries(self.text) if found else {}
         numbered = [(known.get(line.partition(":")[0], 1), line) for line in found]
@@ -46,7 +43,7 @@ def read_json_file(name: str) -> JsonFile:
 
 
 def _text_of(octets: bytes) -> str:
-    """The text, decoded from its UTF and without its byte order mark. Raises: JsonFault."""
+    """The text of UTF-8, UTF-16 or UTF-32, without a byte order mark. Raises: JsonFault."""
     try:
         return octets.decode(json.detect_encoding(octets)).removeprefix("\ufeff")
     except UnicodeDecodeError:
@@ -104,7 +101,7 @@ def _lines_of_entries(text: str) -> dict[str, int]:
 
 
 def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
-    """The error, and its character."""
+    """The reason for people, and the offset of the fault in the text."""
     text, at = error.doc, error.pos
     if error.msg.startswith("Invalid control character"):
         return "a tab or the end of a line inside of text: expected \\t or \\n", at

@@ -1,6 +1,6 @@
-"""The kinds of arguments of commands, with the conversion of each from JSON or from text of the command line.
+"""The kinds of arguments of commands. A kind converts a value from JSON, or from text of the command line.
 
-An annotation names a kind, and optionally the help that its arguments have in every command.
+An annotation has a kind, and optionally the help for its arguments in every command.
 """
 
 import json
@@ -20,10 +20,9 @@ class NotOfItsKind(ValueError):
 
 @dataclass(slots=True, frozen=True)
 class Kind:
-    """A kind of argument of commands.
+    """A kind of argument.
 
-    `word`: its name in usage lines. `read(name, value)`: the value; raises ValueError with the whole message.
-
+    `word`: its name in usage lines. `read(name, value)`: converts a value; raises ValueError with the whole message.
     `typed`: the argument's name on the command line, if it differs from the parameter's name.
     """
 
@@ -61,7 +60,7 @@ def _read_time(name: str, value: object) -> int:
 
 
 def _read_limit(name: str, value: object) -> int:
-    """A limit. Anything below zero is no limit, as in RabbitMQ."""
+    """A limit. Any number below zero means no limit, as in RabbitMQ."""
     text = str(value)
     if text.startswith("-") and text[1:].isascii() and text[1:].isdigit():
         return -1

@@ -1,5 +1,6 @@
-"""The changes that other configuration files would make in the running broker: as `leveret diff`, and for all existing
-queues. Source: address-settings page 3.8.
+"""The changes that other configuration files would make in the running broker, including those of existing queues.
+
+Source: address-settings page 3.8.
 """
 
 import os
@@ -18,7 +19,7 @@ from ..settings.values import value_text
 from .command_error import CommandError
 from .steps import Steps
 
-#: Queues that are listed, each with all changes; the rest is counted.
+#: Maximum queues that are listed, each with all changes; the others are counted.
 LISTED_MAX = 1000
 #: Queues that are compared between two turns.
 STEP_QUEUES = 50
@@ -48,12 +49,12 @@ def live_difference(objects: ConfiguredObjects, new: Configuration, policies: Po
 
 
 def loaded(files: object, included: object) -> Configuration:
-    """The configuration in some files.
+    """The configuration in files.
 
     Args:
         files: [[name, text], ...], as for `serve --config`.
         included: {name: text} of the files that these include.
-    Raises: CommandError (another shape; faults in the files, one a line).
+    Raises: CommandError: the arguments have another shape, or the files have faults, one a line.
     """
     if not isinstance(files, list) or not all(_is_file(one) for one in files):
         raise CommandError("files: expected a list of names and texts")

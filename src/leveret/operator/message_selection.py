@@ -13,7 +13,7 @@ Takes = Callable[[Message], bool]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Filter:
-    """Arguments of commands that look at messages: those that meet all that is given."""
+    """Arguments that select messages: those that match all given arguments."""
 
     filter: Annotated[str, TEXT, "what a content filter takes: docs/expressions.md"] | None = None
     header: Annotated[Any, JSON, 'like {"tenant": "acme"}: with these values'] = None

@@ -28,9 +28,9 @@ from .steps import Steps
 
 TEXTS = tuple(name for name, _, kind in PROPERTIES if kind == "shortstr")
 _LARGEST = {"octet": 255, "longlong": 2**64 - 1}
-#: Name -> the largest value.
+#: Name of a numeric property -> its largest value.
 NUMBERS = {name: _LARGEST[kind] for name, _, kind in PROPERTIES if kind in _LARGEST}
-#: The settlement of messages that are got: (acknowledged, requeued).
+#: Ackmode -> (whether the messages are acknowledged, whether rejected ones are requeued).
 ACKMODES = {
     "ack_requeue_true": (False, True),
     "ack_requeue_false": (True, False),
@@ -81,7 +81,7 @@ def publish(
         try:
             session.select_confirms()
             check_expiration(facts.expiration)
-            if not exchange:  # a full name: the queue may be one of another site
+            if not exchange:  # the routing key is a full name, perhaps of another site's queue
                 client.site = host.context.site_of(routing_key)
             route = host.router.route(exchange, routing_key, client.user, None if exchange else client)
             envelope = Envelope(exchange, routing_key, facts)
@@ -240,5 +240,5 @@ def _shown_properties(header: bytes) -> dict[str, Any]:
 
 
 def _without_tags(table: FieldTable) -> FieldTable:
-    """The table without type tags: timestamps are numbers in JSON."""
+    """The table with timestamps as numbers, as in JSON."""
     return {key: Field("l", field.value) if field.tag == "T" else field for key, field in table.items()}

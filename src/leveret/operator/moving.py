@@ -1,4 +1,4 @@
-"""Commands for many messages: move, replay, discard, as jobs; lists of dead letters; pause and resume.
+"""Commands for many messages: jobs that move, replay or discard them; lists of dead letters; pause and resume.
 
 Source: management page 16; ruling 24.
 """
@@ -42,13 +42,13 @@ from .steps import Steps
 
 logger = logging.getLogger("leveret.control")
 
-#: Messages that a dry run tests, and shows; octets of their bodies that it shows.
+#: Maximum messages that a dry run tests, and that it shows; maximum octets of a body in it.
 LOOKED_AT_MAX, SAMPLE, SAMPLE_OCTETS = 200_000, 10, 1_000
 #: Maximum positions in one request.
 POSITIONS_MAX = 10_000
-#: Queues with dead letters that are listed; messages tested in all of them; minimum messages tested in each.
+#: Maximum queues in a list of dead letters; messages tested in all of them together; messages of one scan.
 QUEUES_MAX, LETTERS_MAX, LETTERS_STEP = 100, 5_000, 100
-#: Maximum time for which all dead letters are counted.
+#: Maximum nanoseconds for which all dead letters are counted.
 COUNTED_NS = 10_000_000_000
 MOVED, REPLAYED = "moved", "replayed"
 
@@ -224,7 +224,7 @@ def _begin(
     why: str,
     to: str,
 ) -> Steps:
-    """Begin the job, or do a dry run."""
+    """Begin a job, or do a dry run of it. `to`: the destination, in words."""
     host, limit, rate = at.vhost(request.vhost), request.limit, request.rate
     queue = host.queues.for_consumer(name, client)
     if queue.exclusive:
@@ -298,7 +298,7 @@ def _is_over(clock: Clock, until_ns: int) -> bool:
 
 
 def _letters_of(queue: Queue, most: int, is_over: Callable[[], bool] = lambda: False) -> Steps:
-    """Counts by cause and origin of the first messages, about `most` of them, or until `is_over`."""
+    """Count about `most` of a queue's first messages by cause and origin, until `is_over`."""
     causes: Counter[tuple[str, str, str]] = Counter()
     after = looked_at = oldest_s = 0
     while not queue.deleted and looked_at < most and not is_over():
@@ -331,7 +331,7 @@ def _letters_of(queue: Queue, most: int, is_over: Callable[[], bool] = lambda: F
 
 
 def _target_of(command: str, client: Client, source: str, destination: Destination) -> tuple[FindTarget, str]:
-    """The function that finds destinations, by the arguments, and its description. Raises: CommandError."""
+    """The function that finds destinations by these arguments, and the destination in words. Raises: CommandError."""
     queue, exchange, key = destination.to_queue, destination.to_exchange, destination.to_key
     if queue is not None and exchange is None and key is None:
         if queue == source:

@@ -1,7 +1,7 @@
 """The context of commands: the broker, the configuration's objects in it, jobs, kept events, and the log.
 
-A command runs with the permissions of a user, or of the broker itself, which has all. Refusals of the engine become the
-command's, with their cause, so that HTTP can answer with its code. Source: ruling 24; management page 1.5, 6.
+A command runs with the permissions of a user, or with all permissions for the broker itself. Refusals of the engine
+become a CommandError with their cause, from which HTTP takes the code. Source: ruling 24; management page 1.5, 6.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ BROKER_ITSELF = "leveret.control"
 
 
 class Operator:
-    """The first argument of each command. What it is made of belongs to the composition root.
+    """The first argument of each command; the composition root makes it.
 
     `reload`: reloads the configuration files; `load`: only reads them, and returns faults beside the configuration.
     """
@@ -48,7 +48,7 @@ class Operator:
         self.edge_status = edge_status or dict
         self.log_lines = log_lines or list
         self.started_ms = 0
-        #: The user, and the way, that the command of this step came from; empty: the broker itself.
+        #: The user and the way of the command in this step, e.g. "guest by ctl"; "": the broker itself.
         self.caller = ""
         #: Reads events from a journal, with the arguments of `journal.JournalStories`; None: there is no journal.
         self.stories: Callable[..., JournalStories] | None = None
@@ -78,7 +78,7 @@ class Operator:
 
     @cached_property
     def events(self) -> "EventLog":
-        """Events since the first request for them."""
+        """The log of events, which begins at the first request for them."""
         from .event_log import EventLog
 
         return EventLog(self.broker)
@@ -95,7 +95,7 @@ class Operator:
             raise CommandError("this broker has no configuration")
         return self.configured
 
-    # -- what a command names: each raises CommandError where it is not there ----------------------------------------
+    # -- objects by name -----------------------------------------------------------------------------------------------
 
     def vhost(self, name: str = "/") -> VirtualHost:
         """Raises: CommandError."""
@@ -105,11 +105,11 @@ class Operator:
         return found
 
     def vhosts(self, name: str | None) -> list[VirtualHost]:
-        """The virtual host of this name; None: all."""
+        """The virtual host of this name; None: all. Raises: CommandError."""
         return list(self.broker.virtual_hosts.values()) if name is None else [self.vhost(name)]
 
     def queue(self, vhost: str, name: str) -> Queue:
-        """A queue, by its full name. The refusal suggests the nearest name."""
+        """A queue by its full name. Raises: CommandError, which suggests the nearest name."""
         host = self.vhost(vhost)
         if name not in host.queues:
             scopes = host.context.scopes
@@ -127,8 +127,8 @@ class Operator:
 
     @contextmanager
     def client(self, vhost: str, as_user: str | None) -> Iterator[tuple[Client, VirtualHost]]:
-        """A client in a virtual host, which no list of connections shows. Refusals of the engine become
-        CommandError.
+        """A client without a connection, with a user's permissions; None: with all. Raises: CommandError, also for
+        refusals of the engine in the block.
         """
         host = self.vhost(vhost)
         user = User(BROKER_ITSELF, tags=("administrator",)) if as_user is None else self.user(as_user)
@@ -138,12 +138,12 @@ class Operator:
 
 
 def _discard() -> None:
-    """Such a client sends nothing."""
+    """The flush of a client without a connection."""
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Convert refusals of the engine to refusals of the command, with the same cause."""
+    """Convert refusals of the engine to CommandError, with the refusal as cause."""
     try:
         yield
     except EngineError as error:
@@ -151,7 +151,7 @@ def refusals() -> Iterator[None]:
 
 
 def until_idle(vhost: VirtualHost, name: str) -> Steps:
-    """Wait until a queue has finished an expiry or a requeue, which readers must not see half done."""
+    """Wait until a queue has finished an expiry or a requeue, which no reader may see half done."""
     while (queue := vhost.queues.get(name)) is not None and queue.is_busy():
         yield
 
@@ -165,7 +165,7 @@ def table_of(command: str, arguments: object) -> FieldTable:
 
 
 def with_long_integers(table: FieldTable) -> FieldTable:
-    """A table with all its integers as ones of 64 bits."""
+    """The table with 64-bit integers for all integers."""
     return {key: _wide(field) for key, field in table.items()}
 
 

@@ -1,6 +1,6 @@
-"""Commands about data that the broker stores without using it: parameters of plug-ins, its own name.
+"""Commands about parameters: data of plug-ins that the broker only stores, and the cluster's name.
 
-The journal stores them, too. Source: management page 8.2; behaviour page 5.3.
+Source: management page 8.2; behaviour page 5.3.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from .command_error import CommandError
 from .kinds import JSON, NAME, Name, OnlyVhost, VhostName, Words
 from .operator import Operator
 
-#: Plug-ins whose parameters are stored.
+#: Plug-ins whose parameters are accepted.
 COMPONENTS = ("federation-upstream", "federation-upstream-set", "shovel")
 #: Maximum entries of all kinds together.
 KEPT_MAX = 10_000
@@ -35,12 +35,12 @@ def set_parameter(broker: Broker, identity: tuple[str, str, str], value: object)
 
 
 def parameters_set(broker: Broker) -> int:
-    """The number of entries that operators have set. The others, without a virtual host, are the broker's own."""
+    """The number of parameters that operators have set; the others, without a virtual host, are the broker's own."""
     return sum(bool(vhost) or not component for (vhost, component, _), _ in broker.parameters)
 
 
 def parameters_of_vhosts(broker: Broker) -> list[dict[str, Any]]:
-    """In RabbitMQ's JSON."""
+    """The parameters of virtual hosts in RabbitMQ's JSON."""
     return [
         {"value": value, "vhost": vhost, "component": component, "name": name}
         for (vhost, component, name), value in broker.parameters
@@ -49,7 +49,7 @@ def parameters_of_vhosts(broker: Broker) -> list[dict[str, Any]]:
 
 
 def global_parameters(broker: Broker) -> list[dict[str, Any]]:
-    """In RabbitMQ's JSON."""
+    """The global parameters in RabbitMQ's JSON."""
     return [
         {"name": name, "value": value}
         for (vhost, component, name), value in broker.parameters
@@ -58,7 +58,7 @@ def global_parameters(broker: Broker) -> list[dict[str, Any]]:
 
 
 def describe(broker: Broker, vhost: str, description: str, tags: list[str]) -> None:
-    """Raises: CommandError."""
+    """Set the description and the tags of a virtual host. Raises: CommandError."""
     set_parameter(broker, (vhost, "", ABOUT), {"description": description, "tags": tags})
 
 
@@ -153,7 +153,7 @@ def cluster_name(at: Operator, name: Name | None = None) -> dict[str, Any]:
 
 
 def _cluster_name(at: Operator) -> str:
-    """The name as it was set, or from the configuration."""
+    """The name that an operator has set, or that of the configuration."""
     found = at.broker.parameters.get(("", "", CLUSTER_NAME))
     if isinstance(found, str):
         return found

@@ -1,4 +1,4 @@
-"""Blocked publishers as values of commands: their limits, waits, and amounts of parked publishes."""
+"""Blocked publishers in answers of commands: their limits, their waits, and their parked publishes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from ..engine import Broker, Client
 
 
 def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
-    """The clients that wait for room, with the limit and the duration; the longest first."""
+    """The clients that wait for room, each with the limit and the duration; the longest wait first."""
     now_ns = broker.context.clock.monotonic_ns()
     for blocked in broker.flow.blocked():
         assert isinstance(blocked.client, Client)
@@ -19,7 +19,7 @@ def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
 
 
 def parked_of(client: Client) -> dict[str, Any]:
-    """The parked publishes of a client, in memory and in the temp store; empty: none.
+    """The amount of a client's parked publishes, in memory and in the temp store; {}: none.
 
     `unread`: the client is not read, because too much is parked.
     """
@@ -35,7 +35,7 @@ def parked_of(client: Client) -> dict[str, Any]:
 
 
 def parked_of_all(broker: Broker) -> dict[str, Any]:
-    """What all clients together have parked, and the maximum octets of it in memory; 0: no limit."""
+    """The amount of all clients' parked publishes, and its maximum octets in memory; 0: no limit."""
     rows = [row for row in map(parked_of, broker.connections) if row]
     return {
         "connections": len(rows),

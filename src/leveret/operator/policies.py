@@ -15,7 +15,7 @@ PolicyName = Annotated[str, NAME, "of the policy"]
 
 @dataclass(slots=True, frozen=True)
 class Wanted:
-    """A policy, or an operator policy, as its arguments describe it."""
+    """The arguments that describe a policy or an operator policy."""
 
     name: PolicyName
     pattern: Annotated[Any, PATTERN, "of the names it applies to"]

@@ -1,7 +1,7 @@
-"""Commands that tell what another command would do, and change nothing: the page shows it before its second step.
+"""Commands that preview the effect of another command, and change nothing: a page shows it before it asks for consent.
 
-Each answer has `says`, sentences for people, beside the numbers. Source: management page 15 ("every destructive
-action says how many and what").
+Beside the numbers each answer has `says`: sentences for people. Source: management page 15 ("every destructive action
+says how many and what").
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,9 +35,9 @@ from .operator import Operator
 from .policies import PolicyName, Wanted, wanted_policy
 from .steps import Steps
 
-#: Queues that an answer lists; names that a sentence lists.
+#: Maximum queues in an answer; maximum names in a sentence.
 LISTED_MAX, NAMED_MAX = 100, 5
-#: Queues that are asked between two turns.
+#: Queues that are examined between two turns.
 STEP_QUEUES = 50
 
 HostName = Annotated[str, NAME, "of the virtual host"]
@@ -48,7 +48,7 @@ HostName = Annotated[str, NAME, "of the virtual host"]
 
 @dataclass(slots=True, frozen=True)
 class PreviewedPolicy:
-    """The arguments of `Wanted`, of which the deletion of a policy needs the name alone."""
+    """The arguments of `Wanted`; the deletion of a policy (`clear`) needs only the name."""
 
     name: PolicyName
     pattern: Annotated[Any, PATTERN, "of the names it would apply to"] = None
@@ -114,7 +114,10 @@ def consequences(
     arguments: Mapping[Queue, FieldTable] | None = None,
     without: Iterable[Queue] = (),
 ) -> Steps:
-    """What happens to messages under other settings, policies and arguments of queues, in numbers and sentences."""
+    """The effect of other settings, policies and arguments of queues on messages, in numbers and sentences.
+
+    `without`: queues that would be deleted.
+    """
     context, rows = at.broker.context, []
     changed = policies.changed_since(context.policies) if settings is context.settings and not arguments else None
     left_out = set(without)
@@ -165,7 +168,7 @@ def _sentences(found: list[reconfigure.Forecast]) -> Iterator[str]:
         )
 
 
-#: What a full queue or address does with a new message, in words.
+#: Response of a full queue or address to a new message -> the words for it.
 RESPONSES = {
     "reject-publish": "new messages are refused",
     "reject-publish-dlx": "new messages are dead-lettered",
@@ -310,7 +313,7 @@ def preview_connection(at: Operator, connection: Annotated[str, NAME, "the conne
 
 
 def closing(clients: list[Client]) -> Iterator[str]:
-    """Sentences about connections that are closed."""
+    """Sentences about the effect of closing connections."""
     if not clients:
         return
     yield f"{_are(len(clients), 'connection')} closed: {_named(one.label for one in clients)}"

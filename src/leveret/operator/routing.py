@@ -1,4 +1,4 @@
-"""The command `route`: the queues that a message would reach, the reasons why not others, and the effect of settings.
+"""The command `route`: the queues that a message would reach, why it reaches no others, and the effect of settings.
 
 Nothing is published, declared or counted. Source: management page 16.
 """
@@ -16,7 +16,7 @@ from .operator import Operator
 from .steps import Steps
 from .topology import binding_value
 
-#: Queues that are listed; the rest is counted.
+#: Maximum queues that are listed; the others are counted.
 LISTED_MAX = 500
 #: Queues that are tested between two turns.
 ASKED_AT_ONCE = 50
@@ -96,7 +96,7 @@ def route(
 
 
 def _outcome(run: Any, queues: list[Queue]) -> str:
-    """The result for the message as a whole."""
+    """The outcome for the message, in words."""
     if run.arrival.is_duplicate:
         return "dropped: its id was seen before at this address"
     if run.arrival.is_taken:

@@ -1,6 +1,6 @@
 """Explanations of the settings of queues in a running broker.
 
-As `settings.explain`, but for existing queues: a queue's own arguments come first, whether configured or declared by a
+Like `settings.explain`, but for existing queues: a queue's own arguments come first, from the configuration or from a
 client, and a resized ring shows its present size. Source: address-settings page 3.8, 6.7; rulings 11, 24.
 """
 
@@ -30,11 +30,10 @@ from ..settings.values import value_text
 
 
 def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:
-    """Explain every queue called `name`, else those that clients of some nodes call so, else the address of that name,
-    in one virtual host or in all that differ.
+    """Explain the queues called `name`, or those that clients of some nodes call so, or the address of that name.
 
-    An address is explained in "/", and in every other virtual host with its own entries or policies for it. Args:
-    vhost: an existing one.
+    An address is explained in "/", and in every other virtual host with its own entries or policies for it. `vhost`:
+    only in this one, which exists.
     """
     broker, configuration = objects.broker, objects.configuration
     places = list(broker.virtual_hosts) if vhost is None else [vhost]
@@ -58,7 +57,7 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
 
 
 def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Row]:
-    """The queues that capture a topic, as far as names say, and the origin of its logging."""
+    """Rows for the queues whose names say that they capture a topic, and for the origin of its logging."""
     is_captured = False
     for queue in broker.virtual_hosts[vhost].queues.values():
         why = queue.kind.why_captured(queue, topic)
@@ -74,7 +73,7 @@ def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Row]:
 
 
 def _rows_of_kind(broker: Broker, queue: Queue) -> Iterator[Row]:
-    """For a capturing queue: the origin of its topic's logging; further rows of its kind."""
+    """Rows of the queue's kind, and for a capturing queue the origin of its topic's logging."""
     if queue.kind.captures:
         topic = queue.context.router.captures.topic_of("", queue.name)
         for row in _log_rows(broker, topic, queue.vhost_name):
@@ -85,7 +84,7 @@ def _rows_of_kind(broker: Broker, queue: Queue) -> Iterator[Row]:
 
 
 def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Broker) -> Explanation:
-    """If the address is an exchange: with its alternate exchange."""
+    """The explanation with the alternate exchange, if the address is an exchange."""
     vhost = broker.virtual_hosts[address.vhost]
     exchange = vhost.exchanges.get(address.name)
     if exchange is None or exchange not in exchanges:
@@ -125,7 +124,7 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
 
 
 def _declaration(broker: Broker, configuration: Configuration, queue: Queue) -> QueueDeclaration | None:
-    """The queue in the configuration; None also for one that was removed from it but not deleted."""
+    """The queue's declaration in the configuration; None also if it was removed there and the queue not deleted."""
     place = (queue.vhost_name, queue.name)
     for declared in configuration.queues:
         here = at_own_site(broker, declared)
@@ -135,7 +134,7 @@ def _declaration(broker: Broker, configuration: Configuration, queue: Queue) -> 
 
 
 def _rules(queue: Queue, declared: QueueDeclaration | None) -> dict[str, str]:
-    """The positions where the configuration sets the queue's arguments; other arguments are from its declaration."""
+    """Argument -> the position in the configuration that sets it; other arguments are from the queue's declaration."""
     if declared is None:
         return {}
     configured = fields_of(declared.arguments)
@@ -147,7 +146,7 @@ def _rules(queue: Queue, declared: QueueDeclaration | None) -> dict[str, str]:
 
 
 def _as_it_is(queue: Queue, row: Row) -> Row:
-    """The ring's size: set when the queue was created, or changed later by an operator."""
+    """The row of the ring's size, with the present size of a ring that an operator has resized."""
     size = queue.rules.ring_size or -1
     if size == row.value:
         return row

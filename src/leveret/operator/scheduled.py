@@ -10,7 +10,7 @@ from .operator import Operator
 from .slices import SCHEDULED, slices_of
 from .steps import Steps
 
-#: Messages in an answer by default, and at most; messages read in one step.
+#: Messages in an answer by default, and at most; messages that are read in one step.
 LISTED, LISTED_MAX, LISTED_AT_ONCE = 1000, 5000, 100
 
 ScheduledId = Annotated[int, NUMBER, "the message's id in `scheduled list`"]

@@ -1,4 +1,4 @@
-"""The commands `search` and `where`: messages in all queues, in the events that are kept, and in the journal.
+"""The commands `search` and `where`: find messages in all queues, in kept events, and in the journal.
 
 Source: management page 16.
 """
@@ -21,13 +21,13 @@ from .steps import Steps
 if TYPE_CHECKING:
     from ..journal import JournalStories
 
-#: Limits of a search: messages found by default and at most, messages tested, milliseconds, octets of bodies shown.
+#: Limits of a search: found messages by default and at most, tested messages, milliseconds, octets of a shown body.
 FOUND, FOUND_MAX, SEARCHED_MAX, SEARCHED_MS, SHOWN_OCTETS = 50, 200, 500_000, 20_000, 200
-#: Milliseconds that `where` looks: its user waits for the answer.
+#: Maximum milliseconds of `where`, whose user waits for the answer.
 WHERE_MS = 2_000
-#: Limits of a search in kept events: messages whose events are shown, events of each, and events tested in one step.
+#: Limits of a search in kept events: messages with their events, events of each, and events tested in one step.
 STORIES_MAX, STORY_EVENTS_MAX, EVENTS_A_STEP = 20, 100, 500
-#: Newest segments of the journal that a search reads.
+#: Maximum newest segments of the journal that a search reads.
 SEGMENTS_MAX = 4
 
 
@@ -154,7 +154,7 @@ def _stories(
 
 
 class _Search:
-    """The results of one search. `stopped`: the reason why it ended early; empty: it did not."""
+    """One search and its results. `stopped`: the reason why it ended early; "": it did not."""
 
     def __init__(
         self, at: Operator, takes: Takes | None, id_: int | None, count: int, within_ms: int = SEARCHED_MS
@@ -168,7 +168,7 @@ class _Search:
         self.stopped = ""
 
     def search_all(self, queues: list[Queue], user: User | None) -> Steps:
-        """Search the queues that the user may read, until a limit is reached. None: all queues."""
+        """Search the queues that the user may read (None: all), until a limit is reached."""
         for one in queues:
             if user is not None and not user.may("read", "queue", one.name, one.vhost_name):
                 self.not_permitted += 1
@@ -226,7 +226,7 @@ def _queues_of(at: Operator, vhost: str | None, name: str | None) -> list[Queue]
 
 
 def _header_test(given: Filter, message_id: str | None, correlation_id: str | None) -> Callable[[Entry, bytes], bool]:
-    """A test whether the headers of a published message match."""
+    """A function that tells whether the header of a published message matches."""
     texts = {"message_id": message_id, "correlation_id": correlation_id}
     key, headers = given.routing_key, given.header or {}
 

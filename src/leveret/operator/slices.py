@@ -1,4 +1,4 @@
-"""Reading the messages of a queue in slices: ready, unacknowledged, or scheduled. Nothing is taken, marked or counted.
+"""Reads the messages of a queue in slices: ready, unacknowledged, or scheduled. Nothing is taken, marked or counted.
 
 Source: management page 16; queues page F.2 (scans).
 """
@@ -11,15 +11,14 @@ from typing import NamedTuple
 from ..engine import Message, Queue
 
 READY, UNACKED, SCHEDULED = STATES = ("ready", "unacked", "scheduled")
-#: Octets of contents, in memory or read back, that end a step; scheduled messages that one step sorts.
+#: Octets of contents that end a step; scheduled messages that one step sorts.
 OCTETS_A_STEP, SORTED_AT_ONCE = 256 * 1024, 2000
 
 
 class Seen(NamedTuple):
-    """`position`: to continue after it. Positions of ready messages are permanent; others are indexes in a list, from
-    1.
+    """A message in a queue. `due_ns`: the due time of a scheduled message; 0: it is not scheduled.
 
-    `due_ns`: the due time of a scheduled message; 0: it is not scheduled.
+    `position`: a list continues after it. Ready messages keep theirs; of others it is the index in the list, from 1.
     """
 
     position: int
@@ -28,9 +27,9 @@ class Seen(NamedTuple):
 
 
 def slices_of(queue: Queue, state: str, after: int, size: int) -> Iterator[list[Seen]]:
-    """Slices of at most `size` messages after a position; an empty one is a step like the others.
+    """Slices of at most `size` messages after a position. Each slice is a step, also an empty one.
 
-    Unacknowledged and scheduled messages are those of the first step. Raises: EngineError (unreadable).
+    Unacknowledged and scheduled messages are those of the first step. Raises: EngineError: a message is unreadable.
     """
     found = _ready(queue, after, size) if state == READY else _listed(queue, state, after, size)
     for slice_ in found:

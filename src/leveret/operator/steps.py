@@ -6,14 +6,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Yields after each short step, and returns the result.
+#: A command in steps: it yields after each short step, and returns the result.
 Steps = Generator[None, None, Any]
-#: Objects that are converted to values in one step: a millisecond or two.
+#: Objects that are converted to values in one step (1 to 2 ms).
 VALUES_A_STEP = 500
 
 
 def mapped(make: Callable[[T], R], items: Iterable[T]) -> Generator[None, None, list[R]]:
-    """The results of `make` for each item. `items` must not change meanwhile: it is the caller's own list."""
+    """The results of `make` for each item, in steps. `items` must not change meanwhile."""
     made: list[R] = []
     for one in items:
         made.append(make(one))
@@ -23,7 +23,7 @@ def mapped(make: Callable[[T], R], items: Iterable[T]) -> Generator[None, None, 
 
 
 def finished(steps: Steps) -> Any:
-    """The result, after running all steps at once."""
+    """Run all steps at once, and return the result."""
     while True:
         try:
             next(steps)

@@ -1,4 +1,4 @@
-"""Problems of a broker, as sentences with their start and a remedy; the first lines of `ctl status`."""
+"""Problems of a broker as sentences, each with its start and a remedy: the first lines of `ctl status`."""
 
 from collections.abc import Generator
 from datetime import UTC, datetime
@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from ..engine import MS, Broker, dead_letter_queues
 from ..settings.values import shown
 
-#: Limits or queues that a sentence names; the others are counted.
+#: Maximum limits or queues that a sentence names; the others are counted.
 NAMED_MAX = 3
 
 
 def trouble(broker: Broker) -> Generator[None, None, list[str]]:
-    """One sentence for each problem, the gravest first; none: all is well."""
+    """One sentence for each problem, the gravest first; []: all is well."""
     found = [*_journal(broker), *_replication(broker), *_alarms(broker), *_limits(broker)]
     found += [*_blocked(broker), *_lost_letters(broker)]
     return [*found, *(yield from _unroutable_letters(broker))]

@@ -1,8 +1,8 @@
-"""Earlier versions of policies, users and limits: what was changed, when, by which command and by whom.
+"""Earlier versions of policies, users and limits: each change with its time, its command and its user.
 
-Commands are compared before and after each of their steps, so that an import or a reload is recorded like a single
-change. The records are parameters of a component without a virtual host, so that they outlive a restart. A version has
-the values before and after a change; restoring it puts back the value before. Source: management page 15, 20.
+The broker is compared before and after each step of a command, so an import or a reload is recorded like a single
+change. The records are parameters without a virtual host, so that they outlive a restart. A version has the values
+before and after a change; restoring it puts the value before in force. Source: management page 15, 20.
 """
 
 from collections import Counter
@@ -12,10 +12,10 @@ from typing import Any
 from ..engine import Broker, User, VirtualHostLimits
 from .command_error import CommandError
 
-#: The component of the parameters that hold versions, and the maximum number of them; older ones are forgotten.
+#: The component of the parameters that hold versions, and the maximum number of versions; older ones are forgotten.
 VERSIONS, VERSIONS_MAX = "versions", 1000
-#: Maximum octets of all of them as JSON: a user with permissions in many virtual hosts has long versions, and forgets
-#: its own before those of others.
+#: Maximum octets of all versions as JSON. Beyond it the object with the most octets loses versions: a user with
+#: permissions in many virtual hosts has long ones.
 OCTETS_MAX = 4 * 1024 * 1024
 POLICY, OPERATOR_POLICY, USER, LIMITS = "policy", "operator policy", "user", "limits"
 #: (kind, virtual host, name)
@@ -24,7 +24,7 @@ _SECRETS = ("password_hash", "hashing_algorithm")
 
 
 class Versions:
-    """The recorded changes of one broker, the oldest first."""
+    """The recorded changes of one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -37,7 +37,7 @@ class Versions:
         self._look()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The newest first."""
+        """All versions, the newest first."""
         yield from reversed(list(self._rows.values()))
 
     def find(self, id_: int) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Versions:
         return self._rows[id_]
 
     def now(self, kind: str, vhost: str, name: str) -> Any:
-        """The value in force; None: there is none."""
+        """The value in force; None: there is no such object."""
         broker = self._broker
         if kind in (POLICY, OPERATOR_POLICY):
             policy = broker.context.policies.find(vhost, name, is_operator=kind == OPERATOR_POLICY)
@@ -59,7 +59,7 @@ class Versions:
         return None if host is None else _limits_value(host.context.limits)
 
     def _look(self) -> None:
-        """Note what is in force. Policies, users and limits are replaced as a whole: identity tells a change."""
+        """Note the values in force. They are replaced as a whole, so another identity is a change."""
         broker = self._broker
         self._policies = broker.context.policies
         self._counts = broker.users.changes, broker.virtual_hosts.changes
@@ -67,7 +67,7 @@ class Versions:
         self._limits = {name: vhost.context.limits for name, vhost in broker.virtual_hosts.items()}
 
     def note(self, command: str, caller: str, batch: int) -> None:
-        """Record what has changed since the last call. `batch`: the number that all changes of one command have."""
+        """Record the changes since the last call. `batch`: the common number of all changes of one command."""
         broker = self._broker
         counts = broker.users.changes, broker.virtual_hosts.changes
         if counts == self._counts and self._policies is broker.context.policies:
@@ -126,7 +126,7 @@ class Versions:
         self._broker.parameters.remove(_identity(id_))
 
     def _oldest_of_the_longest(self) -> int:
-        """The oldest version of the object whose versions have the most octets, but never the newest of all."""
+        """The oldest version of the object with the most octets, but never the newest version of all."""
         octets: Counter[Key] = Counter()
         for id_, row in self._rows.items():
             octets[_key(row)] += self._sizes[id_]
@@ -136,7 +136,7 @@ class Versions:
 
 
 def shown(row: Mapping[str, Any], *, is_current: bool) -> dict[str, Any]:
-    """A version without secrets. `differs`: the keys with other values. `is_current`: nothing was changed since."""
+    """A version without secrets. `is_current`: whether the object was not changed since."""
     before, after = row["before"] or {}, row["after"] or {}
     differs = [
         {"key": key, "now": before.get(key), "then": after.get(key)}
