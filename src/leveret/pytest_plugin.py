@@ -1,7 +1,7 @@
 """pytest fixtures for a broker: `amqp_broker`, `amqp_url` and others.
 
-Registered under the entry point `pytest11`, so it is loaded in every run: large modules are imported only when a test
-asks for a broker. docs/testing-your-application.md shows how to use it.
+Every run of pytest loads it, by the entry point `pytest11`; so large modules are imported only when a test asks for
+a broker. docs/testing-your-application.md shows how to use it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from .testing import RunningBroker
     from .testing.workers import Workers
 
-#: The section of a test's report that lists its leaks: reports also come from xdist's workers.
+#: The section of a test's report that lists its leaks. (Reports also come from xdist's workers.)
 _LEAKS = "left behind in the broker"
-#: The keywords of the marker, and their values.
-_WISHES: dict[str, tuple[object, ...]] = {"clock": ("real", "virtual"), "leaks": (True, False), "reset": (True, False)}
-#: Fixtures of wider scopes that use the broker now: resets spare their objects.
+#: Keyword of the marker -> its values.
+_WORDS: dict[str, tuple[object, ...]] = {
+    "clock": ("real", "virtual"),
+    "leaks": (True, False),
+    "reset": (True, False),
+}
+#: Fixtures of wider scopes that use the broker now; resets keep their objects.
 _HELD: pytest.StashKey[list[str]] = pytest.StashKey()
-#: The directory of our own frames in tracebacks.
+#: The directory of the frames that are cut from tracebacks.
 _PACKAGE = Path(__file__).parent
-#: Tests that are listed at the end of a run; with -v all of them.
+#: Maximum tests in the list of leaks at the end of a run; with -v there is no limit.
 LEAKY_TESTS_MAX = 20
 
 
@@ -95,7 +99,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """List what tests left behind in their virtual hosts."""
+    """List the objects that tests left behind in their virtual hosts."""
     left = [
         (report.nodeid, text)
         for reports in terminalreporter.stats.values()
@@ -120,7 +124,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 class RealBroker:
-    """The value of `amqp_broker` with `--amqp-url`: only an address. A test that needs more is skipped."""
+    """The value of `amqp_broker` with `--amqp-url`: it has only an address, and skips a test that asks for more."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -229,7 +233,7 @@ def _workers(broker: RunningBroker | RealBroker) -> Iterator[Workers]:
 def _broker_of(
     request: pytest.FixtureRequest, whole: RunningBroker | RealBroker, vhost: str, *, holds: bool
 ) -> Iterator[RunningBroker | RealBroker]:
-    """A broker with its own virtual host, for a test or (`holds`: resets spare its objects) for a module."""
+    """A broker with another virtual host for a test, or for a module (`holds`: resets keep its objects)."""
     options = _marker_options(request)
     if isinstance(whole, RealBroker):
         if "clock" in options:
@@ -299,11 +303,11 @@ def _problem_of(marker: pytest.Mark) -> str:
     from .settings.faults import nearest
 
     if marker.args:
-        return f"{marker.args[0]!r} has no keyword, expected one of {', '.join(_WISHES)}"
+        return f"{marker.args[0]!r} has no keyword, expected one of {', '.join(_WORDS)}"
     for key, value in marker.kwargs.items():
-        if key not in _WISHES:
-            return f"unknown keyword {key!r}{nearest(key, _WISHES)}, expected one of {', '.join(_WISHES)}"
-        allowed = _WISHES[key]
+        if key not in _WORDS:
+            return f"unknown keyword {key!r}{nearest(key, _WORDS)}, expected one of {', '.join(_WORDS)}"
+        allowed = _WORDS[key]
         if not any(type(value) is type(one) and value == one for one in allowed):
             hint = nearest(value, map(str, allowed)) if isinstance(value, str) else ""
             return f"{key}: {value!r} is not right{hint}, expected {' or '.join(map(repr, allowed))}"

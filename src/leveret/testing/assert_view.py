@@ -76,8 +76,8 @@ class VirtualHostAssertions:
         within: float = 0,
         **properties: Any,
     ) -> None:
-        """Assert that no message like this was published (see `assert_published`), nor is published `within` these real
-        seconds.
+        """Assert that no message like this was published, or is published `within` these real seconds; see
+        `assert_published`.
 
         Raises: AssertionError; LookupError when the exchange's name is a typing error.
         """
@@ -100,8 +100,7 @@ class VirtualHostAssertions:
         consumers: int | None = None,
         within: float = 0,
     ) -> QueueSnapshot:
-        """Assert what a queue holds: the number of messages, their bodies in this order, or a condition on the list of
-        bodies.
+        """Assert the messages of a queue: their number, their bodies in order, or a condition on the list of bodies.
 
         `within`: real seconds to wait until the assertion is true. Raises: AssertionError; QueueMissing, which is also
         a LookupError, when there is no such queue.

@@ -24,7 +24,7 @@ from .plain_form import plain_body
 from .snapshots import MessageSnapshot, QueueSnapshot, json_content, plain, shown_body
 
 _UNSAID: Any = object()
-#: Characters that are shown of long bodies: before the first difference, and in all.
+#: Characters of a long body in a text: before the first difference, and in all.
 BEFORE_MAX, AROUND_MAX = 60, 180
 SHOWN_MAX = 20
 
@@ -37,7 +37,7 @@ Contents = Any
 class Expected:
     """A pattern for messages. Omitted fields match any value.
 
-    `headers`: a message may have others, too; or a condition on the whole table. `properties`: by name, as in
+    `headers`: those that a message must have, or a condition on the whole table. `properties`: by name, as in
     `Properties`.
     """
 
@@ -52,7 +52,7 @@ class Expected:
         return self.body is not _UNSAID
 
     def differences(self, message: PublishedMessage) -> list[str]:
-        """Each difference of a message from the pattern, in one line or more; none: it matches."""
+        """The differences of a message from the pattern, each in one line or more; []: it matches."""
         found: list[str] = []
         for name, wanted, is_now in (
             ("exchange", self.exchange, message.exchange),
@@ -101,9 +101,7 @@ class Expected:
 
 
 def body_difference(wanted: Body, body: bytes) -> list[str]:
-    """The difference line by line for JSON and for text of several lines; else both bodies, from shortly before they
-    differ.
-    """
+    """The difference between two bodies: line by line for JSON and for text of several lines, else both bodies."""
     if isinstance(wanted, bytes | bytearray | memoryview | str):
         raw = wanted.encode() if isinstance(wanted, str) else bytes(wanted)
         text, was = raw.decode("utf-8", "backslashreplace"), body.decode("utf-8", "backslashreplace")
@@ -124,12 +122,12 @@ def body_difference(wanted: Body, body: bytes) -> list[str]:
 
 
 def _expected_text(wanted: Wanted, value: Any) -> str:
-    """The expected value as text. For a condition, also the reason why it is not met."""
+    """The expected value as text, with the reason why a condition is not met."""
     return f"{shown_wanted(wanted)}, which {why_not(wanted, value)}" if is_condition(wanted) else shown_wanted(wanted)
 
 
 def _around(text: str, other: str) -> str:
-    """A part of a long text, from shortly before it differs from the other."""
+    """A part of a long text around its first difference from the other."""
     place = next(
         (index for index, pair in enumerate(zip(text, other)) if pair[0] != pair[1]), min(len(text), len(other))
     )
@@ -140,7 +138,7 @@ def _around(text: str, other: str) -> str:
 
 
 def _line_difference(wanted: Sequence[str], is_now: Sequence[str]) -> list[str]:
-    """Both texts as one list of lines: `-` only expected, `+` only found. Invisible characters are escaped."""
+    """Both texts as one list of lines: `-` marks expected ones, `+` found ones. Invisible characters are escaped."""
     import difflib  # loaded only for failures
 
     lines = [line for line in difflib.ndiff(wanted, is_now) if not line.startswith("?")]
@@ -216,5 +214,5 @@ def queue_failure(queue: QueueSnapshot, expected: Mapping[str, Contents], consum
 
 
 def _spelled_as_found(wanted: Body, bodies: Sequence[bytes]) -> str:
-    """The expected bodies, each spelled as an equal body in the queue, so that equal lines are equal."""
+    """An expected body, spelled as an equal body in the queue if there is one, so that their lines are equal."""
     return next((shown_body(body) for body in bodies if is_body(wanted, body)), shown_expected(wanted))

@@ -1,4 +1,4 @@
-"""Blocked connections, whose publishes wait for room, as values for tests."""
+"""Values for tests about blocked connections, whose publishes wait for room."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class BlockedSnapshot:
         return f"{what} of {printable(self.connection)} held for {self.destination}: {self.limit} limit"
 
     def is_like(self, destination: str, connection: str, limit: str | None) -> bool:
-        """Whether the names contain these parts, and the limit is this one."""
+        """Whether the names contain these parts, and the limit is this one; None: any limit."""
         return (
             destination in self.destination and connection in self.connection and (limit is None or limit == self.limit)
         )

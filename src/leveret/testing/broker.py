@@ -92,15 +92,11 @@ class RunningBroker(Host):
         return VirtualHostView(self, wanted)
 
     def _there(self, name: str | None) -> VirtualHostView:
-        """An existing virtual host, for methods that only read: a misspelt name must not create one. Raises:
-        LookupError.
-        """
+        """An existing virtual host, because a misspelt name must not create one. Raises: LookupError."""
         return self.vhost() if name is None else VirtualHostView(self, self.known_vhost(name))
 
     def at(self, vhost: str) -> "BrokerAt":
-        """The same broker with another default virtual host, created if it does not exist. Its `reset` resets that host
-        only.
-        """
+        """The same broker with another default virtual host, created if needed. Its `reset` resets only that host."""
         self.vhost(vhost)
         return BrokerAt(self, vhost)
 
@@ -148,7 +144,7 @@ class RunningBroker(Host):
 
         return self.thread.submit(look).result()
 
-    # -- of one virtual host: see VirtualHostView -------------------------------------------------------------------
+    # -- methods of VirtualHostView, for one virtual host -------------------------------------------------------------
 
     def queue(self, name: str, *, vhost: str | None = None) -> QueueSnapshot:
         return self._there(vhost).queue(name)
@@ -322,7 +318,7 @@ class RunningBroker(Host):
 
 
 class BrokerAt(RunningBroker):
-    """A running broker with another default virtual host. Methods about the whole broker are those of the broker."""
+    """A running broker with another default virtual host; all else is the broker's."""
 
     def __init__(self, broker: RunningBroker, vhost: str) -> None:
         self._whole = broker
@@ -336,9 +332,7 @@ class BrokerAt(RunningBroker):
         return getattr(self._whole, name)
 
     def reset(self, *, clock: ClockMode | None = None) -> None:
-        """Reset its virtual host; other virtual hosts and time go on. Raises: ValueError for a clock, which all hosts
-        share.
-        """
+        """Reset only its virtual host. Raises: ValueError for another mode of the clock, which all hosts share."""
         if clock not in (None, self.clock.mode):
             raise ValueError(f"reset: {clock!r}: the clock belongs to the whole broker, reset that")
         self.vhost().reset()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: See `loop_thread.turns_of_this_loop`.
 Turns = Callable[[], Awaitable[None]]
-#: Maximum of one step: dates end with the year 9999.
+#: Maximum years of one step, because dates end with the year 9999.
 YEARS_MAX = 1000
 
 
@@ -29,7 +29,7 @@ class ClockIsReal(RuntimeError):
 
 @nearest_names
 class TestClock:
-    """The broker's time, by which TTL, redelivery delays, scheduled delivery and queue expiry are counted."""
+    """The broker's time: TTL, redelivery delays, scheduled delivery and queue expiry go by it."""
 
     __test__ = False  # tells pytest that it is no test class, despite its name
 
@@ -62,7 +62,7 @@ class TestClock:
     ) -> None:
         """Advance virtual time. Each deadline on the way takes effect at its own instant, in order.
 
-        Returns when the broker is quiet at the new time. Of equal instants, the one that was set first comes first.
+        Returns when the broker is quiet at the new time. Deadlines of one instant come in the order of their setting.
         Raises: ClockIsReal; ValueError for a negative time; WouldBlockTheLoop inside an event loop.
         """
         move = self._advance(_ns(days, hours, minutes, seconds, milliseconds))
@@ -71,7 +71,7 @@ class TestClock:
     async def advance_async(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
     ) -> None:
-        """`advance` for trio and asyncio: other tasks of the loop run meanwhile."""
+        """`advance` for trio and asyncio; other tasks of the loop run meanwhile."""
         move = self._advance(_ns(days, hours, minutes, seconds, milliseconds), turns_of_this_loop())
         await result_of(self.thread.submit(move))
 
@@ -86,7 +86,7 @@ class TestClock:
     def autojump(self, *, limit: timedelta | None = None) -> "Autojump":
         """Jump to the next deadline whenever the broker is quiet, until the end of the `with` block or `stop`.
 
-        `limit`: how far in all. A client that needs more than `quiet_ms` of real time to react is overtaken.
+        `limit`: of all jumps together. Time does not wait for a client that needs more than `quiet_ms` to react.
         Raises: ClockIsReal.
         """
         self._check_virtual()
@@ -114,7 +114,7 @@ class TestClock:
             raise ValueError("time does not run backwards")
 
         async def move() -> None:
-            await self.edge.quiet(turns)  # what clients did before is handled before
+            await self.edge.quiet(turns)  # handle earlier input of clients at the earlier time
             async with self._moving:
                 await self._go_to(self.edge.clock.monotonic_ns() + delta_ns, turns)
 
@@ -143,8 +143,9 @@ class TestClock:
         edge.clock.move_to(until_ns)
 
     def timed(self, function: Callable[[Callable[[int], Awaitable[None]]], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        """Run an async function with a callback that advances virtual time up to an instant (ns). Raises:
-        ClockIsReal.
+        """A function that runs an async function with a callback: it advances virtual time up to an instant (ns).
+
+        Raises: ClockIsReal.
         """
         self._check_virtual()
 
@@ -218,6 +219,6 @@ class Autojump:
 
 def _ns(days: float, hours: float, minutes: float, seconds: float, milliseconds: float) -> int:
     ms = days * 86_400_000 + hours * 3_600_000 + minutes * 60_000 + seconds * 1000 + milliseconds
-    if not abs(ms) < YEARS_MAX * 366 * 86_400_000:  # this form refuses NaN, too
+    if not abs(ms) < YEARS_MAX * 366 * 86_400_000:  # `>=` would accept NaN
         raise ValueError(f"{ms} ms is not right, expected at most {YEARS_MAX} years")
     return round(ms * 1e6)

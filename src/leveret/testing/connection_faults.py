@@ -16,12 +16,12 @@ from .server import WatchedEndpoint
 if TYPE_CHECKING:
     from .edge import Edge
 
-#: A frame's head and end: no frame is shorter.
+#: Octets of a frame's head and end, the length of the shortest frame.
 FRAME_OVERHEAD = 8
 
 
 def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """(first octet, octet after it, method index or -1) of each whole frame in the data to send."""
+    """(offset, offset of its end, method index or -1) of each whole frame in the data to send."""
     position = 0
     while position + FRAME_OVERHEAD <= len(data):
         end = position + FRAME_OVERHEAD + int.from_bytes(data[position + 3 : position + 7], "big")
@@ -41,7 +41,7 @@ class DropConnection(Fault):
         self._dice = random.Random(seed)
 
     def begin(self, edge: "Edge") -> None:
-        if self._on is None and not self._mid_frame:  # at once; else `on_event` or `on_send` does it
+        if self._on is None and not self._mid_frame:  # otherwise `on_event` or `on_send` acts
             for endpoint in list(edge.server.endpoints):
                 if self.scope.covers(endpoint) and self.scope.takes():
                     self.hit(f"dropped {endpoint.name}")
@@ -69,7 +69,7 @@ class DropConnection(Fault):
 
 
 class HalfOpen(Fault):
-    """Stop reading or writing, while the TCP connection stays up, as with a dead peer."""
+    """Stop reading or writing while the TCP connection stays open, as with a dead peer."""
 
     def __init__(self, scope: FaultScope, *, reads: bool, writes: bool) -> None:
         super().__init__(scope)
@@ -172,7 +172,7 @@ class Away(RefuseConnections):
         for endpoint in list(edge.server.endpoints):
             self.hit(f"dropped {endpoint.name}")
             endpoint.abort()
-            endpoint.session.handle_end()  # now, so that its messages are back in their queues before `delete_lost`
+            endpoint.session.handle_end()  # requeues its messages before `delete_lost`
         edge.end_turn()
         if edge.has_data:
             edge.start_again(durable=self._durable)
@@ -182,7 +182,7 @@ class Away(RefuseConnections):
 
 
 def delete_lost(edge: "Edge", *, durable: bool) -> None:
-    """Delete what a restart loses: all that is not durable, and transient messages; or everything."""
+    """Delete what a restart loses: transient messages and objects that are not durable, or without `durable` all."""
     predeclared = {name for name, _, _ in PREDECLARED}
     for vhost in edge.broker.virtual_hosts.values():
         for queue in list(vhost.queues.values()):
@@ -201,7 +201,7 @@ def delete_lost(edge: "Edge", *, durable: bool) -> None:
 
 
 class SlowNetwork(Fault):
-    """Each read and each write waits `latency_s` real seconds and moves at most `octets_max` octets."""
+    """Delay each read and write by `latency_s` real seconds, and move at most `octets_max` octets in it."""
 
     def __init__(self, scope: FaultScope, latency_s: float, octets_max: int) -> None:
         super().__init__(scope)

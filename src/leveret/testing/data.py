@@ -1,6 +1,6 @@
-"""The data directory of a test broker: durable state is in a journal there, as with `leveret serve --data`.
+"""The data directory of a test broker, with a journal as for `leveret serve --data`.
 
-The directory also keeps the wall time, so that delays and expiries of a virtual clock continue after a restart.
+The journal has the wall time, so that delays and expiries of a virtual clock continue after a restart.
 """
 
 import trio
@@ -19,9 +19,7 @@ class DataDirectory:
         self._tending = trio.CancelScope()
 
     def ended_ms(self) -> int | None:
-        """The wall time at which the last broker stopped using it; None: no broker used it. Raises:
-        BrokerOptionsError.
-        """
+        """The wall time at the end of the last broker; None: there was none. Raises: BrokerOptionsError."""
         try:
             return ended_us(self.path) // 1000 or None
         except (JournalError, OSError) as error:
@@ -33,7 +31,7 @@ class DataDirectory:
         self._tending = trio.CancelScope()
 
     async def tend(self) -> None:
-        """Serve the journal as long as this broker has the directory."""
+        """Run the journal's supervisor as long as this broker has the directory."""
         assert self._supervisor is not None
         with self._tending:
             await self._supervisor.tend()
@@ -43,7 +41,7 @@ class DataDirectory:
             self._supervisor.commit()
 
     def close(self) -> None:
-        """Close the journal; everything that the broker confirmed is on disk."""
+        """Write and close the journal."""
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is not None:
             self._tending.cancel()

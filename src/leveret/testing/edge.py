@@ -1,7 +1,7 @@
 """The loop of a test broker: engine, listener, deadlines, and the detection of quiet, inside one trio loop.
 
-Heartbeats, handshakes and closing always use real time, as the clients do: only the engine's time is virtual.
-`activity` rises with everything that happens. The broker is quiet when it has not risen for a while.
+Only the engine's time is virtual: heartbeats, handshakes and closing use real time, as the clients do. `activity` rises
+with every event in the loop; the broker is quiet when it has not risen for a while.
 Source: ruling 25.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leveret.testing")
 
 BACKLOG = 1024
-#: A wait that took this many times longer than asked shows a busy machine: the wait for quiet starts again.
+#: A pause that takes LATE_FACTOR times as long shows a busy machine: it does not count, up to LATE_ROUNDS_MAX times.
 LATE_FACTOR = 3
 LATE_ROUNDS_MAX = 10
 #: Multiple of `quiet_ms` that a consumer gets to react to a delivery.
@@ -44,26 +44,23 @@ REACTION_FACTOR = 20
 
 
 class Edge(Runtime):
-    """The objects in the broker's loop. `reset` makes a new engine; the listener stays.
-
-    It is the runtime of the frontend's server, and counts activity.
-    """
+    """The objects in the broker's loop, and the runtime of its frontends. `reset` makes a new engine."""
 
     def __init__(self, options: EdgeOptions, watch: Callable[["Edge", bool], None]) -> None:
         self.options = options
-        self._watch = watch  # called with each new engine, to listen to it; True: time starts again
+        self._watch = watch  # called for each new engine; True: time starts again
         self.frontend_options: FrontendOptions = frontend_options(
             options.configuration, descriptor_max=descriptor_limits().connections
         )
         self.users = default_users(from_anywhere=not options.host.startswith("127."))
         self.faults = FaultTable()
-        self._changes: dict[object, Callable[[Configuration], Configuration]] = {}  # of the configuration, by faults
+        self._changes: dict[object, Callable[[Configuration], Configuration]] = {}  # by the faults that make them
         self.tap: Recording | None = None
         self.activity = 0
         self.sent = 0  # rises when octets are sent to a client
         self._happened = trio.Event()
         self._is_awaited = False
-        self._given_up: dict[Session, int] = {}  # `quiet` waits for reactions to deliveries from this tag on
+        self._given_up: dict[Session, int] = {}  # `quiet` has waited in vain for reactions to tags below
         self.edge_clock = SystemClock()
         self.edge_deadlines = Deadlines()
         self._data = _directory_of(options)
@@ -111,14 +108,14 @@ class Edge(Runtime):
 
     @property
     def configuration(self) -> Configuration:
-        """The configuration of the start, with the changes of faults."""
+        """The configuration of the start with the changes by faults."""
         changed = self.options.configuration
         for change in self._changes.values():
             changed = change(changed)
         return changed
 
     def change_configuration(self, owner: object, change: Callable[[Configuration], Configuration] | None) -> None:
-        """Put the changed configuration in force; None: take back the owner's change."""
+        """Put a change of the configuration in force; None: undo the owner's change."""
         if change is None:
             self._changes.pop(owner, None)
         else:
@@ -149,7 +146,7 @@ class Edge(Runtime):
         self.end_turn()
 
     async def remove_vhost(self, name: str) -> None:
-        """Remove a virtual host with its content. It has no clients any longer."""
+        """Reset the connections of a virtual host, and remove it with its content."""
         self.faults.clear_of(name, self)
         for endpoint in self.endpoints_of(name):
             endpoint.abort()
@@ -165,9 +162,9 @@ class Edge(Runtime):
         return self._data is not None
 
     def start_again(self, *, durable: bool) -> None:
-        """Restart from the directory, as a broker that was stopped and started: time and history continue.
+        """Restart from the directory, or without `durable` from an empty one; time and history continue.
 
-        All connections have ended before. Without `durable` the directory is lost, too.
+        All connections must have ended.
         """
         assert self._data is not None
         self.broker.end_turn()
@@ -178,7 +175,7 @@ class Edge(Runtime):
         self.broker.context.listeners.clear()
         vhosts = list(self.broker.virtual_hosts)
         self._built = self._build()
-        for name in vhosts:  # virtual hosts that the test created stay in any case
+        for name in vhosts:  # the test's virtual hosts survive even without their content
             self._built.broker.virtual_hosts.create(name)
         self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
         self._watch(self, False)
@@ -204,7 +201,7 @@ class Edge(Runtime):
         self.listener.listen(BACKLOG)
         self.server.listen(self.listener)
 
-    # -- what happens -----------------------------------------------------------------------------------------------
+    # -- activity -----------------------------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
         """See `Runtime`. The end of a turn is activity."""
@@ -224,7 +221,7 @@ class Edge(Runtime):
             self._happened = trio.Event()
 
     def note_sent(self) -> None:
-        """Record that a client was sent octets."""
+        """Record that octets were sent to a client."""
         self.sent += 1
         self.note_activity()
 
@@ -313,8 +310,8 @@ class Edge(Runtime):
     async def quiet(self, turns: Callable[[], Awaitable[None]] | None = None) -> None:
         """Wait until nothing was read, sent, accepted or handled for `quiet_ms` of real time (ruling 25).
 
-        The wait is longer if a consumer has not reacted to a delivery: on a busy machine it may not have run.
-        `turns`: waits for a full round of the clients' event loop.
+        It waits longer for a consumer that has not reacted to a delivery, which may not have run on a busy machine.
+        `turns`: waits for some rounds of the clients' event loop.
         """
         pause_s = self.options.quiet_ms / 1000
         late, idle = 0, 0
@@ -329,7 +326,7 @@ class Edge(Runtime):
             if self.activity != before:
                 idle = 0
             elif self.broker.context.awaiting or self.broker.scheduler.awaiting:
-                pass  # confirms that wait for the disk are unsent, too
+                pass  # confirms that wait for the disk are still unsent
             elif is_late and late < LATE_ROUNDS_MAX:
                 late += 1
             elif idle < REACTION_FACTOR and self.awaits_reaction():
@@ -339,7 +336,7 @@ class Edge(Runtime):
                 return
 
     def awaits_reaction(self) -> bool:
-        """Whether a consumer has an unacknowledged delivery for whose reaction `quiet` has not yet waited in vain."""
+        """Whether a consumer has an unacknowledged delivery that `quiet` has not waited for in vain."""
         for session in self._sessions():
             newest = next(reversed(session.unacked), 0)
             if newest >= self._given_up.get(session, 1) and isinstance(session.unacked[newest].holder, Consumer):
@@ -368,7 +365,7 @@ class Edge(Runtime):
 
 
 def _log(report: Report) -> None:
-    """Log only what could not be applied as configured; the test knows the rest."""
+    """Log only the differences from the configuration; the test knows the rest."""
     for warning in report.warnings:
         logger.warning("%s", warning)
 

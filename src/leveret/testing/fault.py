@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class FaultScope:
-    """The connections that a fault concerns, and the occasions at which it acts.
+    """The connections and the occasions of a fault.
 
-    `vhost`: None for all. `connection`: part of the name that a client gave its connection, "" for any.
-    `after`: number of occasions that pass first; `times`: number of occasions that are hit then, None for all.
+    `vhost`: None: all. `connection`: part of the name that a client gave its connection; "": any. `after`: number of
+    first occasions without effect; `times`: number of the next ones with effect; None: all.
     """
 
     def __init__(self, vhost: str | None, connection: str = "", *, after: int = 0, times: int | None = None) -> None:
@@ -36,14 +36,14 @@ class FaultScope:
         self._left = times
 
     def covers(self, endpoint: WatchedEndpoint) -> bool:
-        """Whether the fault concerns this connection. Before its login, only faults without a virtual host do."""
+        """Whether the fault concerns this connection; before its login, only faults without a virtual host do."""
         client = endpoint.client
         if self.vhost is not None and (client is None or client.vhost.name != self.vhost):
             return False
         return not self.connection or self.connection in endpoint.name
 
     def takes(self) -> bool:
-        """Whether the fault acts on this occasion. Counts it."""
+        """Count an occasion. Returns whether the fault acts on it."""
         if self._to_pass > 0:
             self._to_pass -= 1
             return False
@@ -57,8 +57,7 @@ class FaultScope:
 class Fault:
     """One fault in force. It ends with its `with` block, by `stop`, or with the broker's reset.
 
-    `hits`: what it did so far, one line each, so that a test can assert that it acted. `steps_in`: whether it needs the
-    hooks.
+    `hits`: a line for each action so far, so that a test can assert them. `steps_in`: whether the fault uses the hooks.
     """
 
     steps_in = True
@@ -69,7 +68,7 @@ class Fault:
         self._stopper: Callable[[Fault], None] | None = None
 
     def started(self, stopper: "Callable[[Fault], None]") -> None:
-        """The fault is in force, and `stopper` ends it."""
+        """Note that the fault is in force, and that `stopper` ends it."""
         self._stopper = stopper
 
     def __enter__(self) -> "Fault":
@@ -85,16 +84,16 @@ class Fault:
             stopper(self)
 
     def hit(self, what: str) -> None:
-        """Record that the fault acted."""
+        """Record an action."""
         self.hits.append(what)
 
     # -- hooks without effect, called in the broker's loop ---------------------------------------------------------
 
     def begin(self, edge: "Edge") -> None:
-        """Begin to act."""
+        """Begin."""
 
     def end(self, edge: "Edge") -> None:
-        """Undo what has to be undone at the end."""
+        """End, and undo the fault's changes."""
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """Called with an event before its session; returns the event, or None to drop it."""
@@ -130,7 +129,7 @@ class Fault:
 
 
 class FaultTable:
-    """The faults in force, in the order of their start. Its truth value: whether any fault uses the hooks."""
+    """The faults in force, in the order of their start; true if one of them uses the hooks."""
 
     def __init__(self) -> None:
         self._faults: dict[Fault, None] = {}

@@ -1,8 +1,8 @@
 """`broker.faults`: deliberate failures.
 
-Each method puts a fault in force at once and returns it: use it in a `with` statement, or `stop` it; the broker's reset
-stops all. `vhost`: None is the test's virtual host, "*" all. `connection`: part of the name that a client gave its
-connection. `after`: number of occasions that succeed first; `times`: number of occasions that fail then (None: all).
+Each method starts a fault at once and returns it: use it in a `with` statement, or `stop` it. The broker's reset stops
+all faults. `vhost`: None: the test's virtual host; "*": all. `connection`: part of the name that a client gave its
+connection. `after`: number of first occasions that succeed; `times`: number of the next ones that fail; None: all.
 `on`: a method by its name in the specification, such as "basic.publish".
 """
 
@@ -263,7 +263,7 @@ class Faults:
         try:
             self._broker.ask(lambda: edge.faults.remove(fault, edge))
         except BrokerStopped:
-            pass  # it ended with its faults
+            pass  # its faults have ended with it
 
 
 def _check_method(name: str | None) -> None:

@@ -1,7 +1,7 @@
-"""Workers of task frameworks on a test broker, which replaces the URL of the application for the time of a block.
+"""Workers of task frameworks on a test broker. For a block, the broker's URL replaces that of the application.
 
-A framework is imported when its worker is asked for, and none is a dependency. Each worker uses one virtual host: that
-of the broker it is given, so that a fixture of any scope can hold it:
+A framework is imported when its worker is started; none is a dependency. A worker uses the virtual host of the broker
+that it gets, so that a fixture of any scope can hold it:
 
     @pytest.fixture(scope="module")
     def worker(amqp_module_broker):
@@ -19,17 +19,17 @@ from .broker import RunningBroker
 from .nearest_names import nearest_keywords
 from .typos import check_settings
 
-#: Period in which the idle loop of a Celery worker runs, in real seconds.
+#: Period of the idle loop of a Celery worker, in real seconds.
 TURN_S = 0.05
-#: The application whose worker `celery_worker` runs now.
+#: The name of the application whose worker `celery_worker` runs now.
 _CELERY_AT_WORK: list[str] = []
 
 
 @contextmanager
 def celery_app(app: Any, broker: RunningBroker, **conf: Any) -> Iterator[Any]:
-    """A Celery application that publishes to this broker; `conf`: further configuration. It has no worker.
+    """A Celery application, without a worker, that publishes to this broker. `conf`: further configuration.
 
-    Raises: TypeError for a name that Celery does not have, if it is similar to one that it has.
+    Raises: TypeError for an unknown name that is similar to one of Celery's.
     """
     check_settings(conf, import_module("celery.app.defaults").SETTING_KEYS)
     conf = {"broker_url": broker.url, "broker_read_url": None, "broker_write_url": None, **conf}
@@ -50,7 +50,7 @@ def _forget_celery(app: Any) -> None:
     pools.reset()
     backends: tuple[Any, ...] = (app._backend_cache, getattr(app._local, "backend", None))
     for backend in backends:
-        with suppress(Exception):  # it has consumed nothing, or is gone
+        with suppress(Exception):  # a backend that consumed nothing has nothing to stop
             backend.result_consumer.stop()
     app._backend_cache = None
     app._local.__dict__.clear()
@@ -60,9 +60,9 @@ def _forget_celery(app: Any) -> None:
 def celery_worker(
     app: Any, broker: RunningBroker, *, conf: "dict[str, Any] | None" = None, **options: Any
 ) -> Iterator[Any]:
-    """A worker of a Celery application in a thread. It is ready when the block begins.
+    """A worker of a Celery application in a thread, ready when the block begins.
 
-    `conf`: configuration of the application for that time, such as `result_backend`. `options`: those of
+    `conf`: configuration of the application for the block, such as `result_backend`. `options`: those of
     `celery.contrib.testing.worker.start_worker`: pool ("threads"; "solo" acknowledges retried tasks late), concurrency
     (1), queues, ... Raises: RuntimeError when a worker already runs in this process; Celery supports only one.
     """
@@ -89,8 +89,8 @@ def celery_worker(
 
 @contextmanager
 def _keep_awake(app: Any) -> Iterator[None]:
-    """Keep the loop of the application's worker running. Without input it sleeps for up to 10 s, even if it should ask
-    for another message (because a task with an ETA took the only slot) or should end.
+    """Keep the loop of the application's worker running. Without input it would sleep for up to 10 s, even if it should
+    end, or ask for another message because a task with an ETA holds the only slot.
     """
     from celery import bootsteps
 

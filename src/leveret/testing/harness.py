@@ -1,4 +1,4 @@
-"""A broker on virtual time, without sockets and threads: for tests of what queues, policies and the journal do.
+"""A broker on virtual time, without sockets and threads, for tests of queues, policies and the journal.
 
     harness = Harness('[[address-setting]]\\nmatch = "q"\\ndefault-ring-size = 3')
     harness.queue()
@@ -53,17 +53,17 @@ DATA = "data"
 
 
 class KillableFiles(Files, Protocol):
-    """Files in memory that know what a killed process, or a power cut, leaves of them."""
+    """Files in memory that can lose what a killed process, or a power cut, loses."""
 
     def crash(self) -> "KillableFiles":
-        """What there is when the process is killed."""
+        """The files after a kill of the process."""
 
     def power_cut(self) -> "KillableFiles":
-        """What there is after a power cut."""
+        """The files after a power cut."""
 
 
 class Delivery(NamedTuple):
-    """A message as its consumer got it."""
+    """A message as its consumer received it."""
 
     consumer: Consumer
     tag: int
@@ -73,24 +73,24 @@ class Delivery(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """Octets of the body."""
+        """The octets of the body."""
         return self.envelope.framing.split(self.content)[1]
 
     @property
     def headers(self) -> FieldTable:
-        """Headers that the frontend would send."""
+        """The headers that the frontend would send."""
         return self.envelope.headers(self.content)
 
 
 def load(settings: str, name: str = "harness.toml") -> Configuration:
-    """TOML text that has no faults. `name`: of the file, as sources of settings tell it."""
+    """The configuration of a TOML text without faults. `name`: the file in the positions of its settings."""
     configuration, faults = load_configuration([(name, settings)])
     assert not faults, faults
     return configuration
 
 
 def arguments_of(values: Mapping[str, Any]) -> FieldTable:
-    """A table of keywords, which have underscores for dashes."""
+    """The field table of keywords, whose underscores become dashes."""
     return wire_table({key.replace("_", "-"): value for key, value in values.items()})
 
 
@@ -112,10 +112,9 @@ class Harness:
     """A broker on virtual time, with a client whose `session` publishes and gets.
 
     `settings`: TOML, or a repository. `kind`: the x-queue-type of queues that name none. `broker`: see `Broker`.
-    `memory`: octets of messages that may stay in memory, None: all of them.
-    `journal`: a directory, or files in memory, where a journal is; None: there is none. With one, what a turn recorded
-    is on disk when the turn has ended, unless `writes` is False: then when `settle` is called.
-    `deliveries`: what clients got; `effects`: what else they were told; `stalled`: clients that do not read.
+    `memory`: maximum octets of messages in memory; None: no limit.
+    `journal`: the directory of a journal, or files in memory; None: no journal.
+    `deliveries`: deliveries to clients; `effects`: other effects for them; `stalled`: clients that do not read.
     """
 
     #: Whether it begins with a client.
@@ -124,10 +123,11 @@ class Harness:
     ends_turns = True
     #: Whether the broker's invariants are checked after each turn.
     checks = False
+    #: Whether the end of a turn writes its records; False: `settle` writes them.
     writes = True
-    #: Whether the journal may fail: the recorder hears of it then, and `failures` has the errors.
+    #: Whether the journal may fail; then the recorder is told, and `failures` has the errors.
     may_fail = False
-    #: Properties of messages that do not say otherwise.
+    #: Default properties of messages.
     properties: ClassVar[Mapping[str, Any]] = {}
     #: Whether the next broker takes over from another node of a cluster.
     took_over = False
@@ -158,7 +158,7 @@ class Harness:
     # -- life -------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A broker on what the journal has. Subclasses declare here what each life of theirs begins with."""
+        """Make a broker, and restore it from the journal. Subclasses declare here the objects of each new broker."""
         settings, options = self.settings, {"users": Users([self.user]), **self._options}
         configuration = load(settings) if isinstance(settings, str) else None
         if configuration is not None:
@@ -211,24 +211,24 @@ class Harness:
             storage.open_temp = open_temp
 
     def close(self) -> None:
-        """End without a checkpoint, and release files."""
+        """End without a checkpoint, and release the files."""
         if self.journal is not None:
             self.journal.close()
         self.broker.context.storage.close()
 
     def restart(self) -> None:
-        """The broker ends as after SIGTERM, and another one begins on what is on disk."""
+        """End as after SIGTERM, and begin again from the disk."""
         self.checkpoint()
         self.close()
         self.begin()
 
     def kill(self, *, power_cut: bool = False) -> None:
-        """The broker ends at once, and another one begins on what was written; `power_cut`: on what was synced."""
+        """End as after a kill, and begin again from the written octets, or after a `power_cut` from the synced ones."""
         self.crash(power_cut=power_cut)
         self.begin()
 
     def crash(self, *, power_cut: bool = False) -> None:
-        """The broker ends at once; the files are what is left of them."""
+        """End as after a kill or a power cut, and keep what is left of the files."""
         if self.files is REAL:
             os.close(self.journal.writer.file._handle)
             self.journal.contents.close()
@@ -258,14 +258,14 @@ class Harness:
             self.finish_turns()
 
     def finish_turns(self) -> None:
-        """End turns until the broker wants no other. Due work is not run."""
+        """End turns until the broker wants no other. Do not run due work."""
         while self.turn():
             pass
         if self.journal is not None and self.writes:
             self.write_journal()
 
     def turns(self, measure: Callable[[], int]) -> Iterator[int]:
-        """End turns, one at a time, until the broker wants no other. Yields by how much each changed `measure()`."""
+        """End turns one by one until the broker wants no other. Yields the change of `measure()` by each."""
         is_more = True
         while is_more:
             before = measure()
@@ -273,13 +273,13 @@ class Harness:
             yield measure() - before
 
     def write_journal(self) -> None:
-        """The journal writes what was recorded, and the broker hears of it; no turn ends."""
+        """Write the records, and tell the broker that they are safe. No turn ends."""
         self.journal.commit()
         assert self.journal.wait(self.journal.next_lsn) or self.may_fail
         self.broker.more_is_safe()
 
     def settle(self) -> None:
-        """Write what was recorded, and end turns."""
+        """Write the records, and end turns."""
         if self.journal is not None:
             self.write_journal()
         self.end_turn()
@@ -289,7 +289,7 @@ class Harness:
             self.end_turn()
 
     def advance(self, ms: float) -> None:
-        """Let time pass; due work runs, deadline by deadline."""
+        """Advance time from deadline to deadline, and run due work at each."""
         until_ns = self.clock.monotonic_ns() + int(ms * 1e6)
         while (due_ns := self.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
             self.clock.advance_ns(max(0, due_ns - self.clock.monotonic_ns()))
@@ -298,11 +298,11 @@ class Harness:
         self.clock.advance_ns(until_ns - self.clock.monotonic_ns())
 
     def follow_up(self) -> None:
-        """What follows when something was due."""
+        """Called after due work; subclasses may do more."""
         self.end_turn()
 
     def reload(self, settings: str | SettingsRepository) -> None:
-        """Replace the settings. TOML only if it began with TOML."""
+        """Replace the settings. TOML is possible only if the harness began with TOML."""
         if isinstance(settings, str):
             self.objects.apply(load(settings))
         else:
@@ -314,14 +314,14 @@ class Harness:
     def connect(
         self, name: str = "client", *, flush: Callable[[], object] | None = None, site: str | None = None
     ) -> Session:
-        """A session of a new connection, which reads what it is sent; or does what `flush` does."""
+        """A session of a new connection, which reads its output at once. `flush`: called instead."""
         client: Client = self.broker.connections.open(
             "/", self.user, name=name, flush=flush or (lambda: self.read(client)), site=site
         )
         return client.open_session()
 
     def read(self, client: Client) -> None:
-        """The client takes what it was sent. A stalled one does not finish."""
+        """Let a client read its output. A stalled client does not finish."""
         for effect in client.take_outbox():
             if isinstance(effect, Delivered):
                 self.deliveries += [
@@ -335,17 +335,17 @@ class Harness:
             client.drained()
 
     def taken(self, tag: str | None = None) -> str:
-        """Bodies of the deliveries since the last look, joined; `tag`: of one consumer, and the others stay."""
+        """The joined bodies of the deliveries since the last call. `tag`: only of one consumer; the others stay."""
         taken = [one for one in self.deliveries if tag in (None, one.consumer.tag)]
         self.deliveries = [one for one in self.deliveries if tag not in (None, one.consumer.tag)]
         return b"".join(one.body for one in taken).decode()
 
     def confirms(self, session: Session | None = None) -> str:
-        """What was confirmed since the last look: A for each ack, N for each nack, in order of the tags."""
+        """The confirms since the last call in the order of their tags: A for an ack, N for a nack."""
         session = session or self.session
         assert session.confirms is not None
         outcomes, confirmed = "", self._confirmed.get(session, 0)
-        for tag, _, is_ack in session.confirms.take():  # one that is not multiple is the next one
+        for tag, _, is_ack in session.confirms.take():  # a confirm covers all tags after the one before
             outcomes += ("A" if is_ack else "N") * (tag - confirmed)
             confirmed = self._confirmed[session] = tag
         return outcomes
@@ -356,7 +356,7 @@ class Harness:
         self, name: str = "q", *, client: Client | None = None, durable: bool = True, exclusive: bool = False,
         auto_delete: bool = False, **arguments: Any,
     ) -> Queue:  # fmt: skip
-        """Declare a queue. Arguments have underscores for dashes. `client`: who declares it; None: an operator."""
+        """Declare a queue by a client, or by an operator (None). Underscores in arguments become dashes."""
         table = arguments_of(arguments)
         if self.kind != "classic":
             table = {**wire_table({"x-queue-type": self.kind}), **table}
@@ -365,7 +365,7 @@ class Harness:
         )
 
     def named(self, queue: str | Queue = "q", by: Session | None = None) -> Queue:
-        """The queue of this name, as it is now."""
+        """The queue of this name."""
         return self.vhost.queues.named(queue, None if by is None else by.client) if isinstance(queue, str) else queue
 
     def bind(self, queue: str, exchange: str, key: str = "", **arguments: Any) -> None:
@@ -377,7 +377,7 @@ class Harness:
         self, *bodies: bytes | str, key: str = "q", exchange: str = "", by: Session | None = None,
         mandatory: bool = False, **properties: Any,
     ) -> list[bytes]:  # fmt: skip
-        """Publish messages of the same properties in one run. Returns the bodies of those that no queue took."""
+        """Publish messages with the same properties in one run. Returns the bodies of returned messages."""
         summary, contents = messages(bodies, {**self.properties, **properties})
         route, envelope = (
             self.route(key, exchange, None if by is None else by.client),
@@ -388,18 +388,18 @@ class Harness:
         return [PLAIN.split(content)[1] for _, contents in returned for content in contents]
 
     def route(self, key: str, exchange: str = "", client: Client | None = None) -> Route:
-        """Where messages with this key go."""
+        """The route of messages with this key."""
         return self.vhost.router.route(exchange, key, self.user, client)
 
     def envelope(self, exchange: str, key: str, summary: PropertySummary) -> Envelope:
-        """What messages that are published together share."""
+        """The common envelope of messages that are published together."""
         return Envelope(exchange, key, summary)
 
     def consume(
         self, queue: str | Queue = "q", tag: str = "c", *, by: Session | None = None, prefetch: int | None = None,
         total: bool = False, no_ack: bool = False, exclusive: bool = False, **arguments: Any,
     ) -> Consumer:  # fmt: skip
-        """Subscribe; `prefetch`: basic.qos before that. Arguments have underscores for dashes."""
+        """Subscribe. `prefetch`: for a basic.qos before. Underscores in arguments become dashes."""
         session = by or self.session
         if prefetch is not None:
             session.set_prefetch(prefetch, total=total)
@@ -418,7 +418,7 @@ class Harness:
         return got
 
     def take(self, count: int = 1, queue: str | Queue = "q") -> list[bytes]:
-        """Get and acknowledge messages that have to be there. Returns their bodies."""
+        """Get and acknowledge `count` messages, which must exist. Returns their bodies."""
         bodies = []
         for _ in range(count):
             got = self.session.get(self.named(queue), no_ack=False)
@@ -429,20 +429,20 @@ class Harness:
         return bodies
 
     def all(self, queue: str | Queue = "q") -> str:
-        """Get all that is ready. Returns the bodies, joined."""
+        """Get all ready messages. Returns the joined bodies."""
         bodies = b""
         while (got := self.get(queue)) is not None:
             bodies += got[1].body
         return bodies.decode()
 
     def bodies(self, queue: str | Queue = "q") -> list[bytes]:
-        """Bodies of the messages in the queue's memory, in order. They stay."""
+        """The bodies of the messages in the queue's memory, in order; the messages stay."""
         return [one.body for one in self.named(queue).messages()]
 
     # -- the journal ------------------------------------------------------------------------------------------------
 
     def checkpoint(self, *, reclaims: bool = False) -> None:
-        """Write a checkpoint. `reclaims`: segments that it made useless are deleted, and contents move forward."""
+        """Write a checkpoint. `reclaims`: then delete useless segments, and empty one that is almost useless."""
         self.end_turn()
         self._checkpoint()
         if reclaims:
@@ -459,6 +459,6 @@ class Harness:
         self.settle()
 
     def records(self) -> list[Record]:
-        """Records of the journal, in order."""
+        """The records of the journal in order."""
         reader = JournalReader(self.path, self.files)
         return [record for _, record in reader.records(trust_open=True)]

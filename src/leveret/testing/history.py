@@ -45,8 +45,8 @@ class HistoryEvent:
 class PublishedMessage(Content):
     """One message as it was published.
 
-    `cause`: the reason for which the broker itself published it (a dead letter); None: a client published it. `queues`:
-    names of the queues that took it.
+    `cause`: why the broker itself published it (a dead letter); None: a client published it. `queues`: names of the
+    queues that took it.
     """
 
     id: int
@@ -122,7 +122,7 @@ class Recorder:
 
     def _listen(self, event: Event) -> None:
         if isinstance(event, ParameterEvent) and event.is_own:
-            return  # no user of the broker has set it
+            return  # the broker's own parameter
         self._events.append((self._clock.monotonic_ns(), event))
         self._message_count += len(event.messages) or 1
         while (excess := self._message_count - self._size_max) > 0:
@@ -200,13 +200,13 @@ def _without_first(event: Event, count: int) -> Event:
     messages = event.messages[count:]
     if isinstance(event, PublishedEvent):
         return replace(event, messages=messages, contents=event.contents[count:])
-    of = event.of if isinstance(event.of, Envelope) else ()  # if it is messages, the history uses only their ids
+    of = event.of if isinstance(event.of, Envelope) else ()  # the history uses only the ids of messages
     if isinstance(event, DeliveredEvent):
         return replace(event, messages=messages, of=of, contents=event.contents[count:])
     return replace(event, messages=messages, of=of)
 
 
-#: Names in the detail of events that are objects of the engine.
+#: Names in events' details whose values are objects of the engine.
 ENGINE_OBJECTS = frozenset({"contents", "queues", "queue", "exchange", "client", "session"})
 
 

@@ -1,4 +1,4 @@
-"""A broker in its own thread, and calls into its loop: the base of the classes that tests use."""
+"""The base of a running broker: its thread, and calls into its loop."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -58,7 +58,7 @@ class Host:
         return self.edge.port
 
     def ask(self, function: Callable[[], T]) -> T:
-        """Call a function in the broker's loop, after everything that clients have sent so far is read."""
+        """Call a function in the broker's loop, after all input of clients so far is handled."""
 
         async def look() -> T:
             await self.edge.catch_up()

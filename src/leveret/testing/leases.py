@@ -1,4 +1,4 @@
-"""Leases as values for tests: the holder of each leased message of a queue, its deadline, and the ends of leases.
+"""Values for tests about leases: the holder and the deadline of each leased message, and the ends of leases.
 
 Source: queues page A.5.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: The type of leased queues.
 AMPS = "amps"
 MS = 1_000_000
-#: Maximum leases of one queue that a snapshot shows: all.
+#: More leases than a queue can have.
 COUNT_MAX = 1 << 31
 
 
@@ -32,7 +32,7 @@ class LeaseSnapshot:
 
     `consumer`: its tag, "" for a get. `connection`: the name that its client gave it, or its remote address. `until`:
     the deadline, in seconds of the broker's clock since its start, rounded to milliseconds; None: the lease has no
-    deadline. `cancels`: how often the message was given back.
+    deadline. `cancels`: how often the message was returned.
     """
 
     queue: str
@@ -61,7 +61,7 @@ class LeaseSnapshot:
 
 
 def leases_in(queue: Queue, edge: "Edge") -> tuple[LeaseSnapshot, ...]:
-    """The leases of a queue by deadline; none if it is not leased. Call it in the broker's loop."""
+    """The leases of a queue by deadline; () if the queue is not leased. Call it in the broker's loop."""
     if queue.type != AMPS:
         return ()
     from ..engine.leases import list_leases  # the package may be missing

@@ -12,7 +12,7 @@ from .real_time import RealClock
 
 T = TypeVar("T")
 
-#: Maximum duration of a start or a stop, in seconds. A longer one is a fault of this library.
+#: Maximum seconds of a start or a stop. A longer one is a fault of this library.
 TIMEOUT_S = 30.0
 
 
@@ -21,16 +21,15 @@ class BrokerStopped(RuntimeError):
 
 
 class WouldBlockTheLoop(RuntimeError):
-    """A blocking call was made from a running event loop, whose clients could not react meanwhile.
-
-    Or it was made from the broker's own loop, by a condition that asks the broker.
+    """A blocking call was made in a running event loop, whose clients could not react meanwhile, or in the broker's own
+    loop, by a condition that asks the broker.
     """
 
 
 class LoopThread:
-    """Runs `main` in a trio loop of its own thread until `stop`.
+    """Runs `main` in a trio loop in another thread until `end`.
 
-    `main` must call its argument `started` with a nursery when all is ready, and end when `stopping` is set.
+    `main` must call its argument `started` with a nursery when it is ready, and end when `stopping` is set.
     """
 
     def __init__(self, main: Callable[[Callable[[trio.Nursery], None], trio.Event], Awaitable[None]]) -> None:
@@ -43,18 +42,18 @@ class LoopThread:
         self._is_ending = False
         self._waiting: set[Future[Any]] = set()
         self._lock = threading.Lock()  # protects `_waiting`
-        # A daemon thread: a test run that is aborted can exit while the broker runs.
+        # A daemon thread, so that an aborted test run can exit while the broker runs.
         self._thread = threading.Thread(target=self._run, name="leveret broker", daemon=True)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
     def begin(self) -> "Future[None]":
-        """Start the thread. The future has a result when all is ready, or the error."""
+        """Start the thread. The future ends when `main` is ready, or with its error."""
         self._thread.start()
         return self._started
 
     def end(self) -> "Future[None]":
-        """Ask for the end. The future has a result when the loop has ended; call `join` then."""
+        """Ask `main` to end. The future ends when the loop has ended; call `join` then."""
         self._is_ending = True
         token, stopping = self._token, self._stopping
         if token is not None and stopping is not None:
@@ -147,9 +146,9 @@ class LoopThread:
             self._waiting.discard(future)
 
     def wait(self, function: Callable[[], Awaitable[T]], what: str, instead: str = "") -> T:
-        """Run an async function in the loop, and wait for it without a limit.
+        """Run an async function in the loop, and wait for its end without a limit.
 
-        `what`: the function's public name; `instead`: its name in event loops. Both are for the error's text.
+        For the error's text: `what`: the function's public name; `instead`: its name in event loops.
         Raises: WouldBlockTheLoop, when called from a running event loop; BrokerStopped.
         """
         if is_in_event_loop():
@@ -167,17 +166,16 @@ def is_in_event_loop() -> bool:
     return True
 
 
-#: Rounds of an event loop in which its clients have read, woken their tasks, and answered.
+#: Rounds of an event loop after which its clients have read, woken their tasks, and answered.
 LOOP_TURNS = 20
-#: Maximum wait for a loop that has ended or hangs, in seconds.
+#: Maximum seconds of a wait for a loop that has ended or hangs.
 LOOP_TIMEOUT_S = 1.0
 
 
 def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
-    """A function for the broker's loop that waits until the caller's loop has made some rounds; None: the caller has no
-    loop.
+    """A function for the broker's loop that waits for `LOOP_TURNS` rounds of the caller's loop; None: there is no loop.
 
-    So the loop's clients have had their turns, however busy the machine is.
+    Then the loop's clients have had their turns, however busy the machine is.
     """
     try:
         library = sniffio.current_async_library()
@@ -218,7 +216,7 @@ def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
 async def result_of(future: "Future[T]") -> T:
     """Wait for a future of another thread, in trio or asyncio."""
     if sniffio.current_async_library() == "asyncio":
-        import asyncio  # takes 20 ms, which other callers save
+        import asyncio  # costs 20 ms, which other callers save
 
         return await asyncio.wrap_future(future)
     done = trio.Event()

@@ -1,4 +1,4 @@
-"""Messages that reached no queue, and the reasons, for texts of assertions."""
+"""The reasons why messages reached no queue, for texts of failed assertions."""
 
 from typing import TYPE_CHECKING
 

@@ -118,7 +118,7 @@ def _is_partly(wanted: Wanted, value: Any) -> bool:
 
 
 def aligned(wanted: Wanted, value: Any) -> Any:
-    """The pattern, with the value's own parts wherever they match: only the differences remain."""
+    """The pattern with the value's parts where they match, so that its text differs from the value's only elsewhere."""
     if isinstance(wanted, Partial):
         return aligned(wanted.content, value)
     if is_like(wanted, value):
@@ -131,7 +131,7 @@ def aligned(wanted: Wanted, value: Any) -> Any:
 
 
 def projected(wanted: Wanted, value: Any) -> Any:
-    """The value without parts that the pattern leaves open: of a `Partial` only its entries."""
+    """The value without the parts that a `Partial` in the pattern leaves open."""
     partial = isinstance(wanted, Partial)
     asked = wanted.content if partial else wanted
     if isinstance(asked, Mapping) and isinstance(value, Mapping):

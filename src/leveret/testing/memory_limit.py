@@ -1,6 +1,6 @@
-"""The fault of a broker, or an address, with little memory: publishes are blocked or refused as in production.
+"""A fault that limits the memory of a broker or an address: publishes are blocked or refused as in production.
 
-It changes the configuration in force, and ends by taking the change back, which releases blocked publishes.
+It changes the configuration in force. At its end it undoes the change, which releases blocked publishes.
 """
 
 from dataclasses import replace
@@ -39,7 +39,7 @@ class MemoryLimit(Fault):
         edge.broker.context.listeners.append(self._listen)
 
     def end(self, edge: "Edge") -> None:
-        if self._listen in edge.broker.context.listeners:  # it ended, or was started again
+        if self._listen in edge.broker.context.listeners:  # not if the broker was restarted meanwhile
             edge.broker.context.listeners.remove(self._listen)
         edge.change_configuration(self, None)
 
@@ -48,7 +48,7 @@ class MemoryLimit(Fault):
             self.hit(f"held a publish of {event.subject} for {event.destination}: {event.limit} limit")
 
     def _limited(self, configuration: Configuration) -> Configuration:
-        """A configuration with this limit. All messages in memory count, whatever the cursor."""
+        """The configuration with this limit, for which all messages in memory count, whatever the cursor."""
         settings = layer_of(cursor="vm", producer_flow_control=True, **self._fails)
         usage = configuration.system_usage
         if self._address is None:

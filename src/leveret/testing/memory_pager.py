@@ -1,4 +1,4 @@
-"""A pager and a temp store in memory, for brokers without files whose messages leave memory all the same."""
+"""A pager and a temp store in memory, for tests of brokers without files that page messages out."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,7 +6,7 @@ from ..engine import PLAIN, Envelope, Event, Location, PublishedEvent, Unreadabl
 
 
 class MemoryPager:
-    """The engine's `Pager`. `memory`: octets that messages may take; `journal`: what can be read, by id."""
+    """The engine's `Pager`. `memory`: maximum octets of messages; `journal`: the readable messages by id."""
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
@@ -14,7 +14,7 @@ class MemoryPager:
         self.is_broken = False
 
     def record(self, event: Event) -> None:
-        """A listener: what is published can be read."""
+        """Make published messages readable, as a listener."""
         if isinstance(event, PublishedEvent):
             envelopes = [event.of] * len(event.contents) if isinstance(event.of, Envelope) else event.of
             self.journal.update(zip(event.messages, zip(envelopes, event.contents)))
@@ -26,7 +26,7 @@ class MemoryPager:
         return id_ in self.journal
 
     def load(self, ids: Sequence[int]) -> list[tuple[Envelope, list[bytes]]]:
-        """See `Pager`; one run for neighbors with the same envelope."""
+        """See `Pager`. Neighbors with the same envelope are one run."""
         assert list(ids) == sorted(set(ids))
         if self.is_broken or not all(id_ in self.journal for id_ in ids):
             raise Unreadable("broken")
@@ -40,7 +40,7 @@ class MemoryPager:
 
 
 class MemoryTempStore:
-    """The engine's `TempStore`. `room`: octets that it takes."""
+    """The engine's `TempStore`. `room`: maximum octets."""
 
     def __init__(self, room: int) -> None:
         self.limit = 0
@@ -51,7 +51,7 @@ class MemoryTempStore:
         self._octets = b""
 
     def give_room(self, octets: int) -> None:
-        """Change how many octets it takes."""
+        """Change the maximum octets."""
         self._room = octets
 
     def spool(self, contents: Sequence[bytes]) -> Location | None:

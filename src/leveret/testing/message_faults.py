@@ -23,9 +23,9 @@ Held = tuple[WatchedEndpoint, Channel, Confirms]
 
 
 class NackConfirms(Fault):
-    """Answers publishes on channels in confirm mode by basic.nack.
+    """Answers publishes in confirm mode by basic.nack.
 
-    `keep`: the message is enqueued nevertheless, as can happen in production; else it is lost.
+    `keep`: the message is enqueued nevertheless, as can happen in production; otherwise it is lost.
     """
 
     def __init__(self, scope: FaultScope, *, keep: bool) -> None:
@@ -44,7 +44,7 @@ class NackConfirms(Fault):
             try:
                 EVENT_HANDLERS[PublishReceived](endpoint.session, event, ConnectionTurn(endpoint.session.broker))
             except EngineError:
-                return event  # unhandled so far: the session reports the error
+                return event  # let the session handle it and report the error
             confirms.refused.append(confirms.published)
         else:
             confirms.add(1, [0])
@@ -54,7 +54,7 @@ class NackConfirms(Fault):
 
 
 class HoldConfirms(Fault):
-    """Sends confirms late (`delay_ms`, by the broker's clock), or when the fault ends, or (`loses`) never."""
+    """Sends confirms after `delay_ms` of the broker's clock, or when the fault ends, or never (`loses`)."""
 
     def __init__(self, scope: FaultScope, *, delay_ms: int | None, loses: bool) -> None:
         super().__init__(scope)
@@ -99,7 +99,7 @@ class LoseAcks(Fault):
 
 
 class Block(Fault):
-    """Sends connection.blocked: publishes wait until the fault ends, everything else is served (ruling 15)."""
+    """Sends connection.blocked. Publishes wait until the fault ends; other methods are served (ruling 15)."""
 
     def __init__(self, scope: FaultScope, reason: str) -> None:
         super().__init__(scope)
@@ -167,7 +167,7 @@ class CancelConsumers(Fault):
 
 
 class Chaos(Fault):
-    """Lets each event of each connection fail at random, reproducibly for the same seed and order of events.
+    """Lets events fail at random, reproducibly for the same seed and the same order of events of each connection.
 
     Chances from 0 to 1 for each event: `drop` of the connection, `close` of the channel, `nack` of a publish, `lose` of
     an acknowledgement; `cut` for each write: the connection ends inside it.
@@ -182,7 +182,7 @@ class Chaos(Fault):
         self._dice: dict[WatchedEndpoint, random.Random] = {}
 
     def _roll(self, endpoint: WatchedEndpoint) -> random.Random:
-        """A random number. Each connection has its own generator, so that connections do not influence each other."""
+        """The connection's generator of random numbers: each has another, so that connections are independent."""
         dice = self._dice.get(endpoint)
         if dice is None:
             dice = self._dice[endpoint] = random.Random(f"{self.seed}/{len(self._dice)}")

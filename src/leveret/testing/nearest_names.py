@@ -34,7 +34,7 @@ def nearest_names(owner: C) -> C:
 
 
 def _own(one: object) -> dict[str, Any]:
-    """The attributes that an instance has beside its class; none if it has slots."""
+    """The attributes of an instance, without those of its class; {} if it has slots."""
     try:
         return dict(object.__getattribute__(one, "__dict__"))
     except AttributeError:

@@ -1,4 +1,4 @@
-"""Unfinished work of a virtual host, and objects that a test left in it, as text."""
+"""Texts about the unfinished work of a virtual host, and about objects that a test left in it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due: bool) -> list[str]:
-    """All messages that are ready, unacknowledged, in flight or due; none: the virtual host is settled."""
+    """Lines about messages that are ready, unacknowledged, in flight or due; []: the virtual host is settled."""
     found: list[str] = []
     there = edge.broker.virtual_hosts.get(vhost)
     now_ns = edge.clock.monotonic_ns()
@@ -43,15 +43,14 @@ def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due:
     return found
 
 
-#: Unacknowledged messages that are listed.
+#: Maximum unacknowledged messages that are listed.
 UNACKED_MAX = 10
 
 
 def leaks_of(edge: "Edge", vhost: str, *, queues: bool) -> list[str]:
-    """What a test left in its virtual host: connections, consumers, unacknowledged messages with their content. One
-    line each.
+    """A line for each connection, consumer and unacknowledged message that a test left in its virtual host.
 
-    `queues`: also queues, with the number of their messages.
+    `queues`: also for each queue, with the number of its messages.
     """
     found: list[str] = []
     held: list[str] = []

@@ -1,7 +1,7 @@
-"""Messages and queues as plain values that are the same in each run: for snapshot tests, and for JSON.
+"""Messages and queues as plain values that are equal in each run, for snapshot tests and for JSON.
 
-syrupy and inline-snapshot, and other tools that compare or print dicts, take them unchanged. Left out: ids, times,
-names of connections, counters. A body is its JSON if that is an object or an array, else its text, else its octets.
+Tools that compare or print dicts (syrupy, inline-snapshot) take them unchanged. Ids, times, names of connections and
+counters are left out. A body is its JSON if that is an object or an array, else its text, else its octets.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from .snapshots import Content, Properties, QueueSnapshot, json_content
 
 
 def plain_message(message: Content) -> dict[str, Any]:
-    """Exchange, routing key, body, and the properties that the message has."""
+    """Exchange, routing key, body, and the set properties of a message."""
     form: dict[str, Any] = {"exchange": message.exchange, "routing_key": message.routing_key}
     form["body"] = plain_body(message.body)
     if properties := plain_properties(message.properties):
@@ -36,7 +36,7 @@ def plain_queue(queue: QueueSnapshot) -> dict[str, Any]:
 
 
 def plain_properties(properties: Properties) -> dict[str, Any]:
-    """The properties that a message has, by name, without timestamps and times of deaths."""
+    """The set properties by name, without timestamps and times of deaths."""
     form: dict[str, Any] = {}
     for name in Properties.__dataclass_fields__:
         value = getattr(properties, name)

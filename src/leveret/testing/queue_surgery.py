@@ -9,10 +9,7 @@ SLICE = 1000
 
 
 def take_ready(queue: Queue, is_meant: Callable[[Message], bool]) -> list[Message]:
-    """Remove the ready messages that are selected; the others stay as they are. Returns the removed messages.
-
-    Raises: ValueError: the queue is a stream, which drops no single message.
-    """
+    """Remove the selected ready messages of a queue. Returns them. Raises: ValueError: the queue is a stream."""
     meant = [(position, message) for position, message in _scan_all(queue) if is_meant(message)]
     if meant:
         if queue.first_offset is not None:

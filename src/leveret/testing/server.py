@@ -1,7 +1,7 @@
-"""The AMQP frontend of the test broker: the same sessions, with hooks for faults and recordings.
+"""The AMQP frontend of the test broker: the broker's own sessions, with hooks for faults and recordings.
 
-A fault receives protocol events before the session (`on_event`), confirms before they are written (`on_confirms`), and
-octets before they are sent (`on_send`), and decides whether an endpoint may read and write.
+A fault gets protocol events before the session (`on_event`), confirms before they are written (`on_confirms`), octets
+before they are sent (`on_send`), and decides whether an endpoint may read and write.
 """
 
 import errno
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leveret.testing")
 
-#: Confirms as (tag, multiple, is_ack).
+#: (tag, multiple, is_ack) of each confirm.
 Confirms = list[tuple[int, bool, bool]]
 
-#: Maximum wait of a stopping test broker for close-ok, in seconds: clients of tests have often ended or do not read.
+#: Maximum seconds in which a stopping test broker waits for close-ok: many clients of tests have ended or do not read.
 STOP_TIMEOUT_S = 0.3
 
 
@@ -50,7 +50,7 @@ class WatchedConnection(Connection):
         self._endpoint = endpoint
 
     def events(self) -> Iterator[ProtocolEvent]:
-        """See `Connection`. While faults are in force, runs are split into single messages."""
+        """See `Connection`. While faults are in force, runs are split into events of one message."""
         endpoint = self._endpoint
         faults = endpoint.edge.faults
         for event in super().events():
@@ -223,7 +223,7 @@ class WatchedEndpoint(Endpoint):
         self.session.closing.abort = self.session.closing.finished = True
         self.scope.cancel()
 
-    # -- instead of the endpoint's own ------------------------------------------------------------------------------
+    # -- overrides for faults and recordings ------------------------------------------------------------------------
 
     async def wait_readable(self, fd: int) -> None:  # type: ignore[override]
         """Wait until the socket is readable and no fault forbids to read."""
@@ -252,7 +252,7 @@ class WatchedEndpoint(Endpoint):
                 return
 
     async def _throttle_publisher(self, queue: Queue) -> None:
-        """No effect: when a test broker is quiet, all input of clients was read."""
+        """No effect, because a quiet test broker must have read all input of clients."""
 
     def handle(self, session: AmqpSession, data: bytes) -> Step:
         """Handle the data of one read."""
@@ -342,10 +342,7 @@ class WatchedServer(Server):
 def handler_with_warning(
     connection: Callable[[], str], ended: Callable[[SessionFailed], None]
 ) -> Callable[[SessionFailed], None]:
-    """A handler of sessions that the engine ends, which warns first if the reason is a timeout.
-
-    `connection`: its name.
-    """
+    """A handler for sessions that the engine ends. It warns if an acknowledgement timed out, then calls `ended`."""
 
     def session_failed(effect: SessionFailed) -> None:
         if isinstance(effect.error, errors.AcknowledgementTimedOut):

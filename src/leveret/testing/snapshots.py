@@ -72,7 +72,7 @@ class _OfProperties(Generic[T]):
 
 
 class Content:
-    """The content of a message: each property by its name, the body as text and as JSON."""
+    """The content of a message, with an attribute for each property, and the body as text and as JSON."""
 
     __slots__ = ()
 
@@ -188,7 +188,7 @@ class QueueSnapshot:
         return "\n".join(lines)
 
 
-# -- taking them ----------------------------------------------------------------------------------------------------
+# -- taking snapshots -----------------------------------------------------------------------------------------------
 
 
 def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
@@ -213,7 +213,7 @@ def _ready(queue: Queue) -> list[Message]:
     """The ready messages, in memory and on disk."""
     found = [*queue.store, *_only_on_disk(queue)]
     if queue.keeps:
-        found.sort(key=lambda message: message.id)  # messages on disk are before or between the others
+        found.sort(key=lambda message: message.id)  # messages on disk may come before or between the others
     return found
 
 
@@ -307,7 +307,7 @@ def _plain(field_: Field) -> Any:
     return value
 
 
-# -- showing --------------------------------------------------------------------------------------------------------
+# -- texts ----------------------------------------------------------------------------------------------------------
 
 
 def plain(value: Any) -> Any:
@@ -318,7 +318,7 @@ def plain(value: Any) -> Any:
 
 
 def json_content(body: bytes, default: Any = None) -> Any:
-    """A body as JSON; `default` if it is none."""
+    """The JSON value of a body; `default` if it is no JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -326,7 +326,7 @@ def json_content(body: bytes, default: Any = None) -> Any:
 
 
 def shown_body(body: bytes, size_max: int = 200) -> str:
-    """A body for people: as text if it is text, with invisible characters escaped."""
+    """A body for people: its text with invisible characters escaped, or its octets."""
     try:
         text = body.decode()
         shown = text if text.isprintable() and text and text == text.strip() else repr(text)

@@ -1,4 +1,4 @@
-"""Errors for misspelt names in tests, with the nearest name: an unknown name must not match everything."""
+"""Errors for misspelt names in tests, with the nearest name. Without them an assertion could pass for a wrong name."""
 
 from collections.abc import Collection, Iterable
 
@@ -67,22 +67,22 @@ def missing(what: str, name: str, known: Collection[str], where: str = "") -> Lo
 
 
 def check_settings(names: Iterable[str], known: Collection[str]) -> None:
-    """Check names of settings of a framework that accepts any: only a typing error is refused. Raises: TypeError."""
+    """Check settings of a framework that accepts any name. Raises: TypeError for one that is similar to a known one."""
     for name, meant in near((name for name in names if name not in known), known).items():
         raise TypeError(f"{name}: unknown setting, did you mean {meant!r}?")
 
 
 def check_attributes(owner: type, known: Collection[str]) -> None:
-    """Check attributes of a class with the prefix of the known ones; others are the class's own. Raises: TypeError."""
+    """Check the attributes `amqp_...` of a class. Raises: TypeError for one that is similar to a known one."""
     names = {name for one in owner.__mro__ for name in vars(one)} - set(known)
     for name, meant in near((name for name in names if name.startswith("amqp_")), known).items():
         raise TypeError(f"{owner.__name__}.{name}: unknown attribute, did you mean {meant!r}?")
 
 
 def check_open_name(what: str, name: str | None, known: Collection[str]) -> None:
-    """Check a name that may be unknown for a good reason (it was not used yet): only a typing error is refused.
+    """Check a name that may be unknown because it is not used yet.
 
-    Raises: LookupError, when a known name is similar.
+    Raises: LookupError: it is similar to a known name.
     """
     if name is not None and name not in known and (meant := near([name], known)):
         raise LookupError(f"no {what} {printable(repr(name))}, did you mean {meant[name]!r}?")

@@ -21,8 +21,8 @@ _OPTIONS = ("amqp_clock", "amqp_config", "amqp_profile", "amqp_quiet_ms", "amqp_
 class BrokerTestMixin(_Base):
     """Put it before `unittest.TestCase`: each test has `self.amqp_broker` and `self.amqp_url`.
 
-    Class attributes choose the broker. `amqp_fail_on_leak` makes a test fail that leaves connections behind, and with
-    `amqp_leaked_queues` queues. The check follows the test's own clean-ups.
+    Class attributes choose the broker. With `amqp_fail_on_leak` a test fails if it leaves connections behind, and with
+    `amqp_leaked_queues` if it leaves queues. The check runs after the test's own clean-ups.
     """
 
     amqp_clock: ClassVar[ClockMode] = "real"

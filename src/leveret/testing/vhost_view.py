@@ -45,7 +45,7 @@ class NotSettled(AssertionError):
 
 @nearest_names
 class VirtualHostView(VirtualHostAssertions):
-    """The methods of tests for one virtual host. Each first handles everything that clients have sent so far."""
+    """The methods of tests for one virtual host. Each first handles all input of clients so far."""
 
     @property
     def url(self) -> str:
@@ -55,7 +55,7 @@ class VirtualHostView(VirtualHostAssertions):
     def __repr__(self) -> str:
         return f"<VirtualHostView {self.name!r}>"
 
-    # -- looking ----------------------------------------------------------------------------------------------------
+    # -- inspection ---------------------------------------------------------------------------------------------------
 
     def queue(self, name: str) -> QueueSnapshot:
         """A snapshot of a queue. Raises: LookupError."""
@@ -155,7 +155,7 @@ class VirtualHostView(VirtualHostAssertions):
 
         return self._broker.ask_until(look, lambda there: there, within)
 
-    # -- doing ------------------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def inject(
         self,
@@ -258,10 +258,10 @@ class VirtualHostView(VirtualHostAssertions):
             raise NotSettled(pending)
 
     def _settled(self, timeout: float, ignore: Sequence[str], due: bool) -> Callable[[], Awaitable[str]]:
-        """A function that waits. It returns why the virtual host is not settled; "": it is."""
+        """A function that waits, and returns why the virtual host is not settled; "": it is."""
         from fnmatch import fnmatchcase
 
-        # A single string is a sequence of letters, too, but cannot be meant so.
+        # A string is a sequence of letters, too: it means one pattern.
         patterns = [ignore] if isinstance(ignore, str) else ignore
         edge, turns = self._broker.edge, turns_of_this_loop()
 
@@ -298,7 +298,7 @@ class VirtualHostView(VirtualHostAssertions):
 
 
 def _leads_nowhere(vhost: VirtualHost, exchange: str, routing_key: str) -> LookupError:
-    """The error for a message that reaches no queue, with binding keys similar to its routing key."""
+    """The error for a message that reaches no queue, with the nearest binding key."""
     where = f" in virtual host {vhost.name!r}"
     if not exchange:
         return missing("queue", routing_key, vhost.queues, where)

@@ -13,7 +13,7 @@ PROPERTY_NAMES = tuple(name for name in Properties.__dataclass_fields__ if name 
 
 
 def known_properties(properties: Mapping[str, Any], *, beside: Collection[str]) -> dict[str, Any]:
-    """Return the properties. `beside`: other valid keywords. Raises: TypeError for an unknown property."""
+    """The properties as a dict. `beside`: other valid keywords. Raises: TypeError for an unknown property."""
     for name in properties:
         check_property(name, PROPERTY_NAMES, beside)
     return dict(properties)

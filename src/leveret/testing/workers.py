@@ -1,4 +1,4 @@
-"""Workers of an application beside a test, in a thread or a process: ready when the block begins, ended with it.
+"""Workers of an application beside a test, in a thread or a process, from the beginning to the end of a block.
 
     with thread_worker(broker, consume, broker.url, consumes="orders"):
         ...
@@ -20,16 +20,16 @@ from ..settings.printable import printable_lines
 from .broker import RunningBroker
 from .nearest_names import nearest_keywords, nearest_names
 
-#: Maximum time of a worker to begin and to end, in real seconds.
+#: Maximum real seconds of a worker to begin, and to end.
 TIMEOUT_S = 30.0
-#: Period in which the state of a worker is checked, in seconds.
+#: Seconds between two checks of a worker's state.
 LOOK_S = 0.1
-#: Characters of a process's output that a failure shows.
+#: Maximum characters of a process's output in a failure.
 OUTPUT_MAX = 4_000
 
 
 class WorkerFailed(AssertionError):
-    """A worker ended too early, with an error, or not at all."""
+    """A worker ended too early or with an error, or it did not end."""
 
 
 @contextmanager
@@ -46,8 +46,8 @@ def thread_worker(
 
     Args:
         consumes: a queue; the block begins when it has a consumer.
-        stop: makes the target return. Default: the broker cancels the consumers of its virtual host, at which pika's
-            `start_consuming` returns.
+        stop: makes the target return. Default: the broker cancels the consumers of its virtual host, which makes
+            pika's `start_consuming` return.
         timeout: maximum time to begin and to end, in real seconds.
     Raises: WorkerFailed, also when the target raised before it was stopped; later errors of it are ignored.
     """
@@ -164,7 +164,7 @@ def _all_of(output: IO[bytes]) -> bytes:
 
 
 def _read_again(output: IO[bytes]) -> bytes:
-    """Where a file has one position for all its users, restore it to the end, where the process writes."""
+    """Read a file whose position the process shares, and restore the position to the end, where the process writes."""
     output.seek(0)
     data = output.read()
     output.seek(0, os.SEEK_END)
@@ -183,7 +183,7 @@ def _cancel_consumers(broker: RunningBroker) -> None:
 
 @nearest_names
 class Workers:
-    """The fixture `amqp_worker`: a call starts a worker that ends with the fixture's scope."""
+    """The fixture `amqp_worker`. A call starts a worker, which ends with the fixture's scope."""
 
     def __init__(self, broker: RunningBroker, enter: Callable[[Any], Any]) -> None:
         self._broker = broker

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _end(control: Any) -> None:
-    """`shutdown` waits for the server's loop, in which this thread may be."""
+    """Shut the server down in another thread, because `shutdown` waits for the loop that this thread may run."""
     threading.Thread(target=control.shutdown, daemon=True).start()
 
 

@@ -1,8 +1,8 @@
 """The HTTP interface of a test server: `POST /v1/OPERATION` with a JSON object, answered with JSON.
 
 200 `{"result": ...}`; 417 `{"error": text}` for a failed assertion; 400 for invalid arguments, 404 for an unknown
-operation, 401 without the token. `GET /v1/` lists the operations. It is for tests on one machine: a thread for each
-connection, from the standard library.
+operation, 401 without the token. `GET /v1/` lists the operations. It serves tests on one machine, so the standard
+library's server with a thread for each connection is enough.
 """
 
 import hmac
@@ -44,7 +44,7 @@ class ControlServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore clients that close their connection during a request."""
+        """Log a client that closes its connection during a request only for debugging."""
         LOG.debug("connection of %s ended", client_address, exc_info=True)
 
 
@@ -97,14 +97,14 @@ class Handler(BaseHTTPRequestHandler):
     do_DELETE = do_HEAD = do_OPTIONS = do_PATCH = do_PUT = _do_other
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refusals of the standard library, as JSON."""
+        """Answer refusals of the standard library as JSON."""
         self.close_connection = True
         if self.request_version == "HTTP/0.9":  # the request line was invalid, and the answer would get no headers
             self.request_version = self.protocol_version
         self._fail(HTTPStatus(code), message or HTTPStatus(code).phrase)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: stderr has the output of the tests."""
+        """Log requests only for debugging, because stderr has the output of the tests."""
         LOG.debug(format, *args)
 
     def _is_allowed(self) -> bool:

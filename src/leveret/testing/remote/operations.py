@@ -84,7 +84,7 @@ class Operations:
         """Operation -> its arguments, in Python's notation."""
         return {name: str(inspect.signature(function)) for name, function in self.table.items()}
 
-    # -- what a broker does not have under this name ------------------------------------------------------------------
+    # -- operations that are not methods of the broker ----------------------------------------------------------------
 
     def _info(self) -> dict[str, Any]:
         from ... import __version__
@@ -182,7 +182,7 @@ def _check_names(name: str, function: Callable[..., Any], arguments: Mapping[str
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    """Whether a plain value has one of the plain types in the annotation; other annotations accept anything."""
+    """Whether a value has one of the plain types in the annotation; other annotations accept any value."""
     types = get_args(annotation) or (annotation,)
     if not all(one in (str, int, float, bool, bytes, type(None)) for one in types):
         return True

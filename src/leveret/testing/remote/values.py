@@ -25,7 +25,7 @@ class WrongValue(ValueError):
 
 
 def json_of(value: Any) -> Any:
-    """The JSON form of a result: objects, arrays, octets as bodies, only the properties that a message has."""
+    """The JSON form of a result: objects, arrays, octets as bodies, and of properties only the set ones."""
     if isinstance(value, Properties):
         return {name: json_of(each) for name in Properties.__dataclass_fields__ if (each := getattr(value, name))}
     if is_dataclass(value) and not isinstance(value, type):
