@@ -105,25 +105,9 @@ class Endpoint:
     `wait_readable`, `wait_writable` and `handle` can be replaced (the test broker).
     """
 
-    __slots__ = (
-        "_first",
-        "_gathers",
-        "_has_ended",
-        "_is_introduced",
-        "_is_proxied",
-        "_pending",
-        "_reads_directly",
-        "_server",
-        "_tls",
-        "_writing",
-        "drained",
-        "parked",
-        "scope",
-        "session",
-        "socket",
-        "transport",
-        "unblocked",
-    )
+    __slots__ = ("_first", "_gathers", "_has_ended", "_is_introduced", "_is_proxied", "_pending", "_reads_directly",
+                 "_server", "_tls", "_writing", "drained", "parked", "scope", "session", "socket", "transport",
+                 "unblocked")  # fmt: skip
 
     def __init__(
         self, server: Owner, sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool

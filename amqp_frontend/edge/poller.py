@@ -56,17 +56,8 @@ class _Waiter(Generic[T]):
 class Poller:
     """The sockets of one run of trio, and, in the place of trio's epoll, the wait for both."""
 
-    __slots__ = (
-        "_epoll",
-        "_events",
-        "_inner",
-        "_inner_fd",
-        "_runnable",
-        "_waiters",
-        "modify",
-        "register",
-        "unregister",
-    )
+    __slots__ = ("_epoll", "_events", "_inner", "_inner_fd", "_runnable", "_waiters", "modify", "register",
+                 "unregister")  # fmt: skip
 
     def __init__(self, inner: "select.epoll", runnable: Sequence[object]) -> None:
         """`inner`: trio's epoll. `runnable`: the tasks that trio will run next."""

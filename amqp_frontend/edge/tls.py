@@ -156,20 +156,8 @@ class TlsTransport:
     call returns the data; the caller has to call `recv` again, which then returns b"".
     """
 
-    __slots__ = (
-        "_answers",
-        "_dataless",
-        "_encrypted",
-        "_ended",
-        "_handshake_octets",
-        "_hello",
-        "_incoming",
-        "_on_goodbye",
-        "_outgoing",
-        "_tls",
-        "_unsent",
-        "_wire",
-    )
+    __slots__ = ("_answers", "_dataless", "_encrypted", "_ended", "_handshake_octets", "_hello", "_incoming",
+                 "_on_goodbye", "_outgoing", "_tls", "_unsent", "_wire")  # fmt: skip
 
     def __init__(self, wire: Wire, context: ssl.SSLContext, on_goodbye: Callable[[], None]) -> None:
         self._wire = wire

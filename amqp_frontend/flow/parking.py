@@ -79,17 +79,8 @@ class ParkedChannel:
     alarm for which it waits. `deadline`: when it is refused.
     """
 
-    __slots__ = (
-        "_has_consume",
-        "_is_transactional",
-        "_resume",
-        "channel",
-        "deadline",
-        "full",
-        "is_waiting",
-        "octets",
-        "work",
-    )
+    __slots__ = ("_has_consume", "_is_transactional", "_resume", "channel", "deadline", "full", "is_waiting", "octets",
+                 "work")  # fmt: skip
 
     def __init__(self, channel: Channel, resume: "Callable[[ParkedChannel, Quota], None]") -> None:
         """`resume`: handles the parked work, up to a quota."""
@@ -290,22 +281,8 @@ class Parking:
     too long.
     """
 
-    __slots__ = (
-        "_broker",
-        "_channel_flow",
-        "_login",
-        "_notice",
-        "_stall",
-        "_stalled_at",
-        "_tried",
-        "channels",
-        "contents",
-        "has_unread",
-        "is_closing",
-        "on_timeout",
-        "resume_channel",
-        "state",
-    )
+    __slots__ = ("_broker", "_channel_flow", "_login", "_notice", "_stall", "_stalled_at", "_tried", "channels",
+                 "contents", "has_unread", "is_closing", "on_timeout", "resume_channel", "state")  # fmt: skip
 
     def __init__(self, broker: Broker, login: Login, output: Output) -> None:
         self._broker = broker

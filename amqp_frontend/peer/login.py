@@ -88,17 +88,8 @@ class Login:
     `Arrival`.
     """
 
-    __slots__ = (
-        "capabilities",
-        "client",
-        "client_properties",
-        "connection_info",
-        "mechanism",
-        "peer",
-        "site",
-        "user",
-        "vhost",
-    )
+    __slots__ = ("capabilities", "client", "client_properties", "connection_info", "mechanism", "peer", "site", "user",
+                 "vhost")  # fmt: skip
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer

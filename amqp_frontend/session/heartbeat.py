@@ -24,20 +24,8 @@ class Heartbeat:
     whether there was input since the last tick.
     """
 
-    __slots__ = (
-        "_deadlines",
-        "_idle_ticks",
-        "_is_unread",
-        "_on_lost",
-        "_sending",
-        "_ticking",
-        "_wake",
-        "has_received",
-        "interval_s",
-        "is_due",
-        "now",
-        "sent_ns",
-    )
+    __slots__ = ("_deadlines", "_idle_ticks", "_is_unread", "_on_lost", "_sending", "_ticking", "_wake", "has_received",
+                 "interval_s", "is_due", "now", "sent_ns")  # fmt: skip
 
     def __init__(
         self, clock: Clock, deadlines: Deadlines, wake: Callable[[], None], is_unread: Callable[[], bool]

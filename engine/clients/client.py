@@ -31,31 +31,9 @@ class Client:
     `on_send_after(sync_lsn, number)`: delays the output of a session.
     """
 
-    __slots__ = (
-        "broker",
-        "closed",
-        "connection_info",
-        "exclusive_queues",
-        "flush",
-        "host",
-        "is_blocked",
-        "liveness",
-        "name",
-        "on_expelled",
-        "on_send_after",
-        "outbox",
-        "parked",
-        "paused",
-        "properties",
-        "published_routes",
-        "sessions",
-        "since_ms",
-        "site",
-        "unsent",
-        "unsent_max",
-        "user",
-        "vhost",
-    )
+    __slots__ = ("broker", "closed", "connection_info", "exclusive_queues", "flush", "host", "is_blocked", "liveness",
+                 "name", "on_expelled", "on_send_after", "outbox", "parked", "paused", "properties", "published_routes",
+                 "sessions", "since_ms", "site", "unsent", "unsent_max", "user", "vhost")  # fmt: skip
 
     def __init__(
         self,

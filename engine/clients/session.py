@@ -53,26 +53,9 @@ if TYPE_CHECKING:
 class Session(SessionCounts):
     """Made by `Client.open_session`. `unacked`: unacknowledged deliveries, by tag."""
 
-    __slots__ = (
-        "_portion",
-        "_round",
-        "client",
-        "committing",
-        "confirms",
-        "consumers",
-        "flowing",
-        "is_full",
-        "next_tag",
-        "number",
-        "prefetch",
-        "prefetch_total",
-        "prefetch_wanted",
-        "subscriptions",
-        "transaction",
-        "unacked",
-        "unacked_by_consumers",
-        "unacked_index",
-    )
+    __slots__ = ("_portion", "_round", "client", "committing", "confirms", "consumers", "flowing", "is_full",
+                 "next_tag", "number", "prefetch", "prefetch_total", "prefetch_wanted", "subscriptions", "transaction",
+                 "unacked", "unacked_by_consumers", "unacked_index")  # fmt: skip
 
     def __init__(self, client: "Client", number: int) -> None:
         super().__init__()

@@ -43,18 +43,8 @@ class Consumer(Holder):
     frontend. `is_paused`: its queue is paused.
     """
 
-    __slots__ = (
-        "arguments",
-        "client",
-        "exclusive",
-        "filter",
-        "is_paused",
-        "no_ack",
-        "opaque",
-        "prefetch",
-        "priority",
-        "tag",
-    )
+    __slots__ = ("arguments", "client", "exclusive", "filter", "is_paused", "no_ack", "opaque", "prefetch", "priority",
+                 "tag")  # fmt: skip
 
     def __init__(
         self,

@@ -59,21 +59,8 @@ class Exchange(ABC):
     #: Whether routing keys are topics, matched by patterns of words.
     is_topic: ClassVar[bool] = False
 
-    __slots__ = (
-        "alternate",
-        "arguments",
-        "auto_delete",
-        "bindings",
-        "destinations",
-        "durable",
-        "incoming",
-        "internal",
-        "name",
-        "policy",
-        "published_in",
-        "published_out",
-        "routes",
-    )
+    __slots__ = ("alternate", "arguments", "auto_delete", "bindings", "destinations", "durable", "incoming", "internal",
+                 "name", "policy", "published_in", "published_out", "routes")  # fmt: skip
 
     def __init__(
         self,

@@ -46,26 +46,9 @@ class Leases:
     `owners`: the sites that own its messages; None: all alike. `transfers`: the deadline of the next transfer.
     """
 
-    __slots__ = (
-        "_topics",
-        "active",
-        "barriers",
-        "book",
-        "browsing",
-        "consumer_list",
-        "deadline",
-        "deferred",
-        "hosts",
-        "last_id",
-        "owners",
-        "past",
-        "queue",
-        "rebuild",
-        "recovered_point",
-        "replaying",
-        "rules",
-        "transfers",
-    )
+    __slots__ = ("_topics", "active", "barriers", "book", "browsing", "consumer_list", "deadline", "deferred", "hosts",
+                 "last_id", "owners", "past", "queue", "rebuild", "recovered_point", "replaying", "rules",
+                 "transfers")  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:
         consumer_list = queue.consumer_list

@@ -20,22 +20,9 @@ class Envelope:
     contents without decoding them.
     """
 
-    __slots__ = (
-        "_persisted",
-        "_plain",
-        "_stored",
-        "cause_id",
-        "copies",
-        "exchange",
-        "expiration_ms",
-        "expiry_is_settled",
-        "first_id",
-        "framing",
-        "is_plain",
-        "opaque",
-        "routing_key",
-        "summary",
-    )
+    __slots__ = ("_persisted", "_plain", "_stored", "cause_id", "copies", "exchange", "expiration_ms",
+                 "expiry_is_settled", "first_id", "framing", "is_plain", "opaque", "routing_key",
+                 "summary")  # fmt: skip
 
     def __init__(
         self,

@@ -54,19 +54,8 @@ class Declaration:
     `topics`: the settings of topics that apply to the queue, by topic. `rules`: what follows from all of these.
     """
 
-    __slots__ = (
-        "_kind",
-        "address",
-        "arguments",
-        "effective",
-        "layer",
-        "name",
-        "own_settings",
-        "policy",
-        "rules",
-        "topics",
-        "type",
-    )
+    __slots__ = ("_kind", "address", "arguments", "effective", "layer", "name", "own_settings", "policy", "rules",
+                 "topics", "type")  # fmt: skip
 
     def __init__(
         self,

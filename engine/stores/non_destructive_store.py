@@ -94,20 +94,8 @@ class NonDestructiveStore:
     first_offset: ClassVar[None] = None
     level_max: ClassVar[int] = 0
 
-    __slots__ = (
-        "_body_octets",
-        "_first_ids",
-        "_by_key",
-        "_here",
-        "_key_of",
-        "_look_at",
-        "_owner",
-        "_storage",
-        "expiring",
-        "memory_octets",
-        "paged_index",
-        "windows",
-    )
+    __slots__ = ("_body_octets", "_first_ids", "_by_key", "_here", "_key_of", "_look_at", "_owner", "_storage",
+                 "expiring", "memory_octets", "paged_index", "windows")  # fmt: skip
 
     def __init__(self, owner: Owner, key_of: Callable[[Message], Key | None] | None = None) -> None:
         self._owner = owner

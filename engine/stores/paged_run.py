@@ -75,19 +75,8 @@ class PagedRun:
     in `Message`.
     """
 
-    __slots__ = (
-        "_ids",
-        "deliveries",
-        "end",
-        "envelope",
-        "expires",
-        "first",
-        "location",
-        "offset",
-        "sizes",
-        "start",
-        "uncounted",
-    )
+    __slots__ = ("_ids", "deliveries", "end", "envelope", "expires", "first", "location", "offset", "sizes", "start",
+                 "uncounted")  # fmt: skip
 
     def __init__(
         self, first: int, location: Location | None, envelope: Envelope, deliveries: int = 0, uncounted: int = 0

@@ -49,25 +49,9 @@ class StreamStore:
 
     first_offset: int  #: offset of the oldest message, or of the next one if the stream is empty
 
-    __slots__ = (
-        "_looked_at",
-        "_messages",
-        "_owner",
-        "_run_ids",
-        "_run_offsets",
-        "_segments",
-        "_sizes",
-        "_storage",
-        "_time_of",
-        "_time_offsets",
-        "_times_ms",
-        "_windows",
-        "first_offset",
-        "memory_octets",
-        "memory_offset",
-        "octets",
-        "segment_octets_max",
-    )
+    __slots__ = ("_looked_at", "_messages", "_owner", "_run_ids", "_run_offsets", "_segments", "_sizes", "_storage",
+                 "_time_of", "_time_offsets", "_times_ms", "_windows", "first_offset", "memory_octets", "memory_offset",
+                 "octets", "segment_octets_max")  # fmt: skip
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner

@@ -44,18 +44,8 @@ class TailedStore:
 
     first_offset: ClassVar[None] = None
 
-    __slots__ = (
-        "_is_single",
-        "_storage",
-        "counts_octets",
-        "expiring",
-        "has_tail",
-        "levels",
-        "ready",
-        "share",
-        "tail",
-        "tail_io",
-    )
+    __slots__ = ("_is_single", "_storage", "counts_octets", "expiring", "has_tail", "levels", "ready", "share", "tail",
+                 "tail_io")  # fmt: skip
 
     ready: Level | LeveledReady
 
