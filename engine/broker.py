@@ -190,12 +190,7 @@ class Broker:
 
     def statistics_in_steps(self) -> Generator[None, None, BrokerStatistics]:
         """A snapshot in steps of about a millisecond. Queues may change in between."""
-        return statistics_in_steps(
-            list(self.virtual_hosts.values()),
-            clients=len(self.connections),
-            deadlines=len(self.context.deadlines),
-            past=self.context.counters,
-        )
+        return statistics_in_steps(self.context)
 
 
 def _nothing() -> None:

@@ -1,10 +1,10 @@
 """A snapshot of the broker's counts."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 
 from ..settings.frozen import frozen
+from .context import BrokerContext
 from .events import Counters
-from .virtual_host import VirtualHost
 
 #: Queues counted in one step (about 1 ms).
 QUEUES_A_STEP = 500
@@ -26,13 +26,12 @@ class BrokerStatistics:
     counters: dict[str, int]
 
 
-def statistics_in_steps(
-    vhosts: Sequence[VirtualHost], *, clients: int, deadlines: int, past: Counters
-) -> Generator[None, None, BrokerStatistics]:
-    """Count in steps. `past`: the counters of exchanges and deleted queues. O(queues)."""
+def statistics_in_steps(broker: BrokerContext) -> Generator[None, None, BrokerStatistics]:
+    """The steps of a snapshot. O(queues)."""
+    vhosts = list(broker.virtual_hosts.values())
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
     counters = Counters()
-    counters.add(past)
+    counters.add(broker.counters)  # of exchanges and deleted queues
     consumers = ready = unacked = scheduled = 0
     for count, queue in enumerate(queues, 1):
         counters.add(queue.counters)
@@ -43,7 +42,7 @@ def statistics_in_steps(
         if count % QUEUES_A_STEP == 0:
             yield
     return BrokerStatistics(
-        clients=clients,
+        clients=len(broker.connections),
         vhosts=len(vhosts),
         exchanges=sum(len(vhost.exchanges) for vhost in vhosts),
         queues=len(queues),
@@ -51,7 +50,7 @@ def statistics_in_steps(
         ready=ready,
         unacked=unacked,
         scheduled=scheduled,
-        deadlines=deadlines,
+        deadlines=len(broker.deadlines),
         counters=counters.as_dict(),
     )
 

@@ -7,25 +7,81 @@ read and sends the result of `take_output`; all between is one turn. Source: beh
 import base64
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...engine import Broker, Clock, Deadlines, Envelope
 from ..flow.parking import Parking, Work
 from ..flow.steps import ConnectionTurn, Step
 from ..options import FrontendOptions
 from ..peer.agreed_output import AgreedOutput
-from ..peer.channel import Channel
+from ..peer.channel import Channel, CommitUnderWay
 from ..peer.deliveries import render_returns
 from ..peer.login import Login, Peer
 from ..peer.output import Output
 from ..wire.frames import Connection
 from ..wire.large_output import Octets
 from ..wire.peer_errors import InternalError, NoQueueDeclared
-from .backlog import Backlog
 from .closing import Closing
 from .confirming import AgreedConfirming, Confirming
 from .heartbeat import Heartbeat
 from .journal_wait import AgreedWait, JournalWait
+
+
+class Unfinished(NamedTuple):
+    """The rest of an event. `since_ns`: when it arrived (monotonic), if it was parked before; else None."""
+
+    event: Work
+    since_ns: int | None
+
+
+class Backlog:
+    """Unhandled input. `unfinished`: the rest of an event that exceeded its turn; later events are handled after it.
+
+    `parking`: parked work.
+    """
+
+    __slots__ = ("parking", "unfinished")
+
+    def __init__(self, parking: Parking) -> None:
+        self.parking = parking
+        self.unfinished: Unfinished | None = None
+
+    def clear(self) -> None:
+        """End with the connection: drop all of it."""
+        self.unfinished = None
+        self.parking.end()
+
+    def leave(self, rest: Work, turn: ConnectionTurn) -> Step:
+        """Leave the rest of the current event to another turn."""
+        self.unfinished = Unfinished(rest, turn.since_ns)
+        return Step.UNFINISHED
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is input that was read and is not handled."""
+        return bool(self.parking.channels) or self.unfinished is not None
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether a large commit is under way; the connection is flushed when it is done."""
+        if self.unfinished is None:
+            return False
+        event = self.unfinished.event
+        return type(event) is CommitUnderWay and not event.commit.is_done
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `turn.handle_bytes` has to be called again for unhandled input, after other connections' turns."""
+        if self.unfinished is not None:
+            return not self.is_committing
+        parking = self.parking
+        return parking.has_unread or parking.next_ready() is not None or self.is_close_due
+
+    @property
+    def is_close_due(self) -> bool:
+        """Whether the peer's connection.close had to wait and may be answered now."""
+        parking = self.parking
+        return parking.is_closing and self.unfinished is None and not parking.has_unconfirmed
 
 
 def generated_name(prefix: str) -> str:

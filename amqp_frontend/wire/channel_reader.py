@@ -4,16 +4,9 @@ Most contents arrive in one piece and are not assembled: see runs.py. Source: AM
 """
 
 from ...engine import PropertySummary
+from . import peer_errors as peer
 from .large_body import LARGE_MIN, PIECE_MIN, LargeBody, frame_can_stay
 from .layout import BODY, CONTENT_HEAD, FRAME_OVERHEAD, HEADER, ContentFraming, content_frames, frame
-from .peer_errors import (
-    ContentBodyExpected,
-    ContentBodyTooLong,
-    ContentHeaderExpected,
-    ContentHeaderOfOtherClass,
-    ContentSizeTooLarge,
-    UnknownFrame,
-)
 from .publish_memory import PublishMemory
 from .states import CHANNEL_NEXT, ChannelState, ChannelStep
 
@@ -144,26 +137,26 @@ class ChannelReader:
 
     def _add_header(self, assembly: Assembly, kind: int, payload: bytes) -> None:
         if kind != HEADER:
-            raise ContentHeaderExpected
+            raise peer.ContentHeaderExpected
         if len(payload) < 14:
-            raise UnknownFrame(type=kind, payload=payload)
+            raise peer.UnknownFrame(type=kind, payload=payload)
         _, _, _, class_id, weight, size = CONTENT_HEAD.unpack_from(_NO_HEAD + payload[:12])
         if class_id != BASIC_CLASS:
-            raise ContentHeaderOfOtherClass(found=class_id)
+            raise peer.ContentHeaderOfOtherClass(found=class_id)
         if weight:
-            raise ContentHeaderExpected
+            raise peer.ContentHeaderExpected
         if size > BODY_SIZE_MAX:
-            raise ContentSizeTooLarge(size=size, limit=BODY_SIZE_MAX)
+            raise peer.ContentSizeTooLarge(size=size, limit=BODY_SIZE_MAX)
         assembly.header = payload
         assembly.body_size = assembly.remaining = size
         assembly.is_oversized = size > self.message_size_max
 
     def _add_body(self, assembly: Assembly, kind: int, payload: bytes) -> None:
         if kind != BODY:
-            raise ContentBodyExpected
+            raise peer.ContentBodyExpected
         assembly.remaining -= len(payload)
         if assembly.remaining < 0:
-            raise ContentBodyTooLong
+            raise peer.ContentBodyTooLong
         if payload and not assembly.is_oversized:
             assembly.leave_large()
             assembly.add(payload)

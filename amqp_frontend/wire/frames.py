@@ -7,6 +7,7 @@ one frame at a time. Source: AMQP 0-9-1 4.2; behaviour page 1.11 to 1.13.
 
 from collections.abc import Iterator, Mapping
 
+from . import peer_errors as peer
 from .channel_reader import Assembly, ChannelReader
 from .codec import INDEX_OF, METHODS, encode_method, ids_of, received_method
 from .events import (
@@ -32,24 +33,6 @@ from .layout import (
     METHOD,
     METHOD_HEAD,
     METHOD_HEAD_SIZE,
-)
-from .peer_errors import (
-    ChannelAlreadyOpen,
-    ChannelNotOpen,
-    ContentBodyExpected,
-    ContentHeaderExpected,
-    FrameEndMissing,
-    FrameTooLarge,
-    IncompleteTooLarge,
-    MalformedConnectionString,
-    MalformedShortString,
-    MethodFrameExpected,
-    NotLoggedIn,
-    PeerError,
-    UnexpectedFrame,
-    UnexpectedMethod,
-    UnimplementedMethod,
-    UnknownFrame,
 )
 from .publish_memory import PUBLISH, PublishMemory
 from .runs import is_cut_short, read_acks, read_publishes
@@ -113,7 +96,7 @@ class IncompleteBodies:
                 self.reserved -= large.capacity
         if whole is None:
             if self.octets > self.octets_max:
-                raise IncompleteTooLarge(limit=self.octets_max)
+                raise peer.IncompleteTooLarge(limit=self.octets_max)
             return None
         method_frame, summary, content, oversized = whole
         return PublishReceived(channel, channel.memory.kind_of(method_frame, summary), [content], oversized)
@@ -155,7 +138,7 @@ class IncompleteBodies:
     def received(self, large: LargeBody, progress: Progress) -> PublishReceived:
         """The publish whose body is whole. Raises: PropertiesUndecodable; IncompleteTooLarge, for EXCESS."""
         if progress is EXCESS:
-            raise IncompleteTooLarge(ids=PublishReceived.ids, limit=self.octets_max)
+            raise peer.IncompleteTooLarge(ids=PublishReceived.ids, limit=self.octets_max)
         channel = self._channels[large.number]
         assembly = channel.assembly
         assert assembly is not None
@@ -163,7 +146,7 @@ class IncompleteBodies:
         self.reserved -= large.capacity
         try:
             method_frame, summary, content, _ = channel.take_content(assembly)
-        except PeerError as error:
+        except peer.PeerError as error:
             error.ids = PublishReceived.ids
             raise
         return PublishReceived(channel, channel.memory.kind_of(method_frame, summary), [content])
@@ -302,7 +285,7 @@ class Connection:
                     self._to_skip = length + 1  # its payload is never read
                     if self.state is S.CLOSING:
                         return
-                    raise FrameTooLarge(type=kind, size=length, limit=self.frame_max - FRAME_OVERHEAD)
+                    raise peer.FrameTooLarge(type=kind, size=length, limit=self.frame_max - FRAME_OVERHEAD)
                 end = position + length + FRAME_OVERHEAD
                 if kind == BODY and self.state is RUNNING:
                     large = incomplete.large_body(number, length)
@@ -318,7 +301,7 @@ class Connection:
                 payload = data[position + 7 : end - 1]
                 position = end
                 if data[end - 1] != FRAME_END:
-                    raise FrameEndMissing(type=kind, payload=payload, end=data[end - 1])
+                    raise peer.FrameEndMissing(type=kind, payload=payload, end=data[end - 1])
                 other = self._read_frame(kind, number, payload)
                 if other is not None:
                     yield other
@@ -344,7 +327,7 @@ class Connection:
             if kind == METHOD and number == 0 and len(payload) >= 4:
                 return self._connection_method(int.from_bytes(payload[:4], "big"), payload[4:])
             if kind != HEARTBEAT or number or payload:
-                raise UnexpectedFrame(type=kind, payload=payload)
+                raise peer.UnexpectedFrame(type=kind, payload=payload)
             return None
         if state is S.CLOSED or state is S.REFUSED:
             return None
@@ -354,24 +337,24 @@ class Connection:
             # Only close and close-ok matter; the peer sent all else before it knew of the close.
             return ConnectionMethod(METHODS[index].__new__(METHODS[index])) if is_legal else None
         if not is_legal:
-            raise NotLoggedIn(why=f"frame type {kind} on channel {number} in state {state.name.lower()}")
+            raise peer.NotLoggedIn(why=f"frame type {kind} on channel {number} in state {state.name.lower()}")
         return self._connection_method(index, payload[4:])
 
     def _connection_method(self, index: int, arguments: bytes) -> ProtocolEvent:
         if index not in METHODS:
-            raise UnimplementedMethod(ids=ids_of(index))
+            raise peer.UnimplementedMethod(ids=ids_of(index))
         if index not in _ON_CONNECTION[self.state]:
-            raise UnexpectedMethod(ids=ids_of(index), state=self.state.name.lower())
+            raise peer.UnexpectedMethod(ids=ids_of(index), state=self.state.name.lower())
         try:
             return ConnectionMethod(received_method(index, arguments))
-        except MalformedShortString:
-            raise MalformedConnectionString(ids=ids_of(index)) from None
+        except peer.MalformedShortString:
+            raise peer.MalformedConnectionString(ids=ids_of(index)) from None
 
     def _channel_method(self, number: int, index: int, arguments: bytes) -> ProtocolEvent | None:
         channel = self.channels.get(number)
         if channel is None:
             if index not in _ON_CHANNEL[ChannelState.CLOSED]:
-                raise ChannelNotOpen(ids=ids_of(index))
+                raise peer.ChannelNotOpen(ids=ids_of(index))
             return ChannelMethod(number, None, received_method(index, arguments))
         if channel.state is not OPEN:
             if index not in _ON_CHANNEL[channel.state]:
@@ -382,13 +365,13 @@ class Connection:
             return ChannelMethod(number, channel, METHODS[index].__new__(METHODS[index]))
         if channel.assembly is not None:
             if channel.assembly.header is None:
-                raise ContentHeaderExpected(ids=PublishReceived.ids)
-            raise ContentBodyExpected(ids=PublishReceived.ids)
+                raise peer.ContentHeaderExpected(ids=PublishReceived.ids)
+            raise peer.ContentBodyExpected(ids=PublishReceived.ids)
         if index == PUBLISH:
             method_frame = METHOD_HEAD.pack(METHOD, number, len(arguments) + 4, index) + arguments + FRAME_END_OCTET
             try:
                 self.memory.arguments_of(method_frame)
-            except PeerError as error:
+            except peer.PeerError as error:
                 error.ids = PublishReceived.ids
                 raise
             channel.assembly = Assembly(method_frame)
@@ -396,21 +379,21 @@ class Connection:
         if index in _ON_OPEN_CHANNEL:
             return ChannelMethod(number, channel, received_method(index, arguments))
         if index != CHANNEL_OPEN:
-            raise UnimplementedMethod(ids=ids_of(index))
+            raise peer.UnimplementedMethod(ids=ids_of(index))
         received_method(index, arguments)  # errors of the arguments come first
-        raise ChannelAlreadyOpen(ids=ids_of(index))
+        raise peer.ChannelAlreadyOpen(ids=ids_of(index))
 
     def _content_frame(self, kind: int, number: int, payload: bytes) -> ProtocolEvent | None:
         if number == 0:
-            raise UnexpectedFrame(type=kind, payload=payload)
+            raise peer.UnexpectedFrame(type=kind, payload=payload)
         channel = self.channels.get(number)
         if channel is not None and channel.state is not OPEN:
             return None
         if channel is None or channel.assembly is None:
-            raise MethodFrameExpected
+            raise peer.MethodFrameExpected
         try:
             return self.incomplete.add(channel, kind, payload)
-        except PeerError as error:
+        except peer.PeerError as error:
             error.ids = PublishReceived.ids
             raise
 
@@ -427,6 +410,6 @@ def _read_protocol_header(data: bytes) -> tuple[HeaderReceived | HeaderRejected 
 def _check_heartbeat(kind: int, number: int, payload: bytes) -> None:
     """Raises: UnknownFrame, UnexpectedFrame, for all but a heartbeat on channel 0."""
     if kind != HEARTBEAT or payload:
-        raise UnknownFrame(type=kind, payload=payload)
+        raise peer.UnknownFrame(type=kind, payload=payload)
     if number:
-        raise UnexpectedFrame(type=kind, payload=payload)
+        raise peer.UnexpectedFrame(type=kind, payload=payload)

@@ -11,43 +11,7 @@ from typing import NamedTuple
 
 from ...engine import Field, Reason
 from ...engine import errors as engine
-from .peer_errors import (
-    BadFieldTable,
-    BrokerStopping,
-    ChannelAlreadyOpen,
-    ChannelNotOpen,
-    ChannelTimedOut,
-    ContentBodyExpected,
-    ContentBodyTooLong,
-    ContentHeaderExpected,
-    ContentHeaderOfOtherClass,
-    ContentSizeTooLarge,
-    FlowNotImplemented,
-    FrameEndMissing,
-    FrameTooLarge,
-    ImmediateNotImplemented,
-    IncompleteTooLarge,
-    InternalError,
-    MalformedConnectionString,
-    MalformedShortString,
-    MethodFrameExpected,
-    NoQueueDeclared,
-    NotLeading,
-    NotLoggedIn,
-    ParkingExhausted,
-    PrefetchSizeNotImplemented,
-    PropertiesUndecodable,
-    RequeueFalseNotImplemented,
-    TooManyChannels,
-    TuneTooHigh,
-    TuneTooLow,
-    UndecodableArguments,
-    UnexpectedFrame,
-    UnexpectedMethod,
-    UnimplementedMethod,
-    UnknownFrame,
-    UserIdMismatch,
-)
+from . import peer_errors as peer
 
 
 class Fields(dict[str, object]):
@@ -407,56 +371,62 @@ REPLY: dict[type[Exception], Row] = {
         "quorum queues with single active consumer",
     ),
     # the frontend's own errors
-    UnknownFrame: Row(501, CONNECTION, "type {type}, {octets}: unknown_frame", False),
-    FrameEndMissing: Row(501, CONNECTION, "type {type}, {octets}: {{invalid_frame_end_marker,{end}}}", False),
-    FrameTooLarge: Row(501, CONNECTION, "type {type}, all octets = <<>>: {{frame_too_large,{size},{limit}}}", False),
-    UnexpectedFrame: Row(505, CONNECTION, "type {type}, {octets}", False),
-    UndecodableArguments: Row(501, CONNECTION, "cannot decode {octets_term}"),
-    MalformedShortString: Row(501, CONNECTION, "Malformed UTF-8 in shortstr", False),
-    MalformedConnectionString: Row(501, CONNECTION, "Malformed UTF-8 in shortstr"),
-    BadFieldTable: Row(502, CONNECTION, "{why}"),
-    UnimplementedMethod: Row(503, CONNECTION, "unimplemented method"),
-    UnexpectedMethod: Row(504, CONNECTION, "unexpected method in connection state {state}"),
-    ChannelNotOpen: Row(504, CONNECTION, "expected 'channel.open'"),
-    ChannelAlreadyOpen: Row(504, CONNECTION, "second 'channel.open' seen"),
-    TooManyChannels: Row(
+    peer.UnknownFrame: Row(501, CONNECTION, "type {type}, {octets}: unknown_frame", False),
+    peer.FrameEndMissing: Row(501, CONNECTION, "type {type}, {octets}: {{invalid_frame_end_marker,{end}}}", False),
+    peer.FrameTooLarge: Row(
+        501, CONNECTION, "type {type}, all octets = <<>>: {{frame_too_large,{size},{limit}}}", False
+    ),
+    peer.UnexpectedFrame: Row(505, CONNECTION, "type {type}, {octets}", False),
+    peer.UndecodableArguments: Row(501, CONNECTION, "cannot decode {octets_term}"),
+    peer.MalformedShortString: Row(501, CONNECTION, "Malformed UTF-8 in shortstr", False),
+    peer.MalformedConnectionString: Row(501, CONNECTION, "Malformed UTF-8 in shortstr"),
+    peer.BadFieldTable: Row(502, CONNECTION, "{why}"),
+    peer.UnimplementedMethod: Row(503, CONNECTION, "unimplemented method"),
+    peer.UnexpectedMethod: Row(504, CONNECTION, "unexpected method in connection state {state}"),
+    peer.ChannelNotOpen: Row(504, CONNECTION, "expected 'channel.open'"),
+    peer.ChannelAlreadyOpen: Row(504, CONNECTION, "second 'channel.open' seen"),
+    peer.TooManyChannels: Row(
         530,
         CONNECTION,
         "number of channels opened ({count}) has reached the negotiated channel_max ({limit})",
         False,
     ),
-    IncompleteTooLarge: Row(506, CONNECTION, "incomplete messages of more than {limit} octets on this connection"),
-    ParkingExhausted: Row(506, CONNECTION, "{destination}: {limit} limit, no room for {waited_ms} ms", False),
-    MethodFrameExpected: Row(505, CONNECTION, "expected method frame, got non method frame instead", False),
-    ContentHeaderExpected: Row(
+    peer.IncompleteTooLarge: Row(506, CONNECTION, "incomplete messages of more than {limit} octets on this connection"),
+    peer.ParkingExhausted: Row(506, CONNECTION, "{destination}: {limit} limit, no room for {waited_ms} ms", False),
+    peer.MethodFrameExpected: Row(505, CONNECTION, "expected method frame, got non method frame instead", False),
+    peer.ContentHeaderExpected: Row(
         505, CONNECTION, "expected content header for class 60, got non content header frame instead"
     ),
-    ContentHeaderOfOtherClass: Row(
+    peer.ContentHeaderOfOtherClass: Row(
         505, CONNECTION, "expected content header for class 60, got one for class {found} instead"
     ),
-    ContentBodyExpected: Row(505, CONNECTION, "expected content body, got non content body frame instead"),
-    ContentBodyTooLong: Row(501, CONNECTION, "content body frame exceeds remaining content size"),
-    ContentSizeTooLarge: Row(501, CONNECTION, "content body size {size} exceeds maximum allowed size {limit}"),
-    PropertiesUndecodable: Row(541, CONNECTION, None, False),
-    TuneTooLow: Row(530, CONNECTION, "negotiated {what} = {value} is lower than the minimum allowed value ({limit})"),
-    TuneTooHigh: Row(530, CONNECTION, "negotiated {what} = {value} is higher than the maximum allowed value ({limit})"),
-    NoQueueDeclared: Row(404, CHANNEL, "no previously declared queue"),
-    ImmediateNotImplemented: Row(540, CONNECTION, "immediate=true"),
-    ChannelTimedOut: Row(
+    peer.ContentBodyExpected: Row(505, CONNECTION, "expected content body, got non content body frame instead"),
+    peer.ContentBodyTooLong: Row(501, CONNECTION, "content body frame exceeds remaining content size"),
+    peer.ContentSizeTooLarge: Row(501, CONNECTION, "content body size {size} exceeds maximum allowed size {limit}"),
+    peer.PropertiesUndecodable: Row(541, CONNECTION, None, False),
+    peer.TuneTooLow: Row(
+        530, CONNECTION, "negotiated {what} = {value} is lower than the minimum allowed value ({limit})"
+    ),
+    peer.TuneTooHigh: Row(
+        530, CONNECTION, "negotiated {what} = {value} is higher than the maximum allowed value ({limit})"
+    ),
+    peer.NoQueueDeclared: Row(404, CHANNEL, "no previously declared queue"),
+    peer.ImmediateNotImplemented: Row(540, CONNECTION, "immediate=true"),
+    peer.ChannelTimedOut: Row(
         406,
         CHANNEL,
         "delivery acknowledgement on channel {channel} timed out. Timeout value used: {timeout_ms} ms. "
         "This timeout value can be configured, see consumers doc guide to learn more",
         False,
     ),
-    UserIdMismatch: Row(406, CHANNEL, "user_id property set to '{claimed}' but authenticated user was '{user}'"),
-    PrefetchSizeNotImplemented: Row(540, CONNECTION, "prefetch_size!=0 ({size})"),
-    RequeueFalseNotImplemented: Row(540, CONNECTION, "requeue=false"),
-    FlowNotImplemented: Row(540, CONNECTION, "active=false"),
-    BrokerStopping: Row(320, CONNECTION, "broker forced connection closure with reason 'shutdown'", False),
-    NotLeading: Row(320, CONNECTION, "this node does not lead any more", False),
-    NotLoggedIn: Row(504, CONNECTION, "{why}", False),
-    InternalError: Row(541, CONNECTION, None, False),
+    peer.UserIdMismatch: Row(406, CHANNEL, "user_id property set to '{claimed}' but authenticated user was '{user}'"),
+    peer.PrefetchSizeNotImplemented: Row(540, CONNECTION, "prefetch_size!=0 ({size})"),
+    peer.RequeueFalseNotImplemented: Row(540, CONNECTION, "requeue=false"),
+    peer.FlowNotImplemented: Row(540, CONNECTION, "active=false"),
+    peer.BrokerStopping: Row(320, CONNECTION, "broker forced connection closure with reason 'shutdown'", False),
+    peer.NotLeading: Row(320, CONNECTION, "this node does not lead any more", False),
+    peer.NotLoggedIn: Row(504, CONNECTION, "{why}", False),
+    peer.InternalError: Row(541, CONNECTION, None, False),
 }
 
 
@@ -500,7 +470,7 @@ def reply_for(error: Exception) -> Reply:
     """The reply to an error; an exception without a row is a broker error (541)."""
     row = REPLY.get(type(error))
     if row is None:
-        row = REPLY[InternalError]
+        row = REPLY[peer.InternalError]
     constant = row.constant or CONSTANTS[row.code]
     if row.text is None:
         return Reply(row.code, constant, row.scope, row.with_ids)
