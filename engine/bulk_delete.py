@@ -25,12 +25,7 @@ class BulkDelete:
     __slots__ = ("_broker", "_client", "_end", "_queue", "_unbind", "count", "is_small")
 
     def __init__(
-        self,
-        queue: Queue,
-        client: Client,
-        *,
-        unbind: Callable[[Queue, int], None] | None,
-        end: Callable[[Queue], int],
+        self, queue: Queue, client: Client, *, unbind: Callable[[Queue, int], None] | None, end: Callable[[Queue], int]
     ) -> None:
         """`client`: the caller. `unbind`: removes a number of bindings of the queue; None: a purge, which keeps them.
 

@@ -2,18 +2,10 @@
 
 from collections.abc import Iterator
 
+from . import errors
 from .clients.authorization import require
 from .clients.client import Client
 from .context import HostContext
-from .errors import (
-    DefaultExchangeRefused,
-    ExchangeNotFound,
-    InUse,
-    InvalidDeadLetterExchange,
-    ReservedName,
-    SystemExchangeRefused,
-    UnknownExchangeType,
-)
 from .events import EventKind
 from .exchanges import hash_exchange, random_exchange  # noqa: F401 - exchanges enter their types into EXCHANGE_TYPES
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Exchange
@@ -42,7 +34,7 @@ class DeclaredExchanges(dict[str, Exchange]):
         try:
             return self[name]
         except KeyError:
-            raise ExchangeNotFound(name=name, vhost=self._context.name) from None
+            raise errors.ExchangeNotFound(name=name, vhost=self._context.name) from None
 
     def add_predeclared(self, services: dict[str, Handler]) -> None:
         """Add the exchanges that every virtual host has, including those of services."""
@@ -72,9 +64,9 @@ class DeclaredExchanges(dict[str, Exchange]):
         """
         exchange_type = EXCHANGE_TYPES.get(kind)
         if exchange_type is None and not passive:
-            raise UnknownExchangeType(type=kind)
+            raise errors.UnknownExchangeType(type=kind)
         if not name:
-            raise DefaultExchangeRefused
+            raise errors.DefaultExchangeRefused
         if passive:
             return self.named(name)
         require(client, CONFIGURE, EXCHANGE, name)
@@ -88,10 +80,10 @@ class DeclaredExchanges(dict[str, Exchange]):
             check_same_alternate(current.arguments, arguments, name=name, vhost=host.name)
             return current
         if name.startswith("amq."):
-            raise ReservedName(kind="exchange", name=name)
+            raise errors.ReservedName(kind="exchange", name=name)
         alternate = arguments.get("alternate-exchange")
         if alternate is not None and alternate.tag != "S":
-            raise InvalidDeadLetterExchange(
+            raise errors.InvalidDeadLetterExchange(
                 type=alternate.type_name, key="alternate-exchange", kind="exchange", name=name, vhost=host.name
             )
         if alternate is not None:
@@ -118,14 +110,14 @@ class DeclaredExchanges(dict[str, Exchange]):
         """
         exchange = self.get(name)
         if not name:
-            raise DefaultExchangeRefused
+            raise errors.DefaultExchangeRefused
         if name.startswith("amq.") or isinstance(exchange, ServiceExchange):
-            raise SystemExchangeRefused(name=name, vhost=self._context.name)
+            raise errors.SystemExchangeRefused(name=name, vhost=self._context.name)
         require(client, CONFIGURE, EXCHANGE, name)
         if exchange is None:
             return
         if if_unused and exchange.bindings:
-            raise InUse(kind="exchange", name=name, vhost=self._context.name)
+            raise errors.InUse(kind="exchange", name=name, vhost=self._context.name)
         self._remove(exchange)
 
     def remove_all(self) -> None:

@@ -6,24 +6,11 @@ Source: behaviour page 2.6; address-settings page 3.5.
 from itertools import islice
 
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
+from . import errors
 from .bulk_delete import BulkDelete
 from .clients.authorization import may, may_make_targets, require, require_for_arguments
 from .clients.client import Client
 from .context import HostContext
-from .errors import (
-    AllQueuesMaxReached,
-    InUse,
-    InvalidArgument,
-    NotEmpty,
-    QueueNotFound,
-    QueueNotHosted,
-    QueuesMaxReached,
-    ReservedName,
-    ResourceLocked,
-    ServerNamedRefused,
-    TransientQueueRefused,
-    UnsupportedProperty,
-)
 from .events import EventKind
 from .messages.field_table import FieldTable
 from .messages.message import Message
@@ -74,8 +61,8 @@ class DeclaredQueues(dict[str, Queue]):
         if queue is None:
             why = self._refusal(name, client)
             if why:
-                raise QueueNotHosted(name=name, vhost=self._context.name, why=why)
-            raise QueueNotFound(name=name, vhost=self._context.name)
+                raise errors.QueueNotHosted(name=name, vhost=self._context.name, why=why)
+            raise errors.QueueNotFound(name=name, vhost=self._context.name)
         return queue
 
     def _refusal(self, name: str, client: Client | None) -> str:
@@ -115,11 +102,7 @@ class DeclaredQueues(dict[str, Queue]):
         arguments = arguments or {}
         if client is not None:
             arguments = with_default_type(
-                arguments,
-                host.limits.default_queue_type,
-                durable=durable,
-                exclusive=exclusive,
-                auto_delete=auto_delete,
+                arguments, host.limits.default_queue_type, durable=durable, exclusive=exclusive, auto_delete=auto_delete
             )
         durable = durable and not exclusive  # an exclusive queue does not survive its connection
         if client is not None:
@@ -134,9 +117,9 @@ class DeclaredQueues(dict[str, Queue]):
             name, arguments = kind_of_type(queue_type_of(arguments)).scoped(host, name, arguments, "")
         if current is None and name in self:
             why = self._refusal(called, client) or "this is the full name of a queue of other sites"
-            raise QueueNotHosted(name=called, vhost=host.name, why=why)
+            raise errors.QueueNotHosted(name=called, vhost=host.name, why=why)
         if name.startswith("amq.") and not server_named and (current is None or client is not None):
-            raise ReservedName(kind="queue", name=name)  # declare it passively
+            raise errors.ReservedName(kind="queue", name=name)  # declare it passively
         require(client, CONFIGURE, QUEUE, called)
         if current is not None:
             if kind is not None and client is None:  # before the check, so that a difference is the site's
@@ -148,10 +131,10 @@ class DeclaredQueues(dict[str, Queue]):
             host.broker.activity.queues_declared += 1
             return current
         if client is not None and not (durable or exclusive or host.broker.options.has_transient_queues):
-            raise TransientQueueRefused
+            raise errors.TransientQueueRefused
         queue_type = queue_type_of(arguments)
         if server_named and queue_type != CLASSIC:
-            raise ServerNamedRefused(queue_type=queue_type)
+            raise errors.ServerNamedRefused(queue_type=queue_type)
         if arguments:
             self._check_arguments(called, name, client, arguments)
         if client is not None:
@@ -163,7 +146,7 @@ class DeclaredQueues(dict[str, Queue]):
                 (not durable, "non-durable"),
             ):
                 if unwanted:
-                    raise UnsupportedProperty(property=word, name=name, vhost=host.name)
+                    raise errors.UnsupportedProperty(property=word, name=name, vhost=host.name)
         if client is not None:
             self._check_max(name)
         owner = client if exclusive else None
@@ -205,7 +188,7 @@ class DeclaredQueues(dict[str, Queue]):
             return False
         try:
             self._check_max(name)
-        except (QueuesMaxReached, AllQueuesMaxReached):
+        except (errors.QueuesMaxReached, errors.AllQueuesMaxReached):
             return False
         self.create(name, is_auto_created=True)
         return True
@@ -259,17 +242,19 @@ class DeclaredQueues(dict[str, Queue]):
         try:
             own_settings(arguments)
         except ArgumentFault as fault:
-            raise InvalidArgument(key=fault.key, name=name, vhost=vhost, reason=Reason("text", fault.problem)) from None
+            raise errors.InvalidArgument(
+                key=fault.key, name=name, vhost=vhost, reason=Reason("text", fault.problem)
+            ) from None
 
     def _check_max(self, name: str) -> None:
         """Check the limits on queues. Raises: QueuesMaxReached, AllQueuesMaxReached."""
         host = self._context
         limit = host.limits.max_queues
         if limit is not None and len(self) >= limit:
-            raise QueuesMaxReached(name=name, vhost=host.name, limit=limit)
+            raise errors.QueuesMaxReached(name=name, vhost=host.name, limit=limit)
         limit = host.broker.options.queues_max
         if limit and host.broker.virtual_hosts.queues_count() >= limit:
-            raise AllQueuesMaxReached(name=name, limit=limit)
+            raise errors.AllQueuesMaxReached(name=name, limit=limit)
 
     def _check_same(
         self,
@@ -282,7 +267,7 @@ class DeclaredQueues(dict[str, Queue]):
     ) -> None:
         vhost = self._context.name
         if exclusive != current.exclusive or (current.owner is not None and current.owner is not client):
-            raise ResourceLocked(name=current.name, vhost=vhost)
+            raise errors.ResourceLocked(name=current.name, vhost=vhost)
         check_same_fields(
             "queue", current, {"durable": durable, "auto_delete": auto_delete}, name=current.name, vhost=vhost
         )
@@ -396,9 +381,9 @@ class DeclaredQueues(dict[str, Queue]):
         check_delete(queue, if_unused=if_unused, if_empty=if_empty)
         self._context.broker.scheduler.dispatch_now(queue)
         if if_empty and (queue.ready_count or queue.scheduled):
-            raise NotEmpty(name=name, vhost=self._context.name)
+            raise errors.NotEmpty(name=name, vhost=self._context.name)
         if if_unused and queue.consumers:
-            raise InUse(kind="queue", name=name, vhost=self._context.name)
+            raise errors.InUse(kind="queue", name=name, vhost=self._context.name)
         return queue
 
     def remove(self, queue: Queue) -> int:

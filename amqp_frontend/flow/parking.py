@@ -29,12 +29,7 @@ Work = ProtocolEvent | CommitUnderWay
 
 _SETTLING = frozenset({commands.Basic.Ack, commands.Basic.Nack, commands.Basic.Reject})
 _ALWAYS_PASSING = frozenset(
-    {
-        commands.Basic.CancelOk,
-        commands.Channel.Flow,
-        commands.Channel.FlowOk,
-        commands.Channel.CloseOk,
-    }
+    {commands.Basic.CancelOk, commands.Channel.Flow, commands.Channel.FlowOk, commands.Channel.CloseOk}
 )
 
 

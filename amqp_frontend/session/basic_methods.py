@@ -2,15 +2,7 @@
 
 from pamqp import commands
 
-from ...engine import (
-    REJECTED,
-    REPLY_PREFIX,
-    REPLY_TO,
-    FieldTable,
-    check_consumer_arguments,
-    errors,
-    queue_type_of,
-)
+from ...engine import REJECTED, REPLY_PREFIX, REPLY_TO, FieldTable, check_consumer_arguments, errors, queue_type_of
 from ..peer.channel import Channel
 from ..peer.deliveries import ConsumerWire, content_parts
 from ..wire.codec import Method, encode_method
@@ -92,13 +84,7 @@ def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> 
     session.output.send_raw(
         channel.number,
         encode_method(
-            channel.number,
-            commands.Basic.GetOk,
-            tag,
-            redelivered,
-            envelope.exchange,
-            envelope.routing_key,
-            ready_count,
+            channel.number, commands.Basic.GetOk, tag, redelivered, envelope.exchange, envelope.routing_key, ready_count
         ),
         *content_parts(envelope, message.content, channel.number, session.connection.frame_max),
     )

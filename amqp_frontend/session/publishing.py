@@ -43,12 +43,7 @@ def publish_run_with_room(
             taken, returned, full = engine_session.publish_with_room(route, envelope, part, mandatory=known.mandatory)
         else:
             taken, returned, full = engine_session.publish_with_room(
-                route,
-                envelope,
-                part,
-                mandatory=known.mandatory,
-                octets_max=quota.octets,
-                messages_max=quota.messages,
+                route, envelope, part, mandatory=known.mandatory, octets_max=quota.octets, messages_max=quota.messages
             )
             quota.spend(part[:taken])
         start += taken

@@ -36,14 +36,7 @@ from .layout import (
 )
 from .publish_memory import PUBLISH, PublishMemory
 from .runs import is_cut_short, read_acks, read_publishes
-from .states import (
-    CHANNEL_METHODS,
-    CONNECTION_METHODS,
-    CONNECTION_NEXT,
-    ChannelState,
-    ConnectionState,
-    ConnectionStep,
-)
+from .states import CHANNEL_METHODS, CONNECTION_METHODS, CONNECTION_NEXT, ChannelState, ConnectionState, ConnectionStep
 
 OPEN = ChannelState.OPEN
 
@@ -186,15 +179,7 @@ _ON_OPEN_CHANNEL = _ON_CHANNEL[OPEN]
 class Connection:
     """The protocol state of one connection, from the server's side."""
 
-    __slots__ = (
-        "_buffer",
-        "_to_skip",
-        "channels",
-        "frame_max",
-        "incomplete",
-        "memory",
-        "state",
-    )
+    __slots__ = ("_buffer", "_to_skip", "channels", "frame_max", "incomplete", "memory", "state")
 
     def __init__(self, incomplete_max: int = 1 << 62) -> None:
         self.state = S.HEADER

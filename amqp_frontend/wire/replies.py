@@ -273,9 +273,7 @@ REPLY: dict[type[Exception], Row] = {
         406, CHANNEL, "Cannot declare a server-named queue for type rabbit_{queue_type}_queue"
     ),
     engine.InvalidHeadersMatch: Row(
-        406,
-        CHANNEL,
-        "Invalid x-match field value {value_term}; expected all, any, all-with-x, or any-with-x",
+        406, CHANNEL, "Invalid x-match field value {value_term}; expected all, any, all-with-x, or any-with-x"
     ),
     engine.InvalidHeadersMatchType: Row(
         406, CHANNEL, "Invalid x-match field type {type} (value {field_term}); expected longstr"
@@ -288,10 +286,7 @@ REPLY: dict[type[Exception], Row] = {
     engine.ReplyConsumerAcknowledges: Row(406, CHANNEL, "reply consumer cannot acknowledge"),
     engine.InvalidCopies: Row(406, CHANNEL, 'invalid message: {{unacceptable_type_in_header,"{header}",{type}}}'),
     engine.AcknowledgementTimedOut: Row(
-        406,
-        CHANNEL,
-        "delivery acknowledgement timed out. Timeout value used: {timeout_ms} ms",
-        False,
+        406, CHANNEL, "delivery acknowledgement timed out. Timeout value used: {timeout_ms} ms", False
     ),
     engine.InvalidExpiration: Row(406, CHANNEL, "invalid expiration '{value}': {reason}"),
     engine.PartialCommit: Row(406, CHANNEL, "partial tx completion"),
@@ -324,14 +319,10 @@ REPLY: dict[type[Exception], Row] = {
     ),
     engine.BindingsMaxReached: Row(406, CHANNEL, "cannot bind {kind} '{name}': binding limit ({limit}) is reached"),
     engine.ConditionsMaxReached: Row(
-        406,
-        CHANNEL,
-        "cannot bind to exchange '{name}' in vhost '{vhost}': condition limit ({limit}) is reached",
+        406, CHANNEL, "cannot bind to exchange '{name}' in vhost '{vhost}': condition limit ({limit}) is reached"
     ),
     engine.TopicStatesMaxReached: Row(
-        406,
-        CHANNEL,
-        "cannot bind to exchange '{name}' in vhost '{vhost}': limit of topic states ({limit}) is reached",
+        406, CHANNEL, "cannot bind to exchange '{name}' in vhost '{vhost}': limit of topic states ({limit}) is reached"
     ),
     # 506 is a hard error in AMQP 0-9-1; a soft code leaves the connection its consumers.
     engine.DestinationFull: Row(406, CHANNEL, "{destination}: {limit} limit", constant="RESOURCE_ERROR"),
@@ -354,9 +345,7 @@ REPLY: dict[type[Exception], Row] = {
         "supported by quorum queues",
     ),
     engine.NoAckNotSupported: Row(
-        540,
-        CONNECTION,
-        "automatic acknowledgement not supported by stream queues queue '{name}' in vhost '{vhost}'",
+        540, CONNECTION, "automatic acknowledgement not supported by stream queues queue '{name}' in vhost '{vhost}'"
     ),
     engine.StreamOperationNotSupported: Row(
         540, CONNECTION, "{operation} not supported by stream queues queue '{name}' in vhost '{vhost}'"
@@ -386,10 +375,7 @@ REPLY: dict[type[Exception], Row] = {
     peer.ChannelNotOpen: Row(504, CONNECTION, "expected 'channel.open'"),
     peer.ChannelAlreadyOpen: Row(504, CONNECTION, "second 'channel.open' seen"),
     peer.TooManyChannels: Row(
-        530,
-        CONNECTION,
-        "number of channels opened ({count}) has reached the negotiated channel_max ({limit})",
-        False,
+        530, CONNECTION, "number of channels opened ({count}) has reached the negotiated channel_max ({limit})", False
     ),
     peer.IncompleteTooLarge: Row(506, CONNECTION, "incomplete messages of more than {limit} octets on this connection"),
     peer.ParkingExhausted: Row(506, CONNECTION, "{destination}: {limit} limit, no room for {waited_ms} ms", False),

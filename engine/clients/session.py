@@ -320,12 +320,7 @@ class Session(SessionCounts):
     # -- deliveries, in runs ---------------------------------------------------------------------------------------
 
     def deliver_new(
-        self,
-        consumer: Consumer,
-        ids: Sequence[int],
-        envelopes: Envelopes,
-        contents: Sequence[bytes],
-        octets: int,
+        self, consumer: Consumer, ids: Sequence[int], envelopes: Envelopes, contents: Sequence[bytes], octets: int
     ) -> None:
         """Deliver new messages that were never in a store. `octets`: of all contents. The hot path of an idle queue."""
         count = len(contents)

@@ -35,16 +35,7 @@ class ConsumerList:
     the first message of a group.
     """
 
-    __slots__ = (
-        "_broker",
-        "_has_priorities",
-        "_is_to_yield",
-        "_next",
-        "_rules",
-        "consumers",
-        "groups",
-        "waits",
-    )
+    __slots__ = ("_broker", "_has_priorities", "_is_to_yield", "_next", "_rules", "consumers", "groups", "waits")
 
     def __init__(self, rules: QueueRules, broker: "BrokerContext") -> None:
         self.consumers: list[Consumer] = []

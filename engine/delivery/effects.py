@@ -25,12 +25,7 @@ class Delivered:
     __slots__ = ("consumer", "contents", "envelopes", "first_tag", "redelivered")
 
     def __init__(
-        self,
-        consumer: Consumer,
-        first_tag: int,
-        envelopes: Envelopes,
-        redelivered: bool,
-        contents: Sequence[bytes],
+        self, consumer: Consumer, first_tag: int, envelopes: Envelopes, redelivered: bool, contents: Sequence[bytes]
     ) -> None:
         self.consumer = consumer
         self.first_tag = first_tag

@@ -165,10 +165,7 @@ def due_ns_of(host: HostContext, route: Route, headers: FieldTable, added: Field
 
 def _divert(host: HostContext, divert: Divert, address: str, envelope: Envelope, content: bytes, hops: int) -> None:
     """Publish a copy to each forwarding address, with headers that name the original address and message."""
-    added: FieldTable = {
-        ORIG_ADDRESS: Field("S", address.encode()),
-        ORIG_MESSAGE_ID: Field("l", host.broker.next_id),
-    }
+    added: FieldTable = {ORIG_ADDRESS: Field("S", address.encode()), ORIG_MESSAGE_ID: Field("l", host.broker.next_id)}
     if host.broker.options.legacy_hornetq_headers:
         added |= hornetq_headers(added)
     copy = envelope.spliced(content, added)

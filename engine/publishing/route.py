@@ -24,11 +24,7 @@ class Route:
     __slots__ = ("__weakref__", "arrival", "exchange", "is_stale", "queues", "routing_key")
 
     def __init__(
-        self,
-        exchange: Exchange,
-        routing_key: str,
-        queues: list[Queue] | None,
-        arrival: ArrivalRules | None = None,
+        self, exchange: Exchange, routing_key: str, queues: list[Queue] | None, arrival: ArrivalRules | None = None
     ) -> None:
         self.arrival = arrival
         self.exchange = exchange

@@ -23,13 +23,7 @@ from ...settings import (
 from ..context import HostContext
 from ..messages.field_table import FieldTable
 from ..rules.arguments import plain_arguments, queue_type_of
-from ..rules.queue_rules import (
-    NO_RULES,
-    RING,
-    QueueRules,
-    effective_arguments,
-    own_settings,
-)
+from ..rules.queue_rules import NO_RULES, RING, QueueRules, effective_arguments, own_settings
 from .parts import Kind, RulesRequest
 
 NO_TOPICS: Mapping[str, Layer] = MappingProxyType({})

@@ -45,9 +45,7 @@ def _non_destructive_parts(queue: Queue) -> Parts:
     log, readers = NonDestructiveStore(queue, None if key is None else header_value(key)), Readers()
     queue.use_perishable(log)
     return Parts(
-        NonDestructiveIntake(readers, log),
-        NonDestructiveDispatch(readers, log),
-        NonDestructiveSettlement(readers, log),
+        NonDestructiveIntake(readers, log), NonDestructiveDispatch(readers, log), NonDestructiveSettlement(readers, log)
     )
 
 
@@ -58,12 +56,7 @@ def _stream_parts(queue: Queue) -> Parts:
     return Parts(StreamIntake(queue, log, end), StreamDispatch(readers, log, end), StreamSettlement())
 
 
-CLASSIC = Kind(
-    "classic",
-    make_parts=_classic_parts,
-    bounds=bounds_of,
-    forecast=forecast,
-)
+CLASSIC = Kind("classic", make_parts=_classic_parts, bounds=bounds_of, forecast=forecast)
 QUORUM = replace(
     CLASSIC,
     name="quorum",

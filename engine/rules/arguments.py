@@ -179,8 +179,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-single-active-consumer": Argument(_C | _Q, _boolean),
     "x-queue-type": Argument(_C | _Q | _S, _type),
     "x-queue-master-locator": Argument(
-        _C,
-        _one_of(("min-masters", "client-local", "random"), lambda _: Reason("atom", "invalid_queue_locator_arg")),
+        _C, _one_of(("min-masters", "client-local", "random"), lambda _: Reason("atom", "invalid_queue_locator_arg"))
     ),
     "x-queue-leader-locator": Argument(
         _Q | _S,

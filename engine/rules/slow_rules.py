@@ -7,12 +7,7 @@ from ...settings import ResolvedSettings
 from ...settings.frozen import frozen
 
 KILL = "KILL"
-_SECONDS = {
-    "MESSAGES_PER_SECOND": 1,
-    "MESSAGES_PER_MINUTE": 60,
-    "MESSAGES_PER_HOUR": 3_600,
-    "MESSAGES_PER_DAY": 86_400,
-}
+_SECONDS = {"MESSAGES_PER_SECOND": 1, "MESSAGES_PER_MINUTE": 60, "MESSAGES_PER_HOUR": 3_600, "MESSAGES_PER_DAY": 86_400}
 
 
 @frozen

@@ -10,11 +10,7 @@ from .tailed_store import TailedStore
 
 
 def make_store(
-    owner: Owner,
-    *,
-    last_value_key: str | None = None,
-    levels: Levels | None = None,
-    counts_octets: bool = False,
+    owner: Owner, *, last_value_key: str | None = None, levels: Levels | None = None, counts_octets: bool = False
 ) -> TakeableStore:
     """Make an empty store of a queue whose consumers take messages out.
 
