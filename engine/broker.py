@@ -120,7 +120,7 @@ class Broker:
         `is_short`: dispatch a little, and do no background task; then it returns True.
         """
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
-        self.context.turn.effort_max = sys.maxsize  # the parts below have limits of their own
+        self.context.turn.effort_max = sys.maxsize  # the parts below have other limits
         if marked or touched or letters.waiting or letters.late or letters.were_waiting:
             self._hand_out(SHORT_SPREAD if is_short else TURN_SPREAD)
         if is_short:

@@ -164,7 +164,7 @@ class HostContext:
         return self.queues.get(name) or self.reply_queues.get(name)
 
     def site_of(self, full_name: str) -> str | None:
-        """A site that sees a queue, for an operator, who is at no site; None: all see it, or no site does."""
+        """A site that sees a queue, for an operator, because operators have no site; None: all see it, or none."""
         return None if self.scopes is None else self.scopes.site_of(full_name)
 
     def queue_behind(self, routing_key: str) -> "Queue | None":

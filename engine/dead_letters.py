@@ -55,7 +55,7 @@ class DeadLetters:
 
     @property
     def is_congested(self) -> bool:
-        """Whether there are so many that publishes cause no deaths until all are published."""
+        """Whether `LETTERS_MAX` is reached. Then publishes cause no deaths until all dead letters are published."""
         return self.published >= LETTERS_MAX or len(self.waiting) >= LETTERS_MAX
 
     def add(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:

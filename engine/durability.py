@@ -63,7 +63,7 @@ class Durability(Protocol):
 
     @property
     def is_congested(self) -> bool:
-        """Whether so many records wait to be written that publishers should wait."""
+        """Whether too many records are unwritten, so that publishers should wait."""
 
     @property
     def is_lost(self) -> bool:

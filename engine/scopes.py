@@ -75,7 +75,7 @@ class Scopes:
         return self.seen(queue.name if view is None else view.name, site) is queue
 
     def seen(self, name: str, site: str | None) -> "Queue | None":
-        """The queue that a site sees under a name. Site None: an operator, who sees queues under their full names."""
+        """The queue that a site sees under a name. Site None: an operator, for whom queues have full names."""
         if site is not None:
             for scoped in self._by_name.get(name, ()):
                 if self._views[scoped].has(site):

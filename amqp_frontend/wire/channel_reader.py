@@ -132,7 +132,7 @@ class ChannelReader:
             try:
                 assembly.large = LargeBody(self.number, assembly.header, size, payload, payload_max)
             except MemoryError:
-                pass  # read it in parts, as far as memory allows
+                pass  # it is read in parts
         return assembly.large
 
     def _add_header(self, assembly: Assembly, kind: int, payload: bytes) -> None:

@@ -69,7 +69,7 @@ class IncompleteBodies:
         return rest
 
     def put(self, data: bytes) -> bytes:
-        """Copy octets to `direct`, as far as it has room. Returns: the rest."""
+        """Copy octets to `direct`, up to its room. Returns: the rest."""
         assert self.direct is not None
         return data[self.direct.put(memoryview(data)) :] if data else data
 

@@ -43,8 +43,8 @@ class SlowConsumer(NamedTuple):
 
 
 class Sample:
-    """What a check saw of one consumer. `newest`: the tag of its newest unacknowledged delivery. `settled`: the number
-    of settled deliveries of its session.
+    """The state of one consumer at a check. `newest`: the tag of its newest unacknowledged delivery. `settled`: the
+    number of settled deliveries of its session.
 
     `got_ns`, `settled_ns`: when a check last saw another `newest`, or another `settled` (monotonic ns).
     `slow_checks`: checks in a row that saw no new delivery although messages waited.

@@ -18,7 +18,7 @@ holder_of: "Callable[[Message], Holder]" = attrgetter("holder")
 
 
 class Holder:
-    """What holds unacknowledged messages: a consumer, or a basic.get."""
+    """A holder of unacknowledged messages: a consumer, or a basic.get."""
 
     #: Whether its messages are settled, and the session has only their tags.
     is_past: ClassVar[bool] = False

@@ -103,7 +103,7 @@ class FilterTest:
 
 
 class FilterCache:
-    """Caches results of filters, for consumers with positions of their own that read the same messages."""
+    """Caches results of filters, for consumers that read the same messages, each from its position."""
 
     __slots__ = ("_results", "_tests", "_broker", "_octets")
 

@@ -271,9 +271,8 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     position = min((group.found[at].position for group, at in firsts.items()), default=None)
     if position is None or (gate is not None and position >= gate) or not _activate(leases, position, extends):
         return False
-    queue.context.broker.turn.effort += len(
-        free
-    )  # only now: otherwise a dispatch that hands nothing out would not search on
+    # Counted only here: a dispatch that hands nothing out must be able to search on.
+    queue.context.broker.turn.effort += len(free)
     takers = [group for group, at in firsts.items() if group.found[at].position == position]
     consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)
     others = [group.found[at].position for group, at in firsts.items() if group not in takers]

@@ -138,7 +138,7 @@ class LeaseConsumers(ConsumerList):
         return self._dealt(free, count)
 
     def deal_at(self, site: str, consumers: Sequence[Consumer], count: int) -> list[Consumer]:
-        """Like `deal`, among these consumers of a site, which has turns of its own. All have room."""
+        """Like `deal`, among these consumers of a site. All have room. Each site counts its turns."""
         places = {one: at for at, one in enumerate(self.consumers)}
         last, before = self._last_at.get(site), self._next
         self._next = 0 if last is None else places[last] + 1

@@ -161,9 +161,8 @@ def _hand_out_found(leases: Leases, free: Free) -> bool:
             deferring.settle_entered(leases)
         if position > leases.active.end:
             return False
-    queue.context.broker.turn.effort += len(
-        free
-    )  # only now: otherwise a dispatch that hands nothing out would not search on
+    # Counted only here: a dispatch that hands nothing out must be able to search on.
+    queue.context.broker.turn.effort += len(free)
     takers = [group for group in free if group.found and group.found[0].position == position]
     for group in takers:
         del group.found[0]

@@ -92,7 +92,7 @@ def response_when_full(queue: "Queue", rules: QueueRules) -> Generator[None, Non
 
 
 def outcome_of(queue: "Queue", envelope: Envelope, content: bytes) -> str:
-    """What would become of one more message now. Waiting consumers would take messages first."""
+    """The fate of one more message now, if no waiting consumer takes messages first."""
     if not queue.is_open:
         return DISABLED
     message = Message(0, content, envelope)

@@ -91,7 +91,7 @@ class AckedEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class LeftEvent(Event):
-    """Messages left the queue for good, without an acknowledgement. `kind`: any terminal one but `acked`.
+    """Messages left the queue without an acknowledgement, and do not come back. `kind`: any terminal one but `acked`.
 
     `reason`: as in `x-death`, or None. `to`: the exchange that gets them as dead letters. `came_in`: they were in the
     queue (False: it refused them).

@@ -69,8 +69,8 @@ def policy_changed(queue: "Queue", *, always: bool = False) -> None:
 
 
 class Forecast(NamedTuple):
-    """What other rules would do to a queue now. Numbers of messages: `ready`, and of these the ones that would leave:
-    `dropped` at once, `later` (beyond a smaller ring) as others arrive.
+    """The effect that other rules would have on a queue now. Numbers of messages: `ready`; of these, `dropped` would
+    leave at once, and `later` (beyond a smaller ring) as others arrive.
 
     `dead_letter_target`: the exchange that would get the dropped ones; None: they would be lost. `full`: how the queue
     would treat new messages, because it would be full (`response_when_full`). `unused_ms`: time after which the queue,

@@ -231,7 +231,7 @@ class TakeableStore(PerishableStore, Protocol):
 
 
 class Log(Protocol):
-    """Messages that consumers read without taking them out, each from a position of its own.
+    """Messages that consumers read without taking them out, each from its position.
 
     Paged-out messages are read back into a window for each consumer.
     """
