@@ -38,7 +38,6 @@ class Scheduler:
         self.marked[queue] = None
 
     def is_marked(self, queue: "Queue") -> bool:
-        """Whether the queue is marked."""
         return queue in self.marked
 
     def waiting_count(self) -> int:

@@ -227,7 +227,6 @@ class TlsTransport:
 
     @property
     def cipher(self) -> str:
-        """The name of the cipher."""
         cipher = self._tls.cipher()
         return cipher[0] if cipher else "no cipher"
 

@@ -126,7 +126,6 @@ class ParkedChannel:
         return session.confirms is not None or session.transaction is not None
 
     def append(self, work: ParkedWork) -> None:
-        """Append work."""
         event = work.event
         if type(event) is ChannelMethod:
             kind = type(event.method)

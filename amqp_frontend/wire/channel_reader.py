@@ -39,7 +39,6 @@ class Assembly:
         self.is_oversized = False
 
     def add(self, payload: bytes) -> None:
-        """Add a payload to the body."""
         pieces = self.pieces
         if len(payload) >= PIECE_MIN:
             self.join_pieces()

@@ -27,7 +27,6 @@ class PastSessions(SessionCounts):
         self.confirmed = self.delivered = 0
 
     def add(self, counts: SessionCounts, *, delivered: int, confirmed: int) -> None:
-        """Add the counts of a closed session."""
         for name, count in zip(SessionCounts.__slots__, _ALL_OF(counts)):
             if count:
                 setattr(self, name, getattr(self, name) + count)

@@ -194,7 +194,6 @@ class FilterGroups:
     # -- tests --------------------------------------------------------------------------------------------------------
 
     def test_of(self, message: Message) -> FilterTest:
-        """Begin the test of a message."""
         return FilterTest(message, self._broker)
 
     def note_returned(self, positions: Sequence[int]) -> None:

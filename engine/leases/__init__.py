@@ -27,7 +27,6 @@ __all__ = [
 
 
 def is_leased(queue: Queue) -> bool:
-    """Whether a queue is leased."""
     return isinstance(queue.rules.extra, LeasedRules)
 
 

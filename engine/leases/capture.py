@@ -133,7 +133,6 @@ class TopicCapture:
 
 
 def capture_of(queue: Queue) -> TopicCapture:
-    """The capture of a leased queue."""
     capture = queue.context.router.captures.of(queue.kind)
     assert isinstance(capture, TopicCapture)
     return capture

@@ -302,7 +302,6 @@ class Owners:
         self.is_changed = False
 
     def name_of(self, number: int) -> str:
-        """The site of a number."""
         return self.names[number] or self._sites.own if number < len(self.names) else self._sites.own
 
     def moved_octets(self) -> bytes:

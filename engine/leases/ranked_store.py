@@ -47,7 +47,6 @@ def ranked(message: Message, position: int) -> RankedMessage:
 
 
 def position_at(rank: int, id_: int) -> int:
-    """The position of a message with a rank."""
     return (RANK_MAX - rank) * LEVEL_STEP + id_
 
 
@@ -81,7 +80,6 @@ class Block:
         self.messages = messages
 
     def position(self, index: int) -> int:
-        """The position of the message at an index."""
         return self.levels[index] * LEVEL_STEP + self.messages[index].id
 
     def place(self, position: int) -> int:
@@ -123,7 +121,6 @@ class RankedReady:
         return chain(islice(self._blocks[0].messages, self._head, None), *rest)
 
     def add(self, message: Message, position: int) -> None:
-        """Insert a message at its position."""
         self._trim()
         blocks = self._blocks
         self._count += 1

@@ -85,7 +85,6 @@ class Leases:
             self.active.refill(store)
 
     def note_barrier(self, position: int) -> None:
-        """Note the position of a barrier."""
         insort(self.barriers, position)
 
     def gate_position(self) -> int | None:
@@ -143,7 +142,6 @@ class Leases:
     # -- sites --------------------------------------------------------------------------------------------------------
 
     def site_at(self, consumer: Consumer) -> str:
-        """The site of a consumer."""
         return consumer.client.site or self.queue.context.broker.sites.own
 
     def is_there(self, consumer: Consumer) -> bool:
@@ -259,14 +257,12 @@ def state_of(queue: Queue) -> Leases | None:
 
 
 def leases_of(queue: Queue) -> Leases:
-    """The leases of a queue of this kind."""
     settlement = queue.settlement
     assert isinstance(settlement, LeasesPart)
     return settlement.leases
 
 
 def rules_of(queue: Queue) -> LeasedRules:
-    """The rules of a leased queue."""
     return rules_in(queue.rules)
 
 

@@ -85,7 +85,6 @@ class Firehose:
                 self._published(session, one, traced, names)
 
     def listen(self, event: Event) -> None:
-        """A `Listener`."""
         if event.vhost not in self.vhosts:
             return
         if isinstance(event, PublishedEvent):

@@ -278,7 +278,6 @@ class Router:
         return [] if exchange is None else self.reach(exchange, Routed((key,)))
 
     def is_delaying(self, exchange_name: str) -> bool:
-        """Whether an exchange of that name delays messages."""
         return isinstance(self.context.exchanges.get(exchange_name), DelayedExchange)
 
     # -- changes ------------------------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ class Picture:
 
 
 def picture_of(queue: "Queue") -> Picture:
-    """Take a picture of a queue."""
     messages, parts = [*queue.messages()], []
     if not queue.keeps:  # there the deliveries are copies
         messages += queue.unacked_messages()

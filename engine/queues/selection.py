@@ -62,11 +62,9 @@ class Selection:
         self._note_served(consumer)
 
     def has(self, consumer: Consumer) -> bool:
-        """Whether a consumer is in the selection."""
         return consumer in self._last_served
 
     def leave(self, consumers: Sequence[Consumer]) -> None:
-        """Remove consumers."""
         self.groups.leave(consumers)
         for consumer in consumers:
             del self._last_served[consumer]

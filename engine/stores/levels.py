@@ -59,7 +59,6 @@ class LeveledReady:
         return self._levels[self._number_of(message.envelope.summary.priority)]
 
     def append(self, message: Message) -> None:
-        """Append a message to its level."""
         self._level_of(message).append(message)
         self._added(message)
 
@@ -243,7 +242,6 @@ class ReadyLevels(ABC):
             id_ = 0
 
     def scan(self, tail: Tail | None, after: int, count: int) -> Scanned:
-        """`Scannable.scan`."""
         found: list[tuple[int, Message]] = []
         for position, id_, message in self.order(tail, after, count):
             message = message or self._window.get(id_)

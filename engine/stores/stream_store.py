@@ -194,7 +194,6 @@ class StreamStore:
         return self._messages[start : start + count]
 
     def id_at(self, offset: int) -> int:
-        """The id of the message at an offset."""
         at = bisect_right(self._run_offsets, offset) - 1
         return self._run_ids[at] + offset - self._run_offsets[at]
 
