@@ -5,23 +5,36 @@ chooses among the consumers that take it. Messages are found as in other queues 
 Source: queues page A.4, A.7, A.9.
 """
 
+from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from ..delivery.consumer import UNLIMITED, Consumer
+from ..delivery.consumer import UNLIMITED, Consumer, holder_of
 from ..delivery.consumer_list import RUN_MAX
 from ..delivery.filter_groups import FilterGroup, FilterTest
+from ..errors import InvalidArgument
+from ..messages.field_table import FieldTable
 from ..messages.message import Message
 from ..queues import consumers
 from ..queues.classic import balance_memory
+from ..queues.parts import Dispatch
+from ..queues.queue import Queue
 from ..queues.searching import CATCH_UP, behind
 from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
-from . import deferring
+from ..rules.arguments import REPLACE, Reason
+from . import deferring, rebuilding
+from .arguments import BROWSE, RENEWAL, ConsumerRequest, request_of
 from .by_site import dispatch_by_site, pop_at, pop_first
-from .ending import TIME_LIMIT, expire_for, expire_ready
-from .granting import drop_expired, grant, runs_of
+from .ending import TIME_LIMIT, UNSUBSCRIBED, break_leases, expire_for, expire_ready
+from .granting import begin, drop_expired, grant, presented, runs_of
 from .headers import browse_entries, lease_entries, with_entries
-from .replaying import show_replays
-from .state import Leases, bookmark_of, unleased_copy
+from .owner_groups import OwnerGroups
+from .replay_rules import REPLAY_ARGUMENTS
+from .replaying import read_on, replay_for, show_replays, take_turn
+from .state import Browse, Leases, LeasesPart, bookmark_of, unleased_copy
+
+if TYPE_CHECKING:
+    from ...expressions.language import Expression
 
 #: Messages that one turn shows to one browsing consumer.
 BROWSE_SLICE = 300
@@ -298,3 +311,161 @@ def pop(leases: Leases) -> Message | None:
     if leases.owners is not None:
         return pop_at(leases, leases.owners, sites.now) if sites.now else pop_first(leases, leases.owners)
     return store.take(1, UNLIMITED)[0]
+
+
+# -- the part of the queue -------------------------------------------------------------------------------------------
+
+
+class LeasedDispatch(LeasesPart, Dispatch):
+    """Leases messages to consumers by the fairness model; shows copies to browsing and replaying ones."""
+
+    __slots__ = ()
+
+    def joining(self, queue: Queue, consumer: Consumer) -> None:
+        """Read the arguments; prepare a browse or a replay. Raises: InvalidArgument, and the errors of `replay_for`."""
+        leases = self.leases
+        request = request_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
+        _check_renewal(queue, consumer, request)
+        _give_backlog(leases, consumer, request)
+        if leases.owners is not None and queue.selection is None:
+            selection = queue.selection = Selection(queue.context.broker)
+            selection.follow(OwnerGroups(queue.context.broker, leases.owners))
+        asked = request.backlog if request.backlog is not None else consumer.session.prefetch_wanted
+        if request.browses:
+            queue.consumer_list.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
+            leases.browsing[consumer] = Browse(
+                leases.last_id, queue.ready_count if request.top_n is None else request.top_n
+            )
+            queue.mark()
+        elif (replay := replay_for(leases, consumer, asked)) is not None:
+            queue.consumer_list.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
+            leases.replaying[consumer] = replay
+            queue.mark()
+
+    def joined(self, queue: Queue, consumer: Consumer) -> None:
+        request = request_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
+        is_aside = request.browses or request.backlog == 0 or consumer in self.leases.replaying
+        is_there = self.leases.is_there(consumer)
+        self.leases.consumer_list.joined(consumer, is_aside=is_aside, is_there=is_there, renews=request.renews)
+
+    def removes_messages(self, queue: Queue, consumer: Consumer) -> bool:
+        return consumer not in self.leases.browsing and consumer not in self.leases.replaying
+
+    def replace(
+        self,
+        queue: Queue,
+        consumer: Consumer,
+        arguments: FieldTable,
+        filter_: "Expression | None",
+        *,
+        no_ack: bool,
+        exclusive: bool,
+    ) -> None:
+        """Replace filter, backlog and priority; the consumer's leases go on. Raises: InvalidArgument."""
+        leases = self.leases
+        request = request_of(arguments, name=queue.name, vhost=queue.vhost_name)
+        looks = request.browses or consumer in leases.browsing or consumer in leases.replaying
+        looks = looks or not REPLAY_ARGUMENTS.isdisjoint(arguments)
+        if looks or (no_ack, exclusive) != (consumer.no_ack, consumer.exclusive):
+            reason = Reason("text", f"{BROWSE}, replay, no_ack and exclusive can not be replaced")
+            raise InvalidArgument(key=REPLACE, name=queue.name, vhost=queue.vhost_name, reason=reason)
+        _check_renewal(queue, consumer, request)
+        if queue.selection is not None:
+            consumers.deselect(queue, queue.selection, [consumer])
+        consumer.change(arguments, filter_)
+        _give_backlog(leases, consumer, request)
+        is_aside, is_there = request.backlog == 0, leases.is_there(consumer)
+        leases.consumer_list.joined(consumer, is_aside=is_aside, is_there=is_there, renews=request.renews)
+        consumers.select(queue, consumer)
+        queue.mark()
+
+    def left(self, queue: Queue, leaving: Sequence[Consumer]) -> None:
+        """End the leases of leaving consumers; the tags stay valid (queues page A.2; conflict K5)."""
+        leases = self.leases
+        for consumer in leaving:
+            leases.browsing.pop(consumer, None)
+            if (replay := leases.replaying.pop(consumer, None)) is not None:
+                queue.context.broker.deadlines.cancel(replay.deadline)
+        leases.consumer_list.overdue.difference_update(leaving)
+        if not queue.deleted and any(consumer.unacked for consumer in leaving):
+            gone = set(leaving)
+            break_leases(leases, [lease for lease in leases.book if lease.holder in gone], UNSUBSCRIBED)
+
+    def offer(self, queue: Queue, message: Message) -> bool:
+        return False
+
+    def dispatch(self, queue: Queue) -> None:
+        dispatch(self.leases)
+
+    def pop(self, queue: Queue) -> Message | None:
+        return pop(self.leases)
+
+    def presented(self, queue: Queue, message: Message) -> Message:
+        return presented(self.leases, message)
+
+    def got(self, queue: Queue, message: Message) -> None:
+        """Begin a lease; with at-most-once, the message is gone."""
+        begin(self.leases, [message], holder_of(message).session)
+
+    def has_ready(self, queue: Queue) -> bool:
+        """Also true while a consumer browses or replays."""
+        return len(queue.store) > 0 or bool(self.leases.browsing) or bool(self.leases.replaying)
+
+    def ready_count(self, queue: Queue) -> int:
+        return self.leases.ready_count()
+
+    def wants_load(self, queue: Queue) -> bool:
+        if queue.deleted:
+            return False
+        if queue.selection is not None and queue.selection.search.is_waiting:
+            return True
+        leases = self.leases
+        if leases.rebuild is not None:
+            return True
+        if leases.replaying and any(replay.wants_load for replay in leases.replaying.values()):
+            return True
+        return bool(leases.browsing) or _wants_more(queue)
+
+    def load(self, queue: Queue) -> None:
+        """Make one step of a rebuild, a search, a replay or a browse, or read messages into memory."""
+        leases = self.leases
+        if leases.rebuild is not None:
+            rebuilding.step(leases, leases.rebuild)
+            return
+        if queue.selection is not None and queue.selection.search.is_waiting:
+            if queue.pageable is not None:
+                queue.selection.search.load(queue.pageable)
+            queue.mark()
+            return
+        for consumer, replay in leases.replaying.items():
+            if replay.wants_load:
+                take_turn(leases, consumer)
+                read_on(leases, replay)
+                queue.mark()
+                return
+        for browse in leases.browsing.values():
+            queue.store.load_at(browse.after, BROWSE_SLICE)
+            queue.mark()
+        if queue.pageable is not None and _wants_more(queue):
+            queue.pageable.load()
+
+
+def _wants_more(queue: Queue) -> bool:
+    """Whether memory has fewer messages than consumers may take soon."""
+    pageable = queue.pageable
+    return pageable is not None and pageable.is_deep and pageable.wants_more(straight=False, waiting=False)
+
+
+def _check_renewal(queue: Queue, consumer: Consumer, request: ConsumerRequest) -> None:
+    if request.renews and consumer.client.liveness is None:
+        reason = Reason("text", "the connection has no heartbeats")
+        raise InvalidArgument(key=RENEWAL, name=queue.name, vhost=queue.vhost_name, reason=reason)
+
+
+def _give_backlog(leases: Leases, consumer: Consumer, request: ConsumerRequest) -> None:
+    limit, requested = leases.rules.settings.max_per_subscription_backlog, request.backlog
+    if requested is None:
+        session = consumer.session
+        requested = session.prefetch_wanted if session.prefetch_wanted is not None else 1
+        requested = requested or limit
+    consumer.prefetch = min(limit, requested) or limit

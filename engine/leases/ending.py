@@ -8,6 +8,7 @@ Source: queues page A.2, A.5, H.1 (actions); docs/leases.md (renewal).
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...settings.leases.leased_settings import STRICT, LeasedSettings
 from ..clock import MS, due_after
@@ -16,9 +17,13 @@ from ..messages.content import PLAIN, ContentError, decode_properties
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED, REJECTED
 from ..messages.field_table import Field
 from ..messages.message import Envelope, Message, id_of
+from ..queues.queue import Queue
 from .headers import REASON
 from .ranked_store import RankedMessage, is_barrier, ranked
-from .state import NOTHING, Leases
+from .state import NOTHING, Leases, LeasesPart
+
+if TYPE_CHECKING:
+    from ..clients.session import Session
 
 TIME_LIMIT, FORCED_EXPIRE, MAX_CANCELS, MAX_DELIVERIES = "time_limit", "forced_expire", "max_cancels", "max_deliveries"
 #: AMPS' reason -> reason in x-death, in the order in which several reasons are named.
@@ -27,6 +32,8 @@ X_DEATH = {TIME_LIMIT: EXPIRED, FORCED_EXPIRE: REJECTED, MAX_CANCELS: REJECTED, 
 #: the loss of its site.
 DEADLINE, UNSUBSCRIBED, TAKEN_OVER, LIFETIME = "deadline", "unsubscribed", "taken_over", "lifetime"
 SITE_LOST = "site_lost"
+#: Reasons of `requeue` that count as cancels by the client.
+CANCELS = frozenset({"nacked", "rejected", "recovered"})
 #: Ready messages that expire in one slice.
 EXPIRE_SLICE = 1000
 #: Leases that end in one slice.
@@ -279,3 +286,95 @@ def _correlation_id(header: bytes) -> bytes:
     except ContentError:
         return b""
     return value if isinstance(value, bytes) else b""
+
+
+# -- the part of the queue -------------------------------------------------------------------------------------------
+
+
+class LeasedSettlement(LeasesPart):
+    """Makes returned messages ready again, or expires them. Acknowledgements count even after a lease has ended."""
+
+    __slots__ = ()
+
+    def acknowledged(self, queue: Queue, messages: Sequence[Message]) -> None:
+        """Remove acknowledged messages, also those whose lease has ended. All have one holder, or none (no-ack)."""
+        leases, holder = self.leases, messages[0].holder
+        gone: Sequence[Message] = messages
+        if holder is not None and holder_of(messages[0]).is_past:
+            found = [(lease, message) for lease in messages if (message := acknowledge_late(leases, lease)) is not None]
+            for lease, message in found:
+                message.holder = lease.holder
+            gone = [message for _, message in found]
+        elif holder is not None:
+            gone = leases.book.end(messages)
+            if leases.consumer_list.overdue:
+                leases.consumer_list.overdue.discard(holder_of(messages[0]))
+        leases.count_acked(gone)
+        if leases.rules.barrier is not None or leases.rules.settings.max_backlog is not None:
+            queue.mark()
+
+    def requeue(
+        self, queue: Queue, messages: list[Message], why: str, *, counted: bool, with_redelivery_delay: bool
+    ) -> None:
+        """End leases and make their messages ready. Leases that have ended before are skipped."""
+        if not queue.deleted:
+            return_messages(self.leases, self.leases.book.end(_running(messages)), why, is_cancel=why in CANCELS)
+
+    def reject(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        self.reject_or_requeue(queue, messages, reason)
+
+    def reject_or_requeue(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        """Expire leased messages, and free the slots of messages that are gone."""
+        dead = list(self.leases.book.end(_running(messages)))
+        for message in dead:
+            message.holder = None
+        if dead:
+            expire_for(self.leases, dead, (FORCED_EXPIRE,))
+        queue.mark()
+
+    def expired(self, queue: Queue, messages: list[Message]) -> None:
+        expire_for(self.leases, messages, (TIME_LIMIT,))
+
+    def unacked(self, queue: Queue) -> list[Message]:
+        return list(self.leases.book.leases.by_id.values())
+
+    def trim(self, queue: Queue) -> None:
+        """End another slice of leases and lifetimes."""
+        end_due(self.leases)
+
+    def left_by(self, queue: Queue, session: "Session") -> None:
+        """Forget the past leases of the session."""
+        self.leases.past.pop(session, None)
+
+    def purged(self, queue: Queue) -> None:
+        """Leased messages stay."""
+        book, active = self.leases.book, self.leases.active
+        book.cancels = {id_: cancels for id_, cancels in book.cancels.items() if id_ in book.leases.by_id}
+        if active is not None:
+            active.count = len(book.leases)
+        if self.leases.owners is not None:
+            self.leases.owners.keep(book.leases.by_id)
+
+    def site_went(self, site: str) -> None:
+        """The leases of a lost site end, and its consumers get none."""
+        self.sites_changed()
+        held = [lease for lease in self.leases.book if holder_of(lease).session.client.site == site]
+        if held:
+            break_leases(self.leases, held, SITE_LOST)
+
+    def sites_changed(self) -> None:
+        """Messages may go to other sites now, or stay at their own."""
+        self.leases.consumer_list.sites_changed(self.leases.is_there)
+        self.leases.queue.mark()
+
+    def ending(self, queue: Queue) -> None:
+        """Cancel the deadlines, and forget past leases."""
+        queue.context.broker.deadlines.cancel(self.leases.deadline)
+        queue.context.broker.deadlines.cancel(self.leases.transfers)
+        queue.context.broker.sites.watchers.pop(self, None)
+        self.leases.past.clear()
+
+
+def _running(messages: Sequence[Message]) -> list[Message]:
+    """Those of these leases that have not ended."""
+    return [message for message in messages if not holder_of(message).is_past]

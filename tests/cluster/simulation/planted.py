@@ -13,7 +13,8 @@ from leveret.cluster.agreement.follower import Follower
 from leveret.cluster.leading import Leading
 from leveret.engine import declared_queues, sites
 from leveret.engine.leases import by_site
-from leveret.engine.leases.kind import LEASED, LeasedSettlement
+from leveret.engine.leases.ending import LeasedSettlement
+from leveret.engine.leases.kind import LEASED
 from leveret.engine.leases.owners import Owners
 from leveret.engine.leases.state import Leases
 from leveret.engine.scopes import Scopes
