@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from leveret.interop.brokers.peers import Peer, durable_leveret, rabbitmq
-from leveret.pipeline.patience import patiently
 from leveret.pipeline.progress import Progress
+from leveret.pipeline.retries import patiently
 
 CONFIGURATION = '[journal]\nscope = "all"\nsegment-size = "16MiB"\nretain = "1h"\n'
 #: Counter of a queue -> kind of row.
@@ -81,7 +81,7 @@ def summary(spark: Any, source: str, out: Path) -> dict[str, Any]:
 
 def in_the_journal(journal: Path) -> dict[str, int]:
     """Rows by kind, read without Spark."""
-    from leveret.pipeline.reading.tables import TableReader
+    from leveret.pipeline.reading.table_reader import TableReader
     from leveret.pipeline.schemas import EVENTS
 
     kind = tuple(column for column in EVENTS if column.name == "kind")

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .answers import EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK
-from .ingesting import choose_members, ingest_all, is_here
-from .last_words import last_words, words_of, words_of_cluster
+from .error_texts import last_words, words_of, words_of_cluster
+from .ingest_command import choose_members, ingest_all, is_here
+from .lazy_engines import Engines
 from .options import JOBS, WITH_CONTENTS
 from .output.results import hand_out, holding, outputs_of, tell, tell_lineage
 from .progress import Progress, say
 from .schemas import TABLES, Columns
-from .starting import Engines
 
 if TYPE_CHECKING:
     from .output.conditions import Condition
@@ -92,7 +92,7 @@ def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "l
         _report_lineage(options, "ingest", filled)
         return EXIT_FAILED if result.get("failed") else EXIT_OK
     if options.job == "follow":
-        from .following import Follower
+        from .follow_command import Follower
 
         tell(json.dumps(Follower(engines, options).follow()) + "\n")
         return EXIT_OK
@@ -146,8 +146,8 @@ def _report_lineage(
 
 def _readers(options: argparse.Namespace) -> int:
     """Run `readers`, which needs neither lake nor engine."""
+    from .journal_readers import READERS, drop, readers
     from .output.conditions import conditions
-    from .readers import READERS, drop, readers
 
     failures = conditions(options.fail_if, {"readers": [one.name for one in READERS]})
     if options.drop:
@@ -184,7 +184,7 @@ def _maintain(options: argparse.Namespace) -> int:
 
 def _forget(options: argparse.Namespace) -> int:
     """Run `forget`, which needs no Spark."""
-    from .readers import forget
+    from .journal_readers import forget
 
     result = forget(options.journal, options.lake)
     for text in result.get("failed", ()):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ..last_words import words_of_sql
+from ..error_texts import words_of_sql
 from ..schemas import Columns
 from .protocol import POINTS, Dialect, QueueWork, Row, check_text, plain
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..last_words import last_words
+from ..error_texts import last_words
 from ..schemas import Columns, arrow, ddl
 from .protocol import POINTS, Dialect, QueueWork, Row, check_text, plain
 

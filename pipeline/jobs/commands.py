@@ -11,11 +11,11 @@ from typing import Any
 
 from ..answers import EXIT_FAULT, EXIT_OK, Answer
 from ..engines.protocol import Engine, Row, rows, value
+from ..error_texts import last_words
 from ..lake.nodes import Node, chosen_nodes, nodes_of
-from ..last_words import last_words
 from ..output.formats import PAGES
-from ..patience import patiently
 from ..progress import Progress
+from ..retries import patiently
 from ..schemas import Columns, columns
 from ..selection import Selection
 from . import outputs
@@ -29,9 +29,9 @@ from .losses import loss
 from .opening import is_known, open_log, open_tables
 from .redelivery import POISON_ATTEMPTS, redelivery
 from .replay import CHOSEN, LOG, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen
-from .story import deadletters, trace, trace_of
 from .tables import EmptyLake, NotRecorded, Tables
 from .timing import fairness, latency
+from .trace import deadletters, trace, trace_of
 from .trail import Trail, replays_in
 from .waiting import UNTOLD, is_told
 

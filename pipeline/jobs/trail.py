@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..engines.protocol import Engine, rows
 from ..lake.nodes import Node
-from .story import FOUND_MAX, family, ids_of
 from .tables import EmptyLake, NotRecorded, Tables
+from .trace import FOUND_MAX, family, ids_of
 
 #: Brokers in a row that are looked at; a ring of them ends by itself.
 HOPS_MAX = 100

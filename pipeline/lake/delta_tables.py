@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..last_words import plain_words
+from ..error_texts import plain_words
 from ..schemas import BY_DATE, STATISTICS, arrow, stored
 
 if TYPE_CHECKING:

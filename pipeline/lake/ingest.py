@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...journal.format.errors import JournalError
-from ..last_words import words_of
-from ..patience import patiently
+from ..error_texts import words_of
 from ..progress import Progress
 from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Position, Slice
+from ..retries import patiently
 from ..schemas import TABLES
 from .delta_tables import (
     CHECKPOINTS,

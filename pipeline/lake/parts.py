@@ -19,13 +19,13 @@ from pyarrow import parquet
 
 from ...journal import JournalError
 from ...journal.format.errors import Damaged
-from ..last_words import plain_words
+from ..error_texts import plain_words
 from ..reading.arrow_files import ArrowFiles, locate
 from ..reading.chunks import Chunk, read_chunks
 from ..reading.events import EventDecoder
-from ..reading.other_tables import TableDecoder
 from ..reading.positions import Slice
 from ..reading.predicate import Predicate
+from ..reading.table_decoder import TableDecoder
 from ..schemas import BY_DATE, STATISTICS, TABLES, arrow, stored
 from .delta_tables import GROUP_ROWS, Part, files_in, mark_of, open_table
 

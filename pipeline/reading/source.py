@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 from ...journal.format.errors import JournalError
 from ..schemas import ddl
 from .positions import JournalPlan, Position, Slice
-from .tables import EARLIEST, TableReader, bound_of, bounds_of, number_of, place_of, reader_of
+from .table_reader import EARLIEST, TableReader, bound_of, bounds_of, number_of, place_of, reader_of
 
 NAME = "leveret_journal"
 MAX_BYTES = 256 * 1024 * 1024

@@ -23,7 +23,7 @@ import pyspark
 from recorded_broker import RecordedBroker
 
 from leveret.pipeline.java import NoJava, find_java
-from leveret.pipeline.reading.tables import TableReader
+from leveret.pipeline.reading.table_reader import TableReader
 from leveret.pipeline.schemas import TABLES
 
 pytestmark = [

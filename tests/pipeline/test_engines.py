@@ -19,12 +19,12 @@ from pyarrow import parquet
 
 from leveret.engine import TERMINAL, EventKind
 from leveret.pipeline.engines.protocol import POINTS, rows, value
-from leveret.pipeline.ingesting import is_here
+from leveret.pipeline.ingest_command import is_here
 from leveret.pipeline.jobs import opening
 from leveret.pipeline.jobs.lives import TERMINALS
 from leveret.pipeline.jobs.opening import LOCAL, LOCAL_MAX, SPARK, choose_engine
-from leveret.pipeline.jobs.story import trace
 from leveret.pipeline.jobs.tables import Tables
+from leveret.pipeline.jobs.trace import trace
 from leveret.pipeline.options import parse
 from leveret.pipeline.schemas import EVENTS, columns
 from leveret.pipeline.selection import Selection

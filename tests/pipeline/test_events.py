@@ -18,7 +18,7 @@ from leveret.journal.format.heap import IdsSeen, encode_runs  # noqa: E402
 from leveret.journal.format.record import CODE_OF, DURABLE, QUEUE, RANGE, VHOST, Record  # noqa: E402
 from leveret.pipeline.reading.events import ROWS  # noqa: E402
 from leveret.pipeline.reading.predicate import Predicate  # noqa: E402
-from leveret.pipeline.reading.tables import TableReader, reader_of  # noqa: E402
+from leveret.pipeline.reading.table_reader import TableReader, reader_of  # noqa: E402
 from leveret.pipeline.schemas import TABLES, arrow, chosen  # noqa: E402
 
 

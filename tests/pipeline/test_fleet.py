@@ -34,8 +34,8 @@ from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.commands import run
 from leveret.pipeline.jobs.leaders import allowed, leaders
 from leveret.pipeline.lake.ingest import reached
+from leveret.pipeline.lake.ingest_sources import members_of
 from leveret.pipeline.lake.lake import ALWAYS, committed_files
-from leveret.pipeline.lake.members import members_of
 from leveret.pipeline.lake.nodes import Node, add_node, nodes_of
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress

@@ -19,13 +19,13 @@ from lakes import in_journal, in_lake
 from recorded_broker import RecordedBroker
 
 from leveret.pipeline import following
-from leveret.pipeline.following import Follower
+from leveret.pipeline.follow_command import Follower
 from leveret.pipeline.lake import compact, retention
 from leveret.pipeline.lake.delta_tables import open_table
 from leveret.pipeline.lake.lake import ALWAYS, committed_files, kept_in
+from leveret.pipeline.lazy_engines import Engines
 from leveret.pipeline.options import Refused, parse
 from leveret.pipeline.running import check, run, run_in
-from leveret.pipeline.starting import Engines
 
 DAY_NS = 86_400 * 10**9
 FIRST = date(2023, 11, 14)  # of the brokers' clock

@@ -29,7 +29,7 @@ from leveret.pipeline.jobs.audit import audit, fates, unknown
 from leveret.pipeline.jobs.opening import open_tables
 from leveret.pipeline.lake.lake import committed_files
 from leveret.pipeline.reading.positions import JournalPlan
-from leveret.pipeline.reading.tables import TableReader
+from leveret.pipeline.reading.table_reader import TableReader
 from leveret.pipeline.schemas import EVENTS, TABLES
 
 

@@ -23,7 +23,7 @@ from leveret.pipeline.__main__ import main
 from leveret.pipeline.answers import Answer
 from leveret.pipeline.engines.local import LocalDialect
 from leveret.pipeline.engines.spark import SparkDialect
-from leveret.pipeline.last_words import last_words, plain_words, words_of_cluster, words_of_sql
+from leveret.pipeline.error_texts import last_words, plain_words, words_of_cluster, words_of_sql
 from leveret.pipeline.options import Refused, parse
 from leveret.pipeline.output.conditions import conditions
 from leveret.pipeline.output.formats import as_csv, as_json, as_text, write

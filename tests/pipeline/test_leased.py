@@ -15,7 +15,7 @@ from recorded_broker import USER, RecordedBroker
 from told_events import answered
 
 from leveret.engine import Field, Session, table_of_json
-from leveret.pipeline.reading.tables import TableReader
+from leveret.pipeline.reading.table_reader import TableReader
 from leveret.pipeline.schemas import TABLES, arrow
 
 AMPS: dict[str, object] = {"x-queue-type": "amps", "x-lease-period": 1000, "x-max-backlog-per-consumer": 10}
@@ -123,9 +123,9 @@ def test_every_job(engine: Any, tmp_path: Path) -> None:
     """No fault; figures as they were told; and under the settings that were in force it happens again."""
     from leveret.pipeline.jobs.audit import audit
     from leveret.pipeline.jobs.redelivery import redelivery
-    from leveret.pipeline.jobs.story import trace
     from leveret.pipeline.jobs.tables import Tables
     from leveret.pipeline.jobs.timing import fairness, latency
+    from leveret.pipeline.jobs.trace import trace
     from leveret.pipeline.jobs.whatif import whatif
 
     told(tmp_path)

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import pipeline_live
 from pipeline_traffic import Published
 
-from leveret.pipeline.patience import patiently
 from leveret.pipeline.progress import Progress
+from leveret.pipeline.retries import patiently
 
 pytestmark = pytest.mark.spark
 QUICK = ["--master", "local[1]", "--driver-memory", "600m", "--conf"]

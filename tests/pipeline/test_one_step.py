@@ -11,10 +11,10 @@ pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
 from pyarrow import parquet
 
 from leveret.engine import Field
-from leveret.pipeline.ingesting import lake_beside
+from leveret.pipeline.ingest_command import lake_beside
+from leveret.pipeline.lazy_engines import Engines
 from leveret.pipeline.options import parse
 from leveret.pipeline.running import check, run_in
-from leveret.pipeline.starting import Engines
 
 pytestmark = pytest.mark.spark
 MINUTE = 60 * 10**9

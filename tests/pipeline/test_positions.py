@@ -20,7 +20,7 @@ from leveret.pipeline.reading.chunks import read_chunks
 from leveret.pipeline.reading.holes import DELETED
 from leveret.pipeline.reading.positions import JournalGone, JournalPlan, Position
 from leveret.pipeline.reading.predicate import Predicate
-from leveret.pipeline.reading.tables import TableReader
+from leveret.pipeline.reading.table_reader import TableReader
 from leveret.pipeline.schemas import EVENTS
 
 

@@ -22,8 +22,8 @@ from leveret.pipeline.jobs.backlog import depth
 from leveret.pipeline.jobs.losses import loss
 from leveret.pipeline.jobs.opening import open_tables
 from leveret.pipeline.jobs.redelivery import redelivery
-from leveret.pipeline.jobs.story import trace
 from leveret.pipeline.jobs.timing import fairness, latency
+from leveret.pipeline.jobs.trace import trace
 from leveret.pipeline.jobs.waiting import is_told
 from leveret.pipeline.lake.retention import retain
 from leveret.pipeline.progress import Progress

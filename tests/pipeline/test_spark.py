@@ -18,10 +18,10 @@ from leveret.journal.disk.directory import reader_offsets
 from leveret.pipeline.lake import ingest as filling
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.lake.lake import read_table, reader_name
-from leveret.pipeline.patience import patiently
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.positions import JournalPlan
-from leveret.pipeline.reading.tables import TableReader
+from leveret.pipeline.reading.table_reader import TableReader
+from leveret.pipeline.retries import patiently
 from leveret.pipeline.schemas import BY_DATE, TABLES, ddl, stored
 
 pytestmark = pytest.mark.spark

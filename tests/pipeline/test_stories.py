@@ -21,17 +21,17 @@ from leveret.engine import Field
 from leveret.pipeline.amqp.publishing import NotSent
 from leveret.pipeline.answers import Answer
 from leveret.pipeline.engines.protocol import rows as rows_of
+from leveret.pipeline.error_texts import last_words
 from leveret.pipeline.jobs import commands
 from leveret.pipeline.jobs.outputs import REPLAY_LOG
 from leveret.pipeline.jobs.replay import CHOSEN, LOG, ReplayOptions, choose, log_of, marked, send, urls
-from leveret.pipeline.jobs.story import deadletters, trace
 from leveret.pipeline.jobs.tables import NotRecorded, Tables
+from leveret.pipeline.jobs.trace import deadletters, trace
 from leveret.pipeline.jobs.whatif import whatif
-from leveret.pipeline.last_words import last_words
 from leveret.pipeline.options import parse
-from leveret.pipeline.patience import SLOW_WORKER, patiently
 from leveret.pipeline.progress import Progress
-from leveret.pipeline.reading.tables import TableReader
+from leveret.pipeline.reading.table_reader import TableReader
+from leveret.pipeline.retries import SLOW_WORKER, patiently
 from leveret.pipeline.schemas import TABLES, arrow
 
 #: Message 1 dies in q and goes on as 2 to the dead-letter queue; 3 is of nobody's concern; 4 was replayed often.

@@ -31,9 +31,9 @@ from leveret.pipeline.jobs.blocked import blocked
 from leveret.pipeline.jobs.losses import loss
 from leveret.pipeline.jobs.opening import open_tables
 from leveret.pipeline.jobs.redelivery import redelivery
-from leveret.pipeline.jobs.story import deadletters, trace
 from leveret.pipeline.jobs.tables import Tables
 from leveret.pipeline.jobs.timing import fairness, latency
+from leveret.pipeline.jobs.trace import deadletters, trace
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.progress import Progress
 

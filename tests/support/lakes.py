@@ -13,7 +13,7 @@ from leveret.pipeline.lake.lake import committed_files
 from leveret.pipeline.lake.parts import write_parts
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.positions import JournalPlan
-from leveret.pipeline.reading.tables import TableReader
+from leveret.pipeline.reading.table_reader import TableReader
 from leveret.pipeline.schemas import TABLES
 
 Rows = "Counter[str]"

@@ -25,15 +25,15 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 import pyarrow.parquet  # noqa: F401  (before the fork: each child is spared it)
 from lakes import fill, in_journal, in_lake
 
-from leveret.pipeline.following import Follower
+from leveret.pipeline.follow_command import Follower
 from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import retention, workers  # noqa: F401
 from leveret.pipeline.lake.compact import compact
 from leveret.pipeline.lake.lake import ALWAYS, kept_in
 from leveret.pipeline.lake.retention import retain
+from leveret.pipeline.lazy_engines import Engines
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
-from leveret.pipeline.starting import Engines
 
 FAULTS = ctypes.CDLL(None)
 LAST_DAY = date(2023, 11, 15)

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .engines.spark import is_one_process
-from .last_words import words_of
+from .error_texts import words_of
+from .lazy_engines import Engines
 from .progress import Measure, Progress, say
 from .schemas import TABLES
-from .starting import Engines
 
 if TYPE_CHECKING:
-    from .lake.members import Choice, Member
+    from .lake.ingest_sources import Choice, Member
 
 
 def choose_members(options: argparse.Namespace) -> None:
     """Set `members`, the brokers and clusters that --journal names, `gone`, a sentence for each that cannot be read,
     and `lake`. `follow` leaves out journals that clash. Raises: ValueError, JournalError, OSError."""
+    from .lake.ingest_sources import members_of, named
     from .lake.lake import absolute
-    from .lake.members import members_of, named
 
     leaves_out = options.job == "follow"
     members, options.gone = members_of(options.journal, leaves_out=leaves_out)

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from ..journal import JournalError
 from ..journal.disk.directory import find_journal
 from ..journal.disk.segment import path_of, segments_in
-from .ingesting import choose_members, ingest_one, is_here, progress_of
+from .error_texts import words_of, words_of_cluster
+from .ingest_command import choose_members, ingest_one, is_here, progress_of
 from .lake import retention
 from .lake.lake import LakeBusy, is_lake
-from .last_words import words_of, words_of_cluster
+from .lazy_engines import Engines
 from .progress import say
 from .reading.arrow_files import locate
-from .starting import Engines
 
 if TYPE_CHECKING:
-    from .lake.members import Member
+    from .lake.ingest_sources import Member
 
 #: What may be otherwise in the next round.
 PASSING = (JournalError, LakeBusy, OSError, ValueError)

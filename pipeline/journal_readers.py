@@ -6,8 +6,8 @@ from typing import Any
 
 from ..journal import JournalError, forget_reader
 from .answers import EXIT_FAILED, EXIT_OK, Answer
+from .lake.ingest_sources import places_of
 from .lake.lake import reader_prefix
-from .lake.members import places_of
 from .output.plain_table import PlainTable
 from .reading.positions import JournalPlan
 from .schemas import columns

@@ -55,7 +55,7 @@ class TableReader:
         # Not above: Spark starts a Python for each query that only plans, and these load pandas.
         from .chunks import read_chunks
         from .events import EventDecoder
-        from .other_tables import TableDecoder
+        from .table_decoder import TableDecoder
 
         files, _ = locate(self.where)
         is_events = self.table == "events"
