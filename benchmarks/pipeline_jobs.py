@@ -19,10 +19,9 @@ from leveret.pipeline.engines.protocol import Engine, value
 from leveret.pipeline.engines.spark import SparkEngine
 from leveret.pipeline.jobs.audit import audit
 from leveret.pipeline.jobs.backlog import depth
+from leveret.pipeline.jobs.failures import loss, redelivery
 from leveret.pipeline.jobs.lives import lives_of
-from leveret.pipeline.jobs.losses import loss
 from leveret.pipeline.jobs.opening import open_tables
-from leveret.pipeline.jobs.redelivery import redelivery
 from leveret.pipeline.jobs.timing import latency
 from leveret.pipeline.session import SessionOptions, open_session
 

@@ -1,16 +1,16 @@
 """readers and forget: who reads a journal, how far behind each is, and what the broker keeps for it. Needs no lake."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from ..journal import JournalError, forget_reader
 from .answers import EXIT_FAILED, EXIT_OK, Answer
 from .lake.ingest_sources import places_of
 from .lake.lake import reader_prefix
-from .output.plain_table import PlainTable
 from .reading.positions import JournalPlan
-from .schemas import columns
+from .schemas import Columns, arrow, columns
 
 #: `journal`: its directory. `lsn`: the first record that the reader needs. `behind`: durable records from there on.
 #: `segments`, `octets`: what may not be deleted because of it, the open segment included. `dropped`, `why`: of one that
@@ -101,3 +101,24 @@ def _of_journal(plan: JournalPlan) -> list[dict[str, Any]]:
         rows.append({"reader": name, "lsn": one.lsn, "behind": max(0, end.lsn - one.lsn)})
         rows[-1] |= {"segments": 0, "octets": 0, "dropped": at, "why": one.why}
     return [{"journal": plan.directory, **row} for row in rows]
+
+
+class PlainTable:
+    """`rows`: in their order, each with all columns."""
+
+    def __init__(self, columns: Columns, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.columns = columns
+        self._rows = rows
+
+    def count(self) -> int:
+        return len(self._rows)
+
+    def head(self, rows: int | None = None) -> Iterator[dict[str, Any]]:
+        return (dict(row) for row in self._rows[:rows])
+
+    def write_parquet(self, path: str) -> None:
+        import pyarrow
+        from pyarrow import parquet
+
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(pyarrow.Table.from_pylist(list(self._rows), arrow(self.columns)), path)

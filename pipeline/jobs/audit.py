@@ -4,11 +4,14 @@ For every (message, queue) one `enqueued`, at most one terminal event, in this o
 order of their ids; and the open messages must be those that the broker recorded in its durable queues at each
 checkpoint. A message enqueued or removed while a checkpoint was being written may or may not be in it. Where records
 are lost (the table `holes`), what these may explain is unknown, and no fault. Source: rulings, "Events"; 22.
+
+A cluster has one journal for all of its leaders. A takeover allows two kinds of duplicates: a message whose confirm was
+lost is published again with the same message id, and a delivery of the lost leader is repeated without a return.
 """
 
-from ..engines.protocol import rows, value
+from ..engines.protocol import Row, rows, value
 from .lives import STARTED
-from .outputs import FAULTS, MESSAGE_FATE, conform
+from .outputs import ALLOWED, FAULTS, MESSAGE_FATE, conform
 from .tables import Tables
 
 LOST, DUPLICATE, REORDERED, UNEXPECTED = "lost", "duplicate", "reordered", "unexpected"
@@ -283,3 +286,48 @@ def _of_lives(tables: Tables) -> str:
         any_of=" OR ".join(so for _, so, _, _ in checks),
         numbers=", ".join(f"({number})" for number in range(len(checks))),
     )
+
+
+LEADERS = "SELECT lsn, ts, reason FROM events WHERE kind = 'led' ORDER BY lsn"
+DELIVERED = """
+SELECT 'delivered again' AS duplicate, told.msg_id, told.msg_id AS first_id, told.vhost, told.queue, told.lsn,
+    min(led.lsn) AS led_lsn,
+    'delivered at LSN ' || min(before_lsn) || ', and again at ' || told.lsn || ' after a takeover' AS detail
+FROM (
+    SELECT msg_id, vhost, queue, lsn, kind,
+        lag(kind) OVER (PARTITION BY msg_id, vhost, queue ORDER BY lsn) AS before,
+        lag(lsn) OVER (PARTITION BY msg_id, vhost, queue ORDER BY lsn) AS before_lsn
+    FROM events WHERE msg_id > 0 AND queue <> ''
+) AS told
+JOIN (SELECT lsn FROM events WHERE kind = 'led') AS led ON led.lsn > before_lsn AND led.lsn < told.lsn
+ANTI JOIN {keeping} AS keeping ON keeping.vhost = told.vhost AND keeping.queue = told.queue
+WHERE told.kind = 'delivered' AND told.before = 'delivered'
+GROUP BY told.msg_id, told.vhost, told.queue, told.lsn
+"""
+PUBLISHED = """
+SELECT 'published again' AS duplicate, later.msg_id, min(first.msg_id) AS first_id, later.vhost, '' AS queue, later.lsn,
+    min(led.lsn) AS led_lsn,
+    'has the message id of message ' || min(first.msg_id) || ', which another leader took' AS detail
+FROM ({named}) AS later
+JOIN ({named}) AS first ON first.name = later.name AND first.vhost = later.vhost AND first.address = later.address
+    AND first.routing_key = later.routing_key
+JOIN (SELECT lsn FROM events WHERE kind = 'led') AS led ON led.lsn > first.lsn AND led.lsn < later.lsn
+GROUP BY later.msg_id, later.vhost, later.lsn
+"""
+NAMED = """
+SELECT msg_id, lsn, vhost, address, routing_key, {message_id} AS name
+FROM payloads WHERE cause_id = 0 AND {message_id} <> ''
+"""
+
+
+def leaders(tables: Tables) -> list[Row]:
+    """When which node of a cluster began to lead; of a single broker none."""
+    return rows(tables.engine, LEADERS)
+
+
+def allowed(tables: Tables) -> str:
+    """`ALLOWED`. Publishings are told apart only with contents, deliveries only with scope "all"."""
+    dialect = tables.engine.dialect
+    named = NAMED.format(message_id=dialect.member("properties_json", "message_id"))
+    text = f"{DELIVERED.format(keeping=tables.keeping())} UNION ALL {PUBLISHED.format(named=named)}"
+    return conform(dialect, text, ALLOWED)

@@ -19,21 +19,16 @@ from ..retries import patiently
 from ..schemas import Columns, columns
 from ..selection import Selection
 from . import outputs
-from .audit import audit, fates, judged_fates, unknown
-from .backlog import depth
-from .blocked import blocked
+from .audit import allowed, audit, fates, judged_fates, leaders, unknown
+from .backlog import UNTOLD, blocked, depth, is_told
 from .engine_table import EngineTable
+from .failures import POISON_ATTEMPTS, deadletters, loss, redelivery
 from .fleet import Gathering, page_of, unknown_to_all
-from .leaders import allowed, leaders
-from .losses import loss
 from .opening import is_known, open_log, open_tables
-from .redelivery import POISON_ATTEMPTS, redelivery
 from .replay import CHOSEN, LOG, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen
 from .tables import EmptyLake, NotRecorded, Tables
 from .timing import fairness, latency
-from .trace import deadletters, trace, trace_of
-from .trail import Trail, replays_in
-from .waiting import UNTOLD, is_told
+from .trace import Trail, replays_in, trace, trace_of
 
 #: Messages sent between two entries in the log: a replay that is killed may send this many again.
 REPLAY_BATCH = 1000

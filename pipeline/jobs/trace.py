@@ -1,58 +1,21 @@
-"""trace and deadletters: the events of one message; and why messages died."""
+"""trace: the events of one message and its copies, on one broker and from broker to broker.
 
-from collections.abc import Mapping
+A shovel, a federation link or a bridge publishes the messages of one broker on another. If it keeps the message id,
+that id connects the two. A replay gives an id to each message that has none; the lake's log of replays lists them.
+Message ids of programs are in a lake only with contents.
+"""
 
-from ..engines.protocol import rows
-from .outputs import DEADLETTERS, TRACE, conform
-from .tables import Tables
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..engines.protocol import Engine, rows
+from ..lake.nodes import Node
+from .outputs import TRACE, conform
+from .tables import EmptyLake, NotRecorded, Tables
 
 #: Limit on copies of copies, for loops of dead letters.
 GENERATIONS_MAX = 100
 #: Messages with one correlation id or header that are looked at.
 FOUND_MAX = 1000
-#: Where a copy of a dead letter arrived: one row for each queue, or one without.
-DEAD_LETTERS = """
-WITH dead AS (
-    SELECT vhost, queue, msg_id, kind, reason, ts, lsn FROM events
-    WHERE msg_id > 0 AND kind IN ('dead_lettered', 'killed', 'expired')
-), handed AS (
-    SELECT vhost, queue, msg_id,
-        max(attempt) AS attempts,
-        max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS consumer
-    FROM events SEMI JOIN dead USING (vhost, queue, msg_id)
-    WHERE kind = 'delivered' AND msg_id > 0
-    GROUP BY vhost, queue, msg_id
-), copies AS (
-    SELECT payloads.cause_id, payloads.address AS target, {died_in} AS died_in, arrived.queue AS arrived
-    FROM payloads LEFT JOIN (SELECT msg_id, queue FROM events WHERE kind = 'enqueued') AS arrived
-        ON arrived.msg_id = payloads.msg_id
-    WHERE payloads.cause_id > 0
-), one AS (
-    SELECT dead.vhost, dead.queue, dead.msg_id, dead.kind, dead.reason, dead.ts, dead.lsn,
-        max(handed.attempts) AS attempts,
-        max(handed.consumer) AS consumer,
-        min(copies.target) AS target,
-        array_sort(collect_set(copies.arrived)) AS arrived_in
-    FROM dead
-    LEFT JOIN handed
-        ON handed.vhost = dead.vhost AND handed.queue = dead.queue AND handed.msg_id = dead.msg_id
-    LEFT JOIN copies ON copies.cause_id = dead.msg_id AND coalesce(copies.died_in, dead.queue) = dead.queue
-    GROUP BY dead.vhost, dead.queue, dead.msg_id, dead.kind, dead.reason, dead.ts, dead.lsn
-), told AS (
-    SELECT *, CASE
-        WHEN size(arrived_in) > 0 THEN 'arrived' WHEN target IS NOT NULL THEN 'nowhere'
-        WHEN kind = 'killed' THEN 'gone' ELSE {without} END AS outcome
-    FROM one
-)
-SELECT vhost, queue, kind, reason, outcome, target, arrived_in,
-    count(*) AS n,
-    min(ts) AS first_ts,
-    max(ts) AS last_ts,
-    coalesce(max(attempts), 0) AS attempts_max,
-    max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS last_consumer,
-    slice(array_sort(collect_set(msg_id)), 1, 5) AS samples
-FROM told GROUP BY vhost, queue, kind, reason, outcome, target, arrived_in
-"""
 
 
 def ids_of(tables: Tables, message: str) -> list[int]:
@@ -114,13 +77,88 @@ def trace_of(tables: Tables, causes: Mapping[int, int]) -> str:
     return conform(tables.engine.dialect, f"SELECT {listed} FROM events WHERE {among}", TRACE)
 
 
-def deadletters(tables: Tables) -> str:
-    """`DEADLETTERS`: by queue, reason and outcome. Without recorded deliveries last_consumer is null.
+#: Brokers in a row that are looked at; a ring of them ends by itself.
+HOPS_MAX = 100
+#: The texts of messages by which other nodes may know them.
+NAMES = "SELECT msg_id, {message_id} AS message_id FROM payloads WHERE msg_id IN ({ids})"
+SOUGHT = "SELECT DISTINCT msg_id FROM payloads WHERE {message_id} IN ({names}) ORDER BY msg_id LIMIT {most}"
+Causes = dict[int, int]
 
-    A copy that no queue took is recorded only with scope "all", and copies at all only with contents.
-    """
-    is_whole = tables.scopes() == {"all"} and tables.are_contents_there()
-    without = "IF(kind = 'dead_lettered', 'nowhere', 'gone')" if is_whole else "'not recorded'"
-    dialect = tables.engine.dialect
-    died_in = dialect.first_death("payloads.headers_json")
-    return conform(dialect, DEAD_LETTERS.format(died_in=died_in, without=without), DEADLETTERS)
+
+class Trail:
+    """`open_node`: makes the tables of a node, in place of those of another. `log`: rows of the lake's log of replays:
+    (node, id of the replay, message). `untold`: nodes that cannot tell where the message went, and why."""
+
+    def __init__(
+        self, nodes: Sequence[Node], open_node: Callable[[Node], Tables], log: Iterable[tuple[str, str, int]]
+    ) -> None:
+        self._nodes = nodes
+        self._open = open_node
+        self.untold: dict[str, NotRecorded | EmptyLake] = {}
+        self._replays: dict[str, list[tuple[int, str]]] = {}
+        self._replayed: dict[str, dict[str, int]] = {}
+        for node, replay_id, msg_id in sorted(set(log)):
+            name = f"{replay_id}-{msg_id}"
+            self._replays.setdefault(node, []).append((msg_id, name))
+            self._replayed.setdefault(node, {})[name] = msg_id
+
+    def follow(self, message: str, begin: Sequence[Node]) -> dict[str, Causes]:
+        """Node -> its messages of this trail, each with the id of the message that it is a copy of (0: of none).
+
+        Args:   message: as for `trace`. begin: the nodes where it is looked for first.
+        Raises: NotRecorded, EmptyLake (no node could look for it), ValueError.
+        """
+        found: dict[str, Causes] = {}
+        names: set[str] = set()
+        for node in begin:
+            try:
+                tables = self._open(node)
+                names |= self._take(tables, node, ids_of(tables, message), found)
+            except (NotRecorded, EmptyLake) as error:
+                self.untold[node.name] = error
+        if len(self.untold) == len(begin):
+            raise self.untold[begin[0].name]
+        known: set[str] = set()
+        for _ in range(HOPS_MAX):
+            new = sorted(names - known)
+            if not new:
+                break
+            known |= names
+            for node in self._nodes:
+                try:
+                    tables = self._open(node)
+                    names |= self._take(tables, node, self._called(tables, node, new), found)
+                except (NotRecorded, EmptyLake) as error:
+                    self.untold[node.name] = error
+        return found
+
+    def _called(self, tables: Tables, node: Node, names: Sequence[str]) -> list[int]:
+        """The messages of a node that have one of these ids, or were replayed by it."""
+        dialect = tables.engine.dialect
+        texts = ", ".join(map(dialect.text, names))
+        text = SOUGHT.format(message_id=dialect.member("properties_json", "message_id"), names=texts, most=FOUND_MAX)
+        replayed = self._replayed.get(node.name, {})
+        return [row["msg_id"] for row in rows(tables.engine, text)] + [
+            replayed[one] for one in names if one in replayed
+        ]
+
+    def _take(self, tables: Tables, node: Node, ids: Sequence[int], found: dict[str, Causes]) -> set[str]:
+        """Add messages of a node with their originals and copies. Returns the names by which others may know them."""
+        own = found.setdefault(node.name, {})
+        new = [one for one in ids if one not in own]
+        if not new:
+            return set()
+        own |= family(tables, new)
+        message_id = tables.engine.dialect.member("properties_json", "message_id")
+        asked = NAMES.format(message_id=message_id, ids=", ".join(map(str, own)))
+        names = {row["message_id"] for row in rows(tables.engine, asked) if row["message_id"]}
+        return names | {name for msg_id, name in self._replays.get(node.name, ()) if msg_id in own}
+
+
+def replays_in(engine: Engine, log: str, nodes: Sequence[Node]) -> list[tuple[str, str, int]]:
+    """The log for a trail. Rows without a node are of the lake's only one of then: the first that was replayed from."""
+    only = nodes[0].name
+    return [
+        (row["node"] or only, row["replay_id"], row["msg_id"])
+        for row in rows(engine, f"SELECT DISTINCT node, replay_id, msg_id FROM {log}")
+    ]

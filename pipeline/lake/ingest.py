@@ -363,7 +363,7 @@ class _Ingest:
     def _written(
         self, plan: JournalPlan, slices: Sequence[Slice], tables: tuple[str, ...], *, strict: bool | None = None
     ) -> Iterator[Any]:
-        from .workers import Work, by_processes, by_spark
+        from .parts import Work, by_processes, by_spark
 
         strict = self._options.strict if strict is None else strict
         node = self._node.name, self._plan.journal_id

@@ -15,8 +15,7 @@ from typing import Any
 from ...settings.printable import printable
 from ...vendored import UPLOT_PROGRAM, UPLOT_STYLE, text
 from .markup import bar, chart, choice, count, duration, instant, number, octets, plain, table
-from .model import Part, Report, Row
-from .series import charts, second
+from .model import Part, Report, Row, charts, second
 
 HERE = Path(__file__).parent
 COLOURS = 8

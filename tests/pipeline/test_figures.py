@@ -8,10 +8,8 @@ import pytest
 from told_events import answered, at, told
 
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
-from leveret.pipeline.jobs.backlog import depth
-from leveret.pipeline.jobs.blocked import blocked
-from leveret.pipeline.jobs.losses import loss
-from leveret.pipeline.jobs.redelivery import redelivery
+from leveret.pipeline.jobs.backlog import blocked, depth
+from leveret.pipeline.jobs.failures import loss, redelivery
 from leveret.pipeline.jobs.tables import NotRecorded
 from leveret.pipeline.jobs.timing import fairness, latency
 

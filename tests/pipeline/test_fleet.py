@@ -31,8 +31,8 @@ from leveret.journal.disk.segment import Scan, opened, segments_in
 from leveret.journal.recovery.repair import repair
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.engines.protocol import rows
+from leveret.pipeline.jobs.audit import allowed, leaders
 from leveret.pipeline.jobs.commands import run
-from leveret.pipeline.jobs.leaders import allowed, leaders
 from leveret.pipeline.lake.ingest import reached
 from leveret.pipeline.lake.ingest_sources import members_of
 from leveret.pipeline.lake.lake import ALWAYS, committed_files

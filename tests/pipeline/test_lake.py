@@ -125,7 +125,7 @@ def test_the_processes_end_with_the_ingest() -> None:
     """Also if it is killed while they work: a lake's files are nobody's then, and nothing goes on to write them."""
     program = (
         "import os, signal, sys; from multiprocessing import get_context; from concurrent.futures import *;"
-        "from leveret.pipeline.lake.workers import _end_with_parent;"
+        "from leveret.pipeline.lake.parts import _end_with_parent;"
         "pool = ProcessPoolExecutor(1, get_context('spawn'), initializer=_end_with_parent);"
         "print(pool.submit(os.getpid).result(), flush=True); pool.submit(signal.pause); sys.stdin.read()"
     )

@@ -122,7 +122,7 @@ def test_rows_of_leases(tmp_path: Path) -> None:
 def test_every_job(engine: Any, tmp_path: Path) -> None:
     """No fault; figures as they were told; and under the settings that were in force it happens again."""
     from leveret.pipeline.jobs.audit import audit
-    from leveret.pipeline.jobs.redelivery import redelivery
+    from leveret.pipeline.jobs.failures import redelivery
     from leveret.pipeline.jobs.tables import Tables
     from leveret.pipeline.jobs.timing import fairness, latency
     from leveret.pipeline.jobs.trace import trace

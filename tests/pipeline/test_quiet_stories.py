@@ -14,9 +14,8 @@ from recorded_broker import RecordedBroker
 from leveret.engine import Field
 from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.audit import audit, fates
-from leveret.pipeline.jobs.losses import loss
+from leveret.pipeline.jobs.failures import loss, redelivery
 from leveret.pipeline.jobs.opening import open_tables
-from leveret.pipeline.jobs.redelivery import redelivery
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},

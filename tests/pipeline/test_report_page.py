@@ -13,9 +13,8 @@ from page_person import chromium
 from sample_report import HOSTILE, empty_report, sample_report
 
 from leveret.pipeline.report.markup import count, duration, octets
-from leveret.pipeline.report.model import Part, Report
+from leveret.pipeline.report.model import Part, Report, charts, windows
 from leveret.pipeline.report.page import render
-from leveret.pipeline.report.series import charts, windows
 
 
 def figures_of(page: str) -> dict[str, Any]:

@@ -18,13 +18,11 @@ from recorded_broker import RecordedBroker
 from leveret.engine import Field
 from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.audit import audit, fates
-from leveret.pipeline.jobs.backlog import depth
-from leveret.pipeline.jobs.losses import loss
+from leveret.pipeline.jobs.backlog import depth, is_told
+from leveret.pipeline.jobs.failures import loss, redelivery
 from leveret.pipeline.jobs.opening import open_tables
-from leveret.pipeline.jobs.redelivery import redelivery
 from leveret.pipeline.jobs.timing import fairness, latency
 from leveret.pipeline.jobs.trace import trace
-from leveret.pipeline.jobs.waiting import is_told
 from leveret.pipeline.lake.retention import retain
 from leveret.pipeline.progress import Progress
 

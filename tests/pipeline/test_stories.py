@@ -23,10 +23,11 @@ from leveret.pipeline.answers import Answer
 from leveret.pipeline.engines.protocol import rows as rows_of
 from leveret.pipeline.error_texts import last_words
 from leveret.pipeline.jobs import commands
+from leveret.pipeline.jobs.failures import deadletters
 from leveret.pipeline.jobs.outputs import REPLAY_LOG
 from leveret.pipeline.jobs.replay import CHOSEN, LOG, ReplayOptions, choose, log_of, marked, send, urls
 from leveret.pipeline.jobs.tables import NotRecorded, Tables
-from leveret.pipeline.jobs.trace import deadletters, trace
+from leveret.pipeline.jobs.trace import trace
 from leveret.pipeline.jobs.whatif import whatif
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress

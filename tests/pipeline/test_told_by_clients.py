@@ -26,14 +26,12 @@ from told_events import answered
 
 pytest.importorskip("duckdb", reason="the pipeline's libraries are not installed (make spark)")
 from leveret.pipeline.jobs.audit import audit, fates
-from leveret.pipeline.jobs.backlog import depth
-from leveret.pipeline.jobs.blocked import blocked
-from leveret.pipeline.jobs.losses import loss
+from leveret.pipeline.jobs.backlog import blocked, depth
+from leveret.pipeline.jobs.failures import deadletters, loss, redelivery
 from leveret.pipeline.jobs.opening import open_tables
-from leveret.pipeline.jobs.redelivery import redelivery
 from leveret.pipeline.jobs.tables import Tables
 from leveret.pipeline.jobs.timing import fairness, latency
-from leveret.pipeline.jobs.trace import deadletters, trace
+from leveret.pipeline.jobs.trace import trace
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.progress import Progress
 

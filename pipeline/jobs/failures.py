@@ -1,0 +1,210 @@
+"""redelivery, loss and deadletters: the messages that failed, were removed unread, or died."""
+
+from ..engines.protocol import rows, value, words
+from .lives import KEPT, RETURNED, STARTED
+from .outputs import DEADLETTERS, LOSS, REDELIVERY, WINDOW, conform
+from .tables import Tables
+
+#: Kinds of events that remove a message otherwise than by an acknowledgement.
+CAUSES = ("evicted", "replaced", "expired", "dropped", "killed", "dead_lettered", "purged", "deleted", "cancelled")
+#: Events that remove messages on purpose: in a ring or a queue of last values by its nature, else by an operator.
+ON_PURPOSE = ("evicted", "replaced", "purged", "deleted", "cancelled")
+IS_REMOVED = f"kind IN ({words(CAUSES)}) AND msg_id > 0 AND queue <> '' AND (CAST(flags AS int) & {KEPT}) = 0"
+#: A message that died in several queues may have fewer copies that arrived than deaths. They belong to the deaths of
+#: which a target is recorded, then to the last ones.
+LOSSES = """
+WITH removed AS (
+    SELECT vhost, queue, msg_id,
+        min(lsn) AS lsn,
+        min(unix_micros(ts)) AS us,
+        max_by(kind, -lsn) AS cause,
+        max(IF(reason = 'maxlen' AND kind IN ('dropped', 'dead_lettered', 'killed'), 1, 0)) AS is_too_much,
+        max(IF(kind = 'dead_lettered' OR address <> '', 1, 0)) AS is_addressed
+    FROM events WHERE {is_removed}
+    GROUP BY vhost, queue, msg_id
+), entered AS (
+    SELECT vhost, queue, msg_id, min(unix_micros(ts)) AS entered_us, max(size_bytes) AS octets
+    FROM events SEMI JOIN removed USING (vhost, queue, msg_id)
+    WHERE kind = 'enqueued' GROUP BY vhost, queue, msg_id
+), published AS (
+    SELECT msg_id, min(lsn) AS published_lsn, max(size_bytes) AS published_octets
+    FROM whole_events SEMI JOIN removed USING (msg_id)
+    WHERE kind = 'published' GROUP BY msg_id
+), copies AS (
+    SELECT msg_id AS copy_id, cause_id FROM whole_events WHERE kind = 'published' AND cause_id > 0
+    UNION
+    SELECT msg_id AS copy_id, cause_id FROM whole_payloads WHERE cause_id > 0
+), arrived AS (
+    SELECT cause_id AS msg_id, count(*) AS arrivals
+    FROM copies SEMI JOIN (SELECT msg_id AS copy_id FROM whole_events WHERE kind = 'enqueued') AS held USING (copy_id)
+    GROUP BY cause_id
+), gone AS (
+    SELECT removed.vhost, removed.queue, cause,
+        us,
+        entered_us,
+        IF(octets IS NULL, published_octets, octets) AS octets,
+        coalesce(arrivals, 0) >= row_number() OVER (
+            PARTITION BY removed.msg_id ORDER BY is_addressed DESC, lsn DESC, removed.vhost, removed.queue
+        ) AS is_moved,
+        is_too_much = 1 AND entered_us IS NULL AND published_lsn IS NOT NULL AS is_refused,
+        cause IN ({on_purpose}) OR keeping.queue IS NOT NULL AS is_discarded
+    FROM removed
+    LEFT JOIN entered
+        ON entered.vhost = removed.vhost AND entered.queue = removed.queue AND entered.msg_id = removed.msg_id
+    LEFT JOIN published ON published.msg_id = removed.msg_id
+    LEFT JOIN arrived ON arrived.msg_id = removed.msg_id
+    LEFT JOIN {keeping} AS keeping ON keeping.vhost = removed.vhost AND keeping.queue = removed.queue
+), judged AS (
+    SELECT vhost, queue, cause, CAST((us - us % 1000000) / 1000000 AS bigint) AS second, is_moved,
+        NOT is_moved AND is_refused AS is_refused,
+        NOT is_moved AND NOT is_refused AND is_discarded AS is_discarded,
+        NOT is_moved AND NOT is_refused AND NOT is_discarded AS is_lost,
+        octets,
+        {age} AS age
+    FROM gone
+)
+SELECT vhost, queue, window_start, cause, n, bytes, moved, refused, discarded, age_ms_max,
+    {p50} AS age_ms_p50,
+    {p99} AS age_ms_p99
+FROM (
+    SELECT vhost, queue, timestamp_seconds({slot}) AS window_start, cause,
+        count_if(is_lost) AS n,
+        IF(count_if(is_lost AND octets IS NULL) > 0, NULL, coalesce(sum(IF(is_lost, octets, NULL)), 0)) AS bytes,
+        count_if(is_moved) AS moved,
+        count_if(is_refused) AS refused,
+        count_if(is_discarded) AS discarded,
+        max(age) AS age_ms_max,
+        {ages} AS ages
+    FROM judged
+    GROUP BY vhost, queue, {slot}, cause
+) AS folded
+"""
+
+
+def loss(tables: Tables, window_s: int = 60) -> str:
+    """`LOSS`: what was removed otherwise than by an acknowledgement."""
+    dialect = tables.engine.dialect
+    text = LOSSES.format(
+        is_removed=IS_REMOVED,
+        on_purpose=words(ON_PURPOSE),
+        keeping=tables.keeping(),
+        slot=WINDOW.format(second="second", window_s=window_s),
+        age="(us - entered_us) / 1000",
+        ages=dialect.spread("age"),
+        p50=dialect.point("ages", "p50"),
+        p99=dialect.point("ages", "p99"),
+    )
+    if not rows(tables.engine, f"SELECT lsn FROM events WHERE {IS_REMOVED} LIMIT 1"):
+        text = f"SELECT * FROM ({text}) AS nothing WHERE false"  # neither engine reads a file for it
+    return conform(dialect, text, LOSS)
+
+
+#: Attempts, or returns by failing consumers, from which a message counts as poison, even if it did not die.
+POISON_ATTEMPTS = 5
+#: Returns that say nothing about the message: its consumer left, in order.
+LEFT = "reason IN ('closed', 'unsubscribed', 'recovered')"
+DEAD = "kind IN ('dead_lettered', 'killed')"
+#: First deliveries are not read: a message that was rejected, or whose attempts were used up, had one at least. If the
+#: broker was started more than once they are: what it held in a kill comes again as if it were the first time. Of a
+#: queue that keeps what was read (a stream) each consumer gets a first delivery.
+FAILING = """
+SELECT *, coalesce(attempts >= {poison_attempts} OR failures >= {poison_attempts} OR is_used_up, false) AS poison
+FROM (
+    SELECT vhost, queue, msg_id,
+        greatest(max(attempt), max(IF({dead} AND reason IN ('delivery_limit', 'rejected'), 1, 0))) AS attempts,
+        count_if({returned}) AS requeues,
+        count_if(kind = 'lease_ended') AS leases_ended,
+        count_if(kind = 'delivered') AS deliveries,
+        bool_or({dead}) AS dead,
+        count_if({returned} AND NOT coalesce({left}, false)) AS failures,
+        bool_or({dead} AND reason = 'delivery_limit') AS is_used_up,
+        {pauses} AS backoff_ms,
+        max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS last_consumer,
+        max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL) AS last_reason,
+        max(ts) AS last_ts
+    FROM recorded
+    WHERE msg_id > 0 AND ({returned} OR (kind = 'delivered' AND attempt >= {least}) OR {dead})
+    GROUP BY vhost, queue, msg_id
+) AS folded
+WHERE requeues > 0 OR dead OR attempts > 1 OR {again}
+"""
+#: A second first delivery.
+AGAIN = """(deliveries > 1 AND NOT EXISTS (
+    SELECT 1 FROM {keeping} AS keeping WHERE keeping.vhost = folded.vhost AND keeping.queue = folded.queue
+))"""
+
+
+def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
+    """`REDELIVERY`. Raises: NotRecorded."""
+    tables.with_deliveries("redelivery")
+    dialect = tables.engine.dialect
+    pauses = dialect.in_order("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
+    starts = int(value(tables.engine, f"SELECT count(*) FROM events WHERE {STARTED}") or 0)
+    is_restarted = starts > (1 if tables.first_lsn() <= 1 else 0)
+    text = FAILING.format(
+        poison_attempts=poison_attempts,
+        returned=RETURNED,
+        left=LEFT,
+        dead=DEAD,
+        pauses=pauses,
+        least=1 if is_restarted else 2,
+        again=AGAIN.format(keeping=tables.keeping()) if is_restarted else "false",
+    )
+    return conform(dialect, text, REDELIVERY)
+
+
+#: Where a copy of a dead letter arrived: one row for each queue, or one without.
+DEAD_LETTERS = """
+WITH dead AS (
+    SELECT vhost, queue, msg_id, kind, reason, ts, lsn FROM events
+    WHERE msg_id > 0 AND kind IN ('dead_lettered', 'killed', 'expired')
+), handed AS (
+    SELECT vhost, queue, msg_id,
+        max(attempt) AS attempts,
+        max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS consumer
+    FROM events SEMI JOIN dead USING (vhost, queue, msg_id)
+    WHERE kind = 'delivered' AND msg_id > 0
+    GROUP BY vhost, queue, msg_id
+), copies AS (
+    SELECT payloads.cause_id, payloads.address AS target, {died_in} AS died_in, arrived.queue AS arrived
+    FROM payloads LEFT JOIN (SELECT msg_id, queue FROM events WHERE kind = 'enqueued') AS arrived
+        ON arrived.msg_id = payloads.msg_id
+    WHERE payloads.cause_id > 0
+), one AS (
+    SELECT dead.vhost, dead.queue, dead.msg_id, dead.kind, dead.reason, dead.ts, dead.lsn,
+        max(handed.attempts) AS attempts,
+        max(handed.consumer) AS consumer,
+        min(copies.target) AS target,
+        array_sort(collect_set(copies.arrived)) AS arrived_in
+    FROM dead
+    LEFT JOIN handed
+        ON handed.vhost = dead.vhost AND handed.queue = dead.queue AND handed.msg_id = dead.msg_id
+    LEFT JOIN copies ON copies.cause_id = dead.msg_id AND coalesce(copies.died_in, dead.queue) = dead.queue
+    GROUP BY dead.vhost, dead.queue, dead.msg_id, dead.kind, dead.reason, dead.ts, dead.lsn
+), told AS (
+    SELECT *, CASE
+        WHEN size(arrived_in) > 0 THEN 'arrived' WHEN target IS NOT NULL THEN 'nowhere'
+        WHEN kind = 'killed' THEN 'gone' ELSE {without} END AS outcome
+    FROM one
+)
+SELECT vhost, queue, kind, reason, outcome, target, arrived_in,
+    count(*) AS n,
+    min(ts) AS first_ts,
+    max(ts) AS last_ts,
+    coalesce(max(attempts), 0) AS attempts_max,
+    max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS last_consumer,
+    slice(array_sort(collect_set(msg_id)), 1, 5) AS samples
+FROM told GROUP BY vhost, queue, kind, reason, outcome, target, arrived_in
+"""
+
+
+def deadletters(tables: Tables) -> str:
+    """`DEADLETTERS`: by queue, reason and outcome. Without recorded deliveries last_consumer is null.
+
+    A copy that no queue took is recorded only with scope "all", and copies at all only with contents.
+    """
+    is_whole = tables.scopes() == {"all"} and tables.are_contents_there()
+    without = "IF(kind = 'dead_lettered', 'nowhere', 'gone')" if is_whole else "'not recorded'"
+    dialect = tables.engine.dialect
+    died_in = dialect.first_death("payloads.headers_json")
+    return conform(dialect, DEAD_LETTERS.format(died_in=died_in, without=without), DEADLETTERS)
