@@ -42,7 +42,7 @@ def processor_seconds() -> float:
 def measure(engine: Engine, lake: str) -> dict[str, Any]:
     """Run each job to its last row and drop the rows."""
     tables = open_tables(lake, engine)
-    engine.view(tables.fold(), lives_of("events"), kept=True)  # all jobs begin with these
+    engine.view(tables.lives_view(), lives_of("events"), cached=True)  # all jobs begin with these
     jobs: dict[str, Callable[[], str]] = {
         "audit": lambda: audit(tables),
         "latency": lambda: latency(tables),
@@ -61,7 +61,7 @@ def measure(engine: Engine, lake: str) -> dict[str, Any]:
         if isinstance(engine, SparkEngine):
             engine.session.sql(job()).write.format("noop").mode("overwrite").save()
         else:
-            engine.view("measured", job(), kept=True)
+            engine.view("measured", job(), cached=True)
         figures[name] = round(time.monotonic() - start, 1)
     figures["seconds"] = round(time.monotonic() - began, 1)
     figures["processor_seconds"] = round(processor_seconds() - processor, 1)

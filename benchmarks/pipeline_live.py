@@ -29,7 +29,7 @@ from typing import Any
 
 from leveret.interop.brokers.peers import Peer, durable_leveret, rabbitmq
 from leveret.pipeline.progress import Progress
-from leveret.pipeline.retries import patiently
+from leveret.pipeline.retries import retry_slow_workers
 
 CONFIGURATION = '[journal]\nscope = "all"\nsegment-size = "16MiB"\nretain = "1h"\n'
 #: Counter of a queue -> kind of row.
@@ -96,7 +96,9 @@ def query(source: str, where: str, out: Path, *, to_the_end: bool, quick: bool) 
     from leveret.pipeline.session import SessionOptions, open_session
 
     spark = open_session(SessionOptions("local[2]", driver_memory="1g", is_test=quick), scratch=out / "scratch")
-    patiently(lambda: start(spark, source, where, out, to_the_end=to_the_end).awaitTermination(), Progress("live"))
+    retry_slow_workers(
+        lambda: start(spark, source, where, out, to_the_end=to_the_end).awaitTermination(), Progress("live")
+    )
     if to_the_end:
         print(json.dumps(summary(spark, source, out)))
     spark.stop()
@@ -224,7 +226,9 @@ def run(
             last = subprocess.run([*me, "to-the-end"], check=True, capture_output=True, text=True)
             found = json.loads(last.stdout.splitlines()[-1])
         else:
-            patiently(lambda: start(spark, source, where, out, to_the_end=True).awaitTermination(), Progress("live"))
+            retry_slow_workers(
+                lambda: start(spark, source, where, out, to_the_end=True).awaitTermination(), Progress("live")
+            )
             found = summary(spark, source, out)
     wrong = faults(source, found, sent, expected)
     result = {"source": source, "broker": peer_name, "batches_before_each_kill": batches, "broker_kills": broker_kills}

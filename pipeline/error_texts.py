@@ -27,7 +27,7 @@ _LOST = (
 )
 
 
-def last_words(error: Exception) -> str:
+def spark_error_text(error: Exception) -> str:
     """Our own message within Spark's report, or what Java said, or its first line."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
     for words in lines:
@@ -35,22 +35,22 @@ def last_words(error: Exception) -> str:
             return words.split(": ", 1)[1]
     if len(lines) > 1 and lines[0].startswith(_CALL):
         return _CLASS.sub("", lines[1].removeprefix(": "))
-    return plain_words(lines[0]) if lines and lines[0] else type(error).__name__
+    return one_line(lines[0]) if lines and lines[0] else type(error).__name__
 
 
-def plain_words(text: str) -> str:
+def one_line(text: str) -> str:
     """One line without a terminal's colours: `Generic error: the cause: its cause`."""
     return _ARROW.sub(": ", _TERMINAL.sub("", text).strip())
 
 
-def words_of(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """A sentence of ours, or what the system says of a file."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
-    return plain_words(str(error))
+    return one_line(str(error))
 
 
-def words_of_sql(error: Exception) -> str:
+def sql_error_text(error: Exception) -> str:
     """DuckDB's sentence, without its kind and without the text of the query."""
     text = str(error).strip().partition("\n")[0]
     if inner := _INNER.search(text):
@@ -58,13 +58,13 @@ def words_of_sql(error: Exception) -> str:
     return _KIND.sub("", text, count=1) if _KIND.match(text) else text
 
 
-def words_of_cluster(error: Exception, master: str) -> str | None:
+def lost_cluster_text(error: Exception, master: str) -> str | None:
     """What to say if the cluster is lost; None: this is another failure."""
     text = str(error)
     if not isinstance(error, ConnectionError) and not any(words in text for words in _LOST):
         return None
     return (
-        f"the cluster {master} is lost: {_answers(master)}{last_words(error)} Its master's page and logs (in"
+        f"the cluster {master} is lost: {_answers(master)}{spark_error_text(error)} Its master's page and logs (in"
         " SPARK_HOME/logs) and its workers' (in SPARK_HOME/work) say more, LEVERET_TRACEBACK=1 shows what Spark says"
     )
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from ..journal import JournalError
 from ..journal.disk.directory import find_journal
 from ..journal.disk.segment import path_of, segments_in
-from .error_texts import words_of, words_of_cluster
-from .ingest_command import choose_members, ingest_one, is_here, progress_of
+from .error_texts import error_text, lost_cluster_text
+from .ingest_command import choose_sources, ingest_one, progress_of, runs_on_this_machine
 from .lake import retention
 from .lake.lake import LakeBusy, is_lake
-from .lazy_engines import Engines
+from .lazy_engines import LazyEngines
 from .progress import say
 from .reading.arrow_files import locate
 
 if TYPE_CHECKING:
-    from .lake.ingest_sources import Member
+    from .lake.ingest_sources import IngestSource
 
 #: What may be otherwise in the next round.
 PASSING = (JournalError, LakeBusy, OSError, ValueError)
@@ -36,7 +36,9 @@ PUT_OFF_MAX_S = 300
 class Follower:
     """`options`: of the command; `wait`: between two rounds, for `every` seconds unless given."""
 
-    def __init__(self, engines: Engines, options: argparse.Namespace, wait: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self, engines: LazyEngines, options: argparse.Namespace, wait: Callable[[], object] | None = None
+    ) -> None:
         self._engines, self._options = engines, options
         self._wait = wait or (lambda: time.sleep(options.every))
         self._read: dict[str, list[Mark | None]] = {}  # by journal: how it was before it was read
@@ -61,7 +63,7 @@ class Follower:
         """Bring the lake up to date. Raises: what Spark does, also if its cluster is lost."""
         self._rounds += 1
         try:
-            choose_members(self._options)
+            choose_sources(self._options)
         except PASSING as error:
             self._fail("journals", error)
             return
@@ -91,7 +93,7 @@ class Follower:
         longest = max(1, int(PUT_OFF_MAX_S / self._options.every))
         self._due[journal] = self._rounds + min(2 ** (self._failures[journal] - 1), longest)
 
-    def _bring(self, member: "Member") -> None:
+    def _bring(self, member: "IngestSource") -> None:
         """Ingest a journal, if it has grown. Raises: as `ingest`."""
         marks = [_mark(place) for place in member.copies]
         if None not in marks and marks == self._read.get(member.journal_id):
@@ -119,9 +121,9 @@ class Follower:
 
     def _fail(self, what: str, error: Exception, where: str = "") -> None:
         """Tell of it. Raises: the same, if the session of Spark is lost: no other round would have another."""
-        if not is_here(self._options) and words_of_cluster(error, self._options.master):
+        if not runs_on_this_machine(self._options) and lost_cluster_text(error, self._options.master):
             raise error
-        self._tell(what, f"{where}{words_of(error)}")
+        self._tell(what, f"{where}{error_text(error)}")
 
     def _tell(self, what: str, text: str) -> None:
         """What is wrong, with a journal for instance, once; "": nothing."""

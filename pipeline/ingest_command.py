@@ -10,32 +10,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .engines.spark import is_one_process
-from .error_texts import words_of
-from .lazy_engines import Engines
+from .error_texts import error_text
+from .lazy_engines import LazyEngines
 from .progress import Measure, Progress, say
 from .schemas import TABLES
 
 if TYPE_CHECKING:
-    from .lake.ingest_sources import Choice, Member
+    from .lake.ingest_sources import Choice, IngestSource
 
 
-def choose_members(options: argparse.Namespace) -> None:
+def choose_sources(options: argparse.Namespace) -> None:
     """Set `members`, the brokers and clusters that --journal names, `gone`, a sentence for each that cannot be read,
     and `lake`. `follow` leaves out journals that clash. Raises: ValueError, JournalError, OSError."""
-    from .lake.ingest_sources import members_of, named
+    from .lake.ingest_sources import named, sources_named
     from .lake.lake import absolute
 
-    leaves_out = options.job == "follow"
-    members, options.gone = members_of(options.journal, leaves_out=leaves_out)
+    skips_clashes = options.job == "follow"
+    members, options.problems = sources_named(options.journal, skips_clashes=skips_clashes)
     if len(members) > 1 and not options.lake:
         raise ValueError(f"{options.journal[0]} has several journals: --lake is needed beside them")
-    options.lake = options.lake or lake_beside(members[0].copies[0])
-    are_several = len(members) + len(options.gone) > 1
-    gone = options.gone if leaves_out else None
-    options.members = named(members, absolute(options.lake), are_several=are_several, gone=gone)
+    options.lake = options.lake or default_lake(members[0].copies[0])
+    are_several = len(members) + len(options.problems) > 1
+    gone = options.problems if skips_clashes else None
+    options.sources = named(members, absolute(options.lake), are_several=are_several, gone=gone)
 
 
-def lake_beside(journal: str) -> str:
+def default_lake(journal: str) -> str:
     """The default place of a journal's lake: beside the broker's data directory."""
     from ..journal.disk.directory import find_journal
 
@@ -44,12 +44,12 @@ def lake_beside(journal: str) -> str:
     return str(data.with_name(f"{data.name}-lake"))
 
 
-def is_here(options: argparse.Namespace) -> bool:
+def runs_on_this_machine(options: argparse.Namespace) -> bool:
     """Whether this machine's processes read the journal; a cluster's tasks do if one is named."""
     return is_one_process(options.master)
 
 
-def ingest_all(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
+def ingest_all(engines: LazyEngines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
     """All journals, one after the other, and the retention that was asked for. Of several one that cannot be read does
     not keep the others back: `failed` has what is wrong with it. Raises: as `ingest`, of an only one."""
     result = _each(engines, options, payloads)
@@ -62,10 +62,10 @@ def ingest_all(engines: Engines, options: argparse.Namespace, payloads: bool) ->
     return result
 
 
-def _each(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
+def _each(engines: LazyEngines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
     from ..journal import JournalError  # dear to import
 
-    members, failed = options.members, list(options.gone)
+    members, failed = options.sources, list(options.problems)
     if len(members) == 1 and not failed:
         return ingest_one(engines, options, payloads, members[0])
     done: dict[str, dict[str, Any]] = {}
@@ -73,7 +73,7 @@ def _each(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict
         try:
             done[member.name] = ingest_one(engines, options, payloads, member)
         except (JournalError, OSError, ValueError) as error:
-            failed.append(f"node {member.name}: {words_of(error)}")
+            failed.append(f"node {member.name}: {error_text(error)}")
     for text in failed:
         say("ingest", text)
     if not done:
@@ -85,10 +85,10 @@ def _each(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict
 
 
 def ingest_one(
-    engines: Engines,
+    engines: LazyEngines,
     options: argparse.Namespace,
     payloads: bool,
-    member: "Member",
+    member: "IngestSource",
     searched: dict[Any, Any] | None = None,
 ) -> dict[str, Any]:
     """One journal: of several copies another one, too, if only that has the newest records, and not the oldest.
@@ -108,7 +108,7 @@ def ingest_one(
 
 
 def _copy(
-    engines: Engines,
+    engines: LazyEngines,
     options: argparse.Namespace,
     payloads: bool,
     name: str,
@@ -119,7 +119,7 @@ def _copy(
 
     named = re.fullmatch(r"local\[(\d+)\b.*", options.master)
     processes = int(named[1]) if named else os.cpu_count() or 1
-    spark = None if is_here(options) else engines.spark()
+    spark = None if runs_on_this_machine(options) else engines.spark()
     with progress_of(options, engines.measure()) as progress:
         asked = IngestOptions(
             copy.place,

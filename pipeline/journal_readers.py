@@ -7,7 +7,7 @@ from typing import Any
 
 from ..journal import JournalError, forget_reader
 from .answers import EXIT_FAILED, EXIT_OK, Answer
-from .lake.ingest_sources import places_of
+from .lake.ingest_sources import journal_places
 from .lake.lake import reader_prefix
 from .reading.positions import JournalPlan
 from .schemas import Columns, arrow, columns
@@ -24,7 +24,7 @@ READERS = columns(
 def drop(given: Sequence[str], names: Sequence[str]) -> None:
     """Nothing more is kept for these, in none of the journals. Raises: ValueError (none has such a reader),
     JournalError, OSError."""
-    plans = [JournalPlan(place, strict=False) for _, place in places_of(given)]
+    plans = [JournalPlan(place, strict=False) for _, place in journal_places(given)]
     known = [plan.readers() | plan.dropped_readers() for plan in plans]
     for name in names:
         if not any(name in readers for readers in known):
@@ -75,7 +75,7 @@ def _each(given: Sequence[str], work: Callable[[JournalPlan], None]) -> dict[str
     """Do it for each journal. Returns {"failed": a sentence for each of several that cannot be read}. Raises:
     JournalError, OSError (none can be read)."""
     failed: list[str] = []
-    places = places_of(given)
+    places = journal_places(given)
     for _, place in places:
         try:
             work(JournalPlan(place, strict=False))

@@ -8,7 +8,7 @@ from typing import Any
 from .progress import Measure, say
 
 
-class Engines:
+class LazyEngines:
     """What computes: Spark and DuckDB, each started when something needs it first. `session`: one of Spark's that is
     there; it stays."""
 
@@ -35,7 +35,7 @@ class Engines:
             self._session = open_session(asked)
         return self._session
 
-    def of_lake(self) -> Any:
+    def engine_for_lake(self) -> Any:
         """The engine for the lake. Raises: ValueError, OSError, and what `spark` does."""
         from .engines.spark import SparkEngine
         from .jobs.opening import LOCAL, choose_engine
@@ -54,7 +54,7 @@ class Engines:
 
     def measure(self) -> Measure | None:
         """For the bar."""
-        return None if self._session is None else tasks_of(self._session)
+        return None if self._session is None else task_progress(self._session)
 
     def close(self) -> None:
         """Stop what was started."""
@@ -64,7 +64,7 @@ class Engines:
             self._session.stop()
 
 
-def tasks_of(spark: Any) -> Measure:
+def task_progress(spark: Any) -> Measure:
     """How many of Spark's tasks are done, of those of the stages that are at work."""
     tracker = spark.sparkContext.statusTracker()
 

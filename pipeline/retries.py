@@ -12,7 +12,7 @@ SLOW_WORKER = "Python worker failed to connect back"
 ATTEMPTS = 4
 
 
-def patiently(work: Callable[[], T], progress: Progress, **facts: object) -> T:
+def retry_slow_workers(work: Callable[[], T], progress: Progress, **facts: object) -> T:
     """What `work` returns; it is called again, at most `ATTEMPTS` times in all, when a Python worker did not start.
 
     Args:   work: may be done again from its beginning. facts: what the lines of progress say beside.

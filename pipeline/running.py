@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .answers import EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK
-from .error_texts import last_words, words_of, words_of_cluster
-from .ingest_command import choose_members, ingest_all, is_here
-from .lazy_engines import Engines
+from .error_texts import error_text, lost_cluster_text, spark_error_text
+from .ingest_command import choose_sources, ingest_all, runs_on_this_machine
+from .lazy_engines import LazyEngines
 from .options import JOBS, WITH_CONTENTS
-from .output.results import hand_out, holding, outputs_of, tell, tell_lineage
+from .output.results import conditions_met, outputs_of, send_lineage, tell, write_answer
 from .progress import Progress, say
 from .schemas import TABLES, Columns
 
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     for setting in options.conf:
         if "=" not in setting:
             return fail(options.job, f"--conf {setting}: expected NAME=VALUE")
-    engines = Engines(options)
+    engines = LazyEngines(options)
     try:
         return _guarded(options.job, lambda: run_in(engines, options, check(options)), _master_of(options))
     finally:
@@ -61,12 +61,12 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
         from .reading.positions import JournalPlan
 
         try:
-            choose_members(options)
+            choose_sources(options)
         except (JournalError, OSError):
             if options.job != "follow":
                 raise
-            options.members = []  # each round of `follow` reports the missing journal, and waits for it
-        for one in options.members if len(options.members) == 1 else ():  # of several, the ingest refuses each alone
+            options.sources = []  # each round of `follow` reports the missing journal, and waits for it
+        for one in options.sources if len(options.sources) == 1 else ():  # of several, the ingest refuses each alone
             if "://" not in options.lake:
                 lake = absolute(options.lake)
                 place = one.chosen(reached(lake, one.journal_id)).place
@@ -83,7 +83,7 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
     return failures
 
 
-def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "list[Condition]"]) -> int:
+def run_in(engines: LazyEngines, options: argparse.Namespace, failures: dict[str, "list[Condition]"]) -> int:
     """Bring the lake up to date, run the jobs, return the exit code. `failures`: conditions of --fail-if, by job."""
     if options.job == "ingest":
         result = ingest_all(engines, options, options.payloads)
@@ -96,26 +96,26 @@ def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "l
 
         tell(json.dumps(Follower(engines, options).follow()) + "\n")
         return EXIT_OK
-    from .jobs.commands import Opened
+    from .jobs.commands import OpenTables
     from .jobs.commands import run as run_job
 
-    codes, opened = [], Opened()
+    codes, opened = [], OpenTables()
     if options.journal and ingest_all(engines, options, _wants_contents(options)).get("failed"):
         codes.append(EXIT_FAILED)
-    engine = engines.of_lake()
+    engine = engines.engine_for_lake()
     for job in options.jobs:
 
         def one(job: str = job) -> int:
             progress = Progress(job, measure=engines.measure())
             try:
                 answer = run_job(engine, job, options, progress, opened)
-                held = holding(answer, failures.get(job, ()))
+                held = conditions_met(answer, failures.get(job, ()))
             except Exception as error:
-                _report_lineage(options, job, {}, last_words(error))
+                _report_lineage(options, job, {}, spark_error_text(error))
                 raise
             finally:
                 progress.close()
-            paths = hand_out(answer, options, {"fail_if": held} if held else {})
+            paths = write_answer(answer, options, {"fail_if": held} if held else {})
             _report_lineage(options, job, outputs_of(answer, paths))
             return answer.code or (EXIT_HOLDS if held else EXIT_OK)
 
@@ -125,7 +125,7 @@ def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "l
 
 def _master_of(options: argparse.Namespace) -> str:
     """The master of Spark's cluster; empty if this machine does the work."""
-    return "" if is_here(options) else str(options.master)
+    return "" if runs_on_this_machine(options) else str(options.master)
 
 
 def _wants_contents(options: argparse.Namespace) -> bool:
@@ -139,7 +139,7 @@ def _wants_contents(options: argparse.Namespace) -> bool:
 def _report_lineage(
     options: argparse.Namespace, job: str, outputs: dict[str, tuple[Columns, int]], error: str | None = None
 ) -> None:
-    failure = tell_lineage(options, job, outputs, error)
+    failure = send_lineage(options, job, outputs, error)
     if failure:
         say(job, failure)
 
@@ -155,8 +155,8 @@ def _readers(options: argparse.Namespace) -> int:
     answer = readers(options.journal)
     for text in answer.facts.get("failed", ()):
         say(options.job, text)
-    held = holding(answer, failures.get("readers", ()))
-    hand_out(answer, options, {"fail_if": held} if held else {})
+    held = conditions_met(answer, failures.get("readers", ()))
+    write_answer(answer, options, {"fail_if": held} if held else {})
     return answer.code or (EXIT_HOLDS if held else EXIT_OK)
 
 
@@ -202,9 +202,9 @@ def _guarded(job: str, work: Callable[[], int], master: str = "") -> int:
     except ValueError as error:
         return fail(job, str(error))
     except OSError as error:
-        if lost := words_of_cluster(error, master) if master else None:
+        if lost := lost_cluster_text(error, master) if master else None:
             return fail(job, lost)
-        return fail(job, words_of(error))
+        return fail(job, error_text(error))
     except Exception as error:  # for anything that Spark's Java or a task raised, print one line, not a hundred
         from ..journal import JournalError  # dear to import, and needed only now
         from .java import NoJava
@@ -214,7 +214,7 @@ def _guarded(job: str, work: Callable[[], int], master: str = "") -> int:
             return fail(job, str(error))
         if os.environ.get("LEVERET_TRACEBACK"):
             raise
-        return fail(job, (words_of_cluster(error, master) if master else None) or last_words(error))
+        return fail(job, (lost_cluster_text(error, master) if master else None) or spark_error_text(error))
 
 
 def fail(job: str, text: str) -> int:

@@ -46,7 +46,7 @@ class Dialect(Protocol):
         """A text, whatever is in it."""
         ...
 
-    def moment(self, at_us: int) -> str:
+    def timestamp(self, at_us: int) -> str:
         """A timestamp, from microseconds since 1970 UTC."""
         ...
 
@@ -78,10 +78,10 @@ class Selection:
         parts = self._of_queue(sql, "queue") if job in BY_QUEUE else []
         parts = [f"({part} OR {part.split(' ')[0]} = '')" for part in parts]  # of the broker or of a virtual host
         if self.until_us is not None:
-            parts.append(f"ts < {sql.moment(self.until_us)} AND date <= DATE '{_day(self.until_us)}'")
+            parts.append(f"ts < {sql.timestamp(self.until_us)} AND date <= DATE '{_day(self.until_us)}'")
         since = self.since_of(job, window_s)
         if since is not None and job in WITHOUT_OLDER:
-            parts.append(WITHOUT_OLDER[job].format(since=sql.moment(since)))
+            parts.append(WITHOUT_OLDER[job].format(since=sql.timestamp(since)))
             if job != "deadletters":
                 parts.append(f"date >= DATE '{_day(since)}'")
         return " AND ".join(parts) or None
@@ -97,7 +97,7 @@ class Selection:
             parts = [f"({part} OR queue = '')" for part in parts]
         since = self.since_of(job, window_s)
         if since is not None and job in ROWS_SINCE:
-            parts.append(ROWS_SINCE[job].format(since=sql.moment(since)))
+            parts.append(ROWS_SINCE[job].format(since=sql.timestamp(since)))
         return " AND ".join(parts) or None
 
     def _of_queue(self, sql: Dialect, queue: str) -> list[str]:

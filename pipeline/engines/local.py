@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ..error_texts import words_of_sql
+from ..error_texts import sql_error_text
 from ..schemas import Columns
-from .protocol import POINTS, Dialect, QueueWork, Row, check_text, plain
+from .protocol import PERCENTILES, Dialect, QueueWork, Row, check_text, plain
 
 #: Spark's functions, in DuckDB's. A list without values is empty, as in Spark.
 MACROS = """
@@ -41,7 +41,7 @@ class LocalDialect:
         check_text(value)
         return "'" + value.replace("'", "''") + "'"
 
-    def moment(self, at_us: int) -> str:
+    def timestamp(self, at_us: int) -> str:
         return f"timestamp_micros({at_us})"
 
     def type(self, name: str) -> str:
@@ -49,16 +49,16 @@ class LocalDialect:
             return self.type(name.removeprefix("array<").removesuffix(">")) + "[]"
         return TYPES.get(name, name)
 
-    def in_order(self, value: str, by: str, where: str) -> str:
+    def ordered_array(self, value: str, by: str, where: str) -> str:
         return f"coalesce(list({value} ORDER BY {by}) FILTER (WHERE {where}), [])"
 
-    def spread(self, value: str) -> str:
-        return f"quantile_disc({value}, [{', '.join(str(point / 1000) for point in POINTS.values())}])"
+    def percentile_state(self, value: str) -> str:
+        return f"quantile_disc({value}, [{', '.join(str(point / 1000) for point in PERCENTILES.values())}])"
 
-    def point(self, spread: str, name: str) -> str:
-        return f"{spread}[{list(POINTS).index(name) + 1}]"
+    def percentile(self, spread: str, name: str) -> str:
+        return f"{spread}[{list(PERCENTILES).index(name) + 1}]"
 
-    def member(self, json: str, name: str) -> str:
+    def json_field(self, json: str, name: str) -> str:
         pointer = "/" + name.replace("~", "~0").replace("/", "~1")
         return f"json_extract_string({json}, {self.text(pointer)})"
 
@@ -93,8 +93,8 @@ class LocalEngine:
         self._connection.execute(MACROS)
         self._kinds: dict[str, str] = {}
 
-    def view(self, name: str, sql: str, *, kept: bool = False) -> None:
-        self._make(name, "TABLE" if kept else "VIEW", f"AS {sql}")
+    def view(self, name: str, sql: str, *, cached: bool = False) -> None:
+        self._make(name, "TABLE" if cached else "VIEW", f"AS {sql}")
 
     def _make(self, name: str, kind: str, what: str, cursor: Any = None) -> None:
         """Make a table or view, in place of what has this name."""
@@ -119,12 +119,12 @@ class LocalEngine:
         with _refused():
             return self._connection.cursor().sql(sql).to_arrow_table()
 
-    def given(self, name: str, table: Any) -> None:
+    def memory_table(self, name: str, table: Any) -> None:
         cursor = self._connection.cursor()
         cursor.register("given_rows", table)  # for this cursor alone
         self._make(name, "TABLE", "AS SELECT * FROM given_rows", cursor)
 
-    def files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
+    def parquet_files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
         nothing = {column: f"CAST(NULL AS {self.dialect.type(type_)})" for column, type_, _ in columns}
         if not paths:
             self.view(name, f"SELECT {_named(nothing)} WHERE false")
@@ -194,11 +194,11 @@ def _refused() -> Iterator[None]:
     try:
         yield
     except (duckdb.ProgrammingError, duckdb.DataError) as error:
-        raise ValueError(words_of_sql(error)) from error
+        raise ValueError(sql_error_text(error)) from error
     except duckdb.OutOfMemoryException as error:
-        raise ValueError(f"not enough memory: {words_of_sql(error)}") from error
+        raise ValueError(f"not enough memory: {sql_error_text(error)}") from error
     except duckdb.IOException as error:
-        raise OSError(words_of_sql(error)) from error
+        raise OSError(sql_error_text(error)) from error
 
 
 def _named(columns: dict[str, str]) -> str:

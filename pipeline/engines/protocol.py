@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 #: Percentiles are of the nearest rank: the least of the values that a share of `per_mille` of them do not exceed. They
 #: are exact, and one of the values. Points -> their names.
-POINTS = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
+PERCENTILES = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
 
 
 class Dialect(Protocol):
@@ -31,7 +31,7 @@ class Dialect(Protocol):
         """A text, whatever is in it. Raises: ValueError (no engine can hold it)."""
         ...
 
-    def moment(self, at_us: int) -> str:
+    def timestamp(self, at_us: int) -> str:
         """A timestamp, from microseconds since 1970 UTC."""
         ...
 
@@ -39,19 +39,19 @@ class Dialect(Protocol):
         """A type, by its name in schemas.py, also `array<...>`."""
         ...
 
-    def in_order(self, value: str, by: str, where: str) -> str:
+    def ordered_array(self, value: str, by: str, where: str) -> str:
         """An aggregate: the values as an array, in the order of `by`."""
         ...
 
-    def spread(self, value: str) -> str:
+    def percentile_state(self, value: str) -> str:
         """An aggregate: what `point` takes its percentiles from. Nulls do not count."""
         ...
 
-    def point(self, spread: str, name: str) -> str:
-        """One of POINTS; null if there were no values."""
+    def percentile(self, spread: str, name: str) -> str:
+        """One of PERCENTILES; null if there were no values."""
         ...
 
-    def member(self, json: str, name: str) -> str:
+    def json_field(self, json: str, name: str) -> str:
         """The text of a member of a JSON object, whatever its name is; null without one."""
         ...
 
@@ -66,7 +66,7 @@ class Engine(Protocol):
     name: str
     dialect: Dialect
 
-    def view(self, name: str, sql: str, *, kept: bool = False) -> None:
+    def view(self, name: str, sql: str, *, cached: bool = False) -> None:
         """Give a query a name, in place of one with this name; `kept`: its rows are computed once."""
         ...
 
@@ -78,11 +78,11 @@ class Engine(Protocol):
         """The rows in Arrow's columns."""
         ...
 
-    def given(self, name: str, table: "pyarrow.Table") -> None:
+    def memory_table(self, name: str, table: "pyarrow.Table") -> None:
         """A view of rows that are in memory."""
         ...
 
-    def files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
+    def parquet_files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
         """A view of Parquet files; columns that they lack are null. It is empty without files."""
         ...
 

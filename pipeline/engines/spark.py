@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..error_texts import last_words
+from ..error_texts import spark_error_text
 from ..schemas import Columns, arrow, ddl
-from .protocol import POINTS, Dialect, QueueWork, Row, check_text, plain
+from .protocol import PERCENTILES, Dialect, QueueWork, Row, check_text, plain
 
 
 def is_one_process(master: str) -> bool:
@@ -20,24 +20,24 @@ class SparkDialect:
         check_text(value)
         return "'" + "".join(_ESCAPED.get(letter, letter) for letter in value) + "'"
 
-    def moment(self, at_us: int) -> str:
+    def timestamp(self, at_us: int) -> str:
         return f"timestamp_micros({at_us}L)"
 
     def type(self, name: str) -> str:
         return name
 
-    def in_order(self, value: str, by: str, where: str) -> str:
+    def ordered_array(self, value: str, by: str, where: str) -> str:
         pairs = f"array_sort(collect_list(IF({where}, named_struct('place', {by}, 'it', {value}), NULL)))"
         return f"transform({pairs}, one -> one.it)"
 
-    def spread(self, value: str) -> str:
+    def percentile_state(self, value: str) -> str:
         return f"sort_array(collect_list({value}))"
 
-    def point(self, spread: str, name: str) -> str:
-        rank = f"CAST((size({spread}) * {POINTS[name]}L + 999) DIV 1000 AS int)"
+    def percentile(self, spread: str, name: str) -> str:
+        rank = f"CAST((size({spread}) * {PERCENTILES[name]}L + 999) DIV 1000 AS int)"
         return f"try_element_at({spread}, greatest({rank}, 1))"
 
-    def member(self, json: str, name: str) -> str:
+    def json_field(self, json: str, name: str) -> str:
         return f"from_json({json}, 'map<string,string>')[{self.text(name)}]"
 
     def first_death(self, headers_json: str) -> str:
@@ -56,10 +56,10 @@ class SparkEngine:
     def __init__(self, session: Any) -> None:
         self.session = session
         self.dialect: Dialect = SparkDialect()
-        self._kept: dict[str, Any] = {}
+        self._cached: dict[str, Any] = {}
 
-    def view(self, name: str, sql: str, *, kept: bool = False) -> None:
-        self._name(name, self._run(sql), kept=kept)
+    def view(self, name: str, sql: str, *, cached: bool = False) -> None:
+        self._name(name, self._run(sql), cached=cached)
 
     def _run(self, sql: str) -> Any:
         """Raises: ValueError."""
@@ -68,15 +68,15 @@ class SparkEngine:
         try:
             return self.session.sql(sql)
         except (AnalysisException, ParseException) as error:
-            raise ValueError(last_words(error)) from error
+            raise ValueError(spark_error_text(error)) from error
 
-    def _name(self, name: str, frame: Any, *, kept: bool = False) -> None:
-        if name in self._kept:
-            self._kept.pop(name).unpersist()
-        if kept:
+    def _name(self, name: str, frame: Any, *, cached: bool = False) -> None:
+        if name in self._cached:
+            self._cached.pop(name).unpersist()
+        if cached:
             from pyspark import StorageLevel
 
-            frame = self._kept[name] = frame.persist(StorageLevel.MEMORY_AND_DISK)
+            frame = self._cached[name] = frame.persist(StorageLevel.MEMORY_AND_DISK)
         frame.createOrReplaceTempView(name)
 
     def stream(self, sql: str) -> Iterator[Row]:
@@ -88,12 +88,12 @@ class SparkEngine:
     def arrow(self, sql: str) -> Any:
         return self._run(sql).toArrow()
 
-    def files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
+    def parquet_files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
         wanted = ddl(columns).replace(" NOT NULL", "")
         read = self.session.read.schema(wanted).option("__globPaths__", "false")
         self._name(name, read.parquet(*paths) if paths else self.session.createDataFrame([], wanted))
 
-    def given(self, name: str, table: Any) -> None:
+    def memory_table(self, name: str, table: Any) -> None:
         self._name(name, self.session.createDataFrame(table))
 
     def frame(self, name: str, frame: Any) -> None:
@@ -119,6 +119,6 @@ class SparkEngine:
         self._name(name, made)
 
     def close(self) -> None:
-        for frame in self._kept.values():
+        for frame in self._cached.values():
             frame.unpersist()
-        self._kept.clear()
+        self._cached.clear()

@@ -25,7 +25,7 @@ class Attempt(NamedTuple):
     number: int = 0
 
 
-class Moment(NamedTuple):
+class MessageEvent(NamedTuple):
     """An event of a message in a queue. `attempt`: of a delivery."""
 
     ms: int
@@ -35,7 +35,7 @@ class Moment(NamedTuple):
     attempt: int = 0
 
 
-def attempts_of(moments: Iterable[Moment]) -> tuple[Attempt, ...]:
+def attempts_of(moments: Iterable[MessageEvent]) -> tuple[Attempt, ...]:
     """The deliveries among the events of one message, which are in their order."""
     found: list[Attempt] = []
     begun: int | None = None

@@ -188,7 +188,7 @@ FROM snapshots JOIN spans ON lsn >= begin_lsn AND lsn < end_lsn
 
 def fates(tables: Tables) -> str:
     """`MESSAGE_FATE`: what became of every message."""
-    text = f"SELECT lives.*, {_fate(tables)} AS fate FROM {tables.fold()} AS lives{_seen(tables)}"
+    text = f"SELECT lives.*, {_fate(tables)} AS fate FROM {tables.lives_view()} AS lives{_seen(tables)}"
     return conform(tables.engine.dialect, text, MESSAGE_FATE)
 
 
@@ -199,7 +199,7 @@ def judged_fates(tables: Tables) -> str:
 
 def audit(tables: Tables) -> str:
     """`FAULTS`: one row per fault."""
-    tables.engine.view(JUDGED_VIEW, JUDGED.format(lives=tables.fold()), kept=True)
+    tables.engine.view(JUDGED_VIEW, JUDGED.format(lives=tables.lives_view()), cached=True)
     if tables.holes():
         lost = ", ".join(f"({first}, {last})" for first, last in _lost(tables))
         tables.engine.view("lost", f"SELECT * FROM (VALUES {lost}) AS lost(first_lsn, last_lsn)")
@@ -212,9 +212,9 @@ def audit(tables: Tables) -> str:
         parts += [OPEN_THEN, STRANGE.format(first=tables.first_lsn())]
     text = " UNION ALL ".join(parts)
     if tables.holes():
-        tables.engine.view("found", text, kept=True)
-        tables.engine.view("published_in", PUBLISHED_IN, kept=True)
-        tables.engine.view("explained", EXPLAINED, kept=True)
+        tables.engine.view("found", text, cached=True)
+        tables.engine.view("published_in", PUBLISHED_IN, cached=True)
+        tables.engine.view("explained", EXPLAINED, cached=True)
         text = UNEXPLAINED
     return conform(tables.engine.dialect, text, FAULTS)
 
@@ -300,7 +300,7 @@ FROM (
     FROM events WHERE msg_id > 0 AND queue <> ''
 ) AS told
 JOIN (SELECT lsn FROM events WHERE kind = 'led') AS led ON led.lsn > before_lsn AND led.lsn < told.lsn
-ANTI JOIN {keeping} AS keeping ON keeping.vhost = told.vhost AND keeping.queue = told.queue
+ANTI JOIN {log_queues} AS log_queues ON log_queues.vhost = told.vhost AND log_queues.queue = told.queue
 WHERE told.kind = 'delivered' AND told.before = 'delivered'
 GROUP BY told.msg_id, told.vhost, told.queue, told.lsn
 """
@@ -328,6 +328,6 @@ def leaders(tables: Tables) -> list[Row]:
 def allowed(tables: Tables) -> str:
     """`ALLOWED`. Publishings are told apart only with contents, deliveries only with scope "all"."""
     dialect = tables.engine.dialect
-    named = NAMED.format(message_id=dialect.member("properties_json", "message_id"))
-    text = f"{DELIVERED.format(keeping=tables.keeping())} UNION ALL {PUBLISHED.format(named=named)}"
+    named = NAMED.format(message_id=dialect.json_field("properties_json", "message_id"))
+    text = f"{DELIVERED.format(log_queues=tables.log_queues())} UNION ALL {PUBLISHED.format(named=named)}"
     return conform(dialect, text, ALLOWED)

@@ -93,7 +93,7 @@ def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
 
     Of messages from before the lake those are counted that it tells of (waiting.py).
     """
-    lives, begin = (tables.fold(), None) if tables.first_lsn() <= 1 else with_waiting(tables, window_s)
+    lives, begin = (tables.lives_view(), None) if tables.first_lsn() <= 1 else with_waiting(tables, window_s)
     last = tables.span()[1] if until is None else until
     slot = WINDOW.format(second="second", window_s=window_s)
     is_started_again = begin is not None or rows(tables.engine, IS_STARTED_AGAIN.format(started=STARTED))
@@ -131,10 +131,10 @@ ENDS = (*TERMINALS, *BETWEEN)
 
 
 #: The remark of an answer that counts waiting messages when no checkpoint has those from before the lake.
-UNTOLD = "how much was waiting before is not known either: there is no checkpoint since then"
+NO_CHECKPOINT = "how much was waiting before is not known either: there is no checkpoint since then"
 
 
-def is_told(tables: Tables) -> bool:
+def has_checkpoint(tables: Tables) -> bool:
     """Whether a checkpoint of the lake tells what was in durable queues."""
     return bool(rows(tables.engine, "SELECT begin_lsn FROM checkpoints LIMIT 1"))
 
@@ -187,7 +187,7 @@ SELECT *, ts AS since FROM waits WHERE kind = 'blocked'
 
 def blocked(tables: Tables) -> str:
     """`BLOCKED`. Raises: NotRecorded."""
-    tables.with_deliveries("blocked")
+    tables.require_deliveries("blocked")
     dialect = tables.engine.dialect
-    members = {name: dialect.member("reason", name) for name in ("connection", "destination", "limit", "waited_ms")}
+    members = {name: dialect.json_field("reason", name) for name in ("connection", "destination", "limit", "waited_ms")}
     return conform(dialect, WAITS.format(**members), BLOCKED)

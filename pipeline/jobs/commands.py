@@ -11,24 +11,24 @@ from typing import Any
 
 from ..answers import EXIT_FAULT, EXIT_OK, Answer
 from ..engines.protocol import Engine, Row, rows, value
-from ..error_texts import last_words
+from ..error_texts import spark_error_text
 from ..lake.nodes import Node, chosen_nodes, nodes_of
 from ..output.formats import PAGES
 from ..progress import Progress
-from ..retries import patiently
+from ..retries import retry_slow_workers
 from ..schemas import Columns, columns
 from ..selection import Selection
 from . import outputs
 from .audit import allowed, audit, fates, judged_fates, leaders, unknown
-from .backlog import UNTOLD, blocked, depth, is_told
+from .backlog import NO_CHECKPOINT, blocked, depth, has_checkpoint
 from .engine_table import EngineTable
 from .failures import POISON_ATTEMPTS, deadletters, loss, redelivery
-from .fleet import Gathering, page_of, unknown_to_all
+from .fleet import NodeAnswers, node_page_path, unknown_everywhere
 from .opening import is_known, open_log, open_tables
 from .replay import CHOSEN, LOG, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen
 from .tables import EmptyLake, NotRecorded, Tables
 from .timing import fairness, latency
-from .trace import Trail, replays_in, trace, trace_of
+from .trace import Trail, replays_in, trace, trace_messages
 
 #: Messages sent between two entries in the log: a replay that is killed may send this many again.
 REPLAY_BATCH = 1000
@@ -51,7 +51,7 @@ COLUMNS: dict[str, Columns] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class JobContext:
     """What a job works with."""
 
     job: str
@@ -71,7 +71,7 @@ class Work:
         return found
 
 
-class Opened:
+class OpenTables:
     """The tables of a start of several jobs: what the one before has opened, and folded, is there for the next."""
 
     def __init__(self) -> None:
@@ -90,10 +90,10 @@ class Opened:
 
 
 def run(
-    engine: Engine, job: str, options: argparse.Namespace, progress: Progress, opened: Opened | None = None
+    engine: Engine, job: str, options: argparse.Namespace, progress: Progress, opened: OpenTables | None = None
 ) -> Answer:
     """Run one job, on one node or all. Raises: ValueError (such as NotRecorded), and Spark's exceptions."""
-    opened = opened or Opened()
+    opened = opened or OpenTables()
     nodes = chosen_nodes(options.lake, options.node)
     if len(nodes_of(options.lake)) == 1:
         return _run_on(None, engine, job, options, progress, opened)
@@ -102,7 +102,7 @@ def run(
             names = ", ".join(one.name for one in nodes)
             raise ValueError(f"a replay is of one node: --node names which; there are {names}")
         return _run_on(nodes[0], engine, job, options, progress, opened)
-    gathering = Gathering(engine, job, is_written=bool(options.out))
+    gathering = NodeAnswers(engine, job, is_written=bool(options.out))
     unknown: list[set[tuple[str, str]]] = []
     untold: dict[str, ValueError] = {}
     ways = _trail(engine, options, nodes, opened, untold) if job == "trace" else {}
@@ -112,7 +112,7 @@ def run(
     for node in [one for one in nodes if one.name not in untold]:
         given = argparse.Namespace(**{**vars(options), "way": ways.get(node.name)})
         if job == "report":
-            given.out = page_of(_page(options), node.name)
+            given.out = node_page_path(_page(options), node.name)
         unknown_here: set[tuple[str, str]] = set()
         try:
             gathering.add(node, _run_on(node, engine, job, given, progress, opened, unknown_here))
@@ -121,7 +121,7 @@ def run(
             progress.say("missing", what=f"node {node.name}: {error}")
         else:
             unknown.append(unknown_here)
-    for what, name in unknown_to_all(unknown):
+    for what, name in unknown_everywhere(unknown):
         raise ValueError(f"the lake knows no {what} {name!r}")
     if not gathering and untold:
         raise next(iter(untold.values()))
@@ -132,7 +132,11 @@ def run(
 
 
 def _trail(
-    engine: Engine, options: argparse.Namespace, nodes: Sequence[Node], opened: Opened, untold: dict[str, ValueError]
+    engine: Engine,
+    options: argparse.Namespace,
+    nodes: Sequence[Node],
+    opened: OpenTables,
+    untold: dict[str, ValueError],
 ) -> dict[str, dict[int, int]]:
     """Where a message went: of each node its messages. `untold`: gets the nodes that cannot tell. Raises: NotRecorded,
     EmptyLake, ValueError."""
@@ -150,7 +154,7 @@ def _run_on(
     job: str,
     options: argparse.Namespace,
     progress: Progress,
-    opened: Opened,
+    opened: OpenTables,
     unknown: set[tuple[str, str]] | None = None,
 ) -> Answer:
     """One job on one node; None: a lake of one. `unknown`: gets the names that it does not know, which else are an
@@ -158,21 +162,21 @@ def _run_on(
     whole = opened.tables(engine, job, options, node)
     of_node = {} if node is None else {"node": node.name}
     progress.say("begin", lake=options.lake, engine=engine.name, **of_node)
-    missing = whole.missing()
+    missing = whole.missing_text()
     if missing:
         progress.say("missing", what=missing, **of_node)
-    work = Work(job, chosen_part(whole, job, options, unknown), options, progress)
-    lost = work.tables.lost()
+    work = JobContext(job, selected_tables(whole, job, options, unknown), options, progress)
+    lost = work.tables.holes_text()
     if lost:
         progress.say("holes", what=lost, **of_node)
     one = partial(JOBS[job], work)
-    answer = one() if job == "replay" else patiently(one, progress)  # a replay tries its steps again
+    answer = one() if job == "replay" else retry_slow_workers(one, progress)  # a replay tries its steps again
     more = {"missing": "; ".join([missing, *answer.facts.get("missing", ())])} if missing else {}
     more |= {"holes": lost} if lost else {}
     return replace(answer, facts={**answer.facts, "seconds": progress.seconds, **more})
 
 
-def chosen_part(
+def selected_tables(
     whole: Tables, job: str, options: argparse.Namespace, unknown: set[tuple[str, str]] | None = None
 ) -> Tables:
     """What of the lake the job looks at. Raises: ValueError (a queue or virtual host that the lake does not know, if
@@ -194,24 +198,26 @@ def chosen_part(
         "snapshots": selection.snapshots(dialect),
     }
     if selection.until_us is not None:
-        last = value(engine, f"SELECT max(lsn) FROM whole_events WHERE ts < {dialect.moment(selection.until_us)}") or 0
+        last = (
+            value(engine, f"SELECT max(lsn) FROM whole_events WHERE ts < {dialect.timestamp(selection.until_us)}") or 0
+        )
         conditions["checkpoints"] = f"end_lsn <= {last}"
         conditions["holes"] = f"first_lsn <= {last}"
     return whole.part({name: text for name, text in conditions.items() if text})
 
 
-def _rows_of(sql: str, work: Work) -> str:
+def _rows_of(sql: str, work: JobContext) -> str:
     """The rows of an answer that were asked for."""
     selection, dialect = work.selection, work.engine.dialect
     condition = selection.rows(work.job, work.options.window, dialect)
     if work.job == "audit" and selection.since_us is not None:
-        since = value(work.engine, f"SELECT min(lsn) FROM events WHERE ts >= {dialect.moment(selection.since_us)}")
+        since = value(work.engine, f"SELECT min(lsn) FROM events WHERE ts >= {dialect.timestamp(selection.since_us)}")
         newer = "false" if since is None else f"lsn >= {since}"
         condition = f"{condition} AND {newer}" if condition else newer
     return f"SELECT * FROM ({sql}) AS answer WHERE {condition}" if condition else sql
 
 
-def _audit(work: Work) -> Answer:
+def _audit(work: JobContext) -> Answer:
     engine = work.engine
     found = EngineTable(engine, "audit", _rows_of(audit(work.tables), work), outputs.FAULTS)
     tables = {"faults": found}
@@ -221,7 +227,7 @@ def _audit(work: Work) -> Answer:
     work.progress.say("faults", **by_fault)
     every, counted = fates(work.tables), judged_fates(work.tables)
     if work.selection.since_us is not None:
-        since = engine.dialect.moment(work.selection.since_us)
+        since = engine.dialect.timestamp(work.selection.since_us)
         every = counted = f"SELECT * FROM ({every}) AS fated WHERE coalesce(enqueued_ts, finished_ts) >= {since}"
     facts = {
         "fates": _counts(engine, "fate", f"({counted})"),
@@ -234,7 +240,7 @@ def _audit(work: Work) -> Answer:
         facts["allowed"] = _counts(engine, "duplicate", tables["allowed"].name)
     if "unknown" in tables:
         facts["unknown"] = _counts(engine, "fault", tables["unknown"].name)
-    tables["message_fate"] = EngineTable(engine, "fates", every, outputs.MESSAGE_FATE, kept=False)
+    tables["message_fate"] = EngineTable(engine, "fates", every, outputs.MESSAGE_FATE, cached=False)
     return Answer("audit", tables, facts, EXIT_FAULT if by_fault else EXIT_OK)
 
 
@@ -243,42 +249,42 @@ def _counts(engine: Engine, name: str, among: str) -> dict[str, int]:
     return {row["what"]: row["n"] for row in rows(engine, counted)}
 
 
-def _table(make: Callable[[Tables, argparse.Namespace], str]) -> Callable[[Work], Answer]:
+def _table(make: Callable[[Tables, argparse.Namespace], str]) -> Callable[[JobContext], Answer]:
     """A job that is one table."""
 
-    def run_it(work: Work) -> Answer:
+    def run_it(work: JobContext) -> Answer:
         found = _rows_of(make(work.tables, work.options), work)
         return Answer(work.job, {work.job: EngineTable(work.engine, work.job, found, COLUMNS[work.job])})
 
     return run_it
 
 
-def _depth(work: Work) -> Answer:
+def _depth(work: JobContext) -> Answer:
     answer = _table(lambda tables, o: depth(tables, o.window))(work)
-    if not work.tables.missing() or is_told(work.tables):
+    if not work.tables.missing_text() or has_checkpoint(work.tables):
         return answer
-    work.progress.say("missing", what=UNTOLD)
-    return replace(answer, facts={"missing": [UNTOLD]})
+    work.progress.say("missing", what=NO_CHECKPOINT)
+    return replace(answer, facts={"missing": [NO_CHECKPOINT]})
 
 
-def _trace(work: Work) -> Answer:
+def _trace(work: JobContext) -> Answer:
     """Raises: ValueError (there is no such message), NotRecorded."""
     tables, message = work.tables, work.options.message
     way = getattr(work.options, "way", None)
-    story = trace(tables, message) if way is None else trace_of(tables, way)
+    story = trace(tables, message) if way is None else trace_messages(tables, way)
     found = EngineTable(work.engine, "trace", _rows_of(story, work), outputs.TRACE)
     if way is None and not found.count():
         more = "; correlation ids, message ids and headers are in a lake only with `ingest --payloads`"
-        gone = "".join(f"; {words}" for words in (tables.missing(), tables.lost()) if words)
-        raise ValueError(f"no message {message!r} in the lake{'' if tables.are_contents_there() else more}{gone}")
+        gone = "".join(f"; {words}" for words in (tables.missing_text(), tables.holes_text()) if words)
+        raise ValueError(f"no message {message!r} in the lake{'' if tables.has_contents() else more}{gone}")
     return Answer("trace", {"trace": found})
 
 
-def _replay(work: Work) -> Answer:
+def _replay(work: JobContext) -> Answer:
     options, engine = work.options, work.engine
     settings = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
     path = open_log(options.lake, engine)
-    count, sent = patiently(partial(choose, work.tables, settings), work.progress), 0
+    count, sent = retry_slow_workers(partial(choose, work.tables, settings), work.progress), 0
     if options.go and count:
         urls(vhosts_chosen(work.tables), options.url)  # refused before anything is sent
         everything = f"SELECT msg_id FROM {CHOSEN}"
@@ -301,10 +307,12 @@ def _send(batch: list[Row], settings: ReplayOptions, url: str, so_far: str) -> N
     except Exception as error:
         if os.environ.get("LEVERET_TRACEBACK"):
             raise
-        raise ValueError(f"{last_words(error)}; {so_far}, and --id {settings.replay_id} sends the others") from error
+        raise ValueError(
+            f"{spark_error_text(error)}; {so_far}, and --id {settings.replay_id} sends the others"
+        ) from error
 
 
-def _whatif(work: Work) -> Answer:
+def _whatif(work: JobContext) -> Answer:
     from .whatif import DIFFERENT, left_out, whatif  # it brings the broker's engine along
 
     options, engine = work.options, work.engine
@@ -316,10 +324,10 @@ def _whatif(work: Work) -> Answer:
         facts["left_out"] = without
     if not options.verify:
         return Answer("whatif", {"whatif": EngineTable(engine, "whatif", found, COLUMNS["whatif"])}, facts)
-    engine.view("compared", found, kept=True)  # Spark would simulate again for each question
+    engine.view("compared", found, cached=True)  # Spark would simulate again for each question
     differing = EngineTable(engine, "whatif", f"SELECT * FROM compared WHERE {DIFFERENT}", COLUMNS["whatif"])
     facts |= {"compared": value(engine, "SELECT count(*) FROM compared"), "differing": differing.count()}
-    is_fault = facts["differing"] and work.tables.lost() is None  # lost records may explain it
+    is_fault = facts["differing"] and work.tables.holes_text() is None  # lost records may explain it
     return Answer("whatif", {"whatif": differing}, facts, EXIT_FAULT if is_fault else EXIT_OK)
 
 
@@ -328,26 +336,26 @@ def _page(options: argparse.Namespace) -> str:
     return path if path.endswith(PAGES) else f"{path.rstrip('/')}/report.html"
 
 
-def _report(work: Work) -> Answer:
+def _report(work: JobContext) -> Answer:
     """The other jobs' answers, each of the part of the lake that it looks at."""
-    from .report import Asked, write_report  # the page is dear to import
+    from .report import ReportRequest, write_report  # the page is dear to import
 
     options = work.options
     whole = work.tables.part({})
 
     def answer(job: str, window_s: int) -> Answer:
         given = argparse.Namespace(**{**vars(options), "window": window_s, "poison_attempts": POISON_ATTEMPTS})
-        return JOBS[job](Work(job, chosen_part(whole, job, given), given, work.progress))
+        return JOBS[job](JobContext(job, selected_tables(whole, job, given), given, work.progress))
 
     path = _page(options)
-    part = chosen_part(whole, "depth", options)
+    part = selected_tables(whole, "depth", options)
     source = (options.journal or [options.lake])[0]
-    asked = Asked(part.node or source, work.selection, part, answer)
+    asked = ReportRequest(part.node or source, work.selection, part, answer)
     write_report(asked, path, options.window if options.is_window_given else None, work.progress)
     return Answer("report", facts={"file": path})
 
 
-JOBS: dict[str, Callable[[Work], Answer]] = {
+JOBS: dict[str, Callable[[JobContext], Answer]] = {
     "audit": _audit,
     "latency": _table(lambda tables, o: latency(tables, o.window)),
     "depth": _depth,

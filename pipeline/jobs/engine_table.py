@@ -14,13 +14,13 @@ class EngineTable:
     """
 
     def __init__(
-        self, engine: Engine, job: str, sql: str, columns: Columns, *, kept: bool = True, order: str | None = None
+        self, engine: Engine, job: str, sql: str, columns: Columns, *, cached: bool = True, order: str | None = None
     ) -> None:
         self.columns, self.name = columns, f"answer_{job}"
         self._engine = engine
         self.order = order or ORDERS[job]
         self._rows = f"SELECT * FROM {self.name} ORDER BY {self.order}"
-        engine.view(self.name, sql, kept=kept)
+        engine.view(self.name, sql, cached=cached)
 
     def count(self) -> int:
         return int(value(self._engine, f"SELECT count(*) FROM {self.name}"))

@@ -47,13 +47,13 @@ WITH removed AS (
             PARTITION BY removed.msg_id ORDER BY is_addressed DESC, lsn DESC, removed.vhost, removed.queue
         ) AS is_moved,
         is_too_much = 1 AND entered_us IS NULL AND published_lsn IS NOT NULL AS is_refused,
-        cause IN ({on_purpose}) OR keeping.queue IS NOT NULL AS is_discarded
+        cause IN ({on_purpose}) OR log_queues.queue IS NOT NULL AS is_discarded
     FROM removed
     LEFT JOIN entered
         ON entered.vhost = removed.vhost AND entered.queue = removed.queue AND entered.msg_id = removed.msg_id
     LEFT JOIN published ON published.msg_id = removed.msg_id
     LEFT JOIN arrived ON arrived.msg_id = removed.msg_id
-    LEFT JOIN {keeping} AS keeping ON keeping.vhost = removed.vhost AND keeping.queue = removed.queue
+    LEFT JOIN {log_queues} AS log_queues ON log_queues.vhost = removed.vhost AND log_queues.queue = removed.queue
 ), judged AS (
     SELECT vhost, queue, cause, CAST((us - us % 1000000) / 1000000 AS bigint) AS second, is_moved,
         NOT is_moved AND is_refused AS is_refused,
@@ -87,12 +87,12 @@ def loss(tables: Tables, window_s: int = 60) -> str:
     text = LOSSES.format(
         is_removed=IS_REMOVED,
         on_purpose=words(ON_PURPOSE),
-        keeping=tables.keeping(),
+        log_queues=tables.log_queues(),
         slot=WINDOW.format(second="second", window_s=window_s),
         age="(us - entered_us) / 1000",
-        ages=dialect.spread("age"),
-        p50=dialect.point("ages", "p50"),
-        p99=dialect.point("ages", "p99"),
+        ages=dialect.percentile_state("age"),
+        p50=dialect.percentile("ages", "p50"),
+        p99=dialect.percentile("ages", "p99"),
     )
     if not rows(tables.engine, f"SELECT lsn FROM events WHERE {IS_REMOVED} LIMIT 1"):
         text = f"SELECT * FROM ({text}) AS nothing WHERE false"  # neither engine reads a file for it
@@ -130,15 +130,15 @@ WHERE requeues > 0 OR dead OR attempts > 1 OR {again}
 """
 #: A second first delivery.
 AGAIN = """(deliveries > 1 AND NOT EXISTS (
-    SELECT 1 FROM {keeping} AS keeping WHERE keeping.vhost = folded.vhost AND keeping.queue = folded.queue
+    SELECT 1 FROM {log_queues} AS log_queues WHERE log_queues.vhost = folded.vhost AND log_queues.queue = folded.queue
 ))"""
 
 
 def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
     """`REDELIVERY`. Raises: NotRecorded."""
-    tables.with_deliveries("redelivery")
+    tables.require_deliveries("redelivery")
     dialect = tables.engine.dialect
-    pauses = dialect.in_order("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
+    pauses = dialect.ordered_array("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
     starts = int(value(tables.engine, f"SELECT count(*) FROM events WHERE {STARTED}") or 0)
     is_restarted = starts > (1 if tables.first_lsn() <= 1 else 0)
     text = FAILING.format(
@@ -148,7 +148,7 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
         dead=DEAD,
         pauses=pauses,
         least=1 if is_restarted else 2,
-        again=AGAIN.format(keeping=tables.keeping()) if is_restarted else "false",
+        again=AGAIN.format(log_queues=tables.log_queues()) if is_restarted else "false",
     )
     return conform(dialect, text, REDELIVERY)
 
@@ -203,7 +203,7 @@ def deadletters(tables: Tables) -> str:
 
     A copy that no queue took is recorded only with scope "all", and copies at all only with contents.
     """
-    is_whole = tables.scopes() == {"all"} and tables.are_contents_there()
+    is_whole = tables.scopes() == {"all"} and tables.has_contents()
     without = "IF(kind = 'dead_lettered', 'nowhere', 'gone')" if is_whole else "'not recorded'"
     dialect = tables.engine.dialect
     died_in = dialect.first_death("payloads.headers_json")

@@ -18,7 +18,7 @@ NODE = Column("node", "string")
 LARGE = ("message_fate",)
 
 
-class Gathering:
+class NodeAnswers:
     """The answers of one job, node by node: the views of a node are there only until the next one's are made."""
 
     def __init__(self, engine: Engine, job: str, *, is_written: bool) -> None:
@@ -39,7 +39,7 @@ class Gathering:
             of = self._views.setdefault(name, [])
             view = f"of_node_{name}_{len(of)}"
             text = self._engine.dialect.text(node.name)
-            self._engine.view(view, f"SELECT {text} AS node, * FROM {table.name}", kept=True)
+            self._engine.view(view, f"SELECT {text} AS node, * FROM {table.name}", cached=True)
             of.append(view)
             self._tables[name] = table
         self._answers[node.name] = answer
@@ -56,7 +56,7 @@ class Gathering:
         one = self._tables[name]
         every = " UNION ALL ".join(f"SELECT * FROM {view}" for view in views)
         order = f"ts, node, {one.order}" if name == "trace" else f"{one.order}, node"
-        return EngineTable(self._engine, name, every, (NODE, *one.columns), kept=False, order=order)
+        return EngineTable(self._engine, name, every, (NODE, *one.columns), cached=False, order=order)
 
 
 def merged(by_node: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -81,13 +81,13 @@ def _merged(values: Mapping[str, Any]) -> Any:
     return "; ".join(f"{node}: {one}" for node, one in values.items())
 
 
-def page_of(path: str, node: str) -> str:
+def node_page_path(path: str, node: str) -> str:
     """Where the page of one of several nodes is."""
     head, dot, tail = path.rpartition(".")
     return f"{head}-{node}{dot}{tail}" if dot else f"{path}-{node}"
 
 
-def unknown_to_all(found: Sequence[set[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
+def unknown_everywhere(found: Sequence[set[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
     """(virtual host or queue, name) of those that no node knows."""
     if found:
         yield from sorted(set.intersection(*found))

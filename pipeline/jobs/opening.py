@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from ..engines.protocol import Engine, rows
 from ..engines.spark import SparkEngine, is_one_process
-from ..lake.lake import LAST_FIRST, absolute, check_even, committed_files, kept_in, read_table, row_count
+from ..lake.lake import LAST_FIRST, absolute, check_even, committed_files, read_table, retained_in, row_count
 from ..lake.nodes import Node
 from ..schemas import BY_DATE, TABLES, Column
 from .outputs import REPLAY_LOG
@@ -72,8 +72,8 @@ def open_tables(
     check_even(lake, journal)
     for name in ("payloads", *LAST_FIRST):  # so an ingest that is at work meanwhile puts none behind another
         _store(engine, lake, name, *((since_us, until_us) if name == "events" else (None, None)), journal)
-    kept = kept_in(lake, journal)  # behind the others
-    moment = engine.dialect.moment
+    kept = retained_in(lake, journal)  # behind the others
+    timestamp = engine.dialect.timestamp
     for name, columns in TABLES.items():
         listed = ", ".join(
             f"greatest(base_lsn, {kept.lsn}) AS base_lsn" if kept and column.name == "base_lsn" else column.name
@@ -81,8 +81,8 @@ def open_tables(
         )
         conditions = [] if kept is None else [KEPT[name].format(lsn=kept.lsn)]
         if name == "events":  # whatever else is in the files that are opened
-            conditions += [f"ts >= {moment(since_us)}"] if since_us is not None else []
-            conditions += [f"ts < {moment(until_us)}"] if until_us is not None else []
+            conditions += [f"ts >= {timestamp(since_us)}"] if since_us is not None else []
+            conditions += [f"ts < {timestamp(until_us)}"] if until_us is not None else []
         condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         engine.view(f"whole_{name}", f"SELECT {listed} FROM stored_{name}{condition}")
     has_holes = bool(committed_files(lake, "holes", None, None, journal))
@@ -117,13 +117,13 @@ def _store(
         engine.frame(view, read_table(engine.session, lake, table, since_us, until_us, journal))
     else:
         columns = (*TABLES[table], *BY_DAY[table in BY_DATE])
-        engine.files(view, committed_files(lake, table, since_us, until_us, journal), columns)
+        engine.parquet_files(view, committed_files(lake, table, since_us, until_us, journal), columns)
 
 
 def open_log(lake: str, engine: Engine) -> str:
     """Make the view of the lake's log of replays; returns where that is. Raises: OSError."""
     path = f"{absolute(lake).rstrip('/')}/{LOG}"
-    engine.files(LOG, [path] if _is_there(path, engine) else [], REPLAY_LOG)
+    engine.parquet_files(LOG, [path] if _is_there(path, engine) else [], REPLAY_LOG)
     return path
 
 

@@ -77,30 +77,30 @@ def choose(tables: Tables, options: ReplayOptions) -> int:
 
     Raises: NotRecorded, ValueError (`where` is no SQL).
     """
-    tables.with_contents("replay")
+    tables.require_contents("replay")
     engine, dialect = tables.engine, tables.engine.dialect
-    engine.view("causes", CAUSES, kept=True)
+    engine.view("causes", CAUSES, cached=True)
     engine.view("first_content", CONTENT)
     picked = "picked_0"
     try:
-        engine.view(picked, PICKED.format(where=options.where), kept=True)
+        engine.view(picked, PICKED.format(where=options.where), cached=True)
     except ValueError as error:
         raise ValueError(f"--where {options.where}: {error}") from error
     for generation in range(1, GENERATIONS_MAX + 1):
         if not value(engine, f"SELECT count(*) FROM {picked} WHERE cause_id > 0"):
             break
         before, picked = picked, f"picked_{generation}"
-        engine.view(picked, ORIGINALS.format(picked=before), kept=True)
+        engine.view(picked, ORIGINALS.format(picked=before), cached=True)
     text = CHOOSE.format(
         picked=picked,
         log=LOG,
         id=dialect.text(options.replay_id),
         node=dialect.text(tables.node),
-        replay_id=dialect.member("headers_json", ID_HEADER),
-        count=dialect.member("headers_json", COUNT_HEADER),
+        replay_id=dialect.json_field("headers_json", ID_HEADER),
+        count=dialect.json_field("headers_json", COUNT_HEADER),
         replays_max=options.replays_max,
     )
-    engine.view(CHOSEN, text, kept=True)
+    engine.view(CHOSEN, text, cached=True)
     return int(value(engine, f"SELECT count(*) FROM {CHOSEN}"))
 
 

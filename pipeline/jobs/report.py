@@ -37,7 +37,7 @@ OF_DELIVERIES = ("delivered", "redelivered")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReportRequest:
     """The part of a lake that a report is about. `tables`: that part. `answer`: a job's result by windows of a width;
     raises ValueError if too little was recorded for it."""
 
@@ -55,16 +55,16 @@ class Asked:
     def later(self) -> str:
         """In SQL: not before what was asked for."""
         since = self.selection.since_us
-        return "" if since is None else f" AND ts >= {self.engine.dialect.moment(since)}"
+        return "" if since is None else f" AND ts >= {self.engine.dialect.timestamp(since)}"
 
 
-def write_report(asked: Asked, path: str, window_s: int | None, progress: Progress) -> None:
+def write_report(asked: ReportRequest, path: str, window_s: int | None, progress: Progress) -> None:
     """Compute, draw, write. `window_s`: None: whatever fits the time. Raises: ValueError, OSError."""
     write_text(path, render(collect(asked, window_s, progress)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
+class _DrawnQueues:
     """The queues with most messages."""
 
     keys: tuple[tuple[str, str], ...]
@@ -72,15 +72,15 @@ class _Drawn:
     condition: str
 
 
-def collect(asked: Asked, window_s: int | None, progress: Progress) -> Report:
+def collect(asked: ReportRequest, window_s: int | None, progress: Progress) -> Report:
     """Ask for everything. What needs the views of events comes first: each answer makes its own. Raises: ValueError."""
     begin, end = _span(asked)
-    width = fitting(window_s or handy(begin, end), begin, end)
+    width = fitted_width(window_s or window_width(begin, end), begin, end)
     drawn = _drawn(asked)
     totals, is_whole = _totals(asked)
     attempts = _attempts(asked)
-    notes = [f"not whole: {missing}"] if (missing := asked.tables.missing()) else []
-    if lost := asked.tables.lost():
+    notes = [f"not whole: {missing}"] if (missing := asked.tables.missing_text()) else []
+    if lost := asked.tables.holes_text():
         notes.append(f"not whole: {lost}")
     if window_s and width != window_s:
         notes.append(f"windows of {window_s} s would be too many to draw: they are of {width} s")
@@ -113,12 +113,12 @@ def collect(asked: Asked, window_s: int | None, progress: Progress) -> Report:
     )
 
 
-def handy(begin: int, end: int) -> int:
+def window_width(begin: int, end: int) -> int:
     """The narrowest of STEPS_S of which not many more than WINDOWS_AIMED cover the time."""
     return next((step for step in STEPS_S if (end - begin) // step <= WINDOWS_AIMED), STEPS_S[-1])
 
 
-def fitting(window_s: int, begin: int, end: int) -> int:
+def fitted_width(window_s: int, begin: int, end: int) -> int:
     """The width of windows of which WINDOWS_MAX cover the time: a multiple of `window_s` seconds."""
     count = end // window_s - begin // window_s + 1
     factor = -(-count // WINDOWS_MAX)
@@ -127,7 +127,7 @@ def fitting(window_s: int, begin: int, end: int) -> int:
     return window_s * factor
 
 
-def _span(asked: Asked) -> tuple[int, int]:
+def _span(asked: ReportRequest) -> tuple[int, int]:
     """The times of the first and last event."""
     (row,) = rows(
         asked.engine,
@@ -137,7 +137,7 @@ def _span(asked: Asked) -> tuple[int, int]:
     return int(row["first_s"] or 0), int(row["last_s"] or 0)
 
 
-def _drawn(asked: Asked) -> _Drawn:
+def _drawn(asked: ReportRequest) -> _DrawnQueues:
     counted = (
         f"SELECT vhost, queue, count(*) AS n FROM events WHERE kind = 'enqueued'{asked.later} GROUP BY vhost, queue"
     )
@@ -148,10 +148,10 @@ def _drawn(asked: Asked) -> _Drawn:
         f"(vhost = {asked.engine.dialect.text(vhost)} AND queue = {asked.engine.dialect.text(queue)})"
         for vhost, queue in keys
     ]
-    return _Drawn(keys, int(every["n"]), " OR ".join(each) or "1 = 0")
+    return _DrawnQueues(keys, int(every["n"]), " OR ".join(each) or "1 = 0")
 
 
-def _totals(asked: Asked) -> tuple[dict[str, int], bool]:
+def _totals(asked: ReportRequest) -> tuple[dict[str, int], bool]:
     """By name; and whether deliveries were recorded at all."""
     counts = ", ".join(f"count_if({condition}) AS n{at}" for at, condition in enumerate(TOTALS.values()))
     (row,) = rows(asked.engine, f"SELECT {counts} FROM events WHERE msg_id > 0{asked.later}")
@@ -159,7 +159,7 @@ def _totals(asked: Asked) -> tuple[dict[str, int], bool]:
     return found, found["delivered"] > 0
 
 
-def _attempts(asked: Asked) -> list[Row]:
+def _attempts(asked: ReportRequest) -> list[Row]:
     """How many messages of each queue were delivered so often."""
     each = (
         "SELECT vhost, queue, msg_id, max(attempt) AS attempts FROM events"
@@ -172,11 +172,11 @@ def _attempts(asked: Asked) -> list[Row]:
 
 
 def _asked_for(
-    part: Callable[[Asked, EngineTable, _Drawn], dict[str, Part]], *names: str
+    part: Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Part]], *names: str
 ) -> Callable[..., dict[str, Part]]:
     """A query for parts of the report; what cannot be answered is said in each of them."""
 
-    def query(asked: Asked, job: str, window_s: int, drawn: _Drawn) -> dict[str, Part]:
+    def query(asked: ReportRequest, job: str, window_s: int, drawn: _DrawnQueues) -> dict[str, Part]:
         try:
             table = asked.answer(job, window_s).main
         except ValueError as error:
@@ -187,21 +187,21 @@ def _asked_for(
     return query
 
 
-def _series(name: str) -> Callable[[Asked, EngineTable, _Drawn], dict[str, Part]]:
-    def part(asked: Asked, table: EngineTable, drawn: _Drawn) -> dict[str, Part]:
+def _series(name: str) -> Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Part]]:
+    def part(asked: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
         return {name: Part(rows(asked.engine, f"SELECT * FROM {table.name} WHERE {drawn.condition}"))}
 
     return part
 
 
-def _first(name: str) -> Callable[[Asked, EngineTable, _Drawn], dict[str, Part]]:
-    def part(asked: Asked, table: EngineTable, drawn: _Drawn) -> dict[str, Part]:
+def _first(name: str) -> Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Part]]:
+    def part(asked: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
         return {name: Part(list(table.head(ROWS_MAX)), count=table.count())}
 
     return part
 
 
-def _losses(asked: Asked, table: EngineTable, drawn: _Drawn) -> dict[str, Part]:
+def _losses(asked: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
     view = table.name
     series = rows(
         asked.engine,
@@ -217,7 +217,7 @@ def _losses(asked: Asked, table: EngineTable, drawn: _Drawn) -> dict[str, Part]:
     return {"losses": Part(series), "loss_totals": Part(most, count=int(every["n"]))}
 
 
-def _fairness(asked: Asked, table: EngineTable, drawn: _Drawn) -> dict[str, Part]:
+def _fairness(asked: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
     order = "vhost, queue, deliveries DESC, consumer, conn_id"
     most = rows(asked.engine, f"SELECT * FROM {table.name} ORDER BY {order} LIMIT {2 * ROWS_MAX}")
     return {"fairness": Part(most, count=table.count())}

@@ -61,7 +61,7 @@ class Arrival:
     is_durable: bool = True
 
 
-class Offer(NamedTuple):
+class Credit(NamedTuple):
     """Credit for one delivery: its time (milliseconds), and the record of the delivery. Or a start of the broker."""
 
     ms: int
@@ -95,12 +95,12 @@ def read_settings(settings: str) -> Configuration:
 def simulate(
     queue_name: str,
     arrivals: Iterable[Arrival],
-    offers: Iterable[Offer],
+    offers: Iterable[Credit],
     settings: str,
     *,
     vhost: str = "/",
     declared: Mapping[str, object] | None = None,
-    starts: Iterable[Offer] = (),
+    starts: Iterable[Credit] = (),
     until_ms: int = 0,
 ) -> dict[str, int]:
     """Counters of the queue; `open`: the messages in it at the end; `untold`: by how many messages each may be wrong.
@@ -155,7 +155,7 @@ class _Simulation:
         self.steps: list[_Step] = []  # a heap
         self.order = 0
 
-    def plan(self, arrivals: Iterable[Arrival], offers: Iterable[Offer], starts: Iterable[Offer]) -> None:
+    def plan(self, arrivals: Iterable[Arrival], offers: Iterable[Credit], starts: Iterable[Credit]) -> None:
         """Arrivals first: where no order is recorded they come before credit."""
         for ms, lsn in starts:
             self._expect(ms, lsn, act=START)

@@ -8,16 +8,18 @@ the events of the segments with scope "all", and `recorded_lives`, theirs.
 from collections.abc import Mapping
 
 from ..engines.protocol import Engine, Row, rows, value
-from ..lake.lake import Kept, lost_in, missing
+from ..lake.lake import Retained, holes_text, missing_text
 from ..schemas import TABLES
 from .lives import KEPT, lives_of
 
 #: An acknowledgement that removes nothing is recorded as kept; what was declared is known also before the first one.
-KEEPING = """
+LOG_QUEUES = """
 SELECT vhost, queue FROM whole_events
 WHERE queue <> '' AND (
     (kind = 'acked' AND (CAST(flags AS int) & {kept}) <> 0)
-    OR CASE WHEN kind = 'declared' AND reason LIKE '{{%' THEN {kind} = 'stream' OR {keeps} = 'true' ELSE false END
+    OR CASE
+        WHEN kind = 'declared' AND reason LIKE '{{%' THEN {queue_type} = 'stream' OR {is_kept} = 'true' ELSE false
+    END
 )
 GROUP BY vhost, queue
 """
@@ -41,7 +43,7 @@ class Tables:
         engine: Engine,
         lake: str = "",
         conditions: Mapping[str, str] | None = None,
-        kept: Kept | None = None,
+        kept: Retained | None = None,
         *,
         has_holes: bool = False,
         node: str = "",
@@ -88,9 +90,9 @@ class Tables:
         days were dropped from the lake."""
         return int(value(self.engine, "SELECT min(base_lsn) FROM segments") or 1)
 
-    def missing(self) -> str | None:
+    def missing_text(self) -> str | None:
         """What to say of records that were deleted before the first ingest, or dropped since; None: there are none."""
-        return missing(self.first_lsn(), self.kept)
+        return missing_text(self.first_lsn(), self.kept)
 
     def holes(self) -> list[Row]:
         """Rows of `holes`, in order."""
@@ -99,25 +101,25 @@ class Tables:
             self._holes = rows(self.engine, asked) if self._has_holes else []
         return self._holes
 
-    def lost(self) -> str | None:
+    def holes_text(self) -> str | None:
         """What to say of the holes; None: there are none."""
-        return lost_in(self.holes()) if self.holes() else None
+        return holes_text(self.holes()) if self.holes() else None
 
     def span(self) -> tuple[int, int]:
         """The times of the lake's first and last event, in seconds."""
         (row,) = rows(self.engine, "SELECT unix_seconds(min(ts)) AS a, unix_seconds(max(ts)) AS b FROM events")
         return int(row["a"] or 0), int(row["b"] or 0)
 
-    def are_contents_there(self) -> bool:
+    def has_contents(self) -> bool:
         """Whether the lake has payloads."""
         return bool(rows(self.engine, "SELECT msg_id FROM payloads LIMIT 1"))
 
-    def with_contents(self, job: str) -> None:
+    def require_contents(self, job: str) -> None:
         """Raises: NotRecorded (the lake has no payloads)."""
-        if not self.are_contents_there():
+        if not self.has_contents():
             raise NotRecorded(f"{job}: the lake has no contents; run `leveret pipeline ingest --payloads`")
 
-    def with_deliveries(self, job: str) -> None:
+    def require_deliveries(self, job: str) -> None:
         """Make the view `recorded`. Raises: NotRecorded."""
         scopes = self.scopes()
         if "all" not in scopes:
@@ -130,21 +132,24 @@ class Tables:
             self.engine.view("recorded", f"SELECT * FROM events{'' if scopes == {'all'} else some}")
             self._made.add("recorded")
 
-    def keeping(self) -> str:
+    def log_queues(self) -> str:
         """The name of the view of queues (vhost, queue) that keep messages which consumers have read: streams, and
         queues that are non-destructive."""
-        if "keeping" not in self._made:
+        if "log_queues" not in self._made:
             dialect = self.engine.dialect
-            kind, keeps = dialect.member("reason", "x-queue-type"), dialect.member("reason", "x-non-destructive")
-            self.engine.view("keeping", KEEPING.format(kind=kind, keeps=keeps, kept=KEPT))
-            self._made.add("keeping")
-        return "keeping"
+            kind, keeps = (
+                dialect.json_field("reason", "x-queue-type"),
+                dialect.json_field("reason", "x-non-destructive"),
+            )
+            self.engine.view("log_queues", LOG_QUEUES.format(kind=kind, keeps=keeps, kept=KEPT))
+            self._made.add("log_queues")
+        return "log_queues"
 
-    def fold(self, *, recorded: bool = False) -> str:
+    def lives_view(self, *, recorded: bool = False) -> str:
         """The name of the view of lives; `recorded`: of those in the view of that name."""
         whole = recorded and self.scopes() != {"all"}
         name = "recorded_lives" if whole else "lives"
         if name not in self._made:
-            self.engine.view(name, lives_of("recorded" if whole else "events"), kept=self.is_shared)
+            self.engine.view(name, lives_of("recorded" if whole else "events"), cached=self.is_shared)
             self._made.add(name)
         return name

@@ -1,6 +1,6 @@
 """latency and fairness: how long messages waited and were processed, by which consumers. Need scope "all"."""
 
-from ..engines.protocol import POINTS, rows
+from ..engines.protocol import PERCENTILES, rows
 from .outputs import FAIRNESS, LATENCY, MS_BETWEEN, WINDOW, conform
 from .tables import Tables
 
@@ -75,25 +75,27 @@ LEASES = """, ended AS (
 
 def latency(tables: Tables, window_s: int = 60) -> str:
     """`LATENCY`. Raises: NotRecorded."""
-    tables.with_deliveries("latency")
+    tables.require_deliveries("latency")
     dialect = tables.engine.dialect
-    points = (f"{dialect.point(f'{what}_all', name)} AS {what}_ms_{name}" for what in MEASURES for name in POINTS)
+    points = (
+        f"{dialect.percentile(f'{what}_all', name)} AS {what}_ms_{name}" for what in MEASURES for name in PERCENTILES
+    )
     text = LATENCIES.format(
-        lives=tables.fold(recorded=True),
+        lives=tables.lives_view(recorded=True),
         window_s=window_s,
         slot=WINDOW.format(second="second", window_s=window_s),
         waited=MS_BETWEEN.format(begin="enqueued_ts", end="first_delivered_ts"),
         served=MS_BETWEEN.format(begin="last_delivered_ts", end="finished_ts"),
         whole=MS_BETWEEN.format(begin="enqueued_ts", end="finished_ts"),
         points=", ".join(points),
-        spreads=", ".join(f"{dialect.spread(f'{what}_ms')} AS {what}_all" for what in MEASURES),
+        spreads=", ".join(f"{dialect.percentile_state(f'{what}_ms')} AS {what}_all" for what in MEASURES),
     )
     return conform(dialect, text, LATENCY)
 
 
 def fairness(tables: Tables) -> str:
     """`FAIRNESS`. Raises: NotRecorded."""
-    tables.with_deliveries("fairness")
+    tables.require_deliveries("fairness")
     some = rows(tables.engine, "SELECT lsn FROM recorded WHERE kind = 'lease_ended' LIMIT 1")
     text = FAIR.format(  # most lakes have no leases: no need to look at every delivery once more
         served=MS_BETWEEN.format(begin="delivered_ts", end="acked_ts"),

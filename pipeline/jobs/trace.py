@@ -18,7 +18,7 @@ GENERATIONS_MAX = 100
 FOUND_MAX = 1000
 
 
-def ids_of(tables: Tables, message: str) -> list[int]:
+def find_messages(tables: Tables, message: str) -> list[int]:
     """Messages with this id (digits), correlation or message id, or header (NAME=VALUE).
 
     All of these are tried, since a program's ids may consist of digits, or have a "=". Without contents in the lake
@@ -29,14 +29,14 @@ def ids_of(tables: Tables, message: str) -> list[int]:
     if message.isascii() and message.isdecimal() and len(message) < 19:
         if rows(engine, f"SELECT lsn FROM events WHERE msg_id = {int(message)} AND msg_id > 0 LIMIT 1"):
             found.add(int(message))
-        if not tables.are_contents_there():
+        if not tables.has_contents():
             return sorted(found)
-    tables.with_contents("trace by header or correlation id")
+    tables.require_contents("trace by header or correlation id")
     wanted = dialect.text(message)
-    tests = [f"{dialect.member('properties_json', name)} = {wanted}" for name in ("correlation_id", "message_id")]
+    tests = [f"{dialect.json_field('properties_json', name)} = {wanted}" for name in ("correlation_id", "message_id")]
     name, equals, value = message.partition("=")
     if equals:
-        tests.append(f"{dialect.member('headers_json', name)} = {dialect.text(value)}")
+        tests.append(f"{dialect.json_field('headers_json', name)} = {dialect.text(value)}")
     sought = f"SELECT DISTINCT msg_id FROM payloads WHERE {' OR '.join(tests)} ORDER BY msg_id LIMIT {FOUND_MAX}"
     return sorted(found | {row["msg_id"] for row in rows(engine, sought)})
 
@@ -65,10 +65,10 @@ def family(tables: Tables, ids: list[int]) -> dict[int, int]:
 
 def trace(tables: Tables, message: str) -> str:
     """`TRACE`; empty without such a message. Raises: NotRecorded, ValueError."""
-    return trace_of(tables, family(tables, ids_of(tables, message)))
+    return trace_messages(tables, family(tables, find_messages(tables, message)))
 
 
-def trace_of(tables: Tables, causes: Mapping[int, int]) -> str:
+def trace_messages(tables: Tables, causes: Mapping[int, int]) -> str:
     """`TRACE` of these messages. `causes`: message id -> id of the message that it is a copy of; 0: of none."""
     cases = " ".join(f"WHEN {id_} THEN {cause}" for id_, cause in causes.items() if cause)
     cause = f"CASE msg_id {cases} END" if cases else "NULL"
@@ -113,7 +113,7 @@ class Trail:
         for node in begin:
             try:
                 tables = self._open(node)
-                names |= self._take(tables, node, ids_of(tables, message), found)
+                names |= self._take(tables, node, find_messages(tables, message), found)
             except (NotRecorded, EmptyLake) as error:
                 self.untold[node.name] = error
         if len(self.untold) == len(begin):
@@ -136,7 +136,9 @@ class Trail:
         """The messages of a node that have one of these ids, or were replayed by it."""
         dialect = tables.engine.dialect
         texts = ", ".join(map(dialect.text, names))
-        text = SOUGHT.format(message_id=dialect.member("properties_json", "message_id"), names=texts, most=FOUND_MAX)
+        text = SOUGHT.format(
+            message_id=dialect.json_field("properties_json", "message_id"), names=texts, most=FOUND_MAX
+        )
         replayed = self._replayed.get(node.name, {})
         return [row["msg_id"] for row in rows(tables.engine, text)] + [
             replayed[one] for one in names if one in replayed
@@ -149,7 +151,7 @@ class Trail:
         if not new:
             return set()
         own |= family(tables, new)
-        message_id = tables.engine.dialect.member("properties_json", "message_id")
+        message_id = tables.engine.dialect.json_field("properties_json", "message_id")
         asked = NAMES.format(message_id=message_id, ids=", ".join(map(str, own)))
         names = {row["message_id"] for row in rows(tables.engine, asked) if row["message_id"]}
         return names | {name for msg_id, name in self._replays.get(node.name, ()) if msg_id in own}

@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 
 from ..engines.protocol import Row, rows, value, words
-from .attempts import RETURNS, Moment, attempts_of
+from .attempts import RETURNS, MessageEvent, attempts_of
 from .lives import STARTED
 from .outputs import WHATIF
-from .simulation import Arrival, Offer, read_settings, simulate
+from .simulation import Arrival, Credit, read_settings, simulate
 from .tables import Tables
 
 #: The condition for rows of `WHATIF` whose simulated number differs from the recorded one.
@@ -52,7 +52,7 @@ Declared = Mapping[tuple[str, str], Mapping[str, object]]
 
 def left_out(tables: Tables) -> str:
     """Which queues are not simulated, and why; "": there are none."""
-    found = rows(tables.engine, f"SELECT vhost, queue FROM {tables.keeping()} ORDER BY vhost, queue")
+    found = rows(tables.engine, f"SELECT vhost, queue FROM {tables.log_queues()} ORDER BY vhost, queue")
     names = ", ".join(f"{row['queue']} ({row['vhost']})" for row in found)
     return f"not simulated, since streams and non-destructive queues keep what was read: {names}" if names else ""
 
@@ -61,11 +61,11 @@ def whatif(tables: Tables, settings: str) -> str:
     """`WHATIF`, without the queues that are `left_out`. `settings`: TOML. Raises: NotRecorded, ValueError (faulty
     settings)."""
     read_settings(settings)  # faults are reported before any work
-    tables.with_deliveries("whatif")
+    tables.require_deliveries("whatif")
     engine = tables.engine
     until_ms = int(value(engine, "SELECT unix_millis(max(ts)) FROM recorded") or 0)
     starts = [
-        Offer(row["ms"], row["lsn"])
+        Credit(row["ms"], row["lsn"])
         for row in rows(engine, f"SELECT unix_millis(ts) AS ms, lsn FROM whole_events WHERE {STARTED}")
     ]
     declared = {(row["vhost"], row["queue"]): json.loads(row["arguments"]) for row in rows(engine, DECLARED)}
@@ -74,20 +74,20 @@ def whatif(tables: Tables, settings: str) -> str:
         " || ' ' || kind || ' ' || coalesce(reason, '')"
     )
     steps = STEPS.format(
-        lives=tables.fold(recorded=True),
-        moments=engine.dialect.in_order(moment, "lsn", "true"),
+        lives=tables.lives_view(recorded=True),
+        moments=engine.dialect.ordered_array(moment, "lsn", "true"),
         kinds=words(MOMENTS),
     )
 
     def work(own: list[Row]) -> list[Row]:
         return one_queue(own, settings, declared, starts, until_ms)
 
-    simulated = f"SELECT * FROM ({steps}) AS steps ANTI JOIN {tables.keeping()} AS keeping USING (vhost, queue)"
+    simulated = f"SELECT * FROM ({steps}) AS steps ANTI JOIN {tables.log_queues()} AS log_queues USING (vhost, queue)"
     engine.each_queue("simulated", simulated, work, WHATIF)
     return "SELECT * FROM simulated"
 
 
-def one_queue(own: list[Row], settings: str, declared: Declared, starts: Sequence[Offer], until_ms: int) -> list[Row]:
+def one_queue(own: list[Row], settings: str, declared: Declared, starts: Sequence[Credit], until_ms: int) -> list[Row]:
     """The rows of one queue; on Spark by an executor."""
     own = sorted(own, key=lambda row: (row["ms"], row["lsn"]))
     came = [row for row in own if not row["is_offer"]]
@@ -95,7 +95,7 @@ def one_queue(own: list[Row], settings: str, declared: Declared, starts: Sequenc
     would = simulate(
         queue,
         map(_arrival, came),
-        [Offer(row["ms"], row["lsn"]) for row in own if row["is_offer"]],
+        [Credit(row["ms"], row["lsn"]) for row in own if row["is_offer"]],
         settings,
         vhost=vhost,
         declared=declared.get((vhost, queue)),
@@ -131,6 +131,6 @@ def _arrival(row: Row) -> Arrival:
     return Arrival(*about, attempts, row["lsn"], row["is_durable"])
 
 
-def _moment(text: str) -> Moment:
+def _moment(text: str) -> MessageEvent:
     ms, lsn, attempt, kind, reason = text.split(" ", 4)
-    return Moment(int(ms), kind, reason or None, int(lsn), int(attempt))
+    return MessageEvent(int(ms), kind, reason or None, int(lsn), int(attempt))

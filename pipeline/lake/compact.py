@@ -10,7 +10,7 @@ from typing import Any
 
 from ..progress import Progress
 from ..schemas import TABLES
-from .delta_tables import GROUP_ROWS, Part, absolute, files_in, open_table, replace, swept
+from .delta_tables import GROUP_ROWS, Part, absolute, files_in, open_table, replace, vacuum
 from .lake import locked
 from .parts import merged
 
@@ -37,14 +37,14 @@ def compact(lake: str, progress: Progress, keep_hours: int = KEEP_HOURS) -> dict
             if delta is None:
                 continue
             before[table] = len(files_in(delta))
-            delta = compacted(delta, lake, table)
+            delta = compact_table(delta, lake, table)
             after[table] = len(files_in(delta))
-            deleted += swept(delta, lake, table, keep_hours)
+            deleted += vacuum(delta, lake, table, keep_hours)
             progress.say("compacted", table=table, before=before[table], after=after[table])
     return {"lake": lake, "before": before, "after": after, "deleted": deleted, "seconds": progress.seconds}
 
 
-def compacted(delta: Any, lake: str, table: str, rows_max: float = inf) -> Any:
+def compact_table(delta: Any, lake: str, table: str, rows_max: float = inf) -> Any:
     """Replace a table's small files of each day of a node by large ones with the same rows, in one commit.
 
     Args:   rows_max: files with more rows stay.

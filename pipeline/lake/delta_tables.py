@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..error_texts import plain_words
+from ..error_texts import one_line
 from ..schemas import BY_DATE, STATISTICS, arrow, stored
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _OF = "of the journal "
 _UNREADABLE = re.compile(r"%[0-9a-fA-F]{2}|[\[\]\\^|\x00-\x1f\x7f\ud800-\udfff]")
 #: Numbers of transactions that together are the position of a node.
 _SEGMENT, _OFFSET, _LSN = "segment", "offset", "lsn"
-#: Two more, of `events` alone: what retention has left of it (`Kept`).
+#: Two more, of `events` alone: what retention has left of it (`Retained`).
 _KEPT_LSN, _KEPT_DAY = "kept.lsn", "kept.day"
 #: And one for each piece of a hole that was filled.
 _FILLED = "filled."
@@ -59,7 +59,7 @@ class Part(NamedTuple):
     statistics: str
 
 
-class Kept(NamedTuple):
+class Retained(NamedTuple):
     """What retention has left of a lake: records from `lsn` on are there as they were; of older ones some, or none.
     `day`: the first that is not dropped, as it was asked for."""
 
@@ -102,7 +102,7 @@ def open_table(lake: str, table: str) -> Any:
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        why = plain_words(str(error).partition("\n")[0])  # a damaged log brings the places in delta-rs along
+        why = one_line(str(error).partition("\n")[0])  # a damaged log brings the places in delta-rs along
         raise ValueError(f"{path}/{LOG}: {why}; copy the lake with all of its files") from error
 
 
@@ -114,13 +114,13 @@ def first_journal(delta: Any) -> str:
     """The id of the journal of a table's first node. Raises: JournalError (no ingest wrote the table)."""
     from ...journal.format.errors import JournalError  # who only asks which files there are needs no journal
 
-    found = described(delta)
+    found = journal_in_description(delta)
     if found is None:
         raise JournalError(f"{delta.table_uri}: no ingest wrote this table")
     return found
 
 
-def described(delta: Any) -> str | None:
+def journal_in_description(delta: Any) -> str | None:
     """As `first_journal`, or None: no ingest wrote the table, or it has no position."""
     about = str(delta.metadata().description or "")
     return about.removeprefix(_OF) if about.startswith(_OF) else None
@@ -128,7 +128,7 @@ def described(delta: Any) -> str | None:
 
 def _number(delta: Any, journal: str | None, name: str) -> int | None:
     """A number of a node; `journal`: None, of the first."""
-    found = delta.transaction_version(_name(described(delta), journal, name))
+    found = delta.transaction_version(_name(journal_in_description(delta), journal, name))
     return None if found is None else int(found)
 
 
@@ -151,10 +151,10 @@ def lsn_of(delta: Any, journal: str | None = None) -> int | None:
     return _number(delta, journal, _LSN)
 
 
-def kept_of(delta: Any, journal: str | None = None) -> Kept | None:
+def retained_of(delta: Any, journal: str | None = None) -> Retained | None:
     """What retention has left of a node, as the log of `events` says; None: everything."""
     lsn, days = (_number(delta, journal, name) for name in (_KEPT_LSN, _KEPT_DAY))
-    return None if lsn is None or days is None else Kept(lsn, _FIRST_DAY + timedelta(days=days))
+    return None if lsn is None or days is None else Retained(lsn, _FIRST_DAY + timedelta(days=days))
 
 
 def mark_of(journal: str) -> str:
@@ -169,7 +169,7 @@ def files_in(delta: Any) -> list[dict[str, Any]]:
     names = actions.column_names
     columns = (actions.column(name).to_pylist() for name in names)
     found: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-    first = mark_of(described(delta) or "")
+    first = mark_of(journal_in_description(delta) or "")
     for one in found:
         marked = _MARK.search(one["path"])
         one["mark"] = marked[1] if marked else first
@@ -293,7 +293,7 @@ def drop(
     lake: str,
     table: str,
     old: Sequence[Mapping[str, Any]],
-    kept: Kept | None = None,
+    kept: Retained | None = None,
     journal: str | None = None,
 ) -> Any:
     """Take files of a node out of a table with their rows, and say in the same commit what is left. As `replace`.
@@ -342,11 +342,11 @@ def _refused(path: str) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise ValueError(f"{path}: another ingest is at work on this lake ({plain_words(str(error))})") from error
+        raise ValueError(f"{path}: another ingest is at work on this lake ({one_line(str(error))})") from error
     except DeltaError as error:
-        raise ValueError(f"{path}: {plain_words(str(error))}") from error
+        raise ValueError(f"{path}: {one_line(str(error))}") from error
     except OSError as error:
-        raise OSError(f"{path}: {plain_words(str(error))}") from error
+        raise OSError(f"{path}: {one_line(str(error))}") from error
 
 
 def _adds(parts: Sequence[Part], *, is_new: bool = True) -> list[Any]:
@@ -397,7 +397,7 @@ def add_new_columns(lake: str, table: str, delta: Any) -> list[str]:
     return [field.name for field in wanted]
 
 
-def swept(delta: Any, lake: str, table: str, keep_hours: int) -> int:
+def vacuum(delta: Any, lake: str, table: str, keep_hours: int) -> int:
     """Delete files that do not count any more, or never did, and are older than that. Returns how many.
 
     Raises: ValueError, OSError."""

@@ -7,7 +7,7 @@ commit that adds them, so that a fill that was killed goes on with the tables th
 
 A table that reads a part of the journal after the others (`payloads`, asked for later) may meet other damage than they
 did, because they read another copy or were filled since. It does not read what its copy has of a known hole, which
-comes with the rest of it (`besides_holes`); of other damage copies give what they have (`catch_up`).
+comes with the rest of it (`outside_holes`); of other damage copies give what they have (`read_late`).
 """
 
 import os
@@ -22,8 +22,8 @@ from ...journal.format.errors import JournalError
 from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Slice
 from ..schemas import TABLES
-from .delta_tables import Part, extend, files_in, has_filled, kept_of, mark_of, open_table, position_of, replace
-from .parts import part_of
+from .delta_tables import Part, extend, files_in, has_filled, mark_of, open_table, position_of, replace, retained_of
+from .parts import part_from_rows
 
 Write = Callable[[JournalPlan, Sequence[Slice], tuple[str, ...]], Iterable[Sequence[Part]]]
 #: Tells of a copy that cannot be read.
@@ -36,7 +36,7 @@ class _Piece(NamedTuple):
     part: Slice
 
 
-class CaughtUp(NamedTuple):
+class LateRead(NamedTuple):
     """`parts`: what copies have of what a table met as damage. `rows`: of new holes, for which no copy has the
     records."""
 
@@ -44,13 +44,13 @@ class CaughtUp(NamedTuple):
     rows: list[Row]
 
 
-def besides_holes(lake: str, plan: JournalPlan, slices: Sequence[Slice]) -> list[Slice]:
+def outside_holes(lake: str, plan: JournalPlan, slices: Sequence[Slice]) -> list[Slice]:
     """What a table reads that comes after `holes`: not what this copy has of a known hole. Raises: JournalError,
     ValueError, OSError."""
     found = list(slices)
     for row in _rows_of(lake, _files_of(open_table(lake, "holes"), plan.journal_id)):
         if any(part.start_lsn <= row["last_lsn"] and row["first_lsn"] < part.end_lsn for part in found):
-            for piece in plan.whole(row["first_lsn"], row["last_lsn"] + 1):
+            for piece in plan.whole_blocks(row["first_lsn"], row["last_lsn"] + 1):
                 found = [rest for part in found for rest in _without(part, piece)]
     return found
 
@@ -65,14 +65,14 @@ def _without(part: Slice, piece: Slice) -> list[Slice]:
     return [*rest, behind] if behind.start < behind.end else rest
 
 
-def catch_up(
+def read_late(
     lake: str,
     plans: Sequence[JournalPlan],
     tables: tuple[str, ...],
     met: Sequence[Part],
     write: Write,
     lose: Lose,
-) -> CaughtUp:
+) -> LateRead:
     """What tables that read a span of the journal after `holes` did have to add; new holes are committed.
 
     Args:   plans, write, lose: as for `fill_holes`. tables: that have read it now. met: parts of `holes` with the
@@ -81,7 +81,7 @@ def catch_up(
     """
     journal = plans[0].journal_id
     holes = open_table(lake, "holes")
-    kept = kept_of(open_table(lake, "events"), journal)
+    kept = retained_of(open_table(lake, "events"), journal)
     known = _rows_of(lake, _files_of(holes, journal))
     damage = _rows_of(lake, [{"path": one.path} for one in met])
     pieces: list[_Piece] = []
@@ -100,8 +100,8 @@ def catch_up(
     ]
     if rows:
         _note(lake, journal, rows, tables)
-        extend(holes, lake, "holes", [part_of(lake, "holes", rows, mark_of(journal))])
-    return CaughtUp(parts, rows)
+        extend(holes, lake, "holes", [part_from_rows(lake, "holes", rows, mark_of(journal))])
+    return LateRead(parts, rows)
 
 
 def _note(lake: str, journal: str, rows: Sequence[Row], tables: Sequence[str]) -> None:
@@ -142,7 +142,7 @@ def fill_holes(
     """
     journal = plans[0].journal_id
     events, holes = open_table(lake, "events"), open_table(lake, "holes")
-    kept = kept_of(events, journal)
+    kept = retained_of(events, journal)
     old = _files_of(holes, journal)
     pieces: dict[int, _Piece] = {}  # by their first record
     rows: list[Row] = []
@@ -205,7 +205,7 @@ def _found(
     for plan in plans:
         rest: list[tuple[int, int]] = []
         try:
-            there = [(at, behind, plan.whole(at, behind)) for at, behind in lacking]
+            there = [(at, behind, plan.whole_blocks(at, behind)) for at, behind in lacking]
         except (JournalError, OSError) as error:
             lose(plan, error)
             continue
@@ -226,7 +226,7 @@ def _cut(row: Row, first: int, end: int) -> Row:
 
 def _rewritten(lake: str, holes: Any, old: Sequence[Any], rows: Sequence[Row], journal: str) -> tuple[Any, list[Any]]:
     """Put rows in the place of a journal's. Returns the table of then, and the files with its rows."""
-    new = [part_of(lake, "holes", rows, mark_of(journal))] if rows else []
+    new = [part_from_rows(lake, "holes", rows, mark_of(journal))] if rows else []
     holes = replace(holes, lake, "holes", old, new, is_change=True)
     return holes, _files_of(holes, journal)
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...journal.format.errors import JournalError
-from ..error_texts import words_of
+from ..error_texts import error_text
 from ..progress import Progress
 from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Position, Slice
-from ..retries import patiently
+from ..retries import retry_slow_workers
 from ..schemas import TABLES
 from .delta_tables import (
     CHECKPOINTS,
@@ -30,9 +30,9 @@ from .delta_tables import (
     first_journal,
     open_table,
     position_of,
-    swept,
+    vacuum,
 )
-from .lake import ALWAYS, check_written_here, locked, lost_in, missing, reader_name
+from .lake import ALWAYS, check_written_here, holes_text, locked, missing_text, reader_name
 from .nodes import Node, add_node, check_name, nodes_of
 
 #: Octets of journal per micro-batch: each costs commits, and a kill repeats one. A cluster does more at once.
@@ -80,24 +80,24 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
             from .spark_log import migrate
 
             migrate(lake, progress)
-        node = settle(lake, plan, options.node)
+        node = ensure_node(lake, plan, options.node)
         return _Ingest(plan, lake, options, progress, spark, node).run(tables)
 
 
-def name_of(directory: str) -> str:
+def default_node_name(directory: str) -> str:
     """The default name of a node: that of the directory of its data."""
     path = directory.rstrip("/")
     above, _, name = path.rpartition("/")
     return (above.rpartition("/")[2] if name == "journal" else name) or "node"
 
 
-def settle(lake: str, plan: JournalPlan, name: str) -> Node:
+def ensure_node(lake: str, plan: JournalPlan, name: str) -> Node:
     """The node of a journal, one of the lake's afterwards; after `check_journal`. Raises: ValueError, OSError."""
     nodes = nodes_of(lake)
     for node in nodes:
         if node.journal == plan.journal_id and node.name:
             return node
-    wanted = Node(name or name_of(plan.directory), plan.journal_id)
+    wanted = Node(name or default_node_name(plan.directory), plan.journal_id)
     check_name(wanted.name)
     if (own := nodes[0]).name == "" and own.journal not in (None, plan.journal_id):
         add_node(lake, Node(f"node-{own.journal[:8]}", own.journal))  # whose journal is not here to tell its name
@@ -206,12 +206,12 @@ class _Ingest:
         known = plan.readers()
         for place in places.values():
             if place is not None:
-                plan.check_there(place)  # first: for what is gone nothing is to be kept
+                plan.check_available(place)  # first: for what is gone nothing is to be kept
         for table, place in places.items():  # all of them before anything is read: what one needs must not be deleted
             if place is None or reader_name(lake, table) not in known:
                 self._register(table, 0 if place is None else place.lsn)
         first, target = plan.first(), plan.end()
-        lost = missing(first.lsn) if places["events"] is None else None
+        lost = missing_text(first.lsn) if places["events"] is None else None
         self._progress.say("begin", journal=plan.directory, node=self._node.name, lake=lake, lsn=target.lsn)
         if lost:
             self._progress.say("missing", what=lost)
@@ -256,8 +256,8 @@ class _Ingest:
 
     def _lose_copy(self, place: str, error: Exception) -> None:
         if place not in self._lost:
-            self._lost[place] = words_of(error)
-            self._progress.say("copy", what=f"{place} fills no holes: {words_of(error)}")
+            self._lost[place] = error_text(error)
+            self._progress.say("copy", what=f"{place} fills no holes: {error_text(error)}")
 
     def _batches(self, target: Position) -> Iterator[tuple[Position, Position, tuple[str, ...]]]:
         """(start, end, tables that are at the start) until all are at the target: first those that were left behind."""
@@ -267,7 +267,7 @@ class _Ingest:
             if _place(start) >= _place(target):
                 return
             next_ = min((place for place in at.values() if _place(place) > _place(start)), key=_place, default=target)
-            end = self._plan.within(start, min(next_, target, key=_place), self._max_bytes)
+            end = self._plan.advance(start, min(next_, target, key=_place), self._max_bytes)
             yield start, end, tuple(table for table in at if at[table] == start)
 
     def _fill(self, start: Position, end: Position, tables: tuple[str, ...]) -> None:
@@ -276,19 +276,19 @@ class _Ingest:
         try:
             self._fill_with(parts, start, end, tables)
         except Exception:
-            from .parts import discard
+            from .parts import delete_uncommitted
 
-            discard(self._lake, parts)
+            delete_uncommitted(self._lake, parts)
             raise
 
     def _fill_with(self, parts: list[Part], start: Position, end: Position, tables: tuple[str, ...]) -> None:
         slices = self._plan.slices(start, end)
         is_late = "holes" not in tables
         if is_late:
-            from .filling import besides_holes, catch_up  # as dear as pyarrow, and seldom needed
-            from .parts import discard
+            from .filling import outside_holes, read_late  # as dear as pyarrow, and seldom needed
+            from .parts import delete_uncommitted
 
-            slices = besides_holes(self._lake, self._plan, slices)
+            slices = outside_holes(self._lake, self._plan, slices)
         octets, done = sum(part.end - part.start for part in slices), 0
         for part, made in self._written(self._plan, slices, (*tables, "holes") if is_late else tables):
             parts += made
@@ -297,12 +297,12 @@ class _Ingest:
                 self._progress.say("part", octets=done, of=octets)
         if is_late:
             met = [one for one in parts if one.table == "holes"]
-            late = catch_up(self._lake, self._all_copies(), tables, met, self._parts, self._lose)
+            late = read_late(self._lake, self._all_copies(), tables, met, self._parts, self._lose)
             parts += late.parts
-            discard(self._lake, met)
+            delete_uncommitted(self._lake, met)
             if late.rows:
                 self._deltas = {table: open_table(self._lake, table) for table in self._deltas}
-                self._progress.say("holes", what=lost_in(late.rows))
+                self._progress.say("holes", what=holes_text(late.rows))
         else:
             self._tell_holes(parts)
         for table in tables:
@@ -323,7 +323,7 @@ class _Ingest:
             if one.table == "holes":
                 files, root = locate(self._lake)
                 found = parquet.read_table(f"{root}/holes/{one.path}", filesystem=files.system).to_pylist()
-                self._progress.say("holes", what=lost_in(found))
+                self._progress.say("holes", what=holes_text(found))
 
     def _fill_holes(self) -> None:
         """From any copy of the journal; also from this one: what was damaged may have been put back from a backup."""
@@ -353,24 +353,24 @@ class _Ingest:
         """Tables that many small ingests have filled."""
         if not any(self._rows.values()):
             return
-        from .compact import KEEP_HOURS, SMALL_ROWS, compacted, has_many_small
+        from .compact import KEEP_HOURS, SMALL_ROWS, compact_table, has_many_small
 
         for table, delta in self._deltas.items():
             if self._rows[table] and has_many_small(delta):
-                swept(compacted(delta, self._lake, table, SMALL_ROWS), self._lake, table, KEEP_HOURS)
+                vacuum(compact_table(delta, self._lake, table, SMALL_ROWS), self._lake, table, KEEP_HOURS)
                 self._progress.say("compacted", table=table)
 
     def _written(
         self, plan: JournalPlan, slices: Sequence[Slice], tables: tuple[str, ...], *, strict: bool | None = None
     ) -> Iterator[Any]:
-        from .parts import Work, by_processes, by_spark
+        from .parts import WriteTask, by_processes, by_spark
 
         strict = self._options.strict if strict is None else strict
         node = self._node.name, self._plan.journal_id
-        work = Work(plan.where, plan.directory, self._lake, tables, strict, node)
+        work = WriteTask(plan.where, plan.directory, self._lake, tables, strict, node)
         if self._spark is None or not slices:
             return by_processes(work, slices, self._options.processes)
-        made = patiently(lambda: list(by_spark(work, slices, self._spark)), self._progress)
+        made = retry_slow_workers(lambda: list(by_spark(work, slices, self._spark)), self._progress)
         return iter(made)
 
 

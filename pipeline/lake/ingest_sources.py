@@ -15,7 +15,7 @@ from ...journal import JournalError
 from ...journal.disk.directory import FORMAT, find_journal, read_format
 from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Position
-from .ingest import name_of
+from .ingest import default_node_name
 from .nodes import check_name, nodes_of
 
 
@@ -42,7 +42,7 @@ class _Copy(NamedTuple):
 
 
 @dataclass(slots=True)
-class Member:
+class IngestSource:
     """A broker, or a cluster. `name`: "" if none was given. `directory`: of its journal. `copies`: paths or URIs of
     that directory, and of the other nodes' copies."""
 
@@ -79,14 +79,14 @@ class Member:
         return Choice(best.place, [one.place for one in found if one is not best], is_furthest)
 
 
-def members_of(given: Sequence[str], *, leaves_out: bool = False) -> tuple[list[Member], list[str]]:
+def sources_named(given: Sequence[str], *, skips_clashes: bool = False) -> tuple[list[IngestSource], list[str]]:
     """What these words name, and a sentence for each journal that cannot be read, if there are others.
 
-    Args:   leaves_out: those that clash get a sentence, too, instead of an error.
+    Args:   skips_clashes: those that clash get a sentence, too, instead of an error.
     Raises: JournalError, OSError (of the only journal, or of all), ValueError (the same twice; two journals with one
             id, or of one name).
     """
-    found: dict[str, Member] = {}
+    found: dict[str, IngestSource] = {}
     places: dict[str, str] = {}
     gone: list[str] = []
     clashing: set[str] = set()
@@ -95,12 +95,12 @@ def members_of(given: Sequence[str], *, leaves_out: bool = False) -> tuple[list[
     def refuse(text: str, *journal_ids: str) -> None:
         nonlocal failure
         failure = ValueError(text)
-        if not leaves_out:
+        if not skips_clashes:
             raise failure
         gone.append(text)
         clashing.update(journal_ids)
 
-    for name, where in places_of(given):
+    for name, where in journal_places(given):
         try:
             files, path = locate(where)
             directory = find_journal(path, files)
@@ -115,7 +115,7 @@ def members_of(given: Sequence[str], *, leaves_out: bool = False) -> tuple[list[
             continue
         places[real] = where
         journal_id = format_.journal_id.hex()
-        member = found.setdefault(journal_id, Member(name, journal_id, directory))
+        member = found.setdefault(journal_id, IngestSource(name, journal_id, directory))
         if member.copies and not (format_.is_cluster and member.is_cluster):
             refuse(
                 f"{where} and {member.copies[0]} have one id, {journal_id}: one is a copy of the other; name the one"
@@ -134,8 +134,8 @@ def members_of(given: Sequence[str], *, leaves_out: bool = False) -> tuple[list[
 
 
 def named(
-    members: Sequence[Member], lake: str, *, are_several: bool, gone: list[str] | None = None
-) -> Sequence[Member]:
+    members: Sequence[IngestSource], lake: str, *, are_several: bool, gone: list[str] | None = None
+) -> Sequence[IngestSource]:
     """The members with names, if there are several: the name in the lake, else that of the directory.
 
     Args:   gone: members with equal names are left out, with a sentence in this list, instead of an error.
@@ -144,8 +144,8 @@ def named(
     known = {node.journal: node.name for node in nodes_of(lake)}
     if are_several:
         for one in members:
-            one.name = one.name or known.get(one.journal_id) or name_of(one.directory)
-    by_name: dict[str, Member] = {}
+            one.name = one.name or known.get(one.journal_id) or default_node_name(one.directory)
+    by_name: dict[str, IngestSource] = {}
     clashing: set[str] = set()
     for one in members:
         if one.name and by_name.setdefault(one.name, one) is not one:
@@ -162,7 +162,7 @@ def named(
     return [one for one in members if one.name not in clashing]
 
 
-def places_of(given: Iterable[str], depth: int = 0) -> list[tuple[str, str]]:
+def journal_places(given: Iterable[str], depth: int = 0) -> list[tuple[str, str]]:
     """(name or "", path or URI) of each journal that these words name. Raises: OSError, ValueError."""
     found: list[tuple[str, str]] = []
     for word in given:
@@ -170,7 +170,7 @@ def places_of(given: Iterable[str], depth: int = 0) -> list[tuple[str, str]]:
             if depth:
                 raise ValueError(f"{word}: a list in a list of journals")
             lines = Path(word[1:]).read_text(encoding="utf-8").splitlines()
-            found += places_of([line.strip() for line in lines if line.strip() and line.strip()[0] != "#"], 1)
+            found += journal_places([line.strip() for line in lines if line.strip() and line.strip()[0] != "#"], 1)
             continue
         name, equals, where = word.partition("=")
         if not equals or "/" in name or os.path.exists(word):

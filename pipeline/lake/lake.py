@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl, stored
-from .delta_tables import CHECKPOINTS, check_path, files_in, files_of, kept_of, lsn_of, open_table, table_path
-from .delta_tables import Kept as Kept  # parts of what is offered here
+from .delta_tables import CHECKPOINTS, check_path, files_in, files_of, lsn_of, open_table, retained_of, table_path
+from .delta_tables import Retained as Retained  # parts of what is offered here
 from .delta_tables import absolute as absolute
 
 #: What every lake has, in the order in which an ingest fills it.
@@ -156,15 +156,15 @@ def read_table(
     return read.option("__globPaths__", "false").parquet(*files)  # by name, whatever is in it
 
 
-def kept_in(lake: str, journal: str | None = None) -> Kept | None:
+def retained_in(lake: str, journal: str | None = None) -> Retained | None:
     """What retention has left of a lake, or of one of several nodes; None: everything. It is said before anything is
     dropped from a table other than `events`: who asks after having opened them all knows of all that they lack. Raises:
     as `committed_files`."""
     events = open_table(lake, "events")
-    return None if events is None else kept_of(events, journal)
+    return None if events is None else retained_of(events, journal)
 
 
-def missing(first_lsn: int, kept: Kept | None = None) -> str | None:
+def missing_text(first_lsn: int, kept: Retained | None = None) -> str | None:
     """What to say of a lake that begins with this record; None if that is the journal's first."""
     if kept is not None:
         return (
@@ -179,7 +179,7 @@ def missing(first_lsn: int, kept: Kept | None = None) -> str | None:
     )
 
 
-def lost_in(holes: Sequence[Mapping[str, Any]]) -> str:
+def holes_text(holes: Sequence[Mapping[str, Any]]) -> str:
     """What to say of rows of the table `holes` (in order)."""
     count = sum(one["last_lsn"] - one["first_lsn"] + 1 for one in holes)
     named = "; ".join(_named(one) for one in holes[:NAMED_MAX])

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from .delta_tables import create, described, extend, files_in, open_table
+from .delta_tables import create, extend, files_in, journal_in_description, open_table
 
 TABLE = "nodes"
 #: Longer names are not in the table's log.
@@ -30,15 +30,15 @@ def nodes_of(lake: str) -> list[Node]:
     if delta is not None:
         return sorted(Node(one["min.node"], one["min.journal"]) for one in files_in(delta))
     events = open_table(lake, "events")
-    return [Node("", None if events is None else described(events))]
+    return [Node("", None if events is None else journal_in_description(events))]
 
 
 def add_node(lake: str, node: Node) -> None:
     """From then on the lake has it. Raises: ValueError, OSError."""
-    from .parts import part_of  # pyarrow is dear to import, and only an ingest adds nodes
+    from .parts import part_from_rows  # pyarrow is dear to import, and only an ingest adds nodes
 
     row = {"node": node.name, "journal": node.journal, "ts": datetime.now(UTC)}
-    delta, part = open_table(lake, TABLE), part_of(lake, TABLE, [row])
+    delta, part = open_table(lake, TABLE), part_from_rows(lake, TABLE, [row])
     if delta is None:
         create(lake, TABLE, None, [part])
     else:

@@ -26,7 +26,7 @@ from pyarrow import parquet
 
 from ...journal import JournalError
 from ...journal.format.errors import Damaged
-from ..error_texts import plain_words
+from ..error_texts import one_line
 from ..reading.arrow_files import ArrowFiles, locate
 from ..reading.chunks import Chunk, read_chunks
 from ..reading.events import EventDecoder
@@ -132,7 +132,7 @@ class _TableWriter:
             one.abandon()
 
     def delete(self) -> None:
-        """Delete all files of the part after an error: no commit names them. `swept` deletes what is left."""
+        """Delete all files of the part after an error: no commit names them. `vacuum` deletes what is left."""
         for path in [*(one.path for one in self._made), *(one.path for one in self._open.values())]:
             with suppress(OSError):
                 self._files.system.delete_file(f"{self._root}/{path}")
@@ -188,8 +188,8 @@ class _PartWriter:
         self._writer.is_open = False
 
 
-def discard(lake: str, parts: Sequence[Part]) -> None:
-    """Delete parts that no commit names, of a lake on this machine. Where that is not known they stay, for `swept`."""
+def delete_uncommitted(lake: str, parts: Sequence[Part]) -> None:
+    """Delete parts that no commit names, of a lake on this machine. Where that is not known they stay, for `vacuum`."""
     for table in {one.table for one in parts} if "://" not in lake else ():
         with suppress(OSError, ValueError):
             delta = open_table(lake, table)
@@ -205,9 +205,7 @@ def _about_file(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(
-            error.errno, os.strerror(error.errno) if error.errno else plain_words(str(error)), path
-        ) from error
+        raise OSError(error.errno, os.strerror(error.errno) if error.errno else one_line(str(error)), path) from error
 
 
 def merged(lake: str, table: str, day: str | None, mark: str, paths: Sequence[str]) -> Part:
@@ -226,7 +224,7 @@ def merged(lake: str, table: str, day: str | None, mark: str, paths: Sequence[st
     return writer.close()
 
 
-def part_of(lake: str, table: str, rows: Sequence[Any], mark: str = "") -> Part:
+def part_from_rows(lake: str, table: str, rows: Sequence[Any], mark: str = "") -> Part:
     """One new part with rows that are in memory. `mark`: of their node. Raises: OSError."""
     files, root = locate(lake)
     schema = pa.schema([field.with_nullable(True) for field in arrow(stored(table))])
@@ -296,7 +294,7 @@ Made = tuple[Slice, list[Part]]
 
 
 @dataclass(slots=True, frozen=True)
-class Work:
+class WriteTask:
     """What `write_parts` is told beside the slice."""
 
     journal: str
@@ -312,7 +310,7 @@ class Work:
         return write_parts(*where, self.tables, part, strict=self.strict, node=self.node)
 
 
-def by_processes(work: Work, slices: Sequence[Slice], processes: int) -> Iterator[Made]:
+def by_processes(work: WriteTask, slices: Sequence[Slice], processes: int) -> Iterator[Made]:
     """Slice by slice as they are done; in this process if there is little to do."""
     count = min(processes, len(slices))
     if count < 2 or sum(part.end - part.start for part in slices) < MUCH:
@@ -344,7 +342,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def by_spark(work: Work, slices: Sequence[Slice], spark: Any) -> Iterator[Made]:
+def by_spark(work: WriteTask, slices: Sequence[Slice], spark: Any) -> Iterator[Made]:
     """All slices at once, one task each. Tasks that are repeated, or run twice, leave parts that no commit names."""
     tasks = spark.sparkContext.parallelize([tuple(part) for part in slices], len(slices))
     found = tasks.map(lambda part: [tuple(one) for one in work.write(Slice(*part))]).collect()

@@ -1,4 +1,4 @@
-"""Retention: drops the days of a lake that are too old, and stores the first record of each node that is kept (`Kept`).
+"""Retention: drops the days of a lake that are too old, and stores the first record that each node keeps (`Retained`).
 
 The table `events` comes first: the commit that drops its files also stores that record. Files of the other tables
 before that record are dropped next, or by the next retention if this one is killed in between. Jobs ignore the older
@@ -16,7 +16,7 @@ from typing import Any
 
 from ..progress import Progress
 from .compact import KEEP_HOURS
-from .delta_tables import CHECKPOINTS, Kept, absolute, drop, files_in, kept_of, mark_of, open_table, swept
+from .delta_tables import CHECKPOINTS, Retained, absolute, drop, files_in, mark_of, open_table, retained_of, vacuum
 from .lake import locked
 from .nodes import nodes_of
 
@@ -64,7 +64,7 @@ def retain(
         deleted = 0
         for table in LSN_OF:
             delta = open_table(lake, table)
-            deleted += 0 if delta is None else swept(delta, lake, table, keep_hours)
+            deleted += 0 if delta is None else vacuum(delta, lake, table, keep_hours)
     return {**result, "deleted": deleted, "dry": False, "seconds": progress.seconds}
 
 
@@ -78,7 +78,7 @@ def retain_after_ingest(lake: str, days: int, progress: Progress) -> dict[str, i
         result = _drop_days(lake, days_ago(days, today()), progress)
         for table, count in result["files"].items():
             if count:
-                swept(open_table(lake, table), lake, table, KEEP_HOURS)
+                vacuum(open_table(lake, table), lake, table, KEEP_HOURS)
     rows: dict[str, int] = result["rows"]
     return rows
 
@@ -98,7 +98,7 @@ def _drop_days(lake: str, before: date, progress: Progress, *, is_dry: bool = Fa
                 continue
             every = [one for one in files_in(delta) if len(nodes) == 1 or one["mark"] == mark_of(node.journal or "")]
             if table == "events":
-                kept = kept_of(delta, node.journal)
+                kept = retained_of(delta, node.journal)
                 old, kept = _too_old(every, before, kept)
             else:
                 old = [] if kept is None else _before(every, column, kept.lsn)
@@ -121,7 +121,7 @@ def _drop_days(lake: str, before: date, progress: Progress, *, is_dry: bool = Fa
     }
 
 
-def _too_old(files: Sequence[File], before: date, kept: Kept | None) -> tuple[list[File], Kept | None]:
+def _too_old(files: Sequence[File], before: date, kept: Retained | None) -> tuple[list[File], Retained | None]:
     """The files of `events` to drop, and what is kept then."""
     young = [one for one in files if one["partition.date"] >= before]
     not_future = [one for one in young if one["partition.date"] <= today()] or young
@@ -130,7 +130,7 @@ def _too_old(files: Sequence[File], before: date, kept: Kept | None) -> tuple[li
     if not old:
         return old, kept
     lsn = max(int(_most(one, "lsn")) for one in old) + 1
-    return old, Kept(lsn, before) if kept is None else Kept(max(lsn, kept.lsn), max(before, kept.day))
+    return old, Retained(lsn, before) if kept is None else Retained(max(lsn, kept.lsn), max(before, kept.day))
 
 
 def _before(files: Sequence[File], column: str, lsn: int) -> list[File]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .conditions import Condition  # the language of expressions: only who has conditions needs it
 
 
-def hand_out(answer: Answer, options: argparse.Namespace, more: Mapping[str, Any]) -> list[str]:
+def write_answer(answer: Answer, options: argparse.Namespace, more: Mapping[str, Any]) -> list[str]:
     """Write files, print. Returns: the files. Raises: ValueError, OSError."""
     form = options.format or ("table" if sys.stdout.isatty() else "json")
     shown = Answer(answer.job, answer.tables, {**answer.facts, **more}, answer.code)
@@ -44,7 +44,7 @@ def tell(text: str) -> None:
         os.close(nowhere)
 
 
-def holding(answer: Answer, conditions: "Sequence[Condition]") -> list[str]:
+def conditions_met(answer: Answer, conditions: "Sequence[Condition]") -> list[str]:
     """Those of the conditions that hold for the answer's first table."""
     return [one.text for one in conditions if _holds(one, answer)]
 
@@ -54,7 +54,7 @@ def _holds(condition: "Condition", answer: Answer) -> bool:
     return condition.holds(answer.main.head(), answer.main.count())
 
 
-def tell_lineage(
+def send_lineage(
     options: argparse.Namespace, job: str, outputs: Mapping[str, tuple[Columns, int]], error: str | None = None
 ) -> str | None:
     """Send the event to the target of --lineage. Returns: why that failed, which does not fail the job."""

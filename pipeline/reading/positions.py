@@ -115,7 +115,7 @@ class JournalPlan:
                 f"{self.directory}: the journal ends before record {place.lsn}, up to which {who} has read"
             )
 
-    def check_there(self, place: Position) -> None:
+    def check_available(self, place: Position) -> None:
         """Raises: JournalGone (what follows was deleted), Damaged, OSError."""
         next(self._parts(place, self.end()), None)
 
@@ -132,7 +132,7 @@ class JournalPlan:
             or wanted(self._footers[part.segment])
         ]
 
-    def whole(self, first_lsn: int, end_lsn: int) -> list[Slice]:
+    def whole_blocks(self, first_lsn: int, end_lsn: int) -> list[Slice]:
         """Slices of the whole blocks that have records from `first_lsn` on and none from `end_lsn` on, whatever is
         between them. O(segments with such records). Raises: Damaged, OSError."""
         end_lsn = min(end_lsn, self.end().lsn)
@@ -154,7 +154,7 @@ class JournalPlan:
                     found.append(at)
         return [part for part in found if part.end_lsn > part.start_lsn]
 
-    def within(self, start: Position, end: Position, octets: int, records: int | None = None) -> Position:
+    def advance(self, start: Position, end: Position, octets: int, records: int | None = None) -> Position:
         """A position between them, at least one block and not more than so many octets and records after `start`."""
         room, last_lsn = octets, end.lsn if records is None else start.lsn + records
         at = start
@@ -172,7 +172,7 @@ class JournalPlan:
             return self._at(part.segment, *cut) if cut[0] < part.end else self._behind(part)
         return at if at != start else end
 
-    def divided(self, parts: Sequence[Slice], count: int) -> list[Slice]:
+    def split(self, parts: Sequence[Slice], count: int) -> list[Slice]:
         """The same in at least so many slices, if there are as many blocks, none much larger than SLICE_MAX."""
         octets = max(1, min(SLICE_MAX, sum(part.end - part.start for part in parts) // count))
         found: list[Slice] = []
@@ -186,7 +186,7 @@ class JournalPlan:
             found.append(part)
         return found
 
-    def at(self, moment_us: int) -> Position:
+    def position_at(self, moment_us: int) -> Position:
         """Before the first block that ends at that time or later; the end of the journal if there is none. Raises:
         Damaged, OSError."""
         end = self.end()
@@ -201,7 +201,7 @@ class JournalPlan:
                         return self._at(part.segment, block.offset, block.header.base_lsn)
         return end
 
-    def behind(self, lsn: int) -> Position:
+    def position_before(self, lsn: int) -> Position:
         """Behind the last block that has only records below `lsn`: where a reader that is registered there goes on.
         Raises: Damaged, OSError."""
         bases = segments_in(self.files, self.directory)

@@ -163,7 +163,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Spark may have planned the first micro-batch from there, and the end of the journal was another then.
             registered = self.plan.readers().get(self.name, start.lsn)
             if registered < start.lsn:
-                start = self.plan.behind(registered)
+                start = self.plan.position_before(registered)
         self._register(start.lsn)
         return start.as_dict()
 
@@ -176,13 +176,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = Position.of(start)
         if begin.lsn != self._registered_lsn:
             self.plan.check(begin)  # first: in another journal nothing may be released up to this place
-            self.plan.check_there(begin)  # for what is gone nothing is to be kept
+            self.plan.check_available(begin)  # for what is gone nothing is to be kept
             self._register(begin.lsn)
         end = self._target or self.plan.end()
         if (end.segment, end.offset) <= (begin.segment, begin.offset):
             end = begin
         elif not isinstance(limit, ReadAllAvailable):
-            end = self.plan.within(begin, end, self.max_bytes, self.max_records)
+            end = self.plan.advance(begin, end, self.max_bytes, self.max_records)
         self._reached_lsn = end.lsn
         return end.as_dict()
 

@@ -48,7 +48,7 @@ class TableReader:
         found = plan.slices(start, end, lambda segment: self.predicate.may_be_in(segment, codes))
         if self.table == "segments":
             return [part for part in found if part.start == 0]
-        return plan.divided(found, self.least)
+        return plan.split(found, self.least)
 
     def batches(self, directory: str, part: Slice) -> Iterator[Any]:
         """The rows of a slice as Arrow batches. Raises: JournalGone, Damaged, OSError."""
@@ -150,5 +150,5 @@ def place_of(plan: JournalPlan, bound: Bound) -> Position:
         plan.check(bound)
         return bound
     if isinstance(bound, int):
-        return plan.at(bound)
+        return plan.position_at(bound)
     return plan.first() if bound == EARLIEST else plan.end()

@@ -59,7 +59,7 @@ class Report:
 #: Significant digits of what is drawn: a page has some hundred thousand of these numbers.
 DIGITS = 6
 MEASURES = ("queue", "service", "e2e")
-POINTS = ("p50", "p95", "p99", "p999")
+PERCENTILES = ("p50", "p95", "p99", "p999")
 
 
 def charts(report: Report) -> dict[str, Any]:
@@ -76,7 +76,9 @@ def charts(report: Report) -> dict[str, Any]:
         for name, column in (("in", "in_per_s"), ("out", "out_per_s"))
     }
     found["latency"] = {
-        measure: {point: _lines(report, report.latency.rows, f"{measure}_ms_{point}", place, None) for point in POINTS}
+        measure: {
+            point: _lines(report, report.latency.rows, f"{measure}_ms_{point}", place, None) for point in PERCENTILES
+        }
         for measure in MEASURES
     }
     found["losses"] = _lines(report, report.losses.rows, "n", place, 0)

@@ -26,7 +26,7 @@ FATES = {
     "ended": "ended with the broker (transient)",
     "dead_lettered": "dead-lettered",
 }
-POINTS = (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p999", "p99.9"))
+PERCENTILES = (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p999", "p99.9"))
 NOTHING = {
     "faults": "No fault: each message was in its queue once, in order, and left it once.",
     "depth": "No message was in a queue in this time.",
@@ -194,7 +194,7 @@ class _Page:
         rows = [(self.queue(row), count(row["n"]), *(duration(row[name]) for name in shown)) for row in worst.values()]
         head = ("queue", "messages", "wait p50", "wait p99", "service p50", "service p99", "whole p50", "whole p99")
         return (
-            choice("latency", POINTS, "p99", "Percentile")
+            choice("latency", PERCENTILES, "p99", "Percentile")
             + chart("Wait in the queue, to the first delivery", "latency.queue", "ms")
             + chart("Service, from the last delivery to the acknowledgement", "latency.service", "ms")
             + chart("The whole way, from the queue to the acknowledgement", "latency.e2e", "ms")

@@ -18,8 +18,8 @@ import pyarrow
 from pyarrow import parquet
 
 from leveret.engine import TERMINAL, EventKind
-from leveret.pipeline.engines.protocol import POINTS, rows, value
-from leveret.pipeline.ingest_command import is_here
+from leveret.pipeline.engines.protocol import PERCENTILES, rows, value
+from leveret.pipeline.ingest_command import runs_on_this_machine
 from leveret.pipeline.jobs import opening
 from leveret.pipeline.jobs.lives import TERMINALS
 from leveret.pipeline.jobs.opening import LOCAL, LOCAL_MAX, SPARK, choose_engine
@@ -42,7 +42,7 @@ def test_texts_are_what_they_are(engine: Any) -> None:
     dialect = engine.dialect
     header = dialect.text(json.dumps({text: f"<{text}>" for text in HOSTILE}))
     parts = [
-        f"{dialect.text(text)} AS t{at}, {dialect.member(header, text)} AS m{at}" for at, text in enumerate(HOSTILE)
+        f"{dialect.text(text)} AS t{at}, {dialect.json_field(header, text)} AS m{at}" for at, text in enumerate(HOSTILE)
     ]
     (row,) = rows(engine, f"SELECT {', '.join(parts)}")
     assert list(row.values()) == [value for text in HOSTILE for value in (text, f"<{text}>")]
@@ -55,7 +55,7 @@ def test_members_of_json(engine: Any) -> None:
     """Texts without quotes, all else as JSON; null without one."""
     texts = {"s": "x", "n": 12345678901234567890, "t": True, "nothing": None, "l": [1, "a"], "o": {"a": {"b": 1}}}
     found = {
-        name: value(engine, f"SELECT {engine.dialect.member(engine.dialect.text(json.dumps(texts)), name)}")
+        name: value(engine, f"SELECT {engine.dialect.json_field(engine.dialect.text(json.dumps(texts)), name)}")
         for name in (*texts, "other")
     }
     assert found == {
@@ -67,18 +67,24 @@ def test_members_of_json(engine: Any) -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 20, 100, 999, 1000, 1001])
 def test_percentiles_are_of_the_nearest_rank(engine: Any, count: int) -> None:
     """One of the values: the first that so many of them do not exceed. Nulls do not count."""
-    engine.given("measured", pyarrow.table({"ms": pyarrow.array([*range(count, 0, -1), None], pyarrow.float64())}))
+    engine.memory_table(
+        "measured", pyarrow.table({"ms": pyarrow.array([*range(count, 0, -1), None], pyarrow.float64())})
+    )
     dialect = engine.dialect
-    points = ", ".join(f"{dialect.point('every', name)} AS {name}" for name in POINTS)
-    (found,) = rows(engine, f"SELECT {points} FROM (SELECT {dialect.spread('ms')} AS every FROM measured) AS folded")
-    expected = {name: float(-(-count * point // 1000)) if count else None for name, point in POINTS.items()}
+    points = ", ".join(f"{dialect.percentile('every', name)} AS {name}" for name in PERCENTILES)
+    (found,) = rows(
+        engine, f"SELECT {points} FROM (SELECT {dialect.percentile_state('ms')} AS every FROM measured) AS folded"
+    )
+    expected = {name: float(-(-count * point // 1000)) if count else None for name, point in PERCENTILES.items()}
     assert found == expected
 
 
 def test_values(engine: Any) -> None:
     """Times know that they are UTC; whole numbers are divided to doubles; arrays, octets and nulls."""
     micro = datetime(2026, 1, 1, 0, 0, 0, 123457, tzinfo=UTC)
-    engine.given("given", pyarrow.table({"ts": pyarrow.array([micro], pyarrow.timestamp("us", "UTC")), "b": [b"\0x"]}))
+    engine.memory_table(
+        "given", pyarrow.table({"ts": pyarrow.array([micro], pyarrow.timestamp("us", "UTC")), "b": [b"\0x"]})
+    )
     text = (
         "SELECT *, timestamp_micros(unix_micros(ts) + 1) AS later, timestamp_seconds(unix_seconds(ts)) AS whole,"
         " unix_millis(ts) % 1000 AS ms, 7 / 2 AS half FROM given"
@@ -86,8 +92,8 @@ def test_values(engine: Any) -> None:
     (row,) = rows(engine, text)
     assert row["ts"] == micro and row["later"] == micro.replace(microsecond=123458) and row["ts"].tzinfo is not None
     assert (row["whole"], row["ms"], row["half"], row["b"]) == (micro.replace(microsecond=0), 123, 3.5, b"\0x")
-    engine.given("few", pyarrow.table({"x": [3, None, 1, 3], "place": [4, 3, 2, 1]}))
-    lists = f"array_sort(collect_set(x)) AS a, {engine.dialect.in_order('x', 'place', 'x > 0')} AS b"
+    engine.memory_table("few", pyarrow.table({"x": [3, None, 1, 3], "place": [4, 3, 2, 1]}))
+    lists = f"array_sort(collect_set(x)) AS a, {engine.dialect.ordered_array('x', 'place', 'x > 0')} AS b"
     (row,) = rows(engine, f"SELECT {lists}, slice(array_sort(collect_set(x)), 1, 1) AS c FROM few")
     assert row == {"a": [1, 3], "b": [3, 1, 3], "c": [1]}
     (row,) = rows(engine, f"SELECT {lists}, size(array_sort(collect_set(x))) AS c FROM few WHERE false")
@@ -110,9 +116,9 @@ def test_hostile_names_in_jobs(engine: Any) -> None:
     tables = told(engine, "1 0 published 1", "2 0 enqueued 1 q", "3 0 enqueued 2 q", payloads=[message])
     for sought, ids in ((evil, {1}), (f"{evil}={evil}", {1}), (f"{evil}={evil[:-1]}", set())):
         assert {row.msg_id for row in answered(tables, "trace", trace(tables, sought))} == ids
-    engine.view("whole_events", _renamed(engine, evil), kept=True)
+    engine.view("whole_events", _renamed(engine, evil), cached=True)
     tables = Tables(engine)
-    found = rows(engine, f"SELECT vhost, queue, count(*) AS n FROM {tables.fold()} GROUP BY vhost, queue")
+    found = rows(engine, f"SELECT vhost, queue, count(*) AS n FROM {tables.lives_view()} GROUP BY vhost, queue")
     assert {(row["vhost"], row["queue"]): row["n"] for row in found} == {(evil, evil): 1, ("/", "q"): 1}
     selection = Selection((evil,), (evil,)).rows("loss", 60, engine.dialect)
     assert value(engine, f"SELECT count(*) FROM lives WHERE {selection}") == 1
@@ -120,7 +126,7 @@ def test_hostile_names_in_jobs(engine: Any) -> None:
 
 def _renamed(engine: Any, name: str) -> str:
     """The events, of which those of message 1 are in a queue and a virtual host of this name."""
-    engine.view("before", "SELECT * FROM whole_events", kept=True)
+    engine.view("before", "SELECT * FROM whole_events", cached=True)
     names = {
         of: f"IF(msg_id = 1 AND queue <> '', {engine.dialect.text(name)}, {of}) AS {of}" for of in ("vhost", "queue")
     }
@@ -136,12 +142,12 @@ def test_terminal_events() -> None:
 def test_files(engine: Any, tmp_path: Path) -> None:
     """Columns that a file lacks are null; without files there are no rows; what is written is read again."""
     wanted = columns("a bigint, b string?, c array<bigint>, t timestamp?")
-    engine.files("none", [], wanted)
+    engine.parquet_files("none", [], wanted)
     assert rows(engine, "SELECT * FROM none") == []
     old, new = tmp_path / "it's old.parquet", tmp_path / "new.parquet"
     parquet.write_table(pyarrow.table({"a": [1], "more": ["x"]}), old)
     parquet.write_table(pyarrow.table({"a": [2], "b": ["y"], "c": [[1, 2]]}), new)
-    engine.files("two_files", [str(old), str(new)], wanted)
+    engine.parquet_files("two_files", [str(old), str(new)], wanted)
     assert rows(engine, "SELECT * FROM two_files ORDER BY a") == [
         {"a": 1, "b": None, "c": None, "t": None},
         {"a": 2, "b": "y", "c": [1, 2], "t": None},
@@ -156,7 +162,7 @@ def test_files(engine: Any, tmp_path: Path) -> None:
 
 def test_work_by_queue(engine: Any) -> None:
     """Each queue's rows once; virtual hosts apart."""
-    engine.given("moves", pyarrow.table({"vhost": ["/", "v", "/"], "queue": ["q", "q", "q"], "n": [1, 2, 3]}))
+    engine.memory_table("moves", pyarrow.table({"vhost": ["/", "v", "/"], "queue": ["q", "q", "q"], "n": [1, 2, 3]}))
 
     def work(own: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{"vhost": own[0]["vhost"], "total": sum(row["n"] for row in own)}]
@@ -170,7 +176,7 @@ def test_work_by_queue(engine: Any) -> None:
 
 def test_what_is_wrong(engine: Any, tmp_path: Path) -> None:
     """SQL that is none is a sentence; a view stays what it was; nothing half written is left."""
-    engine.view("one", "SELECT 1 AS a", kept=True)
+    engine.view("one", "SELECT 1 AS a", cached=True)
     for text in ("SELEC 1", "SELECT b FROM one", "SELECT a FROM nowhere"):
         with pytest.raises(ValueError) as raised:
             rows(engine, text)
@@ -185,7 +191,7 @@ def test_what_is_wrong(engine: Any, tmp_path: Path) -> None:
 def test_what_is_one_process(tmp_path: Path) -> None:
     """Spark's local-cluster[...] has executors, which read and answer as those of any cluster."""
     for master, is_one in (("local[2]", True), ("local", True), ("local-cluster[2,1,700]", False), ("yarn", False)):
-        assert is_here(parse(["ingest", "--journal", "j", "--lake", "l", "--master", master])) == is_one
+        assert runs_on_this_machine(parse(["ingest", "--journal", "j", "--lake", "l", "--master", master])) == is_one
         assert choose_engine(str(tmp_path), master=master) == (LOCAL if is_one else SPARK)
 
 

@@ -101,7 +101,7 @@ def test_returns_after_a_delay_are_returns(engine: Any) -> None:
         (1, 1, [500], False),
         (3, 0, [], False),
     ]
-    assert {row.msg_id: row.requeues for row in answered(tables, "fates", f"SELECT * FROM {tables.fold()}")} == {
+    assert {row.msg_id: row.requeues for row in answered(tables, "fates", f"SELECT * FROM {tables.lives_view()}")} == {
         1: 1,
         2: 0,
         3: 0,

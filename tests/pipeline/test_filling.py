@@ -127,7 +127,7 @@ def test_nothing_beyond_what_is_agreed(tmp_path: Path) -> None:
     end = JournalPlan(str(whole)).end().lsn
     last = segments_in(REAL, str(whole / "journal"))[-1]
     assert blocks_of(whole / "journal", last)[-1][2] > end > 100
-    found = JournalPlan(str(whole), strict=False).whole(end - 100, end + 100)
+    found = JournalPlan(str(whole), strict=False).whole_blocks(end - 100, end + 100)
     assert max(part.end_lsn for part in found) <= end
 
 
@@ -231,13 +231,13 @@ def test_what_no_copy_has_is_not_searched_for_again(tmp_path: Path, monkeypatch:
     for data in (first, second):
         lose(data, "blocks")
     searched: list[str] = []
-    found = JournalPlan.whole
+    found = JournalPlan.whole_blocks
 
     def whole_of(plan: JournalPlan, first_lsn: int, end_lsn: int) -> Any:
         searched.append(plan.where)
         return found(plan, first_lsn, end_lsn)
 
-    monkeypatch.setattr(JournalPlan, "whole", whole_of)
+    monkeypatch.setattr(JournalPlan, "whole_blocks", whole_of)
     lake = str(tmp_path / "lake")
     known: dict[Any, Any] = {}
     asked = IngestOptions(str(first), lake, node="shop", copies=(str(second),), searched=known)

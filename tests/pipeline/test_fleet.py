@@ -34,7 +34,7 @@ from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.audit import allowed, leaders
 from leveret.pipeline.jobs.commands import run
 from leveret.pipeline.lake.ingest import reached
-from leveret.pipeline.lake.ingest_sources import members_of
+from leveret.pipeline.lake.ingest_sources import sources_named
 from leveret.pipeline.lake.lake import ALWAYS, committed_files
 from leveret.pipeline.lake.nodes import Node, add_node, nodes_of
 from leveret.pipeline.options import parse
@@ -336,12 +336,12 @@ def test_copies_of_a_cluster_are_one_member(tmp_path: Path) -> None:
     two(tmp_path)
     for name in ("a", "b"):
         as_node_of_a_cluster(tmp_path / name)
-    (member,), gone = members_of([f"shop={tmp_path / 'a'}", str(tmp_path / "b"), str(tmp_path / "none")])
+    (member,), gone = sources_named([f"shop={tmp_path / 'a'}", str(tmp_path / "b"), str(tmp_path / "none")])
     assert (member.name, member.is_cluster, len(member.copies), len(gone)) == ("shop", True, 2, 1)
     choice = member.chosen(None)
     assert choice.place in member.copies and len(choice.others) == 1
     with pytest.raises(ValueError, match="are nodes of one cluster"):
-        members_of([f"shop={tmp_path / 'a'}", f"other={tmp_path / 'b'}"])
+        sources_named([f"shop={tmp_path / 'a'}", f"other={tmp_path / 'b'}"])
 
 
 def test_a_copy_that_has_what_the_lake_needs(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_a_copy_that_has_what_the_lake_needs(tmp_path: Path) -> None:
     assert len(bases) > 3
     (end / "journal" / f"{bases[0]:020d}.log").unlink()
     (begin / "journal" / f"{bases[-1]:020d}.log").unlink()
-    (member,), _ = members_of([str(end), str(begin)])
+    (member,), _ = sources_named([str(end), str(begin)])
     assert (member.chosen(None).place, member.chosen(None).is_furthest) == (str(begin), False)
     lake = tmp_path / "lake"
     assert main(["ingest", "--journal", str(end), "--journal", str(begin), "--lake", str(lake)]) == 0

@@ -18,12 +18,12 @@ pytest.importorskip("deltalake", reason="the pipeline's libraries are not instal
 from lakes import in_journal, in_lake
 from recorded_broker import RecordedBroker
 
-from leveret.pipeline import following
+from leveret.pipeline import follow_command
 from leveret.pipeline.follow_command import Follower
 from leveret.pipeline.lake import compact, retention
 from leveret.pipeline.lake.delta_tables import open_table
-from leveret.pipeline.lake.lake import ALWAYS, committed_files, kept_in
-from leveret.pipeline.lazy_engines import Engines
+from leveret.pipeline.lake.lake import ALWAYS, committed_files, retained_in
+from leveret.pipeline.lazy_engines import LazyEngines
 from leveret.pipeline.options import Refused, parse
 from leveret.pipeline.running import check, run, run_in
 
@@ -46,7 +46,7 @@ def go_on(one: RecordedBroker, passing_ns: int = 0) -> None:
 
 def follower(root: Path, *words: str) -> Follower:
     options = parse(["follow", "--journal", str(root / "brokers"), "--lake", str(root / "lake"), *words])
-    return Follower(Engines(options), options)
+    return Follower(LazyEngines(options), options)
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -118,7 +118,7 @@ def test_days_that_are_too_old(
             go_on(one, DAY_NS // 2)
             followed.round()
     assert [row["table"] for row in said(capsys)[0] if row["step"] == "dropped"].count("events") == 2
-    kept = kept_in(str(tmp_path / "lake"))
+    kept = retained_in(str(tmp_path / "lake"))
     assert kept is not None and kept.day == days[0] - timedelta(2)
 
 
@@ -149,8 +149,8 @@ def test_an_interrupt_in_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Follower, "round", interrupted)
-    options.members = []
-    assert run_in(Engines(options), options, {}) == 0
+    options.sources = []
+    assert run_in(LazyEngines(options), options, {}) == 0
 
 
 def test_copies_of_one_broker_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,8 +183,8 @@ def test_failures_put_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
             return {"rows": {}, "lsn": 1, "seconds": 0}
         raise OSError(28, "No space left on device", "lake")
 
-    monkeypatch.setattr(following, "ingest_one", ingest)
-    monkeypatch.setattr(following, "_mark", lambda _: None)
+    monkeypatch.setattr(follow_command, "ingest_one", ingest)
+    monkeypatch.setattr(follow_command, "_mark", lambda _: None)
     for _ in range(31):
         followed.round()
     assert tried == [1, 2, 4, 8, 16, 26, 27, 28, 30]
@@ -200,7 +200,7 @@ def test_a_lost_cluster_ends_it(
     def ingest(*_: object) -> dict[str, Any]:
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr(following, "ingest_one", ingest)
+    monkeypatch.setattr(follow_command, "ingest_one", ingest)
     words = ["--journal", str(tmp_path / "brokers"), "--lake", str(tmp_path / "lake"), "--master", "yarn"]
     assert run(parse(["follow", *words])) == 1
     assert "the cluster yarn is lost" in said(capsys)[1][0]
@@ -229,18 +229,18 @@ def test_a_copy_without_its_newest_segment_is_no_failure(tmp_path: Path) -> None
     """It is not known whether it has grown."""
     path = tmp_path / "a"
     broker(path)
-    assert following._mark(str(path)) is not None
+    assert follow_command._mark(str(path)) is not None
     for one in (path / "journal").glob("*.log"):
         one.unlink()
         one.symlink_to(tmp_path / "none")
-    assert following._mark(str(path)) is None and following._mark(str(tmp_path / "none")) is None
+    assert follow_command._mark(str(path)) is None and follow_command._mark(str(tmp_path / "none")) is None
 
 
 def test_a_journal_that_is_not_there_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """At the start, either."""
     options = parse(["follow", "--journal", str(tmp_path / "brokers" / "a"), "--lake", str(tmp_path / "lake")])
     check(options)
-    followed = Follower(Engines(options), options)
+    followed = Follower(LazyEngines(options), options)
     for _ in range(2):
         followed.round()
     assert len(said(capsys)[1]) == 1

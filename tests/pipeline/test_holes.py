@@ -123,7 +123,7 @@ def test_a_stream_may_pass_over_damage(tmp_path: Path) -> None:
         plan = reader.plan()
         at, end, pieces = plan.first(), plan.end(), []
         while at != end:
-            following = plan.within(at, end, 500)
+            following = plan.advance(at, end, 500)
             for part in reader.slices(plan, at, following):
                 pieces += [row for batch in reader.batches(plan.directory, part) for row in batch.to_pylist()]
             at = following
@@ -171,7 +171,7 @@ def test_the_audit_tells_unknown_from_wrong(how: str, tmp_path: Path, engine: An
     fill(journal, lake)
     tables = open_tables(str(lake), engine)
     assert [(row["first_lsn"], row["last_lsn"]) for row in tables.holes()] == [(first, last)]
-    assert f"{last - first + 1} records are lost in a hole of the journal" in (tables.lost() or "")
+    assert f"{last - first + 1} records are lost in a hole of the journal" in (tables.holes_text() or "")
     assert rows(engine, audit(tables)) == []
     found = rows(engine, unknown(tables))
     assert {row["fault"] for row in found} >= {"lost"} and all(

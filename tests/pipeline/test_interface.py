@@ -23,7 +23,7 @@ from leveret.pipeline.__main__ import main
 from leveret.pipeline.answers import Answer
 from leveret.pipeline.engines.local import LocalDialect
 from leveret.pipeline.engines.spark import SparkDialect
-from leveret.pipeline.error_texts import last_words, plain_words, words_of_cluster, words_of_sql
+from leveret.pipeline.error_texts import lost_cluster_text, one_line, spark_error_text, sql_error_text
 from leveret.pipeline.options import Refused, parse
 from leveret.pipeline.output.conditions import conditions
 from leveret.pipeline.output.formats import as_csv, as_json, as_text, write
@@ -258,7 +258,7 @@ def test_progress() -> None:
 def test_words_of_others_are_plain() -> None:
     """Neither colours of delta-rs, nor the kinds of DuckDB's errors, nor where in Spark's library something failed."""
     coloured = "Generic LocalFileSystem error\n  \x1b[31m↳\x1b[0m Unable to copy\n    \x1b[31m↳\x1b[0m No space left\n"
-    assert plain_words(coloured) == "Generic LocalFileSystem error: Unable to copy: No space left"
+    assert one_line(coloured) == "Generic LocalFileSystem error: Unable to copy: No space left"
     for said, words in (
         ('Binder Error: Referenced column "x" not found\nLINE 1: SELECT', 'Referenced column "x" not found'),
         ("Out of Memory Error: could not allocate block", "could not allocate block"),
@@ -266,19 +266,19 @@ def test_words_of_others_are_plain() -> None:
          'Could not write "a": full'),
         ("nothing of a kind", "nothing of a kind"),
     ):  # fmt: skip
-        assert words_of_sql(Exception(said)) == words
+        assert sql_error_text(Exception(said)) == words
     call = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.readRDDFromFile."
     lost = Exception(
         f"{call}\n: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat x"
     )
-    assert last_words(lost) == "Cannot call methods on a stopped SparkContext."
+    assert spark_error_text(lost) == "Cannot call methods on a stopped SparkContext."
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         master = f"spark://127.0.0.1:{nobody.getsockname()[1]}"
-        words = words_of_cluster(lost, master) or ""
+        words = lost_cluster_text(lost, master) or ""
     assert words.startswith(f"the cluster {master} is lost: nothing answers at {master[8:]} (")
     assert "Cannot call methods on a stopped SparkContext. Its master's page and logs" in words
-    assert words_of_cluster(Exception(f"{call}\n: java.lang.ArithmeticException: by zero"), master) is None
+    assert lost_cluster_text(Exception(f"{call}\n: java.lang.ArithmeticException: by zero"), master) is None
 
 
 def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,9 +86,9 @@ def test_tables_have_what_the_journal_has(tmp_path: Path) -> None:
 
 def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What each has written is committed at once."""
-    from leveret.pipeline.lake import workers
+    from leveret.pipeline.lake import parts
 
-    monkeypatch.setattr(workers, "MUCH", 0)
+    monkeypatch.setattr(parts, "MUCH", 0)
     filled(tmp_path / "journal", segment_size=3000)
     fill(tmp_path / "journal", tmp_path / "lake", processes=2)
     agree(tmp_path / "journal", tmp_path / "lake")
@@ -98,9 +98,9 @@ def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_damaged_journal(processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strictly: said, from whichever process; what came before it in earlier batches stays, and nothing of the batch
     itself."""
-    from leveret.pipeline.lake import workers
+    from leveret.pipeline.lake import parts
 
-    monkeypatch.setattr(workers, "MUCH", 0)
+    monkeypatch.setattr(parts, "MUCH", 0)
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     one = filled(journal, segment_size=3000)
     fill(journal, lake)

@@ -130,7 +130,7 @@ def test_every_job(engine: Any, tmp_path: Path) -> None:
 
     told(tmp_path)
     for name in TABLES:
-        engine.given(f"whole_{name}", table_of(tmp_path, name))
+        engine.memory_table(f"whole_{name}", table_of(tmp_path, name))
     tables = Tables(engine)
     assert answered(tables, "audit", audit(tables)) == []
     failing = {row.msg_id: row for row in answered(tables, "redelivery", redelivery(tables))}

@@ -17,7 +17,7 @@ import pipeline_live
 from pipeline_traffic import Published
 
 from leveret.pipeline.progress import Progress
-from leveret.pipeline.retries import patiently
+from leveret.pipeline.retries import retry_slow_workers
 
 pytestmark = pytest.mark.spark
 QUICK = ["--master", "local[1]", "--driver-memory", "600m", "--conf"]
@@ -77,7 +77,7 @@ def test_no_news_no_work(spark: Any, tmp_path: Path) -> None:
         query.processAllAvailable()
         return query
 
-    query = patiently(begun, Progress("test"))
+    query = retry_slow_workers(begun, Progress("test"))
     try:
         jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(query.runId)
         for _ in range(20):

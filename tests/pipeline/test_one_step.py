@@ -11,8 +11,8 @@ pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
 from pyarrow import parquet
 
 from leveret.engine import Field
-from leveret.pipeline.ingest_command import lake_beside
-from leveret.pipeline.lazy_engines import Engines
+from leveret.pipeline.ingest_command import default_lake
+from leveret.pipeline.lazy_engines import LazyEngines
 from leveret.pipeline.options import parse
 from leveret.pipeline.running import check, run_in
 
@@ -29,7 +29,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 def asked(spark: Any | None, engine: str, capsys: Any, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     """The exit code, and the lines on stdout."""
     options = parse([*arguments, "--engine", engine])
-    engines = Engines(options, spark)
+    engines = LazyEngines(options, spark)
     code = run_in(engines, options, check(options))
     engines.close()
     return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -60,7 +60,7 @@ def test_straight_from_a_journal(journal: Path, tmp_path: Path, capsys: Any) -> 
     assert [(row["queue"], row["cause"], row["n"]) for row in loss["table"]] == [("ring", "dropped", 1)] * 2
     assert loss["fail_if"] == ["n > 0"] and "fail_if" not in audit
     beside = str(journal) + "-lake"
-    assert lake_beside(str(journal)) == lake_beside(str(journal / "journal")) == beside
+    assert default_lake(str(journal)) == default_lake(str(journal / "journal")) == beside
 
     file = str(tmp_path / "losses.csv")
     code, (written,) = asked(

@@ -47,7 +47,7 @@ def steps(plan: JournalPlan, octets: int, records: int | None = None) -> Iterato
     """The way of a stream that may read so much at once."""
     at, end = plan.first(), plan.end()
     while at != end:
-        following = plan.within(at, end, octets, records)
+        following = plan.advance(at, end, octets, records)
         assert (following.segment, following.offset) > (at.segment, at.offset)
         yield at, following
         at = following
@@ -108,7 +108,7 @@ def test_so_many_records_at_once(tmp_path: Path, records: int) -> None:
     taken = list(steps(plan, 1 << 40, records))
     assert [pair for start, end in taken for pair in between(plan, start, end)] == whole
     larger = [(start, end) for start, end in taken if end.lsn - start.lsn > records]
-    assert all(plan.within(start, end, 1) == end for start, end in larger), "each is one block"
+    assert all(plan.advance(start, end, 1) == end for start, end in larger), "each is one block"
     assert records < 40 or not larger
     assert records == 1 or len(taken) < len(list(steps(plan, 1)))
 
@@ -123,7 +123,7 @@ def test_slices_are_divided(tmp_path: Path, count: int) -> None:
     one.tick()
     plan = JournalPlan(str(tmp_path))
     parts = plan.slices(plan.first(), plan.end())
-    divided = plan.divided(parts, count)
+    divided = plan.split(parts, count)
     assert len(divided) >= min(count, 60) and (count > 1 or divided == parts)
     reader = TableReader(str(tmp_path), "events", EVENTS, least=count)
     assert reader.slices(plan, plan.first(), plan.end()) == divided
@@ -145,11 +145,11 @@ def test_the_place_of_a_time(tmp_path: Path) -> None:
     whole = [(row["lsn"], row["ts"]) for batch in TableReader(str(tmp_path)).all_batches() for row in batch.to_pylist()]
     assert len({part.segment for part in plan.slices(plan.first(), plan.end())}) > 3
     for moment in sorted({at for _, at in whole}):
-        start = plan.at(round(moment.timestamp() * 1_000_000))
+        start = plan.position_at(round(moment.timestamp() * 1_000_000))
         assert [one for one in whole if one[0] >= start.lsn] == [one for one in whole if one[1] >= moment]
     assert [lsn for lsn, _ in between(plan, start, plan.end())] == [whole[-2][0], whole[-1][0]]
-    assert plan.at(0) == plan.first()
-    assert plan.at(round(whole[-1][1].timestamp() * 1_000_000) + 1) == plan.end()
+    assert plan.position_at(0) == plan.first()
+    assert plan.position_at(round(whole[-1][1].timestamp() * 1_000_000) + 1) == plan.end()
 
 
 def test_positions_survive_a_kill_and_what_follows(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_what_is_passed_over_is_a_hole(tmp_path: Path, strict: bool) -> None:
     start = plan.first()
     gone, there = segments_in(REAL, str(tmp_path))[:2]
     os.unlink(path_of(str(tmp_path), gone))
-    for parts in (plan.slices(start, plan.end()), plan.divided(plan.slices(start, plan.end()), 30)):
+    for parts in (plan.slices(start, plan.end()), plan.split(plan.slices(start, plan.end()), 30)):
         chunks = [one for part in parts for one in read_chunks(plan.files, plan.directory, part, strict=strict)]
         holes = [hole for chunk in chunks for hole in chunk.holes]
         assert [(hole.first_lsn, hole.last_lsn, hole.why) for hole in holes] == [(start.lsn, there - 1, DELETED)]

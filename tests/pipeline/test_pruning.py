@@ -15,7 +15,7 @@ from recorded_broker import RecordedBroker
 
 from leveret.engine import Field
 from leveret.pipeline.jobs import opening
-from leveret.pipeline.jobs.commands import Opened, run
+from leveret.pipeline.jobs.commands import OpenTables, run
 from leveret.pipeline.lake.lake import committed_files, read_table
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
@@ -114,15 +114,15 @@ def test_several_jobs_share(engine: Any, lake: Path, chosen: tuple[str, ...], mo
     made: list[tuple[str, bool]] = []
     view = engine.view
 
-    def counting(name: str, sql: str, *, kept: bool = False) -> None:
-        made.append((name, kept))
-        view(name, sql, kept=kept)
+    def counting(name: str, sql: str, *, cached: bool = False) -> None:
+        made.append((name, cached))
+        view(name, sql, cached=cached)
 
     jobs = ["depth", "audit", "loss"]
     alone = [answer(engine, lake, job, *chosen) for job in jobs]
     monkeypatch.setattr(engine, "view", counting)
     options = parse([",".join(jobs), "--lake", str(lake), *chosen])
-    opened = Opened()
+    opened = OpenTables()
     for job, (rows, facts) in zip(jobs, alone, strict=True):
         found = run(engine, job, options, Progress(job, io.StringIO()), opened)
         assert found.main is not None

@@ -310,15 +310,15 @@ def test_the_place_behind_a_record(tmp_path: Path) -> None:
     plan = StreamReader(options(tmp_path)).plan
     end, at, seen = plan.end(), plan.first(), 0
     while at != end:
-        at = plan.within(at, end, 1)
-        place = plan.behind(at.lsn)
+        at = plan.advance(at, end, 1)
+        place = plan.position_before(at.lsn)
         assert place.lsn == at.lsn and place[1:3] >= at[1:3], "perhaps behind a block without records"
         seen += 1
-    assert seen > 20 and plan.behind(0).lsn == 0
+    assert seen > 20 and plan.position_before(0).lsn == 0
     first = min(tmp_path.glob("*.log"))
     first.unlink()
     with pytest.raises(JournalGone):
-        plan.check_there(plan.behind(5))
+        plan.check_available(plan.position_before(5))
 
 
 def test_a_schema_chooses_columns(broker: RecordedBroker, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from told_events import told
 
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
-from leveret.pipeline.jobs.commands import JOBS, Work
-from leveret.pipeline.jobs.report import fitting, handy
+from leveret.pipeline.jobs.commands import JOBS, JobContext
+from leveret.pipeline.jobs.report import fitted_width, window_width
 from leveret.pipeline.jobs.tables import Tables
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
@@ -28,7 +28,7 @@ def reported(tables: Tables, directory: Path, *more: str) -> tuple[str, dict[str
     """The page, and the figures in it."""
     path = directory / "report.html"
     options = parse(["report", "--lake", "a lake", "--out", str(path), *more])
-    JOBS["report"](Work("report", tables, options, Progress("report")))
+    JOBS["report"](JobContext("report", tables, options, Progress("report")))
     page = path.read_text()
     found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.DOTALL)
     assert found is not None
@@ -40,7 +40,7 @@ def reported(tables: Tables, directory: Path, *more: str) -> tuple[str, dict[str
 )
 def test_windows_cover_all_of_the_time(begin: int, end: int, count: int) -> None:
     """Wider ones where there are too many, never the oldest."""
-    assert fitting(60, begin, end) == 60 * count
+    assert fitted_width(60, begin, end) == 60 * count
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_windows_cover_all_of_the_time(begin: int, end: int, count: int) -> None
 )
 def test_windows_fit_the_time(seconds: int, step: int) -> None:
     """Some 240 of a width that people count in, if nobody says how wide."""
-    assert handy(1000, 1000 + seconds) == step
+    assert window_width(1000, 1000 + seconds) == step
 
 
 def test_a_report(engine: Any, tmp_path: Path) -> None:

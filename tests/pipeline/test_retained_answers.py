@@ -18,7 +18,7 @@ from recorded_broker import RecordedBroker
 from leveret.engine import Field
 from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.audit import audit, fates
-from leveret.pipeline.jobs.backlog import depth, is_told
+from leveret.pipeline.jobs.backlog import depth, has_checkpoint
 from leveret.pipeline.jobs.failures import loss, redelivery
 from leveret.pipeline.jobs.opening import open_tables
 from leveret.pipeline.jobs.timing import fairness, latency
@@ -107,8 +107,8 @@ def test_no_rows_are_invented(engine: Any, lakes: tuple[Path, Path]) -> None:
     (story, *_) = asked(engine, lakes[1], "trace", lambda tables: trace(tables, "1"))
     assert story["kind"] == "delivered", "what is there is told"
     tables = open_tables(str(lakes[1]), engine)
-    assert "before 2023-11-15" in (tables.missing() or "") and "may begin before" in (tables.missing() or "")
-    assert open_tables(str(lakes[0]), engine).missing() is None
+    assert "before 2023-11-15" in (tables.missing_text() or "") and "may begin before" in (tables.missing_text() or "")
+    assert open_tables(str(lakes[0]), engine).missing_text() is None
 
 
 def test_what_a_lake_that_begins_later_tells(engine: Any) -> None:
@@ -139,7 +139,7 @@ def test_what_a_lake_that_begins_later_tells(engine: Any) -> None:
         ends = {row.window_start.second: row.depth_end for row in answered(tables, "depth", depth(tables, 1))}
         assert [ends[2], ends[10]] == levels, (more, snapshots)
         assert ends[0] == levels[0] + 2 and min(ends) == 0
-        assert is_told(tables) == bool(snapshots)
+        assert has_checkpoint(tables) == bool(snapshots)
     tables = told(engine, *lines, base_lsn=20)
     assert [(row.fault, row.msg_id) for row in answered(tables, "audit", audit(tables))] == [("lost", 10)]
     assert rows(engine, "SELECT count(*) AS n FROM events WHERE kind = 'enqueued'") == [{"n": 1}]

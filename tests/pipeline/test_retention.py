@@ -20,7 +20,7 @@ from recorded_broker import RecordedBroker
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.lake import lake as the_lake
 from leveret.pipeline.lake.compact import compact
-from leveret.pipeline.lake.lake import LakeBusy, committed_files, kept_in, locked
+from leveret.pipeline.lake.lake import LakeBusy, committed_files, locked, retained_in
 from leveret.pipeline.lake.retention import days_ago, retain
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.schemas import TABLES
@@ -69,13 +69,13 @@ def test_whole_days_go(story: Path, lake: Path) -> None:
     """From all tables, in one step or not at all; a dry run says it before; files stay a day for who reads them."""
     before = {table: in_lake(lake, table) for table in TABLES}
     said = dropped(lake, day(1), is_dry=True)
-    assert {table: in_lake(lake, table) for table in TABLES} == before and kept_in(str(lake)) is None
+    assert {table: in_lake(lake, table) for table in TABLES} == before and retained_in(str(lake)) is None
     files = committed_files(str(lake), "events")
     done = dropped(lake, day(1))
     assert {**done, "dry": True, "seconds": 0, "deleted": 0} == {**said, "seconds": 0, "deleted": 0}
     assert (done["first_day"], done["last_day"], done["deleted"]) == (str(FIRST), str(FIRST), 0)
     assert all(done["rows"][table] for table in ("events", "payloads"))
-    kept = kept_in(str(lake))
+    kept = retained_in(str(lake))
     assert kept is not None and kept.day == day(1) and done["kept_from_lsn"] == kept.lsn > 1
     for table in ("events", "payloads", "snapshots"):
         rows = in_lake(lake, table)
@@ -87,7 +87,7 @@ def test_whole_days_go(story: Path, lake: Path) -> None:
     assert all(map(Path.exists, map(Path, files))), "a job may still read them"
     assert dropped(lake, day(1), keep_hours=0)["deleted"] and not all(map(Path.exists, map(Path, files)))
     assert in_lake(story / "lake") == before["events"] == in_journal(story / "journal"), "another copy is another lake"
-    assert set(dropped(lake, day(0))["files"].values()) == {0} and kept_in(str(lake)) == kept, "it only grows"
+    assert set(dropped(lake, day(0))["files"].values()) == {0} and retained_in(str(lake)) == kept, "it only grows"
 
 
 def test_an_ingest_goes_on(tmp_path: Path) -> None:
@@ -96,14 +96,14 @@ def test_an_ingest_goes_on(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     fill(tmp_path / "journal", lake)
     dropped(lake, day(2), keep_hours=0)
-    kept = kept_in(str(lake))
+    kept = retained_in(str(lake))
     left = in_lake(lake)
     one.publish("q", 4)
     one.tick()
     assert fill(tmp_path / "journal", lake)["rows"]["events"] == 8
     assert len(in_lake(lake) - left) == 8 and left - in_lake(lake) == type(left)()
     compact(str(lake), Progress("compact", io.StringIO()), 0)
-    assert kept_in(str(lake)) == kept and len(in_lake(lake) - left) == 8
+    assert retained_in(str(lake)) == kept and len(in_lake(lake) - left) == 8
     dropped(lake, day(3), keep_hours=0)
     assert sum(in_lake(lake).values()) == 8
 
@@ -193,7 +193,7 @@ def test_what_is_wrong_is_said(
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert main(["retain", "--lake", str(lake), *arguments]) == 1
     assert words in capsys.readouterr().err
-    assert kept_in(str(lake)) is None
+    assert retained_in(str(lake)) is None
 
 
 def test_lakes_that_are_none(story: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -21,7 +21,7 @@ from leveret.pipeline.lake.lake import read_table, reader_name
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.reading.table_reader import TableReader
-from leveret.pipeline.retries import patiently
+from leveret.pipeline.retries import retry_slow_workers
 from leveret.pipeline.schemas import BY_DATE, TABLES, ddl, stored
 
 pytestmark = pytest.mark.spark
@@ -128,7 +128,7 @@ def test_a_stream_comes_to_the_same(spark: Any, tmp_path: Path) -> None:
     one = filled(journal, 10)
 
     def run(octets: int) -> int:
-        return patiently(lambda: run_once(octets), Progress("test"))
+        return retry_slow_workers(lambda: run_once(octets), Progress("test"))
 
     def run_once(octets: int) -> int:
         stream = spark.readStream.format("leveret_journal").option("reader", "test")
@@ -266,11 +266,11 @@ def test_a_lake_that_sparks_own_sink_filled(spark: Any, tmp_path: Path) -> None:
 
     before = {}
     for table in ("events", "segments"):
-        patiently(lambda table=table: as_before(table), Progress("test"))
+        retry_slow_workers(lambda table=table: as_before(table), Progress("test"))
         before[table] = expected(journal, table)
     one.publish("q", 3)
     one.tick()
-    patiently(lambda: as_before("events"), Progress("test"))
+    retry_slow_workers(lambda: as_before("events"), Progress("test"))
     before["events"] = expected(journal)
     (lake / "_checkpoints" / "events" / "commits" / "1").unlink()
     assert collected(read_table(spark, str(lake), "events")) == of_node(before["events"], None, None)

@@ -21,7 +21,7 @@ from leveret.engine import Field
 from leveret.pipeline.amqp.publishing import NotSent
 from leveret.pipeline.answers import Answer
 from leveret.pipeline.engines.protocol import rows as rows_of
-from leveret.pipeline.error_texts import last_words
+from leveret.pipeline.error_texts import spark_error_text
 from leveret.pipeline.jobs import commands
 from leveret.pipeline.jobs.failures import deadletters
 from leveret.pipeline.jobs.outputs import REPLAY_LOG
@@ -32,7 +32,7 @@ from leveret.pipeline.jobs.whatif import whatif
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.table_reader import TableReader
-from leveret.pipeline.retries import SLOW_WORKER, patiently
+from leveret.pipeline.retries import SLOW_WORKER, retry_slow_workers
 from leveret.pipeline.schemas import TABLES, arrow
 
 #: Message 1 dies in q and goes on as 2 to the dead-letter queue; 3 is of nobody's concern; 4 was replayed often.
@@ -129,7 +129,7 @@ def test_what_became_of_the_dead(engine: Any, tmp_path: Path, scope: str) -> Non
     one.tick()
     for name, columns in TABLES.items():
         batches = TableReader(str(tmp_path), name, columns).all_batches()
-        engine.given(f"whole_{name}", pyarrow.Table.from_batches(batches, arrow(columns)))
+        engine.memory_table(f"whole_{name}", pyarrow.Table.from_batches(batches, arrow(columns)))
     tables = Tables(engine)
     rows = answered(tables, "deadletters", deadletters(tables))
     found = {row.queue: (row.outcome, row.target, row.arrived_in) for row in rows}
@@ -175,9 +175,9 @@ def test_a_python_that_did_not_start_is_tried_again(
     retries = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [line["attempt"] for line in retries if line["step"] == "retry"] == [1, 2]
     with pytest.raises(RuntimeError, match="connect back"):  # not for ever
-        patiently(lambda: (_ for _ in ()).throw(RuntimeError(SLOW_WORKER)), Progress("x"))
+        retry_slow_workers(lambda: (_ for _ in ()).throw(RuntimeError(SLOW_WORKER)), Progress("x"))
     with pytest.raises(KeyError):
-        patiently({}.popitem, Progress("x"))
+        retry_slow_workers({}.popitem, Progress("x"))
 
 
 def test_a_trace_without_a_hit_fails(engine: Any, monkeypatch: Any) -> None:
@@ -200,7 +200,7 @@ def to_send(tables: Tables, options: ReplayOptions) -> list[dict[str, Any]]:
 def test_what_replay_chooses(engine: Any) -> None:
     """A dead letter's copy is replayed as its original; what was replayed too often, or by this id, is left out."""
     tables = story(engine)
-    engine.files(LOG, [], REPLAY_LOG)
+    engine.parquet_files(LOG, [], REPLAY_LOG)
     first = ReplayOptions("r1", "kind = 'enqueued'")
     rows = to_send(tables, first)  # in the order of what was chosen: 1's copy was enqueued before 3
     assert [(row["msg_id"], row["exchange"], row["routing_key"]) for row in rows] == [
@@ -218,7 +218,7 @@ def test_what_replay_chooses(engine: Any) -> None:
     with pytest.raises(ValueError, match="(?i)syntax|parse"):
         choose(tables, ReplayOptions("r1", "kind = = 'enqueued'"))
     choose(tables, first)
-    engine.given(LOG, engine.arrow(log_of(tables, "1, 3", first, 1)))
+    engine.memory_table(LOG, engine.arrow(log_of(tables, "1, 3", first, 1)))
     assert ids("r1", first.where) == set() and ids("r2", first.where) == {1, 3}
 
 
@@ -239,7 +239,7 @@ def test_replay_into_a_broker(engine: Any, tmp_path: Path) -> None:
         channel.queue_declare("again")
         options = ReplayOptions("r1", "kind = 'enqueued'", rate=0)
         tables = story(engine)
-        engine.files(LOG, [], REPLAY_LOG)
+        engine.parquet_files(LOG, [], REPLAY_LOG)
         assert send(to_send(tables, options), options, url) == 2
         got = [channel.basic_get("again", auto_ack=True) for _ in range(3)]
         assert {body for _, _, body in got} == {b"body 1", b"body 3", None}
@@ -265,7 +265,7 @@ def test_a_replay_that_dies_goes_on(engine: Any, tmp_path: Path, monkeypatch: An
         options = parse([*told_to, "--url", broker.url, "--id", "r1"])
 
         def replay() -> dict[str, Any]:
-            work = commands.Work("replay", story(engine), options, Progress("replay"))
+            work = commands.JobContext("replay", story(engine), options, Progress("replay"))
             return dict(commands.JOBS["replay"](work).facts)
 
         words = r"^amqp://127.*: a message could not be delivered: .* nack; 1 of 2 messages were sent, and --id r1 "
@@ -296,7 +296,7 @@ def test_a_broker_that_is_not_there_is_said() -> None:
     message = {"body": b"x", "vhost": "/", "headers_json": "", "msg_id": 1}
     with pytest.raises(NotSent, match="refused|failed") as raised:
         send([message], options, "amqp://guest:secret@127.0.0.1:1")
-    words = last_words(raised.value)
+    words = spark_error_text(raised.value)
     assert words.startswith("amqp://127.0.0.1:1/%2F: ") and "Connect" in words
 
 

@@ -74,7 +74,7 @@ def told(
         ],
     }
     for name, columns in TABLES.items():
-        engine.given(f"whole_{name}", pa.Table.from_pylist(rows[name], arrow(columns)))
+        engine.memory_table(f"whole_{name}", pa.Table.from_pylist(rows[name], arrow(columns)))
     return Tables(engine, has_holes=bool(holes))
 
 

@@ -27,11 +27,11 @@ from lakes import fill, in_journal, in_lake
 
 from leveret.pipeline.follow_command import Follower
 from leveret.pipeline.lake import compact as compacting
-from leveret.pipeline.lake import retention, workers  # noqa: F401
+from leveret.pipeline.lake import parts, retention  # noqa: F401
 from leveret.pipeline.lake.compact import compact
-from leveret.pipeline.lake.lake import ALWAYS, kept_in
+from leveret.pipeline.lake.lake import ALWAYS, retained_in
 from leveret.pipeline.lake.retention import retain
-from leveret.pipeline.lazy_engines import Engines
+from leveret.pipeline.lazy_engines import LazyEngines
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
 
@@ -67,7 +67,7 @@ def follow(work: Path) -> None:
         (work / "next").symlink_to(stages[at])
         (work / "next").replace(brokers)
 
-    Follower(Engines(options), options, go_on).follow()
+    Follower(LazyEngines(options), options, go_on).follow()
     retain(options.lake, LAST_DAY, Progress("retain"))
 
 
@@ -104,7 +104,7 @@ def main() -> None:
                 continue
             assert rows in (in_lake(directory / "lake", table), wanted(table)), (step, table)
             assert what != "fill" or not ALWAYS.index(table) or rows == wanted(table) or in_lake(lake, "holes")
-            assert kept_in(str(lake)) is not None or table == "events" or rows != wanted(table) or what != "retain"
+            assert retained_in(str(lake)) is not None or table == "events" or rows != wanted(table) or what != "retain"
 
     def check_at_the_end() -> None:
         act()
