@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 def choose_sources(options: argparse.Namespace) -> None:
     """Set `members`, the brokers and clusters that --journal names, `gone`, a sentence for each that cannot be read,
     and `lake`. `follow` leaves out journals that clash. Raises: ValueError, JournalError, OSError."""
-    from .lake.ingest_sources import named, sources_named
+    from .lake.ingest_sources import sources_named, with_names
     from .lake.lake import absolute
 
     skips_clashes = options.job == "follow"
-    members, options.problems = sources_named(options.journal, skips_clashes=skips_clashes)
-    if len(members) > 1 and not options.lake:
+    sources, options.problems = sources_named(options.journal, skips_clashes=skips_clashes)
+    if len(sources) > 1 and not options.lake:
         raise ValueError(f"{options.journal[0]} has several journals: --lake is needed beside them")
-    options.lake = options.lake or default_lake(members[0].copies[0])
-    are_several = len(members) + len(options.problems) > 1
-    gone = options.problems if skips_clashes else None
-    options.sources = named(members, absolute(options.lake), are_several=are_several, gone=gone)
+    options.lake = options.lake or default_lake(sources[0].copies[0])
+    are_several = len(sources) + len(options.problems) > 1
+    problems = options.problems if skips_clashes else None
+    options.sources = with_names(sources, absolute(options.lake), are_several=are_several, problems=problems)
 
 
 def default_lake(journal: str) -> str:
@@ -65,15 +65,15 @@ def ingest_all(engines: LazyEngines, options: argparse.Namespace, payloads: bool
 def _each(engines: LazyEngines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
     from ..journal import JournalError  # dear to import
 
-    members, failed = options.sources, list(options.problems)
-    if len(members) == 1 and not failed:
-        return ingest_one(engines, options, payloads, members[0])
+    sources, failed = options.sources, list(options.problems)
+    if len(sources) == 1 and not failed:
+        return ingest_one(engines, options, payloads, sources[0])
     done: dict[str, dict[str, Any]] = {}
-    for member in members:
+    for source in sources:
         try:
-            done[member.name] = ingest_one(engines, options, payloads, member)
+            done[source.name] = ingest_one(engines, options, payloads, source)
         except (JournalError, OSError, ValueError) as error:
-            failed.append(f"node {member.name}: {error_text(error)}")
+            failed.append(f"node {source.name}: {error_text(error)}")
     for text in failed:
         say("ingest", text)
     if not done:
@@ -88,7 +88,7 @@ def ingest_one(
     engines: LazyEngines,
     options: argparse.Namespace,
     payloads: bool,
-    member: "IngestSource",
+    source: "IngestSource",
     searched: dict[Any, Any] | None = None,
 ) -> dict[str, Any]:
     """One journal: of several copies another one, too, if only that has the newest records, and not the oldest.
@@ -97,10 +97,10 @@ def ingest_one(
     from .lake.lake import absolute
 
     rows: Counter[str] = Counter()
-    for _ in member.copies:
-        at = reached(absolute(options.lake), member.journal_id) if len(member.copies) > 1 else None
-        copy = member.chosen(at)
-        result = _copy(engines, options, payloads, member.name, copy, searched)
+    for _ in source.copies:
+        at = reached(absolute(options.lake), source.journal_id) if len(source.copies) > 1 else None
+        copy = source.choose_copy(at)
+        result = _copy(engines, options, payloads, source.name, copy, searched)
         rows.update(result["rows"])
         if copy.is_furthest:
             break

@@ -69,7 +69,7 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
         for one in options.sources if len(options.sources) == 1 else ():  # of several, the ingest refuses each alone
             if "://" not in options.lake:
                 lake = absolute(options.lake)
-                place = one.chosen(reached(lake, one.journal_id)).place
+                place = one.choose_copy(reached(lake, one.journal_id)).place
                 check_journal(lake, JournalPlan(place, strict=options.strict), one.name)
     elif "://" not in options.lake and not is_lake(options.lake):
         fill = f"`leveret pipeline ingest --journal DIR --lake {options.lake}` fills one"

@@ -1,7 +1,7 @@
-"""Compaction: many small files of a lake become few large ones, and what was replaced goes, some time later.
+"""Compaction: replaces many small files of a lake by few large ones, and deletes the replaced files a day later.
 
-Each ingest adds at least a file for each day that it has rows of; readers pay for every file that they open. The rows
-stay in their order. Replaced files stay while a job that was planned before may still read them.
+Each ingest adds a file for each day of its rows, and each file costs readers time to open. The order of the rows stays.
+Replaced files stay for a while, because a job that was planned earlier may still read them.
 """
 
 from collections import defaultdict
@@ -12,22 +12,22 @@ from ..progress import Progress
 from ..schemas import TABLES
 from .delta_tables import GROUP_ROWS, Part, absolute, files_in, open_table, replace, vacuum
 from .lake import locked
-from .parts import merged
+from .parts import merge_parts
 
-#: Octets of a file after compaction; one with less than a quarter of it is small.
+#: Octets of a file after compaction. A file with less than a quarter of them is small.
 FILE_OCTETS = 128 * 1024 * 1024
-#: Small files of one day of a table with which an ingest compacts them; those of whole segments, which have more
-#: than `SMALL_ROWS` rows, are large enough for that.
+#: An ingest compacts a table if one of its days has more small files than this. Here files with more than `SMALL_ROWS`
+#: rows, as whole segments have, do not count as small.
 SMALL_MAX, SMALL_ROWS = 100, GROUP_ROWS // 2
-#: Replaced files are kept as long, unless said otherwise: for jobs that still read them.
+#: Hours for which replaced files stay by default, for jobs that still read them.
 KEEP_HOURS = 24
 File = dict[str, Any]
 
 
 def compact(lake: str, progress: Progress, keep_hours: int = KEEP_HOURS) -> dict[str, Any]:
-    """Compact all tables, and delete files older than `keep_hours` that are no longer in a table, or never were.
+    """Compact all tables, and delete files older than `keep_hours` that no table names.
 
-    Returns files by table before and after, and how many were deleted. Raises: LakeBusy, ValueError, OSError.
+    Returns the number of files by table before and after, and of deleted files. Raises: LakeBusy, ValueError, OSError.
     """
     lake = absolute(lake)
     before, after, deleted = {}, {}, 0
@@ -45,27 +45,27 @@ def compact(lake: str, progress: Progress, keep_hours: int = KEEP_HOURS) -> dict
 
 
 def compact_table(delta: Any, lake: str, table: str, rows_max: float = inf) -> Any:
-    """Replace a table's small files of each day of a node by large ones with the same rows, in one commit.
+    """Replace the small files of each day of each node by large ones with the same rows, in one commit.
 
     Args:   rows_max: files with more rows stay.
-    Returns: the table of then. Raises: ValueError, OSError.
+    Returns: the table after the commit. Raises: ValueError, OSError.
     """
     old: list[File] = []
     new: list[Part] = []
     for (day, mark), files in _small(delta, rows_max).items():
         for bin_ in _bins(files):
             old += bin_
-            new.append(merged(lake, table, day, mark, [one["path"] for one in bin_]))
+            new.append(merge_parts(lake, table, day, mark, [one["path"] for one in bin_]))
     return replace(delta, lake, table, old, new) if new else delta
 
 
 def has_many_small(delta: Any) -> bool:
-    """Whether some day of a node has that many small files of a table."""
+    """Whether a day of a node has more than `SMALL_MAX` small files."""
     return max(map(len, _small(delta, SMALL_ROWS).values()), default=0) > SMALL_MAX
 
 
 def _small(delta: Any, rows_max: float) -> dict[tuple[str | None, str], list[File]]:
-    """The small files of each day and node, by their first record."""
+    """The small files of each (day, mark of the node), in the order of their first records."""
     found: dict[tuple[str | None, str], list[File]] = defaultdict(list)
     for one in files_in(delta):
         if one["size_bytes"] < FILE_OCTETS // 4 and one["num_records"] <= rows_max:
@@ -75,7 +75,7 @@ def _small(delta: Any, rows_max: float) -> dict[tuple[str | None, str], list[Fil
 
 
 def _bins(files: list[File]) -> list[list[File]]:
-    """Neighbours that make one file; a file without any stays as it is."""
+    """Groups of neighbours, each of which becomes one file. A file without a partner is left out."""
     bins: list[list[File]] = [[]]
     octets = 0
     for one in files:

@@ -1,8 +1,8 @@
-"""The lake's tables as Delta tables: which files count, how far in which journal, and the commit of both at once.
+"""The lake's tables as Delta tables: which files count, the positions in journals, and commits of both at once.
 
-Files have their place within the table, so that a lake may be moved, copied, or mounted somewhere else. The position is
-in the table's own state, as numbers of transactions: of the first node, whose journal's id is in the description, by
-plain names, of each other one by names with its journal's id. A file has rows of one node; its name tells of which.
+Paths of files are relative to the table, so a lake can be moved, copied, or mounted elsewhere. Positions are Delta's
+transaction numbers. The first node, whose journal's id is in the table's description, uses plain names; each other node
+uses names with its journal's id. A file has rows of one node, and its name contains the start of that journal's id.
 Source: the Delta protocol, "Transaction Identifiers"; docs/decisions/0016.
 """
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from ..reading.positions import Position
 
 LOG = "_delta_log"
-#: What a lake of Spark's own logs has (spark_log.py).
+#: The directory that a lake of Spark's own logs has (spark_log.py).
 CHECKPOINTS = "_checkpoints"
-#: Rows of a row group, which readers pass over as one.
+#: Rows of a row group, which readers skip as a whole.
 GROUP_ROWS = 524_288
 _COMMIT = re.compile(r"\d{20}\.(json|checkpoint.*\.parquet)")
 _OF = "of the journal "
-#: What in a path of this machine makes delta-rs look somewhere else, or give up, also behind a link or in a URI.
+#: Parts of a local path with which delta-rs looks somewhere else or fails, also behind a link or in a URI.
 _UNREADABLE = re.compile(r"%[0-9a-fA-F]{2}|[\[\]\\^|\x00-\x1f\x7f\ud800-\udfff]")
-#: Numbers of transactions that together are the position of a node.
+#: The transaction numbers that are the position of a node.
 _SEGMENT, _OFFSET, _LSN = "segment", "offset", "lsn"
-#: Two more, of `events` alone: what retention has left of it (`Retained`).
+#: Two transaction numbers of `events` alone: what retention has left (`Retained`).
 _KEPT_LSN, _KEPT_DAY = "kept.lsn", "kept.day"
-#: And one for each piece of a hole that was filled.
+#: One transaction number for each piece of a hole that was filled.
 _FILLED = "filled."
-#: Digits of a journal's id in the names of its files.
+#: Digits of a journal's id that the names of its files contain: the mark.
 MARK_DIGITS = 12
 _MARK = re.compile(r"part-(?:merged-)?n([0-9a-f]{12})-")
 _FIRST_DAY = date(1970, 1, 1)
-#: `checkpointInterval`: commits after which the log is summed up. What was replaced is kept a day for who still reads.
+#: `checkpointInterval`: commits between two checkpoints of the log. Replaced files stay a day for running readers.
 PROPERTIES = {
     "delta.checkpointInterval": "20",
     "delta.logRetentionDuration": "interval 1 days",
@@ -60,25 +60,25 @@ class Part(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """What retention has left of a lake: records from `lsn` on are there as they were; of older ones some, or none.
-    `day`: the first that is not dropped, as it was asked for."""
+    """What retention has left of a lake: all records from `lsn` on, and perhaps some older ones. `day`: the first day
+    that was to stay."""
 
     lsn: int
     day: date
 
 
 def absolute(lake: str) -> str:
-    """The same name for a lake from every working directory."""
+    """A name of the lake that does not depend on the working directory."""
     return lake if "://" in lake else os.path.abspath(lake)
 
 
 def table_path(lake: str, table: str) -> str:
-    """Where a table is."""
+    """Path or URI of a table."""
     return f"{absolute(lake).rstrip('/')}/{table}"
 
 
 def check_path(lake: str) -> None:
-    """Raises: ValueError (no lake can be there)."""
+    """Raises: ValueError (the path has characters that delta-rs cannot read)."""
     unreadable = _UNREADABLE.search(absolute(lake))
     if unreadable and "://" not in lake and os.name != "nt":
         raise ValueError(f"{absolute(lake)}: the path of a lake cannot have {unreadable[0]!r} in it")
@@ -87,7 +87,7 @@ def check_path(lake: str) -> None:
 def open_table(lake: str, table: str) -> Any:
     """A `DeltaTable`; None if nothing was ever committed to it.
 
-    Raises: ValueError (its log is damaged, or its path has characters that cannot be), OSError.
+    Raises: ValueError (its log is damaged, or see `check_path`), OSError.
     """
     path = table_path(lake, table)
     if "://" not in path:
@@ -102,7 +102,7 @@ def open_table(lake: str, table: str) -> Any:
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        why = one_line(str(error).partition("\n")[0])  # a damaged log brings the places in delta-rs along
+        why = one_line(str(error).partition("\n")[0])  # the other lines are places in the source of delta-rs
         raise ValueError(f"{path}/{LOG}: {why}; copy the lake with all of its files") from error
 
 
@@ -112,7 +112,7 @@ def _has_log(log: Path) -> bool:
 
 def first_journal(delta: Any) -> str:
     """The id of the journal of a table's first node. Raises: JournalError (no ingest wrote the table)."""
-    from ...journal.format.errors import JournalError  # who only asks which files there are needs no journal
+    from ...journal.format.errors import JournalError  # most callers only list files
 
     found = journal_in_description(delta)
     if found is None:
@@ -121,13 +121,13 @@ def first_journal(delta: Any) -> str:
 
 
 def journal_in_description(delta: Any) -> str | None:
-    """As `first_journal`, or None: no ingest wrote the table, or it has no position."""
+    """As `first_journal`; None if no ingest wrote the table, or it has no position."""
     about = str(delta.metadata().description or "")
     return about.removeprefix(_OF) if about.startswith(_OF) else None
 
 
 def _number(delta: Any, journal: str | None, name: str) -> int | None:
-    """A number of a node; `journal`: None, of the first."""
+    """A transaction number of a node. `journal`: None means the first node."""
     found = delta.transaction_version(_name(journal_in_description(delta), journal, name))
     return None if found is None else int(found)
 
@@ -137,7 +137,8 @@ def _name(first: str | None, journal: str | None, name: str) -> str:
 
 
 def position_of(delta: Any, journal: str) -> "Position | None":
-    """How far a table was filled from a journal; None: nothing was. Raises: JournalError (no ingest wrote it)."""
+    """The position up to which a table has a journal; None: it has nothing of it. Raises: JournalError (no ingest
+    wrote the table)."""
     from ..reading.positions import Position
 
     first_journal(delta)
@@ -147,25 +148,25 @@ def position_of(delta: Any, journal: str) -> "Position | None":
 
 
 def lsn_of(delta: Any, journal: str | None = None) -> int | None:
-    """How far a table was filled from a journal, or the first node's; None: not by an ingest."""
+    """The LSN up to which a table has a journal (by default the first node's); None: no ingest wrote it."""
     return _number(delta, journal, _LSN)
 
 
 def retained_of(delta: Any, journal: str | None = None) -> Retained | None:
-    """What retention has left of a node, as the log of `events` says; None: everything."""
+    """What retention has left of a node. `delta`: the table `events`. None: everything."""
     lsn, days = (_number(delta, journal, name) for name in (_KEPT_LSN, _KEPT_DAY))
     return None if lsn is None or days is None else Retained(lsn, _FIRST_DAY + timedelta(days=days))
 
 
 def mark_of(journal: str) -> str:
-    """What the names of a journal's files have."""
+    """The part of a journal's id that the names of its files contain."""
     return journal[:MARK_DIGITS]
 
 
 def files_in(delta: Any) -> list[dict[str, Any]]:
-    """What the log has of each file that counts: path (within the table), size_bytes, num_records, partition.date,
-    min.ts, max.ts, ...; and `mark`, of its journal. By their first record."""
-    actions = delta.get_add_actions(flatten=True)  # not by pyarrow, whose import takes longer than this
+    """The log's entry of each file that counts: path (within the table), size_bytes, num_records, partition.date,
+    min.ts, max.ts, ...; and the `mark` of its journal. In the order of their first records."""
+    actions = delta.get_add_actions(flatten=True)  # without pyarrow, whose import takes longer than this
     names = actions.column_names
     columns = (actions.column(name).to_pylist() for name in names)
     found: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -184,14 +185,14 @@ def files_of(
     until_us: int | None = None,
     journal: str | None = None,
 ) -> dict[str, int]:
-    """The absolute paths (or URIs) of the files that count, and can have rows with since_us <= ts < until_us; with
-    their octets. `journal`: those of one node."""
+    """The files that count and may have rows with since_us <= ts < until_us: absolute path or URI -> octets.
+    `journal`: only files of this node."""
     root = table_path(lake, table)
     return {
         f"{root}/{one['path']}": one["size_bytes"]
         for one in files_in(delta)
         if (journal is None or one["mark"] == mark_of(journal))
-        and (since_us is None or _micros(one.get("max.ts"), since_us) + 999 >= since_us)  # milliseconds, cut off
+        and (since_us is None or _micros(one.get("max.ts"), since_us) + 999 >= since_us)  # cut to milliseconds
         and (until_us is None or _micros(one.get("min.ts"), until_us - 1) < until_us)
     }
 
@@ -201,9 +202,9 @@ def _micros(value: Any, unknown: int) -> int:
 
 
 def create(lake: str, table: str, position: "Position | None", parts: Sequence[Part] = (), first: str = "") -> Any:
-    """Make a table that is filled up to a position (if it has any) with these parts. Returns it, as `open_table`.
+    """Make a table with these parts and this position, if any. Returns it, as `open_table`.
 
-    Args:   first: the id of the journal of the lake's first node, if that is another one.
+    Args:   first: the id of the journal of the lake's first node, if the position is of another node.
     Raises: ValueError (the table exists, or another process makes it), OSError.
     """
     from deltalake import Schema
@@ -214,7 +215,7 @@ def create(lake: str, table: str, position: "Position | None", parts: Sequence[P
     path = table_path(lake, table)
     if "://" not in path:
         Path(path).mkdir(parents=True, exist_ok=True)
-    with _refused(path):
+    with _plain_errors(path):
         create_table_with_add_actions(
             path,
             Schema.from_arrow(schema_of(table)),
@@ -224,28 +225,28 @@ def create(lake: str, table: str, position: "Position | None", parts: Sequence[P
             name=table,
             description=_OF + first if first else None,
             configuration={**PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(kept)},
-            commit_properties=None if position is None else _moved(position, first),
+            commit_properties=None if position is None else _position_properties(position, first),
         )
     make_durable(path)
     return open_table(lake, table)
 
 
 def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Position") -> Any:
-    """Add parts and move the position, or neither. Durable when it returns, if the lake is on this machine.
+    """Add parts and move the position, or neither. Durable on return if the lake is on this machine.
 
-    Args:   delta: as `open_table` gave it. Returns: the same, of now.
-    Raises: ValueError (another process has moved the position since then), OSError.
+    Args:   delta: the result of `open_table`. Returns: the table after the commit.
+    Raises: ValueError (another process has moved the position), OSError.
     """
     from deltalake import Schema
 
     path = table_path(lake, table)
-    with _refused(path):
+    with _plain_errors(path):
         delta.create_write_transaction(
             _adds(parts),
             "append",
             Schema.from_arrow(schema_of(table)),
             _partition(table),
-            commit_properties=_moved(end, first_journal(delta)),
+            commit_properties=_position_properties(end, first_journal(delta)),
         )
     make_durable(path)
     now = open_table(lake, table)
@@ -257,15 +258,17 @@ def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Posit
 def extend(
     delta: Any, lake: str, table: str, parts: Sequence[Part], journal: str | None = None, filled: Sequence[int] = ()
 ) -> Any:
-    """Add parts, and move no position. As `replace`.
+    """Add parts without moving the position. Returns, Raises: as `replace`.
 
-    Args:   filled: the first records of the pieces of holes of a journal that these are (filling.py).
+    Args:   filled: if the parts fill pieces of holes (filling.py), the first LSN of each piece.
     """
-    return _changed(delta, lake, table, _adds(parts), _noted(delta, journal, {f"{_FILLED}{lsn}": 1 for lsn in filled}))
+    return _commit_actions(
+        delta, lake, table, _adds(parts), _node_properties(delta, journal, {f"{_FILLED}{lsn}": 1 for lsn in filled})
+    )
 
 
 def has_filled(delta: Any, journal: str, lsn: int) -> bool:
-    """Whether a table has got the piece of a hole that begins with this record."""
+    """Whether the piece of a hole that begins with this record was added to a table."""
     return _number(delta, journal, f"{_FILLED}{lsn}") is not None
 
 
@@ -278,14 +281,14 @@ def replace(
     *,
     is_change: bool = False,
 ) -> Any:
-    """Put parts in the place of files, which have the same rows unless it `is_change`. Durable when it returns, if the
-    lake is on this machine.
+    """Replace files by parts. Durable on return if the lake is on this machine.
 
-    Args:   delta: as `open_table` gave it. old: as `files_in` gave them. Returns: the same, of now.
+    Args:   delta: the result of `open_table`. old: entries of `files_in`. is_change: the parts have other rows.
+    Returns: the table after the commit.
     Raises: ValueError, OSError.
     """
     actions = [*_removals(old, is_change=is_change), *_adds(new, is_new=is_change)]
-    return _changed(delta, lake, table, actions)
+    return _commit_actions(delta, lake, table, actions)
 
 
 def drop(
@@ -296,25 +299,27 @@ def drop(
     kept: Retained | None = None,
     journal: str | None = None,
 ) -> Any:
-    """Take files of a node out of a table with their rows, and say in the same commit what is left. As `replace`.
+    """Remove files of a node and their rows, and note in the same commit what is left. Returns, Raises: as `replace`.
 
-    Args:   kept, journal: of `events`; other tables go by what that says.
+    Args:   kept, journal: only for `events`, whose note counts for all tables.
     """
     numbers = {} if kept is None else {_KEPT_LSN: kept.lsn, _KEPT_DAY: (kept.day - _FIRST_DAY).days}
-    return _changed(delta, lake, table, _removals(old, is_change=True), _noted(delta, journal, numbers))
+    return _commit_actions(
+        delta, lake, table, _removals(old, is_change=True), _node_properties(delta, journal, numbers)
+    )
 
 
-def _noted(delta: Any, journal: str | None, numbers: Mapping[str, int]) -> Any:
-    """For a commit of `_changed`: numbers of a node."""
+def _node_properties(delta: Any, journal: str | None, numbers: Mapping[str, int]) -> Any:
+    """The properties of a commit that set transaction numbers of a node."""
     return _properties(first_journal(delta), journal, numbers) if numbers else None
 
 
-def _changed(delta: Any, lake: str, table: str, actions: list[Any], properties: Any = None) -> Any:
-    """One commit. Returns the table of now. Raises: ValueError, OSError."""
+def _commit_actions(delta: Any, lake: str, table: str, actions: list[Any], properties: Any = None) -> Any:
+    """Commit actions. Returns the table after the commit. Raises: ValueError, OSError."""
     from deltalake import Schema
 
     path = table_path(lake, table)
-    with _refused(path):
+    with _plain_errors(path):
         delta.create_write_transaction(
             actions, "append", Schema.from_arrow(schema_of(table)), _partition(table), commit_properties=properties
         )
@@ -335,8 +340,8 @@ def _day(one: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 @contextmanager
-def _refused(path: str) -> Iterator[None]:
-    """Makes a sentence of what delta-rs raises."""
+def _plain_errors(path: str) -> Iterator[None]:
+    """Translate exceptions of delta-rs. Raises: ValueError, OSError."""
     from deltalake.exceptions import CommitFailedError, DeltaError
 
     try:
@@ -359,7 +364,7 @@ def _adds(parts: Sequence[Part], *, is_new: bool = True) -> list[Any]:
     ]
 
 
-def _moved(position: "Position", first: str) -> Any:
+def _position_properties(position: "Position", first: str) -> Any:
     numbers = {_SEGMENT: position.segment, _OFFSET: position.offset, _LSN: position.lsn}
     return _properties(first, position.journal, numbers)
 
@@ -377,7 +382,7 @@ def _partition(table: str) -> list[str]:
 
 
 def schema_of(table: str) -> Any:
-    """The Arrow schema, `date` included. All may be null: rows of an older release have no value in newer columns."""
+    """The Arrow schema, `date` included. All columns are nullable: rows of an older release lack newer columns."""
     import pyarrow as pa
 
     fields = [field.with_nullable(True) for field in arrow(stored(table))]
@@ -385,34 +390,34 @@ def schema_of(table: str) -> Any:
 
 
 def add_new_columns(lake: str, table: str, delta: Any) -> list[str]:
-    """Give a table of an older release the columns of this one. Returns their names. Raises: ValueError."""
+    """Add the columns that an older release did not have. Returns their names. Raises: ValueError."""
     from deltalake import Schema
 
     known = {field.name for field in delta.schema().fields}
     wanted = [field for field in Schema.from_arrow(schema_of(table)).fields if field.name not in known]
     if wanted:
-        with _refused(table_path(lake, table)):
+        with _plain_errors(table_path(lake, table)):
             delta.alter.add_columns(wanted)
         make_durable(table_path(lake, table))
     return [field.name for field in wanted]
 
 
 def vacuum(delta: Any, lake: str, table: str, keep_hours: int) -> int:
-    """Delete files that do not count any more, or never did, and are older than that. Returns how many.
+    """Delete files that no commit names and that are older than `keep_hours`. Returns how many.
 
     Raises: ValueError, OSError."""
-    with _refused(table_path(lake, table)):
+    with _plain_errors(table_path(lake, table)):
         gone = delta.vacuum(retention_hours=keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
     return len(gone)
 
 
 def make_durable(path: str) -> None:
-    """The newest commit of a table on this machine, and the names of its files. Raises: OSError."""
+    """Sync the newest commit of a local table, and the names of its files, to disk. Raises: OSError."""
     if "://" in path:
         return
     log = Path(path, LOG)
     newest = max(one for one in log.iterdir() if one.name.endswith(".json") and _COMMIT.fullmatch(one.name))
-    for where in (newest, log, Path(path)):
-        from ..reading.arrow_files import sync
+    from ..reading.arrow_files import sync
 
+    for where in (newest, log, Path(path)):
         sync(str(where))

@@ -1,13 +1,12 @@
-"""Filling: what one node of a cluster has lost of the journal another one has, or a backup that was put back in its
-place. A hole of the lake goes when it is full.
+"""Filling: records that one copy of a journal has lost come from another copy: another node of a cluster, or a backup.
 
-The row of a hole becomes one for each piece of it that some copy has whole, and for each that none has. Then the
-pieces are added to all tables, then their rows go: until then jobs see the hole. Each table notes the pieces in the
-commit that adds them, so that a fill that was killed goes on with the tables that lack them.
+First the row of a hole in `holes` is split: one row for each piece that some copy has whole, and one for each piece
+that no copy has. Then all tables get the pieces. Then the rows of the filled pieces are deleted; until then jobs see
+the hole. Each table notes the pieces in the commit that adds them, so a fill that was killed goes on with the others.
 
-A table that reads a part of the journal after the others (`payloads`, asked for later) may meet other damage than they
-did, because they read another copy or were filled since. It does not read what its copy has of a known hole, which
-comes with the rest of it (`outside_holes`); of other damage copies give what they have (`read_late`).
+A table that is filled later than the others (`payloads`) may meet other damage, because its copy is another one, or the
+others were filled since. It leaves out what its copy has of a known hole, because that comes with the rest of the hole
+(`outside_holes`). For other damage it takes what the copies have (`read_late`).
 """
 
 import os
@@ -26,8 +25,8 @@ from .delta_tables import Part, extend, files_in, has_filled, mark_of, open_tabl
 from .parts import part_from_rows
 
 Write = Callable[[JournalPlan, Sequence[Slice], tuple[str, ...]], Iterable[Sequence[Part]]]
-#: Tells of a copy that cannot be read.
-Lose = Callable[[JournalPlan, Exception], None]
+#: Called for a copy that cannot be read.
+CopyFailed = Callable[[JournalPlan, Exception], None]
 Row = dict[str, Any]
 
 
@@ -37,16 +36,16 @@ class _Piece(NamedTuple):
 
 
 class LateRead(NamedTuple):
-    """`parts`: what copies have of what a table met as damage. `rows`: of new holes, for which no copy has the
-    records."""
+    """`parts`: records of other copies for the damage that a table met. `rows`: new holes, which no copy can fill."""
 
     parts: list[Part]
     rows: list[Row]
 
 
 def outside_holes(lake: str, plan: JournalPlan, slices: Sequence[Slice]) -> list[Slice]:
-    """What a table reads that comes after `holes`: not what this copy has of a known hole. Raises: JournalError,
-    ValueError, OSError."""
+    """The slices without what this copy has of a known hole, for a table that is filled after `holes`.
+
+    Raises: JournalError, ValueError, OSError."""
     found = list(slices)
     for row in _rows_of(lake, _files_of(open_table(lake, "holes"), plan.journal_id)):
         if any(part.start_lsn <= row["last_lsn"] and row["first_lsn"] < part.end_lsn for part in found):
@@ -56,7 +55,7 @@ def outside_holes(lake: str, plan: JournalPlan, slices: Sequence[Slice]) -> list
 
 
 def _without(part: Slice, piece: Slice) -> list[Slice]:
-    """A slice without some of its blocks. Records that are lost before it stay lost before it."""
+    """A slice without the blocks of `piece`: none, one or two slices. `lost_from` stays with the first."""
     if part.segment != piece.segment or piece.end <= part.start or part.end <= piece.start:
         return [part]
     before = part._replace(end=max(piece.start, part.start), end_lsn=max(piece.start_lsn, part.start_lsn))
@@ -71,12 +70,12 @@ def read_late(
     tables: tuple[str, ...],
     met: Sequence[Part],
     write: Write,
-    lose: Lose,
+    lose: CopyFailed,
 ) -> LateRead:
-    """What tables that read a span of the journal after `holes` did have to add; new holes are committed.
+    """Look in the other copies for records that late tables found damaged; commit the holes that are new.
 
-    Args:   plans, write, lose: as for `fill_holes`. tables: that have read it now. met: parts of `holes` with the
-            damage that they met, which are not committed.
+    Args:   plans, write, lose: as for `fill_holes`. tables: the late tables. met: uncommitted parts of `holes` with the
+            damage.
     Raises: JournalError, ValueError, OSError.
     """
     journal = plans[0].journal_id
@@ -87,7 +86,7 @@ def read_late(
     pieces: list[_Piece] = []
     rows: list[Row] = []
     for row in damage:
-        for first, end in _besides((row["first_lsn"], row["last_lsn"] + 1), known):
+        for first, end in _outside((row["first_lsn"], row["last_lsn"] + 1), known):
             if kept is None or first >= kept.lsn:
                 found, lacking = _found(plans, first, end, lose)
                 pieces += found
@@ -105,7 +104,7 @@ def read_late(
 
 
 def _note(lake: str, journal: str, rows: Sequence[Row], tables: Sequence[str]) -> None:
-    """Of holes that only these tables have: the others are not to be filled."""
+    """Note in all other tables that they do not lack the records of these holes."""
     for table in TABLES:
         delta = None if table == "holes" or table in tables else open_table(lake, table)
         place = None if delta is None else position_of(delta, journal)
@@ -114,8 +113,8 @@ def _note(lake: str, journal: str, rows: Sequence[Row], tables: Sequence[str]) -
             extend(delta, lake, table, [], journal, lsns)
 
 
-def _besides(span: tuple[int, int], rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """What of a span is in none of these holes."""
+def _outside(span: tuple[int, int], rows: Sequence[Row]) -> list[tuple[int, int]]:
+    """The parts of a span of LSNs that are in none of these holes."""
     rest = [span]
     for row in rows:
         first, end = row["first_lsn"], row["last_lsn"] + 1
@@ -129,16 +128,16 @@ def fill_holes(
     plans: Sequence[JournalPlan],
     reached_lsn: int,
     write: Write,
-    lose: Lose,
+    lose: CopyFailed,
     searched: dict[Any, Any] | None = None,
 ) -> dict[str, int]:
-    """Add what any copy of a journal has of what the lake lacks of it.
+    """Fill the holes of a journal with the records that any copy has.
 
-    Args:   plans: of the copies, not strict. reached_lsn: up to which all tables have read the journal. write: makes
-            the parts of slices of a copy. lose: a copy that cannot be read, without which it goes on.
-            searched: for whoever asks again and again; gets the segments in which nothing was found for a hole, and
-            there is no search as long as they stay as they are.
-    Returns: rows by table; none if there was nothing to fill. Raises: JournalError, ValueError, OSError.
+    Args:   plans: of the copies, not strict. reached_lsn: up to which all tables have read the journal. write: writes
+            the parts of slices of a copy. lose: called for a copy that cannot be read; the other copies are used.
+            searched: a cache for repeated calls: the segments that were searched for a hole without result. The hole
+            is searched for again when they change.
+    Returns: rows by table; empty if there was nothing to fill. Raises: JournalError, ValueError, OSError.
     """
     journal = plans[0].journal_id
     events, holes = open_table(lake, "events"), open_table(lake, "holes")
@@ -156,7 +155,7 @@ def fill_holes(
             searched[journal, first, end] = where
         is_whole = len(found) == 1 and not lacking
         if not found or (has_filled(events, journal, first) and not is_whole):
-            rows.append(row)  # of the latter other tables lack more than this, and wait for it
+            rows.append(row)  # partly filled: the other tables lack more than was found, and wait for it
             continue
         spans = [(one.part.start_lsn, one.part.end_lsn) for one in found]
         rows += [row] if is_whole else [_cut(row, *span) for span in sorted([*spans, *lacking])]
@@ -180,7 +179,7 @@ def _rows_of(lake: str, files: Sequence[Any]) -> list[Row]:
 
 
 def _segments(plans: Sequence[JournalPlan], first: int, end: int) -> list[tuple[Any, ...]] | None:
-    """Where the records of a hole may be in the copies, and up to which record those are agreed; None: not known."""
+    """The segments that may have the records of a hole, with size and time, and the end of each copy; None: unknown."""
     found: list[tuple[Any, ...]] = []
     try:
         for plan in plans:
@@ -191,15 +190,15 @@ def _segments(plans: Sequence[JournalPlan], first: int, end: int) -> list[tuple[
                     path = path_of(plan.directory, base)
                     about = os.stat(path)
                     found.append((path, about.st_size, about.st_mtime_ns))
-    except (JournalError, OSError):  # of a URI, too
+    except (JournalError, OSError):  # also for URIs, which have no os.stat
         return None
     return found
 
 
 def _found(
-    plans: Sequence[JournalPlan], first: int, end: int, lose: Lose
+    plans: Sequence[JournalPlan], first: int, end: int, lose: CopyFailed
 ) -> tuple[list[_Piece], list[tuple[int, int]]]:
-    """The pieces of a hole, each from the first copy that has it; first record and behind the last of what none has."""
+    """The pieces of a hole, each from the first copy that has it; and the spans (first LSN, end LSN) that none has."""
     found: list[_Piece] = []
     lacking = [(first, end)]
     for plan in plans:
@@ -220,19 +219,19 @@ def _found(
 
 
 def _cut(row: Row, first: int, end: int) -> Row:
-    """A part of a hole; its octets are not known."""
+    """The row of a part of a hole. Its octets are not known."""
     return {**row, "first_lsn": first, "last_lsn": end - 1, "octets": None}
 
 
 def _rewritten(lake: str, holes: Any, old: Sequence[Any], rows: Sequence[Row], journal: str) -> tuple[Any, list[Any]]:
-    """Put rows in the place of a journal's. Returns the table of then, and the files with its rows."""
+    """Replace the rows of a journal. Returns the table after that, and the files of the journal."""
     new = [part_from_rows(lake, "holes", rows, mark_of(journal))] if rows else []
     holes = replace(holes, lake, "holes", old, new, is_change=True)
     return holes, _files_of(holes, journal)
 
 
-def _add(lake: str, journal: str, pieces: dict[int, _Piece], write: Write, lose: Lose) -> dict[str, int]:
-    """Each table gets the pieces that it lacks, in one commit; those of a copy that cannot be read are removed from
+def _add(lake: str, journal: str, pieces: dict[int, _Piece], write: Write, lose: CopyFailed) -> dict[str, int]:
+    """Add to each table the pieces that it lacks, in one commit. Pieces of a copy that cannot be read are removed from
     `pieces`. Returns rows by table."""
     deltas = {table: open_table(lake, table) for table in TABLES if table != "holes"}
     lacking = {
@@ -251,7 +250,7 @@ def _add(lake: str, journal: str, pieces: dict[int, _Piece], write: Write, lose:
             parts += [part for one in asked for made in write(plan, *one) for part in made]
         except (JournalError, OSError) as error:
             if str(getattr(error, "filename", None) or "").startswith(lake):
-                raise  # no fault of the copy's
+                raise  # the lake failed, not the copy
             lose(plan, error)
             for lsn in [lsn for lsn, one in pieces.items() if one.plan is plan]:
                 del pieces[lsn]

@@ -1,10 +1,11 @@
 """Ingest: adds the new records of a journal to the lake, exactly once. Everything else reads the lake.
 
-The journal is read once, a slice (a segment, or what is new of it) at a time, by processes of this machine or Spark's
+The journal is read once, a slice (a segment, or the new part of it) at a time, by processes of this machine or Spark's
 tasks; each writes the parts of all tables. A micro-batch ends with one commit for each table, which adds its parts and
-moves its position together: killed before it, the parts count for nothing. All tables end at the same place in the
-journal, `holes` first and then `events`, so that what is lost is known, and the events of each snapshot are there.
-Damage stops nothing unless it is asked for: what is sound is committed, and each hole is a row. Source: Spark page 3.
+moves its position together. Parts of an ingest that is killed before count for nothing. All tables end at the same
+position. They are committed in the order of `ALWAYS`: `holes` first, so that lost records are known, then `events`, so
+that the events of each snapshot are there. Damage becomes rows of `holes`; with `strict` it is an error.
+Source: Spark page 3.
 """
 
 import os
@@ -35,18 +36,18 @@ from .delta_tables import (
 from .lake import ALWAYS, check_written_here, holes_text, locked, missing_text, reader_name
 from .nodes import Node, add_node, check_name, nodes_of
 
-#: Octets of journal per micro-batch: each costs commits, and a kill repeats one. A cluster does more at once.
+#: Octets of journal per micro-batch. Small ones cost commits, large ones are repeated after a kill. A cluster reads
+#: more at once.
 MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
 
 
 @dataclass(slots=True, frozen=True)
 class IngestOptions:
-    """`journal`, `lake`: paths or URIs. `payloads`: also store contents. `max_bytes`: of journal per micro-batch.
-    `processes`: of this machine, if there is much to do. `strict`: damage is an
-    error. `past_deleted`: records that the journal has deleted unread are none. `node`: its name in the
-    lake, which a lake of others gets as one more; "": the one that it has there, or that of its directory. `copies`: of
-    the journal, paths or URIs of other nodes of a cluster: nothing is deleted there either, and they fill holes.
-    `searched`: as for `fill_holes`."""
+    """`journal`, `lake`: paths or URIs. `payloads`: also store contents. `max_bytes`: octets of journal per
+    micro-batch. `processes`: the most that read at a time on this machine. `strict`: damage is an error.
+    `past_deleted`: records that the journal has deleted unread are not an error. `node`: the name of the journal's node
+    in the lake; "": its present name, or that of its directory. `copies`: paths or URIs of the same journal on other
+    nodes of a cluster; they fill holes, and keep their records until they are read. `searched`: as for `fill_holes`."""
 
     journal: str
     lake: str
@@ -60,14 +61,14 @@ class IngestOptions:
     searched: dict[Any, Any] | None = None
 
     def plan(self) -> JournalPlan:
-        """What can be read of the journal. Raises: JournalError, OSError."""
+        """The readable part of the journal. Raises: JournalError, OSError."""
         return JournalPlan(self.journal, strict=self.strict, past_deleted=self.past_deleted)
 
 
 def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, Any]:
     """Bring the lake up to date with the journal. Returns the result: rows by table, the position.
 
-    Args:   spark: a session whose tasks do the work; None: processes of this machine do, without Java.
+    Args:   spark: a session whose tasks do the work; None: processes of this machine, without Java.
     Raises: LakeBusy, JournalError (deleted, damaged, another journal), ValueError (the lake's files), OSError, and
             Spark's exceptions.
     """
@@ -92,7 +93,8 @@ def default_node_name(directory: str) -> str:
 
 
 def ensure_node(lake: str, plan: JournalPlan, name: str) -> Node:
-    """The node of a journal, one of the lake's afterwards; after `check_journal`. Raises: ValueError, OSError."""
+    """The node of a journal; it is added to the lake if need be. Call `check_journal` first. Raises: ValueError,
+    OSError."""
     nodes = nodes_of(lake)
     for node in nodes:
         if node.journal == plan.journal_id and node.name:
@@ -100,13 +102,14 @@ def ensure_node(lake: str, plan: JournalPlan, name: str) -> Node:
     wanted = Node(name or default_node_name(plan.directory), plan.journal_id)
     check_name(wanted.name)
     if (own := nodes[0]).name == "" and own.journal not in (None, plan.journal_id):
-        add_node(lake, Node(f"node-{own.journal[:8]}", own.journal))  # whose journal is not here to tell its name
+        add_node(lake, Node(f"node-{own.journal[:8]}", own.journal))  # its directory is unknown
     add_node(lake, wanted)
     return wanted
 
 
 def _check_node(lake: str, plan: JournalPlan, name: str) -> bool:
-    """Whether the lake has read this journal, or may. Raises: JournalError (it must not be one of its nodes)."""
+    """Whether the journal is of a node of the lake. Raises: JournalError (the name is taken, or the node has
+    another)."""
     nodes = nodes_of(lake)
     if name:
         check_name(name)
@@ -123,10 +126,10 @@ def _check_node(lake: str, plan: JournalPlan, name: str) -> bool:
 
 
 def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
-    """Raises: JournalError (another journal than the lake's, or one that ends before the lake does), ValueError (files
-    that no ingest of this lake wrote; a lake among the files of the journal), OSError.
+    """Check that the journal can be added to the lake. `name`: of the node; with a name a new journal is accepted.
 
-    Args: name: of the node, as which another journal is added to the lake.
+    Raises: JournalError (not the lake's journal, or it ends before the lake does), ValueError (files that no ingest of
+            this lake wrote; the lake is in the journal's directory), OSError.
     """
     if "://" not in lake:
         journal = os.path.realpath(plan.directory)
@@ -153,8 +156,8 @@ def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
 
 
 def reached(lake: str, journal: str) -> Position | None:
-    """How far all tables of the lake have read a journal; None: it has nothing of it. Raises: JournalError, ValueError,
-    OSError."""
+    """The position up to which all tables have a journal; None: the lake has nothing of it. Raises: JournalError,
+    ValueError, OSError."""
     places: list[Position] = []
     for table in TABLES:
         delta = open_table(lake, table)
@@ -173,7 +176,7 @@ def _planned_by_spark(lake: str, table: str) -> Position | None:
 
 
 class _Ingest:
-    """One ingest, with the lock held."""
+    """One ingest. The lake is locked."""
 
     def __init__(
         self, plan: JournalPlan, lake: str, options: IngestOptions, progress: Progress, spark: Any, node: Node
@@ -184,20 +187,20 @@ class _Ingest:
         self._options = options
         self._progress = progress
         self._spark = spark
-        self._lost: dict[str, str] = {}  # copies that cannot be read: why
+        self._failed_copies: dict[str, str] = {}  # path or URI -> why it cannot be read
         self._copies: list[JournalPlan] = []
         for place in options.copies:
             try:
                 self._copies.append(JournalPlan(place, strict=False))
             except (JournalError, OSError) as error:
-                self._lose_copy(place, error)
+                self._report_failed_copy(place, error)
         self._max_bytes = options.max_bytes or (MAX_BYTES if spark is None else MAX_BYTES_OF_SPARK)
         self._deltas: dict[str, Any] = {}
-        self._places: dict[str, Position] = {}  # of the tables: to ask delta-rs for them takes longer
+        self._places: dict[str, Position] = {}  # of each table; delta-rs would take longer
         self._rows: dict[str, int] = {}
 
     def run(self, tables: Sequence[str]) -> dict[str, Any]:
-        """Fill these tables up to the journal's present end."""
+        """Fill these tables up to the present end of the journal. Returns the result of `ingest`."""
         plan, lake = self._plan, self._lake
         found = {table: open_table(lake, table) for table in tables}
         places = {
@@ -206,8 +209,8 @@ class _Ingest:
         known = plan.readers()
         for place in places.values():
             if place is not None:
-                plan.check_available(place)  # first: for what is gone nothing is to be kept
-        for table, place in places.items():  # all of them before anything is read: what one needs must not be deleted
+                plan.check_available(place)  # before registering, which would be too late
+        for table, place in places.items():  # all before the first read, so that no needed segment is deleted
             if place is None or reader_name(lake, table) not in known:
                 self._register(table, 0 if place is None else place.lsn)
         first, target = plan.first(), plan.end()
@@ -231,36 +234,36 @@ class _Ingest:
         self._fill_holes()
         self._compact()
         result = {"lake": lake, "lsn": target.lsn, "rows": self._rows, "seconds": self._progress.seconds}
-        if self._lost:
-            result["copies"] = self._lost
+        if self._failed_copies:
+            result["copies"] = self._failed_copies
         return {**result, "missing": lost} if lost else result
 
     def _first(self, found: Mapping[str, Any]) -> str:
-        """The id of the journal of the lake's first node: in all tables the same."""
+        """The id of the journal of the lake's first node. All tables have the same."""
         made = [first_journal(one) for one in (*found.values(), *self._deltas.values()) if one is not None]
         return made[0] if made else self._plan.journal_id
 
     def _register(self, table: str, lsn: int) -> None:
-        """The journal, and its copies, keep what is still to be read."""
+        """Let the journal and its copies keep the records from `lsn` on."""
         self._plan.files.register(self._plan.directory, reader_name(self._lake, table), lsn)
         for plan in list(self._copies):
             try:
                 plan.files.register(plan.directory, reader_name(self._lake, table), lsn)
             except (JournalError, OSError) as error:
-                self._lose(plan, error)
+                self._drop_copy(plan, error)
 
-    def _lose(self, plan: JournalPlan, error: Exception) -> None:
-        """Go on without a copy that cannot be read."""
+    def _drop_copy(self, plan: JournalPlan, error: Exception) -> None:
+        """Do not use a copy any further that cannot be read."""
         self._copies = [one for one in self._copies if one is not plan]
-        self._lose_copy(plan.where, error)
+        self._report_failed_copy(plan.where, error)
 
-    def _lose_copy(self, place: str, error: Exception) -> None:
-        if place not in self._lost:
-            self._lost[place] = error_text(error)
+    def _report_failed_copy(self, place: str, error: Exception) -> None:
+        if place not in self._failed_copies:
+            self._failed_copies[place] = error_text(error)
             self._progress.say("copy", what=f"{place} fills no holes: {error_text(error)}")
 
     def _batches(self, target: Position) -> Iterator[tuple[Position, Position, tuple[str, ...]]]:
-        """(start, end, tables that are at the start) until all are at the target: first those that were left behind."""
+        """(start, end, tables that are at the start) until all tables are at the target. Those behind come first."""
         while True:
             at = self._places
             start = min(at.values(), key=_place)
@@ -271,7 +274,7 @@ class _Ingest:
             yield start, end, tuple(table for table in at if at[table] == start)
 
     def _fill(self, start: Position, end: Position, tables: tuple[str, ...]) -> None:
-        """One micro-batch. If it fails, a full disk for instance has the room again that it took."""
+        """One micro-batch. If it fails, its parts are deleted: the disk may be full."""
         parts: list[Part] = []
         try:
             self._fill_with(parts, start, end, tables)
@@ -285,7 +288,7 @@ class _Ingest:
         slices = self._plan.slices(start, end)
         is_late = "holes" not in tables
         if is_late:
-            from .filling import outside_holes, read_late  # as dear as pyarrow, and seldom needed
+            from .filling import outside_holes, read_late  # imports pyarrow, and is seldom needed
             from .parts import delete_uncommitted
 
             slices = outside_holes(self._lake, self._plan, slices)
@@ -297,7 +300,7 @@ class _Ingest:
                 self._progress.say("part", octets=done, of=octets)
         if is_late:
             met = [one for one in parts if one.table == "holes"]
-            late = read_late(self._lake, self._all_copies(), tables, met, self._parts, self._lose)
+            late = read_late(self._lake, self._all_copies(), tables, met, self._parts, self._drop_copy)
             parts += late.parts
             delete_uncommitted(self._lake, met)
             if late.rows:
@@ -316,8 +319,8 @@ class _Ingest:
                 self._progress.say("batch", table=table, batch=self._deltas[table].version(), rows=rows)
 
     def _tell_holes(self, parts: Sequence[Part]) -> None:
-        """Report the holes that are about to be committed."""
-        from pyarrow import parquet  # dear to import, and seldom needed
+        """Report holes before they are committed."""
+        from pyarrow import parquet  # slow to import, and seldom needed
 
         for one in parts:
             if one.table == "holes":
@@ -326,7 +329,7 @@ class _Ingest:
                 self._progress.say("holes", what=holes_text(found))
 
     def _fill_holes(self) -> None:
-        """From any copy of the journal; also from this one: what was damaged may have been put back from a backup."""
+        """Fill holes from any copy, also from the one that was read: it may have been restored from a backup."""
         if not files_in(self._deltas["holes"]):
             return
         from .filling import fill_holes
@@ -334,7 +337,7 @@ class _Ingest:
         reached_ = reached(self._lake, self._plan.journal_id)
         reached_lsn = 0 if reached_ is None else reached_.lsn
         copies, searched = self._all_copies(), self._options.searched
-        filled = fill_holes(self._lake, copies, reached_lsn, self._parts, self._lose, searched)
+        filled = fill_holes(self._lake, copies, reached_lsn, self._parts, self._drop_copy, searched)
         for table, rows in filled.items():
             self._rows[table] = self._rows.get(table, 0) + rows
         if filled:
@@ -342,7 +345,7 @@ class _Ingest:
             self._progress.say("filled", **filled)
 
     def _all_copies(self) -> list[JournalPlan]:
-        """The plans of all copies, also of the one that is read; damage in them is passed over."""
+        """The plans of all copies, the one that is read included. They skip damage."""
         return [JournalPlan(self._options.journal, strict=False), *self._copies]
 
     def _parts(self, plan: JournalPlan, slices: Sequence[Slice], tables: tuple[str, ...]) -> Iterator[Sequence[Part]]:
@@ -350,7 +353,7 @@ class _Ingest:
             yield made
 
     def _compact(self) -> None:
-        """Tables that many small ingests have filled."""
+        """Compact tables with many small files."""
         if not any(self._rows.values()):
             return
         from .compact import KEEP_HOURS, SMALL_ROWS, compact_table, has_many_small

@@ -1,8 +1,8 @@
-"""The journals that a command names: of several brokers, and of the nodes of clusters.
+"""The sources of an ingest: the journals that `--journal` names, of several brokers and of the nodes of clusters.
 
 `--journal` takes a directory, NAME=DIR, a directory of data directories, or @FILE, a list of these; it may be repeated.
-The nodes of a cluster have copies of one journal: they are one member. Each deletes old records by its own readers, so
-that copy is read which goes furthest of those that have what the lake needs next.
+The nodes of a cluster have copies of one journal, which are one source. Each node deletes old records by its own
+readers. Among the copies that have the record that the lake needs next, the one with the most records is read.
 """
 
 import os
@@ -20,7 +20,8 @@ from .nodes import check_name, nodes_of
 
 
 class Choice(NamedTuple):
-    """`place`: path or URI of the copy to read, `others`: of the others. `is_furthest`: none of those ends later."""
+    """`place`: path or URI of the copy to read; `others`: of the other copies. `is_furthest`: none of them ends
+    later."""
 
     place: str
     others: list[str]
@@ -43,8 +44,8 @@ class _Copy(NamedTuple):
 
 @dataclass(slots=True)
 class IngestSource:
-    """A broker, or a cluster. `name`: "" if none was given. `directory`: of its journal. `copies`: paths or URIs of
-    that directory, and of the other nodes' copies."""
+    """The journal of a broker or a cluster. `name`: "" if none was given. `directory`: of the first copy. `copies`:
+    paths or URIs of all copies."""
 
     name: str
     journal_id: str
@@ -52,10 +53,10 @@ class IngestSource:
     is_cluster: bool = False
     copies: list[str] = field(default_factory=list)
 
-    def chosen(self, reached: Position | None) -> Choice:
-        """The copy to read next. `reached`: how far the lake has read the journal; None: it has nothing of it.
+    def choose_copy(self, reached: Position | None) -> Choice:
+        """The copy to read next. `reached`: the position of the lake; None: it has nothing of the journal.
 
-        Raises: JournalError, OSError (none can be read).
+        Raises: JournalError, OSError (no copy can be read).
         """
         if len(self.copies) == 1:
             return Choice(self.copies[0], [], is_furthest=True)
@@ -73,22 +74,22 @@ class IngestSource:
         further = [one for one in found if one.goes_beyond(reached)] or found
         least = min(one.first.lsn for one in further)
         following = [one for one in further if reached is not None and one.first.lsn <= reached.lsn + 1]
-        # No copy has the next record: the copy that lacks the fewest records is read, or refused.
+        # If no copy has the next record, the copy that lacks the fewest is chosen; the ingest may refuse it.
         best = max(following or [one for one in further if one.first.lsn == least], key=_Copy.end_at)
         is_furthest = best.end_at() == max(map(_Copy.end_at, found))
         return Choice(best.place, [one.place for one in found if one is not best], is_furthest)
 
 
 def sources_named(given: Sequence[str], *, skips_clashes: bool = False) -> tuple[list[IngestSource], list[str]]:
-    """What these words name, and a sentence for each journal that cannot be read, if there are others.
+    """The sources that the values of `--journal` name, and a sentence for each journal that cannot be read.
 
-    Args:   skips_clashes: those that clash get a sentence, too, instead of an error.
-    Raises: JournalError, OSError (of the only journal, or of all), ValueError (the same twice; two journals with one
-            id, or of one name).
+    Args:   skips_clashes: journals that clash become sentences, too, instead of an error.
+    Raises: JournalError, OSError (no journal can be read), ValueError (a journal is named twice; two journals have one
+            id or one name).
     """
     found: dict[str, IngestSource] = {}
     places: dict[str, str] = {}
-    gone: list[str] = []
+    problems: list[str] = []
     clashing: set[str] = set()
     failure: Exception | None = None
 
@@ -97,7 +98,7 @@ def sources_named(given: Sequence[str], *, skips_clashes: bool = False) -> tuple
         failure = ValueError(text)
         if not skips_clashes:
             raise failure
-        gone.append(text)
+        problems.append(text)
         clashing.update(journal_ids)
 
     for name, where in journal_places(given):
@@ -107,7 +108,7 @@ def sources_named(given: Sequence[str], *, skips_clashes: bool = False) -> tuple
             format_ = read_format(directory, files)
         except (JournalError, OSError) as error:
             failure = error
-            gone.append(f"{f'node {name}: ' if name else ''}{error}")
+            problems.append(f"{f'node {name}: ' if name else ''}{error}")
             continue
         real = directory if "://" in where else os.path.realpath(directory)
         if real in places:
@@ -115,39 +116,39 @@ def sources_named(given: Sequence[str], *, skips_clashes: bool = False) -> tuple
             continue
         places[real] = where
         journal_id = format_.journal_id.hex()
-        member = found.setdefault(journal_id, IngestSource(name, journal_id, directory))
-        if member.copies and not (format_.is_cluster and member.is_cluster):
+        source = found.setdefault(journal_id, IngestSource(name, journal_id, directory))
+        if source.copies and not (format_.is_cluster and source.is_cluster):
             refuse(
-                f"{where} and {member.copies[0]} have one id, {journal_id}: one is a copy of the other; name the one"
+                f"{where} and {source.copies[0]} have one id, {journal_id}: one is a copy of the other; name the one"
                 " that the broker writes",
                 journal_id,
             )
-        member.is_cluster = format_.is_cluster
-        if name and member.name and name != member.name:
-            refuse(f"{where} and {member.copies[0]} are nodes of one cluster, {name!r} and {member.name!r}", journal_id)
-        member.name = member.name or name
-        member.copies.append(where)
-    members = [one for one in found.values() if one.journal_id not in clashing]
-    if failure is not None and not members:
+        source.is_cluster = format_.is_cluster
+        if name and source.name and name != source.name:
+            refuse(f"{where} and {source.copies[0]} are nodes of one cluster, {name!r} and {source.name!r}", journal_id)
+        source.name = source.name or name
+        source.copies.append(where)
+    sources = [one for one in found.values() if one.journal_id not in clashing]
+    if failure is not None and not sources:
         raise failure
-    return members, gone
+    return sources, problems
 
 
-def named(
-    members: Sequence[IngestSource], lake: str, *, are_several: bool, gone: list[str] | None = None
+def with_names(
+    sources: Sequence[IngestSource], lake: str, *, are_several: bool, problems: list[str] | None = None
 ) -> Sequence[IngestSource]:
-    """The members with names, if there are several: the name in the lake, else that of the directory.
+    """Give each source a name if there are several: its name in the lake, else that of its directory.
 
-    Args:   gone: members with equal names are left out, with a sentence in this list, instead of an error.
+    Args:   problems: sources with equal names are left out, with a sentence in this list, instead of an error.
     Raises: ValueError (two have the same name), OSError.
     """
     known = {node.journal: node.name for node in nodes_of(lake)}
     if are_several:
-        for one in members:
+        for one in sources:
             one.name = one.name or known.get(one.journal_id) or default_node_name(one.directory)
     by_name: dict[str, IngestSource] = {}
     clashing: set[str] = set()
-    for one in members:
+    for one in sources:
         if one.name and by_name.setdefault(one.name, one) is not one:
             other = by_name[one.name]
             what = "a journal of another cluster" if one.is_cluster or other.is_cluster else "another journal"
@@ -155,15 +156,15 @@ def named(
                 f"{one.copies[0]} is {what} than {other.copies[0]}, but both would be node {one.name!r}:"
                 " --journal NAME=DIR names them"
             )
-            if gone is None:
+            if problems is None:
                 raise ValueError(text)
-            gone.append(text)
+            problems.append(text)
             clashing.add(one.name)
-    return [one for one in members if one.name not in clashing]
+    return [one for one in sources if one.name not in clashing]
 
 
 def journal_places(given: Iterable[str], depth: int = 0) -> list[tuple[str, str]]:
-    """(name or "", path or URI) of each journal that these words name. Raises: OSError, ValueError."""
+    """(name or "", path or URI) of each journal that the values of `--journal` name. Raises: OSError, ValueError."""
     found: list[tuple[str, str]] = []
     for word in given:
         if word.startswith("@") and not os.path.exists(word):
@@ -182,7 +183,7 @@ def journal_places(given: Iterable[str], depth: int = 0) -> list[tuple[str, str]
 
 
 def _journals_in(where: str) -> list[str]:
-    """A journal, or a data directory: itself; a directory of these: those in it."""
+    """The path itself if it is a journal or a data directory, else the journals in that directory."""
     if "://" in where or not os.path.isdir(where) or os.path.exists(os.path.join(find_journal(where), FORMAT)):
         return [where]
     inner = sorted(one.path for one in os.scandir(where) if one.is_dir())

@@ -1,12 +1,11 @@
 """The lake: a directory (or URI) of Delta tables, with the position in the journal that each has reached.
 
     LAKE/events/date=2026-11-21/part-*.parquet      and payloads, snapshots (by date), checkpoints, segments, holes
-    LAKE/events/_delta_log                          which of them count, and how far, exactly once
-    LAKE/nodes                                      whose journals (nodes.py); each has a position of its own
+    LAKE/events/_delta_log                          which of them count, and the position
+    LAKE/nodes                                      the nodes whose journals it has (nodes.py)
 
-Jobs read with `read_table`, or take `committed_files`: a table that was never filled is empty, not an error, and files
-of an ingest that was killed are not among them. A lake that was moved or copied is read where it is. Commits are made
-in `delta_tables.py`.
+Jobs read with `read_table` or `committed_files`. A table that was never filled is empty, not an error. Files of an
+ingest that was killed do not count. A lake can be moved or copied. Commits are made in `delta_tables.py`.
 """
 
 import errno
@@ -20,13 +19,13 @@ from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl, stored
 from .delta_tables import CHECKPOINTS, check_path, files_in, files_of, lsn_of, open_table, retained_of, table_path
-from .delta_tables import Retained as Retained  # parts of what is offered here
+from .delta_tables import Retained as Retained  # offered here, too
 from .delta_tables import absolute as absolute
 
-#: What every lake has, in the order in which an ingest fills it.
+#: The tables of every lake, in the order in which an ingest commits them.
 ALWAYS = ("holes", "events", "snapshots", "checkpoints", "segments")
 LAST_FIRST = ALWAYS[::-1]
-#: Holes that a sentence names.
+#: The most holes that a sentence names.
 NAMED_MAX = 5
 
 
@@ -35,7 +34,7 @@ class LakeBusy(Exception):
 
 
 def reader_name(lake: str, table: str) -> str:
-    """The name under which the ingest of a table registers with the journal, which keeps what is still to be read."""
+    """The name under which the ingest of a table registers with the journal as a reader."""
     return f"{reader_prefix(lake)}{table}"
 
 
@@ -45,7 +44,7 @@ def reader_prefix(lake: str) -> str:
 
 
 def is_lake(lake: str) -> bool:
-    """Whether an ingest has begun to fill it. Raises: ValueError, OSError."""
+    """Whether an ingest has begun to fill a lake here. Raises: ValueError, OSError."""
     return Path(lake, CHECKPOINTS).is_dir() or any(has_begun(lake, table) for table in TABLES)
 
 
@@ -59,11 +58,11 @@ def has_begun(lake: str, table: str) -> bool:
 def committed_files(
     lake: str, table: str, since_us: int | None = None, until_us: int | None = None, journal: str | None = None
 ) -> list[str]:
-    """The absolute paths (or URIs) of a table's Parquet files that count, without Java: no others are in the lake.
+    """The absolute paths (or URIs) of a table's Parquet files that count, without Java. Empty: nothing was committed.
 
-    The column `date` is in their paths: `LAKE/events/date=2026-11-21/part-...parquet`. None: nothing was committed yet.
+    The column `date` is in their paths: `LAKE/events/date=2026-11-21/part-...parquet`.
     Args:   since_us, until_us: only files that can have rows with since_us <= ts < until_us (microseconds since 1970).
-            journal: the id of one node's; None: of all.
+            journal: the journal's id of one node; None: all nodes.
     Raises: ValueError (no such table, or its log is missing or damaged), JournalError, OSError.
     """
     if table not in TABLES:
@@ -85,11 +84,11 @@ def committed_files(
 
 
 def check_even(lake: str, journal: str | None = None) -> None:
-    """Raises: ValueError (a table is behind one that an ingest fills later: a part of the lake is missing), OSError.
-    `journal`: of which node, if there are several.
+    """Check that no table is missing or older than the others. `journal`: of one node, if there are several.
 
-    A job's answer would be wrong in silence: all messages of a checkpoint whose table of snapshots is not there would
-    be lost. An ingest may be at work: who opens the tables in this order, too, sees none that is behind.
+    Raises: ValueError (a table is behind one that an ingest commits later), OSError. Without this check an answer could
+    be wrong silently: without the table of snapshots all messages of a checkpoint would count as lost. Tables are
+    opened in the reverse order of commits, so a running ingest does not disturb.
     """
     if "://" in lake or Path(lake, CHECKPOINTS).is_dir():
         return
@@ -109,7 +108,7 @@ def check_even(lake: str, journal: str | None = None) -> None:
 
 
 def row_count(lake: str, table: str) -> int:
-    """The rows of a table, by what its log says of its files. Raises: as `committed_files`."""
+    """The number of rows of a table, from its log. Raises: as `committed_files`."""
     delta = open_table(lake, table)
     if delta is not None:
         return sum(one["num_records"] for one in files_in(delta))
@@ -151,21 +150,22 @@ def read_table(
     columns = ddl(stored(table)).replace(" NOT NULL", "") + (", date date" if table in BY_DATE else "")
     if not files:
         return spark.createDataFrame([], columns)
-    # By name: which of the directory's files count is what Spark does not know.
+    # By name: Spark does not know which files of the directory count.
     read = spark.read.schema(columns).option("basePath", table_path(lake, table))
-    return read.option("__globPaths__", "false").parquet(*files)  # by name, whatever is in it
+    return read.option("__globPaths__", "false").parquet(*files)  # names may look like patterns
 
 
 def retained_in(lake: str, journal: str | None = None) -> Retained | None:
-    """What retention has left of a lake, or of one of several nodes; None: everything. It is said before anything is
-    dropped from a table other than `events`: who asks after having opened them all knows of all that they lack. Raises:
-    as `committed_files`."""
+    """What retention has left of a lake, or of one node; None: everything. Raises: as `committed_files`.
+
+    Ask after opening the tables: the note is committed before rows of the other tables are dropped, so it covers all
+    that they lack."""
     events = open_table(lake, "events")
     return None if events is None else retained_of(events, journal)
 
 
 def missing_text(first_lsn: int, kept: Retained | None = None) -> str | None:
-    """What to say of a lake that begins with this record; None if that is the journal's first."""
+    """A sentence about the records that are missing before `first_lsn`; None if it is the first of the journal."""
     if kept is not None:
         return (
             f"records 1 to {first_lsn - 1}, all of before {kept.day}, were dropped by `leveret pipeline retain`, and"
@@ -180,7 +180,7 @@ def missing_text(first_lsn: int, kept: Retained | None = None) -> str | None:
 
 
 def holes_text(holes: Sequence[Mapping[str, Any]]) -> str:
-    """What to say of rows of the table `holes` (in order)."""
+    """A sentence about rows of the table `holes`, which are in order."""
     count = sum(one["last_lsn"] - one["first_lsn"] + 1 for one in holes)
     named = "; ".join(_named(one) for one in holes[:NAMED_MAX])
     more = f"; and {len(holes) - NAMED_MAX} more" if len(holes) > NAMED_MAX else ""
@@ -203,8 +203,9 @@ def _text(at: datetime) -> str:
 
 @contextmanager
 def locked(lake: str) -> Iterator[None]:
-    """Allows one ingest at a time; of two on remote lakes the commit of one fails. Raises: LakeBusy, ValueError (it
-    cannot be written), OSError."""
+    """Let one process at a time change a lake. Remote lakes have no lock: of two ingests the commit of one fails.
+
+    Raises: LakeBusy, ValueError (the lake cannot be written), OSError."""
     if "://" in lake or os.name == "nt":
         yield
         return

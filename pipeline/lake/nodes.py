@@ -1,9 +1,9 @@
 """The nodes of a lake: the brokers, or clusters of brokers, whose journals it has.
 
-    LAKE/nodes      one row for each, in a file of its own: the log of the table tells all of it
+    LAKE/nodes      one row for each node, in one file, so that the log of the table has all values
 
-A node has a name and the id of its journal; each row of the lake has both. The nodes of a cluster have copies of one
-journal, and are one node here. A lake of an older release has one node without a name until its next ingest.
+A node has a name and the id of its journal; each row of the lake has both. A cluster is one node here, because its
+nodes have copies of one journal. A lake of an older release has one node without a name until its next ingest.
 """
 
 from collections.abc import Iterable
@@ -13,19 +13,20 @@ from typing import NamedTuple
 from .delta_tables import create, extend, files_in, journal_in_description, open_table
 
 TABLE = "nodes"
-#: Longer names are not in the table's log.
+#: The log of a table has no longer texts.
 NAME_MAX = 200
 
 
 class Node(NamedTuple):
-    """`journal`: the id of its journal; None: a lake of Spark's own logs, which has one."""
+    """`journal`: the id of its journal; None in a lake of Spark's own logs, which has one node."""
 
     name: str
     journal: str | None
 
 
 def nodes_of(lake: str) -> list[Node]:
-    """By their names; at least one, which may have none. Raises: ValueError (a damaged log), OSError."""
+    """The nodes of a lake in the order of their names. At least one; an only one may have no name. Raises: ValueError
+    (a damaged log), OSError."""
     delta = open_table(lake, TABLE)
     if delta is not None:
         return sorted(Node(one["min.node"], one["min.journal"]) for one in files_in(delta))
@@ -34,8 +35,8 @@ def nodes_of(lake: str) -> list[Node]:
 
 
 def add_node(lake: str, node: Node) -> None:
-    """From then on the lake has it. Raises: ValueError, OSError."""
-    from .parts import part_from_rows  # pyarrow is dear to import, and only an ingest adds nodes
+    """Add a node to a lake. Raises: ValueError, OSError."""
+    from .parts import part_from_rows  # pyarrow is slow to import, and only an ingest adds nodes
 
     row = {"node": node.name, "journal": node.journal, "ts": datetime.now(UTC)}
     delta, part = open_table(lake, TABLE), part_from_rows(lake, TABLE, [row])
@@ -46,7 +47,7 @@ def add_node(lake: str, node: Node) -> None:
 
 
 def chosen_nodes(lake: str, names: Iterable[str]) -> list[Node]:
-    """Those with these names; without names all. Raises: ValueError (there is none with a name), OSError."""
+    """The nodes with these names; all if there are no names. Raises: ValueError (an unknown name), OSError."""
     nodes = nodes_of(lake)
     known = {one.name for one in nodes}
     for name in names:
@@ -57,6 +58,6 @@ def chosen_nodes(lake: str, names: Iterable[str]) -> list[Node]:
 
 
 def check_name(name: str) -> None:
-    """Raises: ValueError (no node can be called so)."""
+    """Raises: ValueError (it cannot be the name of a node)."""
     if not name or len(name.encode()) > NAME_MAX or not name.isprintable() or "/" in name:
         raise ValueError(f"{name!r} is no name for a node: at most {NAME_MAX} octets, without / and control characters")

@@ -36,15 +36,15 @@ from ..reading.table_decoder import TableDecoder
 from ..schemas import BY_DATE, STATISTICS, TABLES, arrow, stored
 from .delta_tables import GROUP_ROWS, Part, files_in, mark_of, open_table
 
-#: Octets in memory of a row group, which is held until it is written, and has no more rows than GROUP_ROWS.
+#: A row group is written when it has GROUP_ROWS rows or these octets in memory.
 GROUP_OCTETS = 64 * 1024 * 1024
-#: Rows that are copied at once.
+#: Rows that compaction copies at a time.
 BATCH_ROWS = 65_536
-#: Files that one slice has open at a time, one for each day: a clock that jumps may make many.
+#: The most files that one slice has open, one for each day: a clock that jumps may make many days.
 OPEN_MAX = 16
-#: Columns that mostly rise by one: as differences they take next to no room, by a dictionary four fifths of it all.
+#: Columns that mostly rise by one. As differences they take little space; with dictionaries, four fifths of a file.
 RISING = ("lsn", "msg_id", "cause_id")
-#: Longer words are no statistics.
+#: Longer texts get no statistics.
 WORD_MAX = 256
 DAY_US = 86_400_000_000
 EPOCH = date(1970, 1, 1)
@@ -60,11 +60,11 @@ def write_parts(
     strict: bool = True,
     node: tuple[str, str] = ("", ""),
 ) -> list[Part]:
-    """Write what a slice adds to each of the tables.
+    """Write the rows of a slice, as new parts of each of the tables.
 
-    Args:   journal: path or URI, of whose file system `directory` is the journal's own. node: its name, and the id of
-            its journal; those of the first node may be left out.
-    Raises: JournalError, OSError. What was written until then is deleted.
+    Args:   journal: path or URI, which tells the file system. directory: the journal's path in it. node: name and
+            journal's id; may be left out for the first node.
+    Raises: JournalError, OSError. Files that were written before are deleted.
     """
     source, _ = locate(journal)
     target, root = locate(lake)
@@ -78,7 +78,7 @@ def write_parts(
         for one in writers:
             one.delete()
         if isinstance(error, Damaged):
-            raise JournalError(str(error)) from error  # as it is it does not get from one process into another
+            raise JournalError(str(error)) from error  # Damaged itself cannot be pickled between processes
         raise
     finally:
         for one in writers:
@@ -104,7 +104,7 @@ class _TableWriter:
         self._made: list[Part] = []
 
     def add(self, chunk: Chunk) -> None:
-        """The rows of a chunk. Raises: Damaged, OSError."""
+        """Add the rows of a chunk. Raises: Damaged, OSError."""
         for found in self._decoder.batches(chunk):
             more = [pa.repeat(pa.scalar(value, pa.string()), found.num_rows) for value in self._of_node]
             batch = pa.RecordBatch.from_arrays([*found.columns, *more], schema=self._schema)
@@ -122,12 +122,12 @@ class _TableWriter:
         return found
 
     def close(self) -> list[Part]:
-        """All its parts, durable on this machine. Raises: OSError."""
+        """Finish the files. Returns the parts, durable if they are on this machine. Raises: OSError."""
         self._made += [one.close() for one in self._open.values()]
         return self._made
 
     def abandon(self) -> None:
-        """After an error: what is begun stays as it is."""
+        """Leave unfinished files as they are, after an error."""
         for one in self._open.values():
             one.abandon()
 
@@ -139,7 +139,7 @@ class _TableWriter:
 
 
 class _PartWriter:
-    """One file. Memory: one row group."""
+    """Writes one file. Memory: one row group."""
 
     def __init__(self, files: ArrowFiles, root: str, table: str, path: str, day: str | None, schema: Any) -> None:
         self._files = files
@@ -149,7 +149,7 @@ class _PartWriter:
         self._rows = self._octets = 0
         self._about: list[Any] = []
         self._schema = schema
-        with _about_file(self._where):
+        with _with_path(self._where):
             files.make_directory(os.path.dirname(self._where))
             self._writer = parquet.ParquetWriter(
                 self._where,
@@ -171,25 +171,26 @@ class _PartWriter:
     def _flush(self) -> None:
         if self._waiting:
             rows = pa.Table.from_batches(self._waiting, self._schema)
-            with _about_file(self._where):
+            with _with_path(self._where):
                 self._writer.write_table(rows, row_group_size=GROUP_ROWS)
         self._waiting, self._rows, self._octets = [], 0, 0
 
     def close(self) -> Part:
         self._flush()
-        with _about_file(self._where):
+        with _with_path(self._where):
             self._writer.close()
             octets = self._files.make_durable(self._where)
         (about,) = self._about
         return Part(self._table, self.path, self._day, about.num_rows, octets, statistics(about))
 
     def abandon(self) -> None:
-        """pyarrow would write its end when it is forgotten, and print that it cannot."""
+        """Keep pyarrow from finishing the file when the writer is garbage, which would print errors."""
         self._writer.is_open = False
 
 
 def delete_uncommitted(lake: str, parts: Sequence[Part]) -> None:
-    """Delete parts that no commit names, of a lake on this machine. Where that is not known they stay, for `vacuum`."""
+    """Delete parts that no commit names, in a lake on this machine. If the log cannot be read they stay, for
+    `vacuum`."""
     for table in {one.table for one in parts} if "://" not in lake else ():
         with suppress(OSError, ValueError):
             delta = open_table(lake, table)
@@ -200,18 +201,19 @@ def delete_uncommitted(lake: str, parts: Sequence[Part]) -> None:
 
 
 @contextmanager
-def _about_file(path: str) -> Iterator[None]:
-    """Raises: OSError (with the path)."""
+def _with_path(path: str) -> Iterator[None]:
+    """Add the path to errors. Raises: OSError."""
     try:
         yield
     except OSError as error:
         raise OSError(error.errno, os.strerror(error.errno) if error.errno else one_line(str(error)), path) from error
 
 
-def merged(lake: str, table: str, day: str | None, mark: str, paths: Sequence[str]) -> Part:
-    """One new part with the rows of several, in this order; memory: a row group of each kind. Raises: OSError.
+def merge_parts(lake: str, table: str, day: str | None, mark: str, paths: Sequence[str]) -> Part:
+    """Write one new part with the rows of several files, in this order. Memory: a row group of each file. Raises:
+    OSError.
 
-    Args:   day, mark: of all of them. paths: within the table.
+    Args:   day, mark: the same for all files. paths: within the table.
     """
     files, root = locate(lake)
     schema = pa.schema([field.with_nullable(True) for field in arrow(stored(table))])
@@ -225,7 +227,7 @@ def merged(lake: str, table: str, day: str | None, mark: str, paths: Sequence[st
 
 
 def part_from_rows(lake: str, table: str, rows: Sequence[Any], mark: str = "") -> Part:
-    """One new part with rows that are in memory. `mark`: of their node. Raises: OSError."""
+    """Write one new part with rows in memory. `mark`: of their node. Raises: OSError."""
     files, root = locate(lake)
     schema = pa.schema([field.with_nullable(True) for field in arrow(stored(table))])
     name = f"part-{f'n{mark}-' if mark else ''}{uuid4().hex}.parquet"
@@ -239,7 +241,7 @@ def part_from_rows(lake: str, table: str, rows: Sequence[Any], mark: str = "") -
 
 
 def _conformed(batch: Any, schema: Any) -> Any:
-    """A batch with exactly these columns; columns that an older release did not have are null."""
+    """A batch with exactly the columns of a schema; columns that an older release did not have are null."""
     names = set(batch.schema.names)
     columns = [
         batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)
@@ -257,7 +259,7 @@ def _by_day(batch: Any) -> Iterator[tuple[str, Any]]:
 
 
 def statistics(about: Any) -> str:
-    """What a table's log says of a file, so that readers may pass over it: rows, and the range of some columns.
+    """Delta's statistics of a file as JSON, by which readers skip files: rows, and the ranges of STATISTICS.
 
     Args: about: the file's Parquet metadata.
     """
@@ -280,7 +282,7 @@ def statistics(about: Any) -> str:
 
 
 def _text(value: Any, *, up: bool = False) -> Any:
-    """A value as Delta's statistics have it: times in milliseconds, a highest one rounded up."""
+    """A value in the form of Delta's statistics: times in milliseconds, rounded up if `up`."""
     if not isinstance(value, datetime):
         return value
     if up and value.microsecond % 1000:
@@ -288,14 +290,14 @@ def _text(value: Any, *, up: bool = False) -> Any:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
 
 
-#: Octets of journal that are worth a second Python.
-MUCH = 32 * 1024 * 1024
+#: Octets of journal for which several processes are started.
+PARALLEL_OCTETS = 32 * 1024 * 1024
 Made = tuple[Slice, list[Part]]
 
 
 @dataclass(slots=True, frozen=True)
 class WriteTask:
-    """What `write_parts` is told beside the slice."""
+    """The arguments of `write_parts` that are the same for all slices."""
 
     journal: str
     directory: str
@@ -311,13 +313,13 @@ class WriteTask:
 
 
 def by_processes(work: WriteTask, slices: Sequence[Slice], processes: int) -> Iterator[Made]:
-    """Slice by slice as they are done; in this process if there is little to do."""
+    """Write slices in several processes, or in this one if there is little to do. Yields each slice when it is done."""
     count = min(processes, len(slices))
-    if count < 2 or sum(part.end - part.start for part in slices) < MUCH:
+    if count < 2 or sum(part.end - part.start for part in slices) < PARALLEL_OCTETS:
         for part in slices:
             yield part, work.write(part)
         return
-    # Not by fork: the threads of pyarrow and delta-rs would be missing in the child.
+    # No fork: the child would lack the threads of pyarrow and delta-rs.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(count, context, initializer=_end_with_parent) as pool:
         pending = {pool.submit(work.write, part): part for part in slices}
@@ -330,7 +332,7 @@ def by_processes(work: WriteTask, slices: Sequence[Slice], processes: int) -> It
 
 
 def _end_with_parent() -> None:
-    """End this process with its parent, which may be killed. Leave interrupts to the parent."""
+    """End this process when its parent is gone, and leave interrupts to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -343,7 +345,7 @@ def _end_with_parent() -> None:
 
 
 def by_spark(work: WriteTask, slices: Sequence[Slice], spark: Any) -> Iterator[Made]:
-    """All slices at once, one task each. Tasks that are repeated, or run twice, leave parts that no commit names."""
+    """Write each slice in a task of Spark. A task that is repeated leaves parts that no commit names."""
     tasks = spark.sparkContext.parallelize([tuple(part) for part in slices], len(slices))
     found = tasks.map(lambda part: [tuple(one) for one in work.write(Slice(*part))]).collect()
     for part, made in zip(slices, found, strict=True):

@@ -1,11 +1,10 @@
 """Retention: drops the days of a lake that are too old, and stores the first record that each node keeps (`Retained`).
 
-The table `events` comes first: the commit that drops its files also stores that record. Files of the other tables
-before that record are dropped next, or by the next retention if this one is killed in between. Jobs ignore the older
-rows of all tables.
+The commit that drops files of `events` also stores that record. Then the older files of the other tables are dropped;
+if retention is killed in between, the next one drops them. Jobs ignore the older rows of all tables.
 
-A clock may jump, so the rows of a day may be anywhere in the journal. Therefore a file is dropped if all its records
-lie before the first record of the days that are kept. Days in the future do not count, unless there are no others.
+A clock may jump, so the rows of a day may be anywhere in the journal. Therefore a file is dropped only if all its
+records are older than each record of the days that stay. Days in the future count only if there are no others.
 """
 
 import os
@@ -21,8 +20,7 @@ from .lake import locked
 from .nodes import nodes_of
 
 File = Mapping[str, Any]
-#: The column whose statistics tell whether a file is older than the first record that is kept, for each table, in the
-#: order in which the tables are changed.
+#: Tables in the order in which they are changed, with the column whose statistics tell how old a file is.
 LSN_OF = {
     "events": "lsn",
     "payloads": "lsn",
@@ -34,12 +32,12 @@ LSN_OF = {
 
 
 def today() -> date:
-    """The UTC day."""
+    """The present day in UTC."""
     return datetime.now(UTC).date()
 
 
 def days_ago(days: int, now: date) -> date:
-    """The first day to keep, so that nothing younger than `days` is dropped."""
+    """The first day that stays, so that nothing younger than `days` is dropped."""
     return now - timedelta(days=min(days, (now - date.min).days))
 
 
@@ -49,8 +47,8 @@ def retain(
     """Drop the days before `before`; delete files that are no longer in a table and older than `keep_hours`.
 
     Args:   is_dry: change nothing, and return what would be dropped.
-    Returns: dropped files and rows, by table; the first record that is kept. Raises: LakeBusy, ValueError
-            (`before` is in the future; a lake that cannot be changed), OSError.
+    Returns: dropped files and rows, by table; the first record that stays.
+    Raises: LakeBusy, ValueError (`before` is in the future; the lake cannot be changed), OSError.
     """
     lake = absolute(lake)
     if before > today():
@@ -122,7 +120,7 @@ def _drop_days(lake: str, before: date, progress: Progress, *, is_dry: bool = Fa
 
 
 def _too_old(files: Sequence[File], before: date, kept: Retained | None) -> tuple[list[File], Retained | None]:
-    """The files of `events` to drop, and what is kept then."""
+    """The files of `events` to drop, and the note to store with that."""
     young = [one for one in files if one["partition.date"] >= before]
     not_future = [one for one in young if one["partition.date"] <= today()] or young
     first = min((_least(one, "lsn") for one in not_future), default=inf)
@@ -134,7 +132,7 @@ def _too_old(files: Sequence[File], before: date, kept: Retained | None) -> tupl
 
 
 def _before(files: Sequence[File], column: str, lsn: int) -> list[File]:
-    """The files whose rows are all older than a record. The row of the segment with that record is not older."""
+    """The files whose rows are all older than a record. The row of the segment that contains the record stays."""
     if column == "base_lsn":
         begun = [_most(one, column) if _most(one, column) <= lsn else _least(one, column) for one in files]
         lsn = int(max((at for at in begun if at <= lsn), default=0))

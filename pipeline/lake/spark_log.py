@@ -1,9 +1,9 @@
-"""Lakes as they were before: what Spark's own logs say that a table has, and how a lake becomes one of Delta tables.
+"""Lakes of older releases: reads the logs of Spark's own file sink, and turns such a lake into Delta tables.
 
-    LAKE/TABLE/_spark_metadata/N         the files of micro-batch N, by absolute paths of where the lake was then
+    LAKE/TABLE/_spark_metadata/N         the files of micro-batch N, as absolute paths of that time
     LAKE/_checkpoints/TABLE/offsets/N    the position after it; commits/N: it is complete
 
-A table has one log or the other: as soon as its Delta log has a version, that alone counts.
+As soon as the Delta log of a table has a version, it alone counts.
 """
 
 import json
@@ -26,7 +26,7 @@ PARTITION = "date="
 def committed(lake: str, table: str) -> list[str]:
     """The table's files that count, as paths within it: `date=2026-11-21/part-...parquet`.
 
-    Raises: ValueError (the log of these files is missing or lacks its end, so it is unknown which count), OSError.
+    Raises: ValueError (the log is missing or lacks its end), OSError.
     """
     files, root = locate(lake)
     _last_batch(files, root, table)
@@ -40,7 +40,7 @@ def committed(lake: str, table: str) -> list[str]:
 
 
 def planned(lake: str, table: str) -> Position | None:
-    """How far a table was filled or was about to be. Raises: JournalError, OSError."""
+    """The position of the last micro-batch that was begun. Raises: JournalError, OSError."""
     files, root = locate(lake)
     offsets = f"{root}/{CHECKPOINTS}/{table}/offsets"
     last = max(_batches(files, offsets).values(), default=-1)
@@ -48,7 +48,7 @@ def planned(lake: str, table: str) -> Position | None:
 
 
 def reached(lake: str, table: str) -> Position | None:
-    """How far the table's files go, in which journal; None before the first batch. Raises: ValueError, JournalError,
+    """The position of the last complete micro-batch; None before the first. Raises: ValueError, JournalError,
     OSError."""
     files, root = locate(lake)
     last = _last_batch(files, root, table)
@@ -87,29 +87,29 @@ def _text(files: ArrowFiles, path: str) -> str:
 
 
 def _within(uri: str) -> str:
-    """A file's place within its table: its name, below a directory only by date."""
+    """A file's path within its table, which may have directories by date."""
     *_, directory, name = unquote(urlparse(uri).path).split("/")
     return f"{directory}/{name}" if directory.startswith(PARTITION) else name
 
 
 def migrate(lake: str, progress: Progress) -> dict[str, int]:
-    """Make Delta tables of Spark's, with the same files and positions; killed at any step, it can be done again.
+    """Make Delta tables with the same files and positions. After a kill at any step it can be repeated.
 
-    With the lake's lock held. Returns files by table, of those that it found.
-    Raises: ValueError, JournalError, OSError; a table is then as it was.
+    The caller has locked the lake. Returns the number of files of each migrated table.
+    Raises: ValueError, JournalError, OSError; the table is unchanged then.
     """
     files, root = locate(lake)
     found: dict[str, int] = {}
     for table in TABLES:
         if open_table(lake, table) is not None:
-            continue  # of its log of before, some may be gone
+            continue  # migrated before: its old log may be deleted in part
         position = reached(lake, table)
         if position is not None:
             parts = [_part(files, root, table, path) for path in committed(lake, table)]
             create(lake, table, position, parts)
             found[table] = len(parts)
             progress.say("migrated", table=table, files=len(parts), lsn=position.lsn)
-    for table in TABLES:  # the rest of the log is of no use
+    for table in TABLES:
         if open_table(lake, table) is not None:
             files.remove_tree(f"{root}/{table}/{SINK_LOG}")
             files.remove_tree(f"{root}/{CHECKPOINTS}/{table}")

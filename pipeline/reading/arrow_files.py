@@ -1,7 +1,6 @@
-"""The journal's files through pyarrow's file systems, so that executors on other hosts can read them.
+"""Files of a journal or a lake through pyarrow's file systems, so that executors on other hosts can use them.
 
-`file:`, `hdfs:`, `s3:`, `gs:`, `abfs:` URIs and plain paths. A journal is only read, except for a reader's
-registration; a lake is written.
+Plain paths, and URIs with `file:`, `hdfs:`, `s3:`, `gs:`, `abfs:`.
 """
 
 import json
@@ -15,7 +14,7 @@ from ...journal.disk.directory import READER_NAME, READERS, register_reader
 
 
 class ArrowFiles:
-    """The file operations for reading a journal. Handles are numbers, as everywhere in the journal."""
+    """File operations as the journal's readers call them: handles are numbers."""
 
     def __init__(self, system: Any) -> None:
         self._system = system
@@ -48,18 +47,18 @@ class ArrowFiles:
         return self._system
 
     def make_directory(self, path: str) -> None:
-        """It and those above it, unless they are there. Raises: OSError."""
+        """Make a directory and its parents, if need be. Raises: OSError."""
         self._system.create_dir(path, recursive=True)
 
     def make_durable(self, path: str) -> int:
-        """A file that was written and closed, and its name, if it is on this machine. Returns its octets."""
+        """Sync a closed file and its name to disk, if it is on this machine. Returns its octets."""
         if self.is_local:
             sync(path)
             sync(os.path.dirname(path))
         return int(self._system.get_file_info(path).size)
 
     def remove_tree(self, path: str) -> None:
-        """A directory with all in it, if it is there. Raises: OSError."""
+        """Delete a directory and all in it, if it exists. Raises: OSError."""
         if self._system.get_file_info(path).type == fs.FileType.Directory:
             self._system.delete_dir(path)
 
@@ -83,7 +82,7 @@ class ArrowFiles:
 
 
 def sync(path: str) -> None:
-    """A file's content, or a directory's names, on stable storage. Raises: OSError."""
+    """Sync the content of a file, or the names in a directory, to disk. Raises: OSError."""
     if os.name == "nt" and os.path.isdir(path):
         return
     handle = os.open(path, os.O_RDONLY)
@@ -97,5 +96,5 @@ def locate(where: str) -> tuple[ArrowFiles, str]:
     """The file system of a URI or path, and the path in it. Raises: ValueError, OSError (no such file system)."""
     if "://" not in where and not where.startswith("file:"):
         where = os.path.abspath(where)
-    system, path = fs.FileSystem.from_uri(re.sub("^s3[an]:", "s3:", where))  # Hadoop's names of it
+    system, path = fs.FileSystem.from_uri(re.sub("^s3[an]:", "s3:", where))  # Hadoop's names for s3
     return ArrowFiles(system), path

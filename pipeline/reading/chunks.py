@@ -1,7 +1,7 @@
 """Slices of segments as columns: records of many blocks in one numpy array, with their LSNs and names.
 
-Blocks are accepted only with a valid CRC. A slice that cannot be read to its end is reported as damaged, or, of a
-reader that is not strict, what is lost of it as holes, so that an audit never invents losses.
+Only blocks with a valid CRC count. For a strict reader a slice that cannot be read to its end is an error; for others
+its lost records are holes. So an audit never mistakes damage for losses of the broker.
 """
 
 import os
@@ -23,7 +23,7 @@ from .arrow_files import ArrowFiles
 from .holes import BAD_BLOCK, CUT, REPAIRED, Hole, SoundBlocks, time_of
 from .positions import JournalGone, Slice
 
-#: The table of record.py.
+#: The layout of a record, as in the journal's record.py.
 RECORD = np.dtype(
     [
         ("ts_us", "<i8"),
@@ -46,7 +46,7 @@ RECORD = np.dtype(
     ]
 )
 assert RECORD.itemsize == RECORD_SIZE
-#: A chunk is complete with this many records, or octets of heap.
+#: A chunk is complete when it has this many records, or octets of heap.
 ROWS, HEAP_OCTETS = 65_536, 16 * 1024 * 1024
 #: The header of a chunk that has only holes.
 NO_HEADER = Header(0, MAGIC, 0, 0, 0, 0, 0)
@@ -54,18 +54,18 @@ NO_HEADER = Header(0, MAGIC, 0, 0, 0, 0, 0)
 
 @dataclass(slots=True)
 class Chunk:
-    """Consecutive records. `records`, `lsns`: one for each; those of gap blocks, which have no LSN, are omitted.
+    """Consecutive records. `records`, `lsns`: one entry for each record. Gap blocks, which have no LSNs, are left out.
 
-    `holes`: what is lost between and before them, and at the end of the slice behind them.
+    `holes`: the holes before and between the records; in the last chunk also those behind them.
     """
 
     segment: int
     records: "np.ndarray[tuple[int], np.dtype[np.void]]"
     lsns: "np.ndarray[tuple[int], np.dtype[np.int64]]"
     names: Names
-    header: Header  # of its first block
+    header: Header  # of the first block
     blocks: list[Block] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)  # of each block's records
+    starts: list[int] = field(default_factory=list)  # index of each block's first record
     holes: list[Hole] = field(default_factory=list)
 
     def heap(self, index: int) -> bytes:
@@ -82,7 +82,7 @@ class Chunk:
         return bytes(block.data[start : start + length])
 
     def heap_integers(self, indices: Any, offset: int) -> Any:
-        """The integers of 8 octets at an offset of the heap entries of records (rising indices). Raises: Damaged."""
+        """For each record the 8-octet integer at `offset` of its heap entry. `indices` rise. Raises: Damaged."""
         found: Any = np.zeros(len(indices), np.int64)
         records = self.records[indices]
         owners = np.searchsorted(self.starts, indices, "right") - 1
@@ -97,9 +97,9 @@ class Chunk:
 
 
 def read_chunks(files: ArrowFiles, directory: str, part: Slice, *, strict: bool = True) -> Iterator[Chunk]:
-    """A slice, chunk by chunk. Memory: one chunk, and a window of the file.
+    """Read a slice, chunk by chunk. Memory: one chunk, and a window of the file.
 
-    Raises: Damaged (strict: of bad blocks, else only of a whole block that says what cannot be), JournalGone, OSError.
+    Raises: Damaged (a block with a valid CRC and wrong content; if strict, any bad block), JournalGone, OSError.
     """
     path = path_of(directory, part.segment)
     try:
@@ -125,21 +125,21 @@ def read_chunks(files: ArrowFiles, directory: str, part: Slice, *, strict: bool 
                 waiting, holes, rows, octets = [], [], 0, 0
         if waiting or holes:
             yield _chunk(part.segment, waiting, names, holes)
-        _remember(path, part, names)
+        _remember_names(path, part, names)
     finally:
         files.close(handle)
 
 
 def _strict_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, names: Names) -> Iterator[Block | Hole]:
-    """The blocks of a slice, the hole before it, and before each gap block the hole that it marks.
+    """The blocks of a slice, its holes in their places: the one before it, and those that gap blocks mark.
 
-    Raises: Damaged (a part cannot be read).
+    Raises: Damaged (a block cannot be read).
     """
     yield from _hole_before(part)
     scan, before_us = Scan(files, handle, part.start_lsn, offset=part.start, size=part.end), None
     for block in scan:
         if block.header.flags & IS_GAP:
-            yield _of_gap(part.segment, block, before_us)
+            yield _gap_hole(part.segment, block, before_us)
         before_us = _last_us(block, before_us)
         yield block
     if scan.position != part.end or scan.lsn != part.end_lsn or (part.is_sealed and not scan.sealed):
@@ -147,22 +147,22 @@ def _strict_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, 
 
 
 def _sound_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, names: Names) -> Iterator[Block | Hole]:
-    """The undamaged blocks of a slice, and each hole before the block that follows it."""
+    """The undamaged blocks of a slice, its holes in their places."""
     yield from _hole_before(part)
     scan = SoundBlocks(files, handle, part.start_lsn, offset=part.start, size=part.end)
     before_us: int | None = None
     lsn, position = part.start_lsn, part.start
     for block in scan:
-        if block.end_lsn > part.end_lsn:  # of another segment
+        if block.end_lsn > part.end_lsn:  # a block of another segment, left from before
             break
         lost = scan.take_lost()
         if lost:
-            _take_all_names(files, directory, part.segment, names)
+            _collect_names(files, directory, part.segment, names)
         for one in lost:
             after_us = _first_us(block)
             yield Hole(one.lsn, one.next_lsn - 1, part.segment, one.offset, one.octets, BAD_BLOCK, before_us, after_us)
         if block.header.flags & IS_GAP:
-            yield _of_gap(part.segment, block, before_us)
+            yield _gap_hole(part.segment, block, before_us)
         before_us = _last_us(block, before_us)
         lsn, position = block.end_lsn, block.offset + block.header.size
         yield block
@@ -173,12 +173,12 @@ def _sound_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, n
 
 
 def _hole_before(part: Slice) -> Iterator[Hole]:
-    """What is lost before a slice: a strict reader may also go past deleted segments."""
+    """The hole before a slice. A strict reader has one, too, if it goes past deleted segments."""
     if part.lost_from:
         yield Hole(part.lost_from, part.segment - 1, part.segment, 0, None, part.lost_why)
 
 
-def _of_gap(segment: int, block: Block, before_us: int | None) -> Hole:
+def _gap_hole(segment: int, block: Block, before_us: int | None) -> Hole:
     return Hole(block.header.base_lsn, block.end_lsn - 1, segment, block.offset, None, REPAIRED, before_us)
 
 
@@ -193,21 +193,21 @@ def _last_us(block: Block, otherwise: int | None) -> int | None:
     return time_of(block, block.header.record_count - 1)
 
 
-def _take_all_names(files: ArrowFiles, directory: str, segment: int, names: Names) -> None:
-    """Names that a lost block may have defined, as far as another tells them: of this segment, or of the next, which
-    defines all that are alive. No id ever has two names."""
+def _collect_names(files: ArrowFiles, directory: str, segment: int, names: Names) -> None:
+    """Collect names that a lost block may have defined, from this segment and from the next one, which defines all
+    names in use. No id ever has two names."""
     bases = segments_in(files, directory)
     for base in (segment, *[one for one in bases if one > segment][:1]):
         handle = files.open(path_of(directory, base))
         try:
             for block in SoundBlocks(files, handle, base):
-                _take_names(base, block, names)
+                _add_names(base, block, names)
         finally:
             files.close(handle)
 
 
 def _bad_block(scan: Scan, directory: str, segment: int, end_lsn: int) -> Damaged:
-    """The fault, as `leveret journal verify` words it. `end_lsn`: behind the last record that may be lost."""
+    """The error of a bad block, in the words of `leveret journal verify`. `end_lsn`: of the slice."""
     later = scan.next_block()
     last = (end_lsn if later is None else later.header.base_lsn) - 1
     return Damaged(
@@ -219,12 +219,12 @@ def _bad_block(scan: Scan, directory: str, segment: int, end_lsn: int) -> Damage
 
 
 def _chunk(segment: int, blocks: list[Block], names: Names, holes: list[Hole]) -> Chunk:
-    """Adds the names that the blocks define: no id ever has two."""
+    """Make a chunk of blocks, and add the names that they define to `names`."""
     kept: list[Block] = []
     starts: list[int] = []
     count = 0
     for block in blocks:
-        _take_names(segment, block, names)
+        _add_names(segment, block, names)
         if block.header.record_count and not block.header.flags & IS_GAP:
             kept.append(block)
             starts.append(count)
@@ -238,7 +238,7 @@ def _chunk(segment: int, blocks: list[Block], names: Names, holes: list[Hole]) -
     return Chunk(segment, records, lsns, names, header, kept, starts, holes)
 
 
-def _take_names(segment: int, block: Block, names: Names) -> None:
+def _add_names(segment: int, block: Block, names: Names) -> None:
     kinds = bytes(block.data[HEADER_SIZE + 28 : block.heap_start : RECORD_SIZE])
     if DEFINE not in kinds:
         return
@@ -250,29 +250,29 @@ def _take_names(segment: int, block: Block, names: Names) -> None:
         raise Damaged(segment_name(segment), block.offset, str(error)) from error
 
 
-#: Path -> (octets, LSN, the names defined up to there) of segments that streams read piece by piece.
-_known: dict[str, tuple[int, int, Names]] = {}
-KNOWN_MAX = 8
+#: Path -> (offset, LSN, the names defined before) of segments that streams read piece by piece.
+_names_read: dict[str, tuple[int, int, Names]] = {}
+NAMES_READ_MAX = 8
 
 
 def _names_before(files: ArrowFiles, handle: int, path: str, part: Slice, *, strict: bool) -> Names:
-    """The names that a segment defines before a slice of it. Later names do no harm: no id ever has two."""
-    offset, lsn, names = _known.get(path, (0, part.segment, Names()))
+    """The names that a segment defines before a slice. Names of later blocks do no harm: no id ever has two names."""
+    offset, lsn, names = _names_read.get(path, (0, part.segment, Names()))
     if part.start > offset:
         scan = (Scan if strict else SoundBlocks)(files, handle, lsn, offset=offset, size=part.start)
         for block in scan:
-            _take_names(part.segment, block, names)
+            _add_names(part.segment, block, names)
         if isinstance(scan, Scan):
             if scan.position != part.start:
                 raise _bad_block(scan, os.path.dirname(path), part.segment, part.start_lsn)
         elif scan.lost or scan.lsn != part.start_lsn:
-            _take_all_names(files, os.path.dirname(path), part.segment, names)
+            _collect_names(files, os.path.dirname(path), part.segment, names)
     return names
 
 
-def _remember(path: str, part: Slice, names: Names) -> None:
-    _known.pop(path, None)
+def _remember_names(path: str, part: Slice, names: Names) -> None:
+    _names_read.pop(path, None)
     if not part.is_sealed:
-        _known[path] = (part.end, part.end_lsn, names)
-    while len(_known) > KNOWN_MAX:
-        del _known[next(iter(_known))]
+        _names_read[path] = (part.end, part.end_lsn, names)
+    while len(_names_read) > NAMES_READ_MAX:
+        del _names_read[next(iter(_names_read))]

@@ -1,7 +1,7 @@
 """Chunks of records as rows of the `events` table: Arrow batches, column by column.
 
-A record for many messages (flag range) becomes one row for each. Names are looked up once per id of a chunk, not once
-per row. Source: Spark page 2 and 3.
+A record for many messages (flag range) becomes one row for each message. Names are looked up once for each id of a
+chunk, not for each row. Source: Spark page 2 and 3.
 """
 
 import json
@@ -42,7 +42,7 @@ INT32_MAX, INT16_MAX = (1 << 31) - 1, (1 << 15) - 1
 
 
 def _table(codes: Sequence[int]) -> Any:
-    """A look-up by record kind."""
+    """An array by record kind: True for these codes."""
     table: Any = np.zeros(256, bool)
     table[list(codes)] = True
     return table
@@ -72,7 +72,7 @@ REASON_WORDS = pa.array([None, *REASONS[1:], *[None] * (256 - len(REASONS))], pa
 
 
 class EventDecoder:
-    """Makes batches of the requested columns, with the rows that a predicate allows."""
+    """Makes batches with the requested columns and the rows that a predicate allows."""
 
     def __init__(self, columns: Columns, predicate: Predicate) -> None:
         self._schema = arrow(columns)
@@ -80,7 +80,7 @@ class EventDecoder:
         self._kinds = _table(sorted(predicate.kinds()))
 
     def batches(self, chunk: Chunk) -> Iterator[Any]:
-        """Batches of about 65,536 rows at most. Raises: Damaged."""
+        """The rows of a chunk, in batches of about 65,536 rows. Raises: Damaged."""
         records = chunk.records
         kept = self._kinds[records["kind"]] & ((records["flags"] & RESTATED) == 0)
         for column, values in (("lsn", chunk.lsns), ("ts", records["ts_us"]), ("conn_id", records["conn_id"])):
@@ -99,7 +99,7 @@ class EventDecoder:
         yield from self._expanded(chunk, indices, counts[indices])
 
     def _expanded(self, chunk: Chunk, indices: Any, counts: Any) -> Iterator[Any]:
-        """One row for each message; divided while that would be too many at once."""
+        """One row for each message. Records are divided into halves while they have too many rows."""
         if counts.sum() > 2 * ROWS and len(indices) > 1:
             middle = len(indices) // 2
             for part in (slice(None, middle), slice(middle, None)):
@@ -130,7 +130,7 @@ class EventDecoder:
 
 
 class _Rows:
-    """Rows of a chunk: indices of records, and the message of each."""
+    """Rows of a chunk: `index`: the record of each row; `ids`: its message."""
 
     def __init__(self, chunk: Chunk, index: Any, ids: Any) -> None:
         self.chunk = chunk
@@ -141,7 +141,7 @@ class _Rows:
         self.vhost_name = chunk.names.vhost_text
 
     def only(self, chosen: Any) -> "_Rows":
-        """The selected rows."""
+        """Some of the rows. `chosen`: their indices."""
         return _Rows(self.chunk, self.index[chosen], self.ids[chosen])
 
     def field(self, name: str) -> Any:
@@ -158,7 +158,7 @@ class _Rows:
 
     @property
     def owner_ids(self) -> Any:
-        """An id in the virtual host of the row: its queue, else its exchange, its connection, or itself."""
+        """A name id whose virtual host is that of the row: its queue, else its exchange, its connection, or itself."""
         records = self.records
         by_arg = NAMES_BY_ARG[records["kind"]]
         owner = np.where(by_arg, np.clip(records["arg"], 0, INT32_MAX), records["conn_id"]).astype(np.int32)
@@ -167,7 +167,7 @@ class _Rows:
 
 
 def _ids(chunk: Chunk, indices: Any, counts: Any) -> Any:
-    """The messages of records that stand for `counts` each: consecutive ids, unless the heap has runs."""
+    """The message ids of records, `counts` for each: consecutive ids, unless the heap of the record has runs."""
     records = chunk.records[indices]
     ends = np.cumsum(counts)
     ids = np.repeat(records["msg_id"] - (ends - counts), counts) + np.arange(ends[-1])
@@ -196,14 +196,14 @@ def _by_id(ids: Any, answer: Callable[[int], bool]) -> Any:
 
 
 def _names(ids: Any, name: Callable[[int], str], none: str | None) -> Any:
-    """Text for each id; 0 is `none`."""
+    """A text for each id; for id 0 `none`."""
     encoded = pa.array(ids).dictionary_encode()
     words = [name(id_) if id_ else none for id_ in encoded.dictionary.to_pylist()]
     return pa.array([None if word is None else utf8(word) for word in words], pa.string()).take(encoded.indices)
 
 
 def _reason(rows: _Rows) -> Any:
-    """The reason by its code; some kinds have text instead, and declared queues their arguments."""
+    """Reasons by their codes. Some kinds have a text instead, and declared queues their arguments."""
     records = rows.records
     words = REASON_WORDS.take(pa.array(rows.field("reason")))
     is_queue = (records["kind"] == DECLARED) & (records["queue_id"] != 0)
@@ -230,14 +230,14 @@ def _arguments(heap: bytes) -> str | None:
 
 
 def _arg_ms(rows: _Rows) -> Any:
-    """Milliseconds from the record's time; null if it has no other time, or it is never."""
+    """Milliseconds from the record's time to its other time; null if it has none, or that is never."""
     args = rows.field("arg")
     is_null = ~(HAS_TIME[rows.records["kind"]] & (args > 0))
     return pa.array(args - rows.records["ts_us"] // 1000, mask=is_null)
 
 
 def _cause_id(rows: _Rows) -> Any:
-    """The causes of messages that the broker itself published, from the heap entries of their records; else null."""
+    """The causes of copies that the broker published, from the heap entries of their records; else null."""
     causes: Any = np.zeros(len(rows.index), np.int64)
     published = np.flatnonzero(rows.records["kind"] == PUBLISHED)
     causes[published] = rows.chunk.heap_integers(rows.index[published], CAUSE_ID_OFFSET)

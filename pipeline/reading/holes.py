@@ -1,7 +1,7 @@
 """Holes: records of a journal that cannot be read, between others that can.
 
-A block that is damaged, a segment that is missing or has lost its end, records that an earlier repair has lost: whoever
-reads a journal without `strict` passes over them, and notes each as a `Hole`, which becomes a row of the table `holes`.
+Causes: a damaged block, a missing segment, a segment without its end, or records that an earlier repair lost. A reader
+that is not strict skips them, and notes each as a `Hole`, which becomes a row of the table `holes`.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ DELETED = "deleted before they were read"
 
 
 class Hole(NamedTuple):
-    """Lost records, first and last. `octets`: of the file that could not be read; None: they are not there.
+    """Lost records, from `first_lsn` to `last_lsn`. `octets`: the unreadable part of the file; None: it is missing.
 
-    `before_us`, `after_us`: times of the records around it; None: not known.
+    `before_us`, `after_us`: times of the records around the hole; None: not known.
     """
 
     first_lsn: int
@@ -38,7 +38,7 @@ class Hole(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Octets of a segment without a whole block, and the LSNs from the one before them to the one behind."""
+    """Octets of a segment without an undamaged block. `lsn`, `next_lsn`: of the records around them."""
 
     lsn: int
     next_lsn: int
@@ -47,14 +47,15 @@ class Lost(NamedTuple):
 
 
 def time_of(block: Block, index: int) -> int:
-    """The time of a block's record, in microseconds since 1970."""
+    """The time of a record of a block, in microseconds since 1970."""
     return int.from_bytes(block.data[HEADER_SIZE + RECORD_SIZE * index :][:8], "little", signed=True)
 
 
 class SoundBlocks:
-    """The whole blocks of a segment, or of a part of it. `lost`: what was passed over before the block at hand.
+    """Iterates over the undamaged blocks of a segment, or of a part of it. `lost`: what was skipped on the way.
 
-    `lsn`, `position`: behind the last block; `durable_lsn`: the highest in any block; `sealed`: a footer was read.
+    `lsn`, `position`: behind the present block. `durable_lsn`: the highest that a block had. `sealed`: a footer was
+    read.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class SoundBlocks:
             later = self._scan.next_block()
             if later is None:
                 return
-            if tried != self.position:  # the broker may have been writing this block: it is whole by now, if it is
+            if tried != self.position:  # the broker may have been writing this block: read it once more
                 tried = self.position
                 continue
             if later.header.base_lsn > self.lsn:
@@ -89,6 +90,6 @@ class SoundBlocks:
             self._scan = Scan(self._files, self._handle, later.header.base_lsn, offset=later.offset, size=self._size)
 
     def take_lost(self) -> list[Lost]:
-        """What was passed over since it was asked."""
+        """Return what was skipped since the last call."""
         found, self.lost = self.lost, []
         return found

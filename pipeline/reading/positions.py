@@ -1,9 +1,9 @@
-"""Positions of a reader in a journal, and the slices between two positions: one per segment.
+"""Positions of a reader in a journal, and the slices between two positions: one for each segment.
 
-A position is a block boundary: (segment, octets into it), with the LSN there. Positions stay valid when the broker is
-killed and restarted: it never overwrites durable records, and continues in another segment. Of the open segment only
-the provably durable part is offered; in the directory of a node of a cluster, which may cut the end of its journal,
-only what all nodes have (docs/journal-format.md, "What a reader may trust").
+A position is a block boundary: (segment, octets into it), with the LSN there. It stays valid when the broker is killed
+and restarted, because the broker never overwrites durable records. Only the part of the open segment that is surely
+durable is read. A node of a cluster may cut the end of its journal, so of its journal only the records are read that
+all nodes have (docs/journal-format.md, "What a reader may trust").
 """
 
 import json
@@ -20,12 +20,12 @@ from ...journal.format.errors import JournalError
 from .arrow_files import locate
 from .holes import DELETED, NO_SEGMENT, SoundBlocks, time_of
 
-#: Octets of a slice that is one task's work; a segment has 64 MiB unless the settings say otherwise.
+#: The most octets of a slice for one task. Segments have 64 MiB by default.
 SLICE_MAX = 128 * 1024 * 1024
 
 
 class Position(NamedTuple):
-    """The position after the last block that was read. `journal`: the journal's id in hex."""
+    """A place between two blocks. `journal`: the journal's id in hex. `lsn`: of the next record."""
 
     journal: str
     segment: int
@@ -33,12 +33,12 @@ class Position(NamedTuple):
     lsn: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The form in Spark's checkpoints."""
+        """The position in the form of Spark's checkpoints."""
         return {"journal": self.journal, "segment": self.segment, "position": self.offset, "lsn": self.lsn}
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> "Position":
-        """The inverse. Raises: JournalError."""
+        """The inverse of `as_dict`. Raises: JournalError."""
         try:
             return cls(str(value["journal"]), int(value["segment"]), int(value["position"]), int(value["lsn"]))
         except (KeyError, TypeError, ValueError) as error:
@@ -46,9 +46,10 @@ class Position(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Blocks of one segment. `is_sealed`: it ends with the segment's footer.
+    """Blocks of one segment. `is_sealed`: the slice ends with the segment's footer.
 
-    `lost_from`: records from there to the segment's first are lost, `lost_why`; 0: none are.
+    `lost_from`: the records from this LSN to the first of the segment are lost, because of `lost_why`; 0: none are
+    lost.
     """
 
     segment: int
@@ -66,10 +67,10 @@ class JournalGone(JournalError):
 
 
 class JournalPlan:
-    """The readable part of a journal. Locks nothing; caches footers and the position in the open segment.
+    """The readable part of a journal. Locks nothing. Caches footers and the durable end of the open segment.
 
-    `strict`: damage is an error, else a hole (holes.py). `past_deleted`: so are records that were deleted before the
-    reader had them.
+    `strict`: damage is an error, else a hole (holes.py). `past_deleted`: records that were deleted before they were
+    read are a hole, too, else an error.
     """
 
     def __init__(self, where: str, *, strict: bool = True, past_deleted: bool = False) -> None:
@@ -81,13 +82,17 @@ class JournalPlan:
         self.journal_id = format_.journal_id.hex()
         self._is_cluster = format_.is_cluster
         self._footers: dict[int, Segment] = {}
-        self._trusted: tuple[int, int, int] = (0, 0, 0)  # of the segment that it ends in: base, octets, LSN
-        self._agreed_lsn = 0  # of a cluster: the highest that a block tells
+        self._trusted: tuple[int, int, int] = (
+            0,
+            0,
+            0,
+        )  # of the last segment: base, durable octets, LSN
+        self._agreed_lsn = 0  # in a cluster: the highest agreed LSN that a block has
 
     # -- positions ------------------------------------------------------------------------------------------------
 
     def first(self) -> Position:
-        """The present beginning of the journal."""
+        """The position of the first record that is not deleted."""
         bases = segments_in(self.files, self.directory)
         return self._at(bases[0], 0, bases[0]) if bases else self._at(0, 0, 0)
 
@@ -104,7 +109,8 @@ class JournalPlan:
         return self._at(bases[-1], *self._durable_end(bases[-1]))
 
     def check(self, place: Position, who: str = "this reader") -> None:
-        """Raises: JournalError (`who` has read another journal up to there, or further than this one goes), OSError."""
+        """Check that a position is of this journal. `who`: has it, for the text of the error. Raises: JournalError (it
+        is of another journal, or behind the end of this one), OSError."""
         if place.journal != self.journal_id:
             raise JournalError(
                 f"{self.directory}: this is journal {self.journal_id}, not {place.journal}, which {who} has read"
@@ -116,11 +122,12 @@ class JournalPlan:
             )
 
     def check_available(self, place: Position) -> None:
-        """Raises: JournalGone (what follows was deleted), Damaged, OSError."""
+        """Check that the next record is not deleted. Raises: JournalGone, Damaged, OSError."""
         next(self._parts(place, self.end()), None)
 
     def slices(self, start: Position, end: Position, wanted: Callable[[Segment], bool] | None = None) -> list[Slice]:
-        """From `start` to `end`, one per segment. `wanted`: whether a sealed segment may contain wanted records.
+        """The slices from `start` to `end`, one for each segment. `wanted`: skips sealed segments for which it is
+        False.
 
         Raises: JournalGone, Damaged, OSError.
         """
@@ -133,8 +140,8 @@ class JournalPlan:
         ]
 
     def whole_blocks(self, first_lsn: int, end_lsn: int) -> list[Slice]:
-        """Slices of the whole blocks that have records from `first_lsn` on and none from `end_lsn` on, whatever is
-        between them. O(segments with such records). Raises: Damaged, OSError."""
+        """The undamaged blocks with all records in first_lsn <= LSN < end_lsn, as slices. Damage between them is
+        skipped. O(segments with such records). Raises: Damaged, OSError."""
         end_lsn = min(end_lsn, self.end().lsn)
         bases = segments_in(self.files, self.directory)
         found: list[Slice] = []
@@ -155,7 +162,8 @@ class JournalPlan:
         return [part for part in found if part.end_lsn > part.start_lsn]
 
     def advance(self, start: Position, end: Position, octets: int, records: int | None = None) -> Position:
-        """A position between them, at least one block and not more than so many octets and records after `start`."""
+        """The last position up to `end` that is at most `octets` and `records` after `start`, but at least one
+        block."""
         room, last_lsn = octets, end.lsn if records is None else start.lsn + records
         at = start
         for part in self._parts(start, end):
@@ -173,7 +181,7 @@ class JournalPlan:
         return at if at != start else end
 
     def split(self, parts: Sequence[Slice], count: int) -> list[Slice]:
-        """The same in at least so many slices, if there are as many blocks, none much larger than SLICE_MAX."""
+        """Split slices into at least `count`, if there are as many blocks, and none much larger than SLICE_MAX."""
         octets = max(1, min(SLICE_MAX, sum(part.end - part.start for part in parts) // count))
         found: list[Slice] = []
         for part in parts:
@@ -187,7 +195,7 @@ class JournalPlan:
         return found
 
     def position_at(self, moment_us: int) -> Position:
-        """Before the first block that ends at that time or later; the end of the journal if there is none. Raises:
+        """The position before the first block with a record of this time or later; without one the end. Raises:
         Damaged, OSError."""
         end = self.end()
         for part in self._parts(self.first(), end):
@@ -202,12 +210,13 @@ class JournalPlan:
         return end
 
     def position_before(self, lsn: int) -> Position:
-        """Behind the last block that has only records below `lsn`: where a reader that is registered there goes on.
+        """The position behind the last block with only records below `lsn`: there a reader that registered `lsn` goes
+        on.
         Raises: Damaged, OSError."""
         bases = segments_in(self.files, self.directory)
         at = bisect_right(bases, lsn) - 1
         if at < 0:
-            return self._at(lsn, 0, lsn)  # of a segment that is gone: whoever reads from there is told
+            return self._at(lsn, 0, lsn)  # the segment is deleted: reading from there is an error
         start = self._at(bases[at], 0, bases[at])
         part = next(self._parts(start, self.end()), None)
         cut = None if part is None else self._cut(part, part.end, lsn)
@@ -220,11 +229,11 @@ class JournalPlan:
         return self._at(part.segment, part.end, part.end_lsn)
 
     def readers(self) -> dict[str, int]:
-        """Registered readers, with the LSN from which they need records. Raises: JournalError."""
+        """Registered readers -> the LSN from which each needs records. Raises: JournalError."""
         return reader_offsets(self.directory, self.files)
 
     def dropped_readers(self) -> dict[str, Dropped]:
-        """Those that the broker has dropped. Raises: OSError."""
+        """The readers that the broker has dropped. Raises: OSError."""
         return dropped_readers(self.directory, self.files)
 
     # -- segments -----------------------------------------------------------------------------------------------------
@@ -237,10 +246,10 @@ class JournalPlan:
             return
         bases = segments_in(self.files, self.directory)
         if start.segment == 0 and start.lsn == 0 and bases:
-            start = self._at(bases[0], 0, bases[0])  # the journal was empty then
+            start = self._at(bases[0], 0, bases[0])  # the position is of the empty journal
         chosen = [base for base in bases if start.segment <= base <= end.segment]
         lost_from, lost_why = 0, DELETED
-        # A segment that was read to its end may be gone. (Its last record is its footer.)
+        # The segment of `start` may be deleted if only its footer, which is one record, was unread.
         if not chosen or (chosen[0] != start.segment and chosen[0] > start.lsn + 1):
             if not (chosen and self._goes_past_deleted):
                 raise self._gone(start, bases)
@@ -288,7 +297,7 @@ class JournalPlan:
             return self.files.size(handle)
 
     def footer(self, base: int, *, is_last: bool) -> Segment | None:
-        """The footer of a segment; None for the newest, open one, and if it is lost (not strict). Raises: Damaged,
+        """The footer of a segment; None if the segment is open, or its footer is lost (not strict). Raises: Damaged,
         OSError."""
         found = self._footers.get(base)
         if found is None:
@@ -306,9 +315,9 @@ class JournalPlan:
         return found
 
     def _agreed_end(self, bases: list[int]) -> Position:
-        """The position after the last record that all nodes of the cluster have; it may be in a sealed segment.
+        """The position after the last record that all nodes of the cluster have. It may be in a sealed segment.
 
-        What follows it may be cut, ticks with the same LSN, too, and other octets come there: none are remembered.
+        Nothing behind it is cached: the node may cut that, also ticks with the same LSN, and write something else.
         """
         newest: list[tuple[int, int]] = []
         base = 0
@@ -316,7 +325,7 @@ class JournalPlan:
             newest, agreed_lsn = self._blocks_behind(base)
             if agreed_lsn:
                 self._agreed_lsn = max(self._agreed_lsn, agreed_lsn)
-                break  # an empty one was only begun
+                break  # else the segment has no block yet
         at = bisect_left(bases, self._agreed_lsn) - 1
         if at < 0:
             return self._at(bases[0], 0, bases[0])
@@ -332,7 +341,8 @@ class JournalPlan:
         return self._at(last, offset, lsn)
 
     def _blocks_behind(self, base: int) -> tuple[list[tuple[int, int]], int]:
-        """(octets, LSN) after each block of a segment, from what is trusted in it on; the LSN that they call agreed."""
+        """(octets, LSN) after each block of a segment behind its trusted part; and the agreed LSN that the blocks
+        have."""
         offset, lsn = self._trusted[1:] if self._trusted[0] == base else (0, base)
         with self._open(base) as handle:
             scan = self._scan(handle, lsn, offset)
@@ -340,7 +350,8 @@ class JournalPlan:
             return blocks, max(scan.durable_lsn, self._agreed_lsn if offset else 0)
 
     def _durable_end(self, base: int) -> tuple[int, int]:
-        """(octets, LSN) after the last durable block of the open segment; reads what was added since."""
+        """(octets, LSN) after the last durable block of the open segment. Reads only what was added since the last
+        call."""
         offset, lsn = self._trusted[1:] if self._trusted[0] == base else (0, base)
         bad_before = -1
         while True:
@@ -351,8 +362,7 @@ class JournalPlan:
                     if isinstance(scan, Scan):
                         scan.check_tail(segment_name(base), is_last=True)
                 except Damaged:
-                    # While the broker writes, a block that was incomplete a moment ago may be followed by another now:
-                    # read again.
+                    # The broker may have completed the block meanwhile: read it once more.
                     if scan.position == bad_before:
                         raise
                     bad_before = scan.position
@@ -380,7 +390,8 @@ class JournalPlan:
     # -- cutting ------------------------------------------------------------------------------------------------------
 
     def _cut(self, part: Slice, offset: int, lsn: int) -> tuple[int, int] | None:
-        """(octets, LSN) of the last block boundary of a slice at or before both; None: its first block goes beyond."""
+        """(octets, LSN) of the last block boundary of a slice up to `offset` and `lsn`; None: its first block goes
+        beyond."""
         begin = part
         footer = self._footers.get(part.segment)
         if footer is not None:
@@ -395,7 +406,7 @@ class JournalPlan:
         return found
 
     def _next_cut(self, part: Slice) -> tuple[int, int]:
-        """The first boundary after the start of a slice."""
+        """(octets, LSN) of the first block boundary after the start of a slice."""
         return next(self._boundaries(part), (part.end, part.end_lsn))
 
     def _boundaries(self, part: Slice) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,7 @@
-"""Filters that the source applies: those that Spark pushes down, as bounds and sets per column.
+"""Filters that Spark pushes down to the source, as bounds and sets of values for each column.
 
-Only filters that can be applied exactly are accepted; Spark applies the rest. Columns are compared like the journal's
-numbers: `ts` in microseconds, names as text.
+Only filters that can be applied exactly are accepted; Spark applies the others. `ts` is compared in microseconds, names
+as text.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from ...journal.format.record import CHECKPOINT, CODE_OF, HEAD, KIND_NAMES, PUBL
 
 NUMBERS = ("lsn", "ts", "msg_id", "conn_id")
 WORDS = ("kind", "queue", "vhost", "address")
-#: Margin for a clock that was set back within a block, which the segment's earliest and latest time do not show.
+#: Margin for a clock that was set back within a block: the times in a segment's footer do not show that.
 CLOCK_SLACK_US = 60_000_000
 CODES = {name: code for code, name in KIND_NAMES.items()}
 EVENT_CODES = frozenset(CODE_OF.values())
@@ -32,7 +32,7 @@ LOW, HIGH = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Values of one column: within bounds (both included), in a set if there is one, not in another."""
+    """The allowed values of a column: from `low` to `high`, in `only` if it is a set, and not in `never`."""
 
     low: int = LOW
     high: int = HIGH
@@ -40,7 +40,7 @@ class Allowed:
     never: frozenset[Any] = frozenset()
 
     def mask(self, values: Any) -> Any:
-        """Which numbers of an array are allowed."""
+        """A mask of the allowed numbers in an array."""
         kept = (values >= self.low) & (values <= self.high)
         if self.only is not None:
             kept &= np.isin(values, list(self.only))
@@ -60,7 +60,7 @@ class Predicate:
     columns: dict[str, Allowed] = field(default_factory=dict)
 
     def take(self, operator: str, column: str, value: Any) -> bool:
-        """`column operator value`, operators `=`, `in`, `>`, `>=`, `<`, `<=`, and `!=`, `not in`; False: not here."""
+        """Add the filter `column operator value`; operators: = in > >= < <= != `not in`. False: it is not accepted."""
         if operator in ("in", "not in"):
             values = frozenset(_number(column, one) for one in value)
         else:
@@ -88,16 +88,16 @@ class Predicate:
         return True
 
     def of(self, column: str) -> Allowed | None:
-        """The allowed values of a column; None: everything."""
+        """The allowed values of a column; None: all."""
         return self.columns.get(column)
 
     def kinds(self, codes: Iterable[int] = EVENT_CODES) -> frozenset[int]:
-        """The record kinds among these that are allowed."""
+        """The allowed kinds among these record kinds."""
         allowed = self.of("kind")
         return frozenset(code for code in codes if allowed is None or allowed.allows(KIND_NAMES[code]))
 
     def may_be_in(self, segment: Segment, codes: Iterable[int] = EVENT_CODES) -> bool:
-        """Whether a sealed segment can contain an allowed record of these kinds."""
+        """Whether a sealed segment may contain an allowed record of these kinds."""
         if not any(segment.kinds.get(code) for code in self.kinds(codes)):
             return False
         return self._overlaps("lsn", segment.base_lsn, segment.end_lsn - 1) and self._overlaps(
@@ -114,7 +114,7 @@ class Predicate:
 
 
 def _number(column: str, value: Any) -> Any:
-    """A filter's value as a number for comparison; None if it is none."""
+    """A filter's value as it is compared: a text, or a number; None if it does not fit the column."""
     if column in WORDS:
         return value if isinstance(value, str) else None
     if isinstance(value, datetime):

@@ -4,17 +4,24 @@
     spark.read.format("leveret_journal").load("leveret-data").where("kind = 'acked'")
     spark.readStream.format("leveret_journal").option("reader", "audit").load("leveret-data")
 
-Options, as Spark's Kafka source names them where it has the same: `table` (events), `columns` (a,b,c: Spark 4.3 does
-not report which it needs to a Python source), `reader` (a name: segments stay until it has read them; streams),
-`startingOffsets` (earliest, latest, or a position), `startingTimestamp` (milliseconds since 1970), of batches also
-`endingOffsets` and `endingTimestamp`, `maxBytesPerTrigger` (octets of journal per micro-batch, 256 MiB),
-`maxOffsetsPerTrigger` (records), `minPartitions`, `failOnDataLoss` (true: damage fails the query; false: it is passed
-over, and becomes a row of the table `holes`), `pushdown` (false). With pushdown filters are applied here, whole
-segments by their footers; it needs spark.sql.python.filterPushdown.enabled, and a `load()` of its own for each query:
-Spark 4.3.0 keeps what was pushed with what `load()` gave, and other queries of that would lack rows.
+Options, with defaults in brackets; those that Spark's Kafka source has, too, have its names:
 
-A partition is a segment, a part of a large one, or what is new of it. A stream's offsets are (segment, position); each
-row comes exactly once in a query with a checkpoint, also when it, or the broker, is killed. Source: Spark page 2.
+    table (events)               the table of the journal
+    columns (all)                a,b,c: Spark 4.3 does not tell a Python source which columns it needs
+    reader                       a name; segments stay until this reader has read them (streams only)
+    startingOffsets (earliest)   earliest, latest, or a position in JSON; of batches also endingOffsets (latest)
+    startingTimestamp            milliseconds since 1970; of batches also endingTimestamp
+    maxBytesPerTrigger (256 MiB) octets of journal per micro-batch
+    maxOffsetsPerTrigger         records per micro-batch
+    minPartitions (1)            the fewest partitions
+    failOnDataLoss (true)        true: damage fails the query; false: it becomes rows of the table `holes`
+    pushdown (false)             apply filters here, to whole segments by their footers
+
+Pushdown needs spark.sql.python.filterPushdown.enabled, and a separate `load()` for each query: Spark 4.3.0 stores the
+pushed filters with the result of `load()`, so a second query of it would lack rows.
+
+A partition is a segment, a part of a large one, or the new part of one. Offsets of a stream are positions. In a query
+with a checkpoint each row comes exactly once, also if the query or the broker is killed. Source: Spark page 2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,7 +58,7 @@ NEGATED = {"=": "!=", "in": "not in"}
 
 
 class JournalSource(DataSource):
-    """See the module."""
+    """The data source; its options are listed above."""
 
     @classmethod
     def name(cls) -> str:
@@ -59,7 +66,7 @@ class JournalSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """The requested columns, unless `.schema(...)` names others."""
+        """The columns of the query, unless `.schema(...)` names others."""
         return ddl(reader_of(self.options).columns)
 
     def reader(self, schema: Any) -> DataSourceReader:
@@ -82,14 +89,16 @@ class SegmentPartition(InputPartition):
 
 
 class PlainReader(DataSourceReader):
-    """Reads everything that is durable when the query is planned. Spark refuses `pushFilters` unless it is enabled."""
+    """Reads everything that is durable when the query is planned. It has no `pushFilters`, which Spark refuses unless
+    pushdown is enabled."""
 
     def __init__(self, options: Mapping[str, str], schema: Iterable[Any] = ()) -> None:
         self.table: TableReader = reader_of(options, schema)
         self.start, self.end = bounds_of(options)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each segment that can contain a row, or more. Raises: ValueError (it begins behind its end)."""
+        """At least one for each segment that may contain a row. Raises: ValueError (the batch begins behind its
+        end)."""
         plan = self.table.plan()
         start, end = place_of(plan, self.start), place_of(plan, self.end)
         if start.lsn > end.lsn:
@@ -102,10 +111,10 @@ class PlainReader(DataSourceReader):
 
 
 class PushingReader(PlainReader):
-    """The same, with filters applied before rows are made."""
+    """Applies filters before it makes rows."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Accepts filters that it applies exactly; Spark applies the rest."""
+        """Take the filters that can be applied exactly. Yields the others, for Spark."""
         for one in filters:
             if not self._takes(one):
                 yield one
@@ -127,7 +136,7 @@ class PushingReader(PlainReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches. With a name it registers as a reader before it returns its first offset."""
+    """Micro-batches. With option `reader` it registers with the journal before it returns its first offset."""
 
     def __init__(self, options: Mapping[str, str], schema: Iterable[Any] = ()) -> None:
         self.table: TableReader = reader_of(options, schema)
@@ -139,7 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.max_bytes = number_of(options, "maxBytesPerTrigger", MAX_BYTES)
         has_most = "maxOffsetsPerTrigger" in options
         self.max_records = number_of(options, "maxOffsetsPerTrigger", 1) if has_most else None
-        self._reached_lsn: int | None = None  # by the newest micro-batch
+        self._reached_lsn: int | None = None  # end of the newest micro-batch
         self._plan: JournalPlan | None = None
         self._target: Position | None = None
         self._registered_lsn: int | None = None  # by this object
@@ -148,19 +157,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def plan(self) -> JournalPlan:
-        """Created in the planning process; a reader that is sent to executors has none."""
+        """Made on first use, by the driver. Executors need none."""
         if self._plan is None:
             self._plan = self.table.plan()
         return self._plan
 
     def initialOffset(self) -> dict[str, Any]:
-        """For a query of which no micro-batch was committed: Spark asks again at each start until one is."""
+        """The start of a query. Spark asks at each start until a micro-batch is committed."""
         if self.start == EARLIEST:
-            self._register(0)  # before reading what exists, so that it is kept
+            self._register(0)  # before reading, so that nothing is deleted
             return self.plan.first().as_dict()
         start = place_of(self.plan, self.start)
         if self.name is not None and not isinstance(self.start, Position):
-            # Spark may have planned the first micro-batch from there, and the end of the journal was another then.
+            # Spark may have planned the first micro-batch from an earlier end of the journal: that is registered.
             registered = self.plan.readers().get(self.name, start.lsn)
             if registered < start.lsn:
                 start = self.plan.position_before(registered)
@@ -172,11 +181,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxBytes(self.max_bytes) if self.max_records is None else ReadMaxRows(self.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of a micro-batch from `start` on."""
+        """The end of the micro-batch that begins at `start`."""
         begin = Position.of(start)
         if begin.lsn != self._registered_lsn:
-            self.plan.check(begin)  # first: in another journal nothing may be released up to this place
-            self.plan.check_available(begin)  # for what is gone nothing is to be kept
+            self.plan.check(begin)  # before registering: in another journal that would release records
+            self.plan.check_available(begin)  # before registering, which would be too late
             self._register(begin.lsn)
         end = self._target or self.plan.end()
         if (end.segment, end.offset) <= (begin.segment, begin.offset):
@@ -187,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.as_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The present end of the journal, and how many records the query is behind it: in its progress."""
+        """For the progress of the query: the end of the journal, and how many records the query is behind it."""
         end = self.plan.end()
         behind = None if self._reached_lsn is None else end.lsn - self._reached_lsn
         return {**end.as_dict(), "offsetsBehindLatest": behind}
@@ -197,7 +206,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self.plan.end()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Everything below is in the sink: its segments may be deleted."""
+        """Release the segments before `end`: their rows are in the sink."""
         self._register(Position.of(end).lsn)
 
     def _register(self, lsn: int) -> None:
@@ -208,7 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One per segment between the two. Raises: JournalError (it begins behind its end)."""
+        """At least one for each segment. Raises: JournalError (the micro-batch begins behind its end)."""
         first, last = Position.of(start), Position.of(end)
         if first.lsn > last.lsn and self.table.strict:
             raise JournalError(
@@ -216,7 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f" that ends with {last.lsn} and was not committed: its rows would be lost; give the query a new"
                 " checkpoint (and option reader, which keeps its start), or pass over them (failOnDataLoss=false)"
             )
-        self._reached_lsn = last.lsn  # of the first micro-batch after a start Spark asks for nothing else
+        self._reached_lsn = last.lsn  # Spark does not ask `latestOffset` for the first micro-batch after a restart
         return _partitions(self.plan, self.table.slices(self.plan, first, last))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -228,7 +237,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class NoPartition(InputPartition):
-    """For nothing to read: from an empty list Spark would make a partition without a value."""
+    """Nothing to read. Spark would make a partition without a value of an empty list."""
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -1,4 +1,4 @@
-"""Chunks of records as rows of the other tables: contents, snapshots, checkpoints, segments, holes."""
+"""Chunks of records as rows of the tables other than `events`."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ BATCH_ROWS = 16_384
 
 
 class TableDecoder:
-    """Makes batches of the requested columns."""
+    """Makes batches of a table with the requested columns."""
 
     def __init__(self, table: str, columns: Columns) -> None:
         self._schema = arrow(columns)

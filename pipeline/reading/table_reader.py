@@ -1,7 +1,4 @@
-"""One table of a journal, with the reader's choice of columns, rows, and range.
-
-Shared by both kinds of Spark readers and programs without Spark: slices, then batches of each.
-"""
+"""Reads one table of a journal: chosen columns, rows and range, slice by slice. Works with Spark and without."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,21 +10,21 @@ from .arrow_files import locate
 from .positions import JournalPlan, Position, Slice
 from .predicate import EVENT_CODES, TABLE_CODES, Predicate
 
-#: As Spark's Kafka source names them, where it has the same.
+#: In lower case: names of options may have any case.
 OPTIONS = (
     *("path", "journal", "table", "columns", "pushdown", "reader", "failondataloss", "minpartitions"),
     *("startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp"),
     *("maxbytespertrigger", "maxoffsetspertrigger"),
 )
 EARLIEST, LATEST = "earliest", "latest"
-#: Where to begin, or to end; a number: microseconds since 1970.
+#: The begin or end of a range: a position, microseconds since 1970, EARLIEST or LATEST.
 Bound = Position | int | str
 
 
 @dataclass(slots=True)
 class TableReader:
-    """`where`: path or URI of the journal or of its data directory. `strict`: damage is an error, else passed over.
-    `least`: the fewest slices, if there are as many blocks."""
+    """`where`: path or URI of the journal or of its data directory. `strict`: damage is an error, else it is skipped.
+    `least`: the fewest slices to make, if there are as many blocks."""
 
     where: str
     table: str = "events"
@@ -37,11 +34,11 @@ class TableReader:
     least: int = 1
 
     def plan(self) -> JournalPlan:
-        """The readable part. Raises: ForeignDirectory, OSError."""
+        """The readable part of the journal. Raises: ForeignDirectory, OSError."""
         return JournalPlan(self.where, strict=self.strict, past_deleted=not self.strict)
 
     def slices(self, plan: JournalPlan, start: Position, end: Position) -> list[Slice]:
-        """The slices that can contain a row. Raises: JournalGone, Damaged, OSError."""
+        """The slices that may contain a row. Raises: JournalGone, Damaged, OSError."""
         if self.table == "holes":
             return plan.slices(start, end)
         codes = TABLE_CODES.get(self.table, EVENT_CODES)
@@ -52,7 +49,7 @@ class TableReader:
 
     def batches(self, directory: str, part: Slice) -> Iterator[Any]:
         """The rows of a slice as Arrow batches. Raises: JournalGone, Damaged, OSError."""
-        # Not above: Spark starts a Python for each query that only plans, and these load pandas.
+        # Imported here because these load pandas, which the Python that only plans a query does not need.
         from .chunks import read_chunks
         from .events import EventDecoder
         from .table_decoder import TableDecoder
@@ -66,16 +63,16 @@ class TableReader:
             yield from decoder.batches(chunk)
 
     def all_batches(self) -> Iterator[Any]:
-        """Everything that is durable now, without Spark."""
+        """All rows that are durable now, without Spark."""
         plan = self.plan()
         for part in self.slices(plan, plan.first(), plan.end()):
             yield from self.batches(plan.directory, part)
 
 
 def reader_of(options: Mapping[str, str], schema: Iterable[Any] = ()) -> TableReader:
-    """A reader for the options of a data source (names in any case), and for the schema that Spark was asked for.
+    """The reader for options of the data source, whose names may have any case.
 
-    Args:   schema: fields with `name`, `dataType`, `nullable`; none: all columns, or those of the option.
+    Args:   schema: of `.schema(...)`: fields with `name`, `dataType`, `nullable`. Empty: the columns of the options.
     Raises: ValueError.
     """
     given = {name.lower(): value for name, value in options.items()}
@@ -94,7 +91,7 @@ def reader_of(options: Mapping[str, str], schema: Iterable[Any] = ()) -> TableRe
 
 
 def number_of(options: Mapping[str, str], name: str, otherwise: int) -> int:
-    """An option that counts. Raises: ValueError."""
+    """A whole number above 0 from an option. Raises: ValueError."""
     text = options.get(name, str(otherwise))
     if not text.isdecimal() or int(text) < 1:
         raise ValueError(f"option {name}: {text!r} is no whole number above 0")
@@ -115,8 +112,9 @@ def _columns_of(table: str, schema: Iterable[Any]) -> Columns:
 
 
 def bound_of(options: Mapping[str, str], side: str, otherwise: str) -> Bound:
-    """`startingOffsets` or `endingOffsets`: earliest, latest, or a position in JSON, as a query's progress shows it;
-    before it `startingTimestamp` or `endingTimestamp`, in milliseconds since 1970. Raises: ValueError, JournalError."""
+    """The begin (`side` starting) or end (ending) of a range, by the options {side}Timestamp, else {side}Offsets.
+
+    Raises: ValueError, JournalError."""
     moment = options.get(f"{side}Timestamp")
     if moment is not None:
         if not moment.isdecimal():
@@ -133,7 +131,7 @@ def bound_of(options: Mapping[str, str], side: str, otherwise: str) -> Bound:
 
 
 def bounds_of(options: Mapping[str, str]) -> tuple[Bound, Bound]:
-    """Where a batch begins and ends. Raises: ValueError (also for bounds without a row between), JournalError."""
+    """The begin and end of a batch. Raises: ValueError (also if no row can be between them), JournalError."""
     start, end = bound_of(options, "starting", EARLIEST), bound_of(options, "ending", LATEST)
     if start == LATEST:
         raise ValueError("option startingOffsets: a batch that begins with latest has no rows")
@@ -145,7 +143,7 @@ def bounds_of(options: Mapping[str, str]) -> tuple[Bound, Bound]:
 
 
 def place_of(plan: JournalPlan, bound: Bound) -> Position:
-    """Raises: JournalError (of another journal), Damaged, OSError."""
+    """The position of a bound. Raises: JournalError (a position in another journal), Damaged, OSError."""
     if isinstance(bound, Position):
         plan.check(bound)
         return bound

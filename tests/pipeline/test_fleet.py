@@ -338,7 +338,7 @@ def test_copies_of_a_cluster_are_one_member(tmp_path: Path) -> None:
         as_node_of_a_cluster(tmp_path / name)
     (member,), gone = sources_named([f"shop={tmp_path / 'a'}", str(tmp_path / "b"), str(tmp_path / "none")])
     assert (member.name, member.is_cluster, len(member.copies), len(gone)) == ("shop", True, 2, 1)
-    choice = member.chosen(None)
+    choice = member.choose_copy(None)
     assert choice.place in member.copies and len(choice.others) == 1
     with pytest.raises(ValueError, match="are nodes of one cluster"):
         sources_named([f"shop={tmp_path / 'a'}", f"other={tmp_path / 'b'}"])
@@ -361,12 +361,12 @@ def test_a_copy_that_has_what_the_lake_needs(tmp_path: Path) -> None:
     (end / "journal" / f"{bases[0]:020d}.log").unlink()
     (begin / "journal" / f"{bases[-1]:020d}.log").unlink()
     (member,), _ = sources_named([str(end), str(begin)])
-    assert (member.chosen(None).place, member.chosen(None).is_furthest) == (str(begin), False)
+    assert (member.choose_copy(None).place, member.choose_copy(None).is_furthest) == (str(begin), False)
     lake = tmp_path / "lake"
     assert main(["ingest", "--journal", str(end), "--journal", str(begin), "--lake", str(lake)]) == 0
     assert in_lake(lake) == wanted
     position = reached(str(lake), member.journal_id)
-    assert (member.chosen(position).place, member.chosen(position).is_furthest) == (str(end), True)
+    assert (member.choose_copy(position).place, member.choose_copy(position).is_furthest) == (str(end), True)
 
 
 def test_retention_though_the_last_journal_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,7 +88,7 @@ def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """What each has written is committed at once."""
     from leveret.pipeline.lake import parts
 
-    monkeypatch.setattr(parts, "MUCH", 0)
+    monkeypatch.setattr(parts, "PARALLEL_OCTETS", 0)
     filled(tmp_path / "journal", segment_size=3000)
     fill(tmp_path / "journal", tmp_path / "lake", processes=2)
     agree(tmp_path / "journal", tmp_path / "lake")
@@ -100,7 +100,7 @@ def test_a_damaged_journal(processes: int, tmp_path: Path, monkeypatch: pytest.M
     itself."""
     from leveret.pipeline.lake import parts
 
-    monkeypatch.setattr(parts, "MUCH", 0)
+    monkeypatch.setattr(parts, "PARALLEL_OCTETS", 0)
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     one = filled(journal, segment_size=3000)
     fill(journal, lake)
