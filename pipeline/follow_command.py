@@ -67,19 +67,19 @@ class Follower:
         except PASSING as error:
             self._fail("journals", error)
             return
-        self._tell("journals", "; ".join(self._options.gone))
-        for member in self._options.members:
-            if self._rounds < self._due.get(member.journal_id, 0):
+        self._tell("journals", "; ".join(self._options.problems))
+        for source in self._options.sources:
+            if self._rounds < self._due.get(source.journal_id, 0):
                 continue
             try:
-                self._bring(member)
+                self._bring(source)
             except PASSING as error:
-                self._fail(member.journal_id, error, f"node {member.name}: " if member.name else "")
+                self._fail(source.journal_id, error, f"node {source.name}: " if source.name else "")
                 if not isinstance(error, LakeBusy):
-                    self._put_off(member.journal_id)
+                    self._put_off(source.journal_id)
             else:
-                self._tell(member.journal_id, "")
-                del self._failures[member.journal_id]
+                self._tell(source.journal_id, "")
+                del self._failures[source.journal_id]
         try:
             self._retain()
         except PASSING as error:
@@ -93,21 +93,21 @@ class Follower:
         longest = max(1, int(PUT_OFF_MAX_S / self._options.every))
         self._due[journal] = self._rounds + min(2 ** (self._failures[journal] - 1), longest)
 
-    def _bring(self, member: "IngestSource") -> None:
+    def _bring(self, source: "IngestSource") -> None:
         """Ingest a journal, if it has grown. Raises: as `ingest`."""
-        marks = [_mark(place) for place in member.copies]
-        if None not in marks and marks == self._read.get(member.journal_id):
+        marks = [_mark(place) for place in source.copies]
+        if None not in marks and marks == self._read.get(source.journal_id):
             return
         options = self._options
-        result = ingest_one(self._engines, options, options.payloads, member, self._searched)
+        result = ingest_one(self._engines, options, options.payloads, source, self._searched)
         lost = result.get("copies", {})
-        self._tell(f"{member.journal_id}, copies", "; ".join(f"{at} fills no holes: {why}" for at, why in lost.items()))
-        self._read[member.journal_id] = marks
+        self._tell(f"{source.journal_id}, copies", "; ".join(f"{at} fills no holes: {why}" for at, why in lost.items()))
+        self._read[source.journal_id] = marks
         self._rows.update(result["rows"])
         rows = {table: count for table, count in result["rows"].items() if count}
         if rows:
             with progress_of(self._options) as progress:
-                node = {"node": member.name} if member.name else {}
+                node = {"node": source.name} if source.name else {}
                 progress.say("read", **node, lsn=result["lsn"], took=result["seconds"], **rows)
 
     def _retain(self) -> None:

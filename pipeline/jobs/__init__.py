@@ -1,4 +1,5 @@
-"""Jobs on a lake: each takes DataFrames and returns a DataFrame of its schema; `commands` is their command line.
+"""Jobs on a lake: each takes the tables of a lake (tables.py) and returns SQL with the columns of its output
+(outputs.py).
 
-Most of them start from `lives`: one row per (message, queue).
+`commands` runs them for the command line. Most jobs start from `lives`: one row per (message, queue).
 """

@@ -1,9 +1,9 @@
 """Conservation: was anything lost or duplicated, or is anything out of order?
 
-For every (message, queue) one `enqueued`, at most one terminal event, in this order; messages enter a queue in the
-order of their ids; and the open messages must be those that the broker recorded in its durable queues at each
-checkpoint. A message enqueued or removed while a checkpoint was being written may or may not be in it. Where records
-are lost (the table `holes`), what these may explain is unknown, and no fault. Source: rulings, "Events"; 22.
+Checks: each (message, queue) has one `enqueued` and then at most one terminal event. Messages enter a queue in the
+order of their ids. The open messages are those that the broker recorded in its durable queues at each checkpoint; a
+message that was enqueued or removed while the checkpoint was written may be missing in it. What lost records (the table
+`holes`) may explain is unknown, and no fault. Source: rulings, "Events"; 22.
 
 A cluster has one journal for all of its leaders. A takeover allows two kinds of duplicates: a message whose confirm was
 lost is published again with the same message id, and a delivery of the lost leader is repeated without a return.
@@ -15,10 +15,10 @@ from .outputs import ALLOWED, FAULTS, MESSAGE_FATE, conform
 from .tables import Tables
 
 LOST, DUPLICATE, REORDERED, UNEXPECTED = "lost", "duplicate", "reordered", "unexpected"
-#: Earlier than which LSN a message is known to have been published before the lake begins.
+#: An LSN and message id above all others.
 NEVER = 1 << 62
 JUDGED_VIEW = "judged"
-#: (fault, condition, LSN, detail); {known}: the first message id whose `enqueued` must be there.
+#: (fault, condition, LSN, detail). {known}: the first message id that must have an `enqueued`.
 CHECKS = (
     (
         LOST,
@@ -57,7 +57,7 @@ CHECKS = (
         "'delivered or returned at LSN ' || between_max || ', after ' || kind || ' at ' || finished_lsn",
     ),
 )
-#: Faults in one message's own events: the few that have any, once for each check.
+#: Faults in the events of one message. Only the few messages with a fault are joined with all checks.
 OF_LIVES = """
 SELECT fault, msg_id, vhost, queue, lsn, detail
 FROM (
@@ -70,14 +70,14 @@ FROM (
 ) AS checked
 WHERE is_so
 """
-#: What of the lives the checks look at, computed once. Its times and sizes would take as long again.
+#: The columns of lives that the checks need, computed once. Times and sizes would double the time.
 JUDGED = """
 SELECT msg_id, vhost, queue, enqueues, terminals, enqueued_lsn, again_lsn, finished_lsn, refinished_lsn,
     between_min, between_max, kind, is_durable
 FROM {lives}
 """
-#: Whether any message entered any queue after a younger one, or came twice: asked first, since it is cheaper, and
-#: seldom so. Each part of the journal is looked at for itself, and then whether they follow one another.
+#: Whether a message entered a queue after a younger one, or came twice. A cheap query that mostly saves `OF_ORDER`: it
+#: looks at each part of the journal alone, and then at the order of the parts.
 IS_OUT_OF_ORDER = """
 SELECT part FROM (
     SELECT part, is_mixed, lowest, lag(highest) OVER (ORDER BY part) AS before
@@ -93,7 +93,7 @@ SELECT part FROM (
 ) AS neighbours
 WHERE is_mixed OR before > lowest LIMIT 1
 """
-#: Messages that entered their queue after a younger one.
+#: Messages that entered a queue after a younger one.
 OF_ORDER = f"""
 SELECT '{REORDERED}' AS fault, msg_id, vhost, queue, lsn,
     'enqueued at LSN ' || lsn || ', behind the younger message ' || ahead AS detail
@@ -121,7 +121,7 @@ FROM (
     GROUP BY msg_id, vhost, queue
 ) AS missing
 """
-STRANGE = f"""
+UNEXPECTED_HELD = f"""
 SELECT '{UNEXPECTED}' AS fault, msg_id, vhost, queue, lsn,
     'in the queue at the checkpoint, LSN ' || lsn || ', but '
     || CASE WHEN finished_lsn < lsn THEN kind || ' at LSN ' || finished_lsn ELSE 'not enqueued before' END AS detail
@@ -133,27 +133,27 @@ FROM (
     FROM held LEFT JOIN judged AS known USING (msg_id, vhost, queue)
     WHERE (enqueued_lsn IS NULL AND {{first}} <= 1) OR enqueued_lsn > held.lsn OR finished_lsn < begin_lsn
     GROUP BY msg_id, vhost, queue
-) AS strange
+) AS unexpected
 """
 SPANS = "SELECT DISTINCT begin_lsn, end_lsn FROM checkpoints"
-#: Without the checkpoints of which a part is lost.
+#: Only checkpoints without a hole.
 WHOLE_SPANS = """
-SELECT DISTINCT begin_lsn, end_lsn FROM checkpoints LEFT JOIN lost ON last_lsn >= begin_lsn AND first_lsn < end_lsn
-WHERE first_lsn IS NULL
+SELECT DISTINCT begin_lsn, end_lsn FROM checkpoints LEFT JOIN joined_holes ON last_lsn >= begin_lsn AND first_lsn <
+end_lsn WHERE first_lsn IS NULL
 """
-#: Each hole, with the ids of messages that may have been published in it: from the last one before it to the first one
-#: behind it, for ids rise.
+#: Each hole with the message ids that may have been published in it. Ids rise, so they lie between the last id before
+#: the hole and the first behind it.
 PUBLISHED_IN = f"""
 SELECT first_lsn, last_lsn,
     coalesce(max(IF(lsn < first_lsn, msg_id, NULL)), 0) AS first_id,
     coalesce(min(IF(lsn > last_lsn, msg_id, NULL)), {NEVER}) AS behind_id
-FROM lost CROSS JOIN (
+FROM joined_holes CROSS JOIN (
     SELECT lsn, msg_id FROM whole_events WHERE kind = 'published' UNION ALL SELECT CAST(NULL AS bigint), NULL
 ) AS published
 GROUP BY first_lsn, last_lsn
 """
-#: Faults, each with the last hole that may explain it: its message was published in the hole, or open before it, and
-#: nothing tells that it was open behind it.
+#: Faults, each with the last hole that may explain it: the message was published in the hole, or was open before it and
+#: has no event behind it.
 EXPLAINED = f"""
 SELECT fault, msg_id, vhost, queue, lsn, detail, max(IF(may_be, first_lsn, NULL)) AS first_lsn,
     max(IF(may_be, last_lsn, NULL)) AS last_lsn
@@ -178,7 +178,7 @@ SELECT fault, msg_id, vhost, queue, lsn,
     detail || '; records ' || first_lsn || ' to ' || last_lsn || ', which are lost, may tell more' AS detail
 FROM explained WHERE first_lsn IS NOT NULL
 """
-#: Holes that are judged one by one; of more, those next to each other count as one, with what is between them.
+#: The most holes that are judged one by one. If there are more, neighbours count as one hole.
 HOLES_MAX = 64
 HELD = """
 SELECT /*+ BROADCAST(spans) */ msg_id, vhost, queue, lsn, begin_lsn
@@ -187,13 +187,13 @@ FROM snapshots JOIN spans ON lsn >= begin_lsn AND lsn < end_lsn
 
 
 def fates(tables: Tables) -> str:
-    """`MESSAGE_FATE`: what became of every message."""
+    """`MESSAGE_FATE`: the fate of every message."""
     text = f"SELECT lives.*, {_fate(tables)} AS fate FROM {tables.lives_view()} AS lives{_seen(tables)}"
     return conform(tables.engine.dialect, text, MESSAGE_FATE)
 
 
 def judged_fates(tables: Tables) -> str:
-    """The column `fate` alone, of every message, after `audit`: cheaper."""
+    """The column `fate` of every message; call `audit` first. Cheaper than `fates`."""
     return f"SELECT {_fate(tables)} AS fate FROM {JUDGED_VIEW} AS lives{_seen(tables)}"
 
 
@@ -201,15 +201,15 @@ def audit(tables: Tables) -> str:
     """`FAULTS`: one row per fault."""
     tables.engine.view(JUDGED_VIEW, JUDGED.format(lives=tables.lives_view()), cached=True)
     if tables.holes():
-        lost = ", ".join(f"({first}, {last})" for first, last in _lost(tables))
-        tables.engine.view("lost", f"SELECT * FROM (VALUES {lost}) AS lost(first_lsn, last_lsn)")
+        lost = ", ".join(f"({first}, {last})" for first, last in _joined_holes(tables))
+        tables.engine.view("joined_holes", f"SELECT * FROM (VALUES {lost}) AS joined_holes(first_lsn, last_lsn)")
     parts = [_of_lives(tables)]
     if rows(tables.engine, IS_OUT_OF_ORDER):
         parts.append(OF_ORDER)
     if value(tables.engine, "SELECT count(*) FROM checkpoints"):
         tables.engine.view("spans", WHOLE_SPANS if tables.holes() else SPANS)
         tables.engine.view("held", HELD)
-        parts += [OPEN_THEN, STRANGE.format(first=tables.first_lsn())]
+        parts += [OPEN_THEN, UNEXPECTED_HELD.format(first=tables.first_lsn())]
     text = " UNION ALL ".join(parts)
     if tables.holes():
         tables.engine.view("found", text, cached=True)
@@ -220,12 +220,12 @@ def audit(tables: Tables) -> str:
 
 
 def unknown(tables: Tables) -> str:
-    """`FAULTS` that a hole may explain, after `audit` of a lake with holes."""
+    """`FAULTS` that a hole may explain. Only for a lake with holes, after `audit`."""
     return conform(tables.engine.dialect, UNKNOWN, FAULTS)
 
 
-def _lost(tables: Tables) -> list[tuple[int, int]]:
-    """First and last record of each hole, of neighbours as one, at most HOLES_MAX."""
+def _joined_holes(tables: Tables) -> list[tuple[int, int]]:
+    """(first LSN, last LSN) of each hole; adjacent holes are joined, and the nearest while there are over HOLES_MAX."""
     found: list[tuple[int, int]] = []
     for one in tables.holes():
         if found and one["first_lsn"] <= found[-1][1] + 1:
@@ -239,18 +239,18 @@ def _lost(tables: Tables) -> list[tuple[int, int]]:
 
 
 def _seen(tables: Tables) -> str:
-    """Messages that a checkpoint behind the last hole has, as `seen`: a join for `_fate`."""
+    """A join for `_fate`: the messages in a checkpoint behind the last hole, as `seen`."""
     if not tables.holes():
         return ""
-    last = _lost(tables)[-1][0]
+    last = _joined_holes(tables)[-1][0]
     some = f"SELECT DISTINCT msg_id, vhost, queue FROM snapshots WHERE lsn > {last}"
     on = " AND ".join(f"seen.{name} = lives.{name}" for name in ("msg_id", "vhost", "queue"))
     return f" LEFT JOIN ({some}) AS seen ON {on}"
 
 
 def _fate(tables: Tables) -> str:
-    """A life's fate. Transient messages ended with the last start of a broker with scope "all". Of what was open before
-    a hole it is not known whether it still is, unless something behind the hole tells so."""
+    """SQL for the fate of a life. Transient messages ended with the last start of a broker with scope "all". A message
+    that was open before a hole is unknown, unless an event or a checkpoint behind the hole has it."""
     started = value(tables.engine, f"SELECT max(lsn) FROM events WHERE {STARTED}") or 0
     return (
         "CASE WHEN kind IS NOT NULL THEN kind"
@@ -261,13 +261,13 @@ def _fate(tables: Tables) -> str:
 def _is_unknown(tables: Tables) -> str:
     if not tables.holes():
         return ""
-    last = _lost(tables)[-1][0]
+    last = _joined_holes(tables)[-1][0]
     known = "greatest(coalesce(enqueued_lsn, 0), coalesce(between_max, 0))"
     return f" WHEN {known} < {last} AND seen.msg_id IS NULL THEN 'unknown'"
 
 
 def _of_lives(tables: Tables) -> str:
-    """Messages published before the lake begins may lack their `enqueued`."""
+    """The faults in the events of one message. Messages from before the lake may lack their `enqueued`."""
     known = 0
     if tables.first_lsn() > 1:
         first = value(tables.engine, "SELECT min(msg_id) FROM events WHERE kind = 'published'")
@@ -321,12 +321,12 @@ FROM payloads WHERE cause_id = 0 AND {message_id} <> ''
 
 
 def leaders(tables: Tables) -> list[Row]:
-    """When which node of a cluster began to lead; of a single broker none."""
+    """The takeovers of a cluster: lsn, ts, reason (the node). Empty for a single broker."""
     return rows(tables.engine, LEADERS)
 
 
 def allowed(tables: Tables) -> str:
-    """`ALLOWED`. Publishings are told apart only with contents, deliveries only with scope "all"."""
+    """`ALLOWED`. Needs contents to find messages published again, and scope "all" to find deliveries."""
     dialect = tables.engine.dialect
     named = NAMED.format(message_id=dialect.json_field("properties_json", "message_id"))
     text = f"{DELIVERED.format(log_queues=tables.log_queues())} UNION ALL {PUBLISHED.format(named=named)}"

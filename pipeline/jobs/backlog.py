@@ -7,12 +7,12 @@ from .lives import BETWEEN, DURABLE, STARTED, TERMINALS, lives_of
 from .outputs import BLOCKED, DEPTH, WINDOW, conform
 from .tables import Tables
 
-#: What goes because another one comes: together they are one step.
+#: Kinds of events that remove a message because another arrives. Both are one step.
 PUSHED_OUT = ("evicted", "replaced", "dropped")
-#: Within a window the level is counted from its beginning, so that all windows can be worked on at a time; in doubles,
-#: whose running sums take DuckDB half as long as those of whole numbers. Messages that one record removes go one by
-#: one, which adds no extreme. What pushes others out is recorded before them: levels between do not count, so that of
-#: messages that come in a row the last is looked at, and that only if none is pushed out next.
+#: The level is counted from the beginning of each window, so that windows are computed in parallel; in doubles, whose
+#: running sums take DuckDB half as long as those of integers. A record that removes many messages removes them one by
+#: one here, which adds no extreme. A message that pushes others out is recorded before them, and levels in between must
+#: not count: so of consecutive arrivals only the last level counts, and only if no message is pushed out next.
 DEPTHS = """
 WITH lived AS (
     SELECT msg_id, vhost, queue, size_bytes, enqueued_lsn, enqueued_ts, finished_lsn, finished_ts, is_durable,
@@ -73,7 +73,7 @@ SELECT vhost, queue,
     bytes_end
 FROM every
 """
-#: Transient messages end with the next start of a broker.
+#: Ends of transient messages: the next start of a broker.
 ENDED = """
     UNION ALL
     SELECT vhost, queue, -1 AS step, min(starts.lsn) AS lsn, min(unix_seconds(starts.ts)) AS second,
@@ -81,17 +81,17 @@ ENDED = """
     FROM (SELECT * FROM lived WHERE finished_ts IS NULL AND NOT is_durable) AS passing
     JOIN (SELECT lsn, ts FROM events WHERE {started}) AS starts ON starts.lsn > enqueued_lsn
     GROUP BY msg_id, vhost, queue"""
-#: Whether a broker was started after a message came: of most journals it was not.
+#: Whether a broker was started after a message arrived. In most journals none was, which saves `ENDED`.
 IS_STARTED_AGAIN = """
 SELECT lsn FROM events WHERE {started} AND lsn > (SELECT min(lsn) FROM events WHERE kind = 'enqueued') LIMIT 1
 """
 
 
 def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
-    """`DEPTH`: one row per queue and window (aligned to seconds), from the first in which a message came to the last
-    in which one came or went; if messages are left, to that of `until` (a time in seconds; the end of the lake).
+    """`DEPTH`: one row per queue and window (aligned to seconds), from the first arrival to the last arrival or
+    removal. If messages are left, up to the window of `until` (seconds since 1970; by default the end of the lake).
 
-    Of messages from before the lake those are counted that it tells of (waiting.py).
+    Messages from before the lake count if `with_waiting` finds them.
     """
     lives, begin = (tables.lives_view(), None) if tables.first_lsn() <= 1 else with_waiting(tables, window_s)
     last = tables.span()[1] if until is None else until
@@ -110,12 +110,13 @@ def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
     return conform(tables.engine.dialect, text, DEPTH)
 
 
-#: `{known}`: the first message that was published in the lake.
-TOUCHED = """
+#: Messages of before the lake that its events show. {known}: the first message id that was published in the lake.
+TOUCHED_BEFORE = """
 SELECT msg_id, vhost, queue, {durable} AS durable FROM events
 WHERE msg_id > 0 AND msg_id < {known} AND queue <> '' AND kind IN ({kinds})
 """
-HELD = """
+#: Messages of before the lake that are in its first checkpoint.
+HELD_BEFORE = """
 SELECT msg_id, vhost, queue, 1 AS durable FROM snapshots WHERE lsn >= {begin} AND lsn < {end} AND msg_id < {known}
 """
 WAITING = f"""
@@ -124,40 +125,40 @@ FROM ({{found}}) AS found
 ANTI JOIN (SELECT msg_id, vhost, queue FROM events WHERE kind = 'enqueued') AS entered USING (msg_id, vhost, queue)
 GROUP BY msg_id, vhost, queue
 """
-#: Such a message as a row of `events`.
-VALUES = {"kind": "'enqueued'", **{name: name for name in ("msg_id", "vhost", "queue", "flags")}}
-#: Events that show that a message was in a queue before, also `dropped` if it was published before the lake begins.
-ENDS = (*TERMINALS, *BETWEEN)
-
-
-#: The remark of an answer that counts waiting messages when no checkpoint has those from before the lake.
+#: The values of an `enqueued` event of such a message.
+ENQUEUED_BEFORE = {"kind": "'enqueued'", **{name: name for name in ("msg_id", "vhost", "queue", "flags")}}
+#: Kinds of events that show that a message was in a queue before.
+SIGNS = (*TERMINALS, *BETWEEN)
+#: The remark of an answer if no checkpoint has the messages from before the lake.
 NO_CHECKPOINT = "how much was waiting before is not known either: there is no checkpoint since then"
 
 
 def has_checkpoint(tables: Tables) -> bool:
-    """Whether a checkpoint of the lake tells what was in durable queues."""
+    """Whether the lake has a checkpoint, which has the messages in durable queues."""
     return bool(rows(tables.engine, "SELECT begin_lsn FROM checkpoints LIMIT 1"))
 
 
 def with_waiting(tables: Tables, window_s: int) -> tuple[str, int]:
-    """Make a view of lives in which the waiting messages entered in the window before the lake's first window.
+    """Make a view of lives that includes messages of before the lake, for a lake that begins later than the journal.
 
+    They count as enqueued in the window before the first one. They are found by their later events, and in durable
+    queues by the first checkpoint. Other transient messages are not found. Their sizes are unknown.
     Returns: the name of the view; the beginning of the first window, in seconds.
     """
     engine, first = tables.engine, tables.first_lsn()
     known = value(engine, "SELECT min(msg_id) FROM events WHERE kind = 'published'") or NEVER
     checkpoint = "SELECT begin_lsn, end_lsn, unix_seconds(ts) AS second FROM checkpoints ORDER BY begin_lsn LIMIT 1"
-    told = rows(engine, checkpoint)
-    durable = 0 if told else 1  # without a checkpoint each of these messages may be durable
-    found = [TOUCHED.format(known=known, kinds=words(ENDS), durable=durable)]
-    found += [HELD.format(begin=one["begin_lsn"], end=one["end_lsn"], known=known) for one in told]
+    checkpoints = rows(engine, checkpoint)
+    durable = 0 if checkpoints else 1  # without a checkpoint each of these messages may be durable
+    found = [TOUCHED_BEFORE.format(known=known, kinds=words(SIGNS), durable=durable)]
+    found += [HELD_BEFORE.format(begin=one["begin_lsn"], end=one["end_lsn"], known=known) for one in checkpoints]
     engine.view("waiting", WAITING.format(found=" UNION ALL ".join(found)))
-    begin = tables.span()[0] or (told[0]["second"] if told else 0)
+    begin = tables.span()[0] or (checkpoints[0]["second"] if checkpoints else 0)
     begin -= begin % window_s
-    wanted = {"lsn": str(first - 1), "ts": f"timestamp_seconds({begin - window_s})", **VALUES}
-    nothing = {"string": "''"}
+    wanted = {"lsn": str(first - 1), "ts": f"timestamp_seconds({begin - window_s})", **ENQUEUED_BEFORE}
+    empty = {"string": "''"}
     listed = ", ".join(
-        f"CAST({wanted.get(name, 'NULL' if nullable else nothing.get(type_, '0'))} AS {engine.dialect.type(type_)})"
+        f"CAST({wanted.get(name, 'NULL' if nullable else empty.get(type_, '0'))} AS {engine.dialect.type(type_)})"
         f" AS {name}"
         for name, type_, nullable in EVENTS
     )
@@ -186,8 +187,8 @@ SELECT *, ts AS since FROM waits WHERE kind = 'blocked'
 
 
 def blocked(tables: Tables) -> str:
-    """`BLOCKED`. Raises: NotRecorded."""
+    """`BLOCKED`: the publishers that waited for room, where, and how long. Raises: NotRecorded (needs scope "all")."""
     tables.require_deliveries("blocked")
     dialect = tables.engine.dialect
-    members = {name: dialect.json_field("reason", name) for name in ("connection", "destination", "limit", "waited_ms")}
-    return conform(dialect, WAITS.format(**members), BLOCKED)
+    fields = {name: dialect.json_field("reason", name) for name in ("connection", "destination", "limit", "waited_ms")}
+    return conform(dialect, WAITS.format(**fields), BLOCKED)

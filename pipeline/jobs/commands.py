@@ -30,7 +30,7 @@ from .tables import EmptyLake, NotRecorded, Tables
 from .timing import fairness, latency
 from .trace import Trail, replays_in, trace, trace_messages
 
-#: Messages sent between two entries in the log: a replay that is killed may send this many again.
+#: Messages that a replay sends between two entries in its log. After a kill it may send this many again.
 REPLAY_BATCH = 1000
 #: Jobs that fold the lives of messages.
 FOLDED = ("audit", "latency", "depth")
@@ -52,7 +52,7 @@ COLUMNS: dict[str, Columns] = {
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """What a job works with."""
+    """What the functions of `JOBS` get."""
 
     job: str
     tables: Tables
@@ -66,20 +66,20 @@ class JobContext:
 
     @property
     def selection(self) -> Selection:
-        """What of the lake was asked for."""
+        """The part of the lake that the options select."""
         found: Selection = self.options.selection
         return found
 
 
 class OpenTables:
-    """The tables of a start of several jobs: what the one before has opened, and folded, is there for the next."""
+    """The open tables of a command. Its next job uses them, and their cached views, if it reads the same."""
 
     def __init__(self) -> None:
         self._of: object = None
         self._tables: Tables | None = None
 
     def tables(self, engine: Engine, job: str, options: argparse.Namespace, node: Node | None = None) -> Tables:
-        """The tables, limited to the times that a job reads; `node`: one of several. Raises: see `open_tables`."""
+        """The tables with the times that a job reads. `node`: of a lake with several. Raises: as `open_tables`."""
         read = options.selection.read(job, options.window)
         if self._tables is None or self._of != (engine, read, node):
             since, until = read
@@ -92,7 +92,7 @@ class OpenTables:
 def run(
     engine: Engine, job: str, options: argparse.Namespace, progress: Progress, opened: OpenTables | None = None
 ) -> Answer:
-    """Run one job, on one node or all. Raises: ValueError (such as NotRecorded), and Spark's exceptions."""
+    """Run one job on the chosen nodes. Raises: ValueError (also NotRecorded, EmptyLake), and Spark's exceptions."""
     opened = opened or OpenTables()
     nodes = chosen_nodes(options.lake, options.node)
     if len(nodes_of(options.lake)) == 1:
@@ -102,33 +102,33 @@ def run(
             names = ", ".join(one.name for one in nodes)
             raise ValueError(f"a replay is of one node: --node names which; there are {names}")
         return _run_on(nodes[0], engine, job, options, progress, opened)
-    gathering = NodeAnswers(engine, job, is_written=bool(options.out))
+    answers = NodeAnswers(engine, job, is_written=bool(options.out))
     unknown: list[set[tuple[str, str]]] = []
-    untold: dict[str, ValueError] = {}
-    ways = _trail(engine, options, nodes, opened, untold) if job == "trace" else {}
-    for name, error in untold.items():
+    unanswered: dict[str, ValueError] = {}
+    trails = _trail(engine, options, nodes, opened, unanswered) if job == "trace" else {}
+    for name, error in unanswered.items():
         progress.say("missing", what=f"node {name}: {error}")
-    nodes = [one for one in nodes_of(options.lake) if one.name in ways] or nodes
-    for node in [one for one in nodes if one.name not in untold]:
-        given = argparse.Namespace(**{**vars(options), "way": ways.get(node.name)})
+    nodes = [one for one in nodes_of(options.lake) if one.name in trails] or nodes
+    for node in [one for one in nodes if one.name not in unanswered]:
+        given = argparse.Namespace(**{**vars(options), "trail": trails.get(node.name)})
         if job == "report":
-            given.out = node_page_path(_page(options), node.name)
+            given.out = node_page_path(_page_path(options), node.name)
         unknown_here: set[tuple[str, str]] = set()
         try:
-            gathering.add(node, _run_on(node, engine, job, given, progress, opened, unknown_here))
+            answers.add(node, _run_on(node, engine, job, given, progress, opened, unknown_here))
         except (NotRecorded, EmptyLake) as error:
-            untold[node.name] = error
+            unanswered[node.name] = error
             progress.say("missing", what=f"node {node.name}: {error}")
         else:
             unknown.append(unknown_here)
     for what, name in unknown_everywhere(unknown):
         raise ValueError(f"the lake knows no {what} {name!r}")
-    if not gathering and untold:
-        raise next(iter(untold.values()))
-    if job == "trace" and not gathering:
+    if not answers and unanswered:
+        raise next(iter(unanswered.values()))
+    if job == "trace" and not answers:
         raise ValueError(f"no message {options.message!r} in the lake")
-    more = {"not_told": {name: str(error) for name, error in untold.items()}} if untold else {}
-    return gathering.answer({**more, "seconds": progress.seconds})
+    more = {"not_told": {name: str(error) for name, error in unanswered.items()}} if unanswered else {}
+    return answers.answer({**more, "seconds": progress.seconds})
 
 
 def _trail(
@@ -136,15 +136,16 @@ def _trail(
     options: argparse.Namespace,
     nodes: Sequence[Node],
     opened: OpenTables,
-    untold: dict[str, ValueError],
+    unanswered: dict[str, ValueError],
 ) -> dict[str, dict[int, int]]:
-    """Where a message went: of each node its messages. `untold`: gets the nodes that cannot tell. Raises: NotRecorded,
-    EmptyLake, ValueError."""
+    """Where a message went: node -> its messages, as `Trail.follow`. Nodes that cannot answer are added to
+    `unanswered`.
+    Raises: NotRecorded, EmptyLake, ValueError."""
     open_log(options.lake, engine)
     every = nodes_of(options.lake)
     trail = Trail(every, lambda node: opened.tables(engine, "trace", options, node), replays_in(engine, LOG, every))
     found = {name: way for name, way in trail.follow(options.message, nodes).items() if way}
-    untold.update((name, error) for name, error in trail.untold.items() if name not in found)
+    unanswered.update((name, error) for name, error in trail.unanswered.items() if name not in found)
     return found
 
 
@@ -157,8 +158,8 @@ def _run_on(
     opened: OpenTables,
     unknown: set[tuple[str, str]] | None = None,
 ) -> Answer:
-    """One job on one node; None: a lake of one. `unknown`: gets the names that it does not know, which else are an
-    error."""
+    """Run one job on one node; None: the lake has one. `unknown`: a set for names of the selection that the node does
+    not know; without it they are an error."""
     whole = opened.tables(engine, job, options, node)
     of_node = {} if node is None else {"node": node.name}
     progress.say("begin", lake=options.lake, engine=engine.name, **of_node)
@@ -170,7 +171,7 @@ def _run_on(
     if lost:
         progress.say("holes", what=lost, **of_node)
     one = partial(JOBS[job], work)
-    answer = one() if job == "replay" else retry_slow_workers(one, progress)  # a replay tries its steps again
+    answer = one() if job == "replay" else retry_slow_workers(one, progress)  # a replay retries its steps itself
     more = {"missing": "; ".join([missing, *answer.facts.get("missing", ())])} if missing else {}
     more |= {"holes": lost} if lost else {}
     return replace(answer, facts={**answer.facts, "seconds": progress.seconds, **more})
@@ -179,8 +180,8 @@ def _run_on(
 def selected_tables(
     whole: Tables, job: str, options: argparse.Namespace, unknown: set[tuple[str, str]] | None = None
 ) -> Tables:
-    """What of the lake the job looks at. Raises: ValueError (a queue or virtual host that the lake does not know, if
-    `unknown` does not take it)."""
+    """The tables with the part that the options select. `unknown`: as for `_run_on`. Raises: ValueError (an unknown
+    queue or virtual host)."""
     selection: Selection = options.selection
     if not selection:
         return whole
@@ -206,8 +207,8 @@ def selected_tables(
     return whole.part({name: text for name, text in conditions.items() if text})
 
 
-def _rows_of(sql: str, work: JobContext) -> str:
-    """The rows of an answer that were asked for."""
+def _selected_rows(sql: str, work: JobContext) -> str:
+    """The rows of an answer that the options select."""
     selection, dialect = work.selection, work.engine.dialect
     condition = selection.rows(work.job, work.options.window, dialect)
     if work.job == "audit" and selection.since_us is not None:
@@ -219,10 +220,10 @@ def _rows_of(sql: str, work: JobContext) -> str:
 
 def _audit(work: JobContext) -> Answer:
     engine = work.engine
-    found = EngineTable(engine, "audit", _rows_of(audit(work.tables), work), outputs.FAULTS)
+    found = EngineTable(engine, "audit", _selected_rows(audit(work.tables), work), outputs.FAULTS)
     tables = {"faults": found}
     if work.tables.holes():
-        tables["unknown"] = EngineTable(engine, "unknown", _rows_of(unknown(work.tables), work), outputs.FAULTS)
+        tables["unknown"] = EngineTable(engine, "unknown", _selected_rows(unknown(work.tables), work), outputs.FAULTS)
     by_fault = _counts(engine, "fault", found.name)
     work.progress.say("faults", **by_fault)
     every, counted = fates(work.tables), judged_fates(work.tables)
@@ -235,7 +236,7 @@ def _audit(work: JobContext) -> Answer:
         "checkpoints": value(engine, "SELECT count(*) FROM checkpoints"),
     }
     if len(led := leaders(work.tables)) > 1:
-        tables["allowed"] = EngineTable(engine, "allowed", _rows_of(allowed(work.tables), work), outputs.ALLOWED)
+        tables["allowed"] = EngineTable(engine, "allowed", _selected_rows(allowed(work.tables), work), outputs.ALLOWED)
         facts["leaders"] = [f"LSN {row['lsn']}, {row['ts'].isoformat()}: {row['reason']}" for row in led]
         facts["allowed"] = _counts(engine, "duplicate", tables["allowed"].name)
     if "unknown" in tables:
@@ -250,10 +251,10 @@ def _counts(engine: Engine, name: str, among: str) -> dict[str, int]:
 
 
 def _table(make: Callable[[Tables, argparse.Namespace], str]) -> Callable[[JobContext], Answer]:
-    """A job that is one table."""
+    """A job whose answer is one table. `make`: returns its SQL."""
 
     def run_it(work: JobContext) -> Answer:
-        found = _rows_of(make(work.tables, work.options), work)
+        found = _selected_rows(make(work.tables, work.options), work)
         return Answer(work.job, {work.job: EngineTable(work.engine, work.job, found, COLUMNS[work.job])})
 
     return run_it
@@ -268,12 +269,12 @@ def _depth(work: JobContext) -> Answer:
 
 
 def _trace(work: JobContext) -> Answer:
-    """Raises: ValueError (there is no such message), NotRecorded."""
+    """Raises: ValueError (no such message), NotRecorded."""
     tables, message = work.tables, work.options.message
-    way = getattr(work.options, "way", None)
-    story = trace(tables, message) if way is None else trace_messages(tables, way)
-    found = EngineTable(work.engine, "trace", _rows_of(story, work), outputs.TRACE)
-    if way is None and not found.count():
+    trail = getattr(work.options, "trail", None)
+    story = trace(tables, message) if trail is None else trace_messages(tables, trail)
+    found = EngineTable(work.engine, "trace", _selected_rows(story, work), outputs.TRACE)
+    if trail is None and not found.count():
         more = "; correlation ids, message ids and headers are in a lake only with `ingest --payloads`"
         gone = "".join(f"; {words}" for words in (tables.missing_text(), tables.holes_text()) if words)
         raise ValueError(f"no message {message!r} in the lake{'' if tables.has_contents() else more}{gone}")
@@ -286,9 +287,9 @@ def _replay(work: JobContext) -> Answer:
     path = open_log(options.lake, engine)
     count, sent = retry_slow_workers(partial(choose, work.tables, settings), work.progress), 0
     if options.go and count:
-        urls(vhosts_chosen(work.tables), options.url)  # refused before anything is sent
+        urls(vhosts_chosen(work.tables), options.url)  # may refuse before anything is sent
         everything = f"SELECT msg_id FROM {CHOSEN}"
-        engine.append(log_of(work.tables, everything, settings, 0), path)  # about to be sent, in case this is killed
+        engine.append(log_of(work.tables, everything, settings, 0), path)  # in case of a kill
         for batch in batches(work.tables, REPLAY_BATCH):
             _send(batch, settings, options.url, f"{sent} of {count} messages were sent")
             some = ", ".join(str(row["msg_id"]) for row in batch)
@@ -301,7 +302,7 @@ def _replay(work: JobContext) -> Answer:
 
 
 def _send(batch: list[Row], settings: ReplayOptions, url: str, so_far: str) -> None:
-    """Raises: ValueError (with the reason, and how to go on)."""
+    """Send a batch. Raises: ValueError (the reason, and how to go on)."""
     try:
         send(batch, settings, url)
     except Exception as error:
@@ -313,11 +314,11 @@ def _send(batch: list[Row], settings: ReplayOptions, url: str, so_far: str) -> N
 
 
 def _whatif(work: JobContext) -> Answer:
-    from .whatif import DIFFERENT, left_out, whatif  # it brings the broker's engine along
+    from .whatif import DIFFERENT, left_out, whatif  # imports the broker's engine
 
     options, engine = work.options, work.engine
     settings = Path(options.settings).read_text(encoding="utf-8") if options.settings else ""
-    found = _rows_of(whatif(work.tables, settings), work)
+    found = _selected_rows(whatif(work.tables, settings), work)
     facts: dict[str, Any] = {}
     if without := left_out(work.tables):
         work.progress.say("left_out", what=without)
@@ -331,14 +332,14 @@ def _whatif(work: JobContext) -> Answer:
     return Answer("whatif", {"whatif": differing}, facts, EXIT_FAULT if is_fault else EXIT_OK)
 
 
-def _page(options: argparse.Namespace) -> str:
+def _page_path(options: argparse.Namespace) -> str:
     path: str = options.out or "report.html"
     return path if path.endswith(PAGES) else f"{path.rstrip('/')}/report.html"
 
 
 def _report(work: JobContext) -> Answer:
-    """The other jobs' answers, each of the part of the lake that it looks at."""
-    from .report import ReportRequest, write_report  # the page is dear to import
+    """A page with the answers of other jobs, each with the part of the lake that it reads."""
+    from .report import ReportRequest, write_report  # slow to import
 
     options = work.options
     whole = work.tables.part({})
@@ -347,7 +348,7 @@ def _report(work: JobContext) -> Answer:
         given = argparse.Namespace(**{**vars(options), "window": window_s, "poison_attempts": POISON_ATTEMPTS})
         return JOBS[job](JobContext(job, selected_tables(whole, job, given), given, work.progress))
 
-    path = _page(options)
+    path = _page_path(options)
     part = selected_tables(whole, "depth", options)
     source = (options.journal or [options.lake])[0]
     asked = ReportRequest(part.node or source, work.selection, part, answer)

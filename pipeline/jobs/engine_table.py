@@ -1,4 +1,4 @@
-"""`Table`: the rows of a query, in the job's order."""
+"""The rows of a query in the order of its job, as a `Table` (answers.py)."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,9 @@ from .outputs import ORDERS
 
 
 class EngineTable:
-    """`job`: whose order the rows have, unless `order` says it. `name`: the view; `kept`: it is computed once.
+    """`name`: of the view; `cached`: it is computed once. `order`: SQL, by default the order of the job.
 
-    It is there until the engine answers the same job again.
+    The view stays until the engine answers the same job again.
     """
 
     def __init__(

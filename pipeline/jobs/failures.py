@@ -5,13 +5,13 @@ from .lives import KEPT, RETURNED, STARTED
 from .outputs import DEADLETTERS, LOSS, REDELIVERY, WINDOW, conform
 from .tables import Tables
 
-#: Kinds of events that remove a message otherwise than by an acknowledgement.
+#: Kinds of events that remove a message without an acknowledgement.
 CAUSES = ("evicted", "replaced", "expired", "dropped", "killed", "dead_lettered", "purged", "deleted", "cancelled")
-#: Events that remove messages on purpose: in a ring or a queue of last values by its nature, else by an operator.
+#: Kinds of events that remove messages on purpose: a ring, a last-value queue, or an operator does so.
 ON_PURPOSE = ("evicted", "replaced", "purged", "deleted", "cancelled")
 IS_REMOVED = f"kind IN ({words(CAUSES)}) AND msg_id > 0 AND queue <> '' AND (CAST(flags AS int) & {KEPT}) = 0"
-#: A message that died in several queues may have fewer copies that arrived than deaths. They belong to the deaths of
-#: which a target is recorded, then to the last ones.
+#: A message that died in several queues may have fewer copies that arrived than deaths. The copies are assigned to
+#: deaths with a recorded target first, then to the last deaths.
 LOSSES = """
 WITH removed AS (
     SELECT vhost, queue, msg_id,
@@ -82,7 +82,7 @@ FROM (
 
 
 def loss(tables: Tables, window_s: int = 60) -> str:
-    """`LOSS`: what was removed otherwise than by an acknowledgement."""
+    """`LOSS`: messages that were removed without an acknowledgement."""
     dialect = tables.engine.dialect
     text = LOSSES.format(
         is_removed=IS_REMOVED,
@@ -95,18 +95,18 @@ def loss(tables: Tables, window_s: int = 60) -> str:
         p99=dialect.percentile("ages", "p99"),
     )
     if not rows(tables.engine, f"SELECT lsn FROM events WHERE {IS_REMOVED} LIMIT 1"):
-        text = f"SELECT * FROM ({text}) AS nothing WHERE false"  # neither engine reads a file for it
+        text = f"SELECT * FROM ({text}) AS nothing WHERE false"  # then neither engine reads a file
     return conform(dialect, text, LOSS)
 
 
-#: Attempts, or returns by failing consumers, from which a message counts as poison, even if it did not die.
+#: A message with this many attempts, or returns by failing consumers, counts as poison even if it did not die.
 POISON_ATTEMPTS = 5
-#: Returns that say nothing about the message: its consumer left, in order.
+#: Returns that are no failure of the message: its consumer left regularly.
 LEFT = "reason IN ('closed', 'unsubscribed', 'recovered')"
 DEAD = "kind IN ('dead_lettered', 'killed')"
-#: First deliveries are not read: a message that was rejected, or whose attempts were used up, had one at least. If the
-#: broker was started more than once they are: what it held in a kill comes again as if it were the first time. Of a
-#: queue that keeps what was read (a stream) each consumer gets a first delivery.
+#: First deliveries are not read ({least} is 2): a message that was rejected or used up its attempts had at least one.
+#: If the broker was started more than once they are read, because messages that were out at a kill come again with
+#: attempt 1. This does not hold for streams and non-destructive queues: there each consumer gets a first delivery.
 FAILING = """
 SELECT *, coalesce(attempts >= {poison_attempts} OR failures >= {poison_attempts} OR is_used_up, false) AS poison
 FROM (
@@ -128,14 +128,14 @@ FROM (
 ) AS folded
 WHERE requeues > 0 OR dead OR attempts > 1 OR {again}
 """
-#: A second first delivery.
+#: The message has two deliveries with attempt 1.
 AGAIN = """(deliveries > 1 AND NOT EXISTS (
     SELECT 1 FROM {log_queues} AS log_queues WHERE log_queues.vhost = folded.vhost AND log_queues.queue = folded.queue
 ))"""
 
 
 def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
-    """`REDELIVERY`. Raises: NotRecorded."""
+    """`REDELIVERY`: messages that were redelivered or died. Raises: NotRecorded (needs scope "all")."""
     tables.require_deliveries("redelivery")
     dialect = tables.engine.dialect
     pauses = dialect.ordered_array("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
@@ -153,7 +153,7 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
     return conform(dialect, text, REDELIVERY)
 
 
-#: Where a copy of a dead letter arrived: one row for each queue, or one without.
+#: `copies`: one row for each queue in which a copy arrived, or one row without a queue.
 DEAD_LETTERS = """
 WITH dead AS (
     SELECT vhost, queue, msg_id, kind, reason, ts, lsn FROM events
@@ -199,9 +199,9 @@ FROM told GROUP BY vhost, queue, kind, reason, outcome, target, arrived_in
 
 
 def deadletters(tables: Tables) -> str:
-    """`DEADLETTERS`: by queue, reason and outcome. Without recorded deliveries last_consumer is null.
+    """`DEADLETTERS`: deaths by queue, reason and outcome. Without recorded deliveries last_consumer is null.
 
-    A copy that no queue took is recorded only with scope "all", and copies at all only with contents.
+    Copies are known only with contents, and a copy that no queue took only with scope "all".
     """
     is_whole = tables.scopes() == {"all"} and tables.has_contents()
     without = "IF(kind = 'dead_lettered', 'nowhere', 'gone')" if is_whole else "'not recorded'"

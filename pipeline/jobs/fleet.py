@@ -1,7 +1,7 @@
-"""One job on several nodes: each answers for itself, and the answers are put together, with a column `node` in front.
+"""One job on several nodes: the job runs on each node, and the answers are joined, with a first column `node`.
 
-A record's number and a message's id mean something only within a journal, so no job's SQL ever sees rows of two. What
-goes from broker to broker is followed by `trail.py`.
+An LSN or message id identifies something only within one journal, so the SQL of a job reads the rows of one node.
+`trace.py` follows messages from broker to broker.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +14,13 @@ from ..schemas import Column
 from .engine_table import EngineTable
 
 NODE = Column("node", "string")
-#: Tables that are as large as the lake, and are computed only for who writes them somewhere.
+#: Tables that are as large as the lake: they are computed only if they are written to files.
 LARGE = ("message_fate",)
 
 
 class NodeAnswers:
-    """The answers of one job, node by node: the views of a node are there only until the next one's are made."""
+    """Collects the answers of one job. They are copied, because the views of a node are replaced by those of the
+    next."""
 
     def __init__(self, engine: Engine, job: str, *, is_written: bool) -> None:
         self._engine, self._job = engine, job
@@ -32,7 +33,7 @@ class NodeAnswers:
         return bool(self._answers)
 
     def add(self, node: Node, answer: Answer) -> None:
-        """What a node says, computed now."""
+        """Add the answer of a node, and compute its tables now."""
         for name, table in answer.tables.items():
             if not isinstance(table, EngineTable) or (name in LARGE and not self._is_written):
                 continue
@@ -45,22 +46,23 @@ class NodeAnswers:
         self._answers[node.name] = answer
 
     def answer(self, more: Mapping[str, Any]) -> Answer:
-        """All of them as one: counts are sums, what is said is said of its node. `more`: facts."""
+        """One answer of all nodes. `more`: additional facts."""
         tables = {name: self._table(name, views) for name, views in self._views.items()}
-        facts = merged({name: answer.facts for name, answer in self._answers.items()})
+        facts = merge_facts({name: answer.facts for name, answer in self._answers.items()})
         codes = [answer.code for answer in self._answers.values()]
         return Answer(self._job, tables, {**facts, **more}, max(codes, default=EXIT_OK))
 
     def _table(self, name: str, views: Sequence[str]) -> EngineTable:
-        """The rows of all nodes: in the job's order, those of different nodes beside each other."""
+        """The rows of all nodes in the order of the job, not node after node."""
         one = self._tables[name]
         every = " UNION ALL ".join(f"SELECT * FROM {view}" for view in views)
         order = f"ts, node, {one.order}" if name == "trace" else f"{one.order}, node"
         return EngineTable(self._engine, name, every, (NODE, *one.columns), cached=False, order=order)
 
 
-def merged(by_node: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The facts of several nodes: numbers added up, sentences with the node's name; and `nodes`, those of each."""
+def merge_facts(by_node: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The facts of several nodes: sums of numbers, sentences with the name of the node, and `nodes`: the facts of
+    each."""
     names: list[str] = list(dict.fromkeys(name for facts in by_node.values() for name in facts))
     found: dict[str, Any] = {}
     for name in names:
@@ -82,12 +84,12 @@ def _merged(values: Mapping[str, Any]) -> Any:
 
 
 def node_page_path(path: str, node: str) -> str:
-    """Where the page of one of several nodes is."""
+    """The path of the page of one of several nodes. `path`: of the page of a lake with one node."""
     head, dot, tail = path.rpartition(".")
     return f"{head}-{node}{dot}{tail}" if dot else f"{path}-{node}"
 
 
 def unknown_everywhere(found: Sequence[set[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
-    """(virtual host or queue, name) of those that no node knows."""
+    """(virtual host or queue, name) of the names that no node knows. `found`: the unknown names of each node."""
     if found:
         yield from sorted(set.intersection(*found))

@@ -1,12 +1,12 @@
-"""One row per (message, queue): its events, folded. Audit, latency and depth share this one shuffle.
+"""Lives: one row per (message, queue) with the aggregates of its events. Audit, latency and depth share this shuffle.
 
-All aggregates are numbers of fixed width, so Spark folds them in place (hash aggregation) and nothing is collected;
-names are packed with their LSN in one long: `lsn * 64 + code`, whose minimum is the earliest.
+All aggregates are numbers of fixed width, so Spark updates them in place (hash aggregation). A kind of event is packed
+with its LSN into one long, `lsn * 64 + code`: the minimum is the earliest.
 """
 
 from ..engines.protocol import words
 
-#: The engine's, by their names in the journal; its import would take longer than most jobs.
+#: The terminal kinds of events. Importing them from the engine would take longer than most jobs.
 TERMINALS = (
     *("acked", "expired", "dead_lettered", "killed", "evicted", "replaced", "dropped", "purged", "deleted"),
     "cancelled",
@@ -14,13 +14,13 @@ TERMINALS = (
 CODE_BITS = 6
 DURABLE, KEPT = 1, 2
 
-#: A delivery that came back, at once or after a delay, or whose lease ended without its message being gone: taken over
-#: by another's acknowledgement, or expired. What is delayed is scheduled, too.
+#: Ends of deliveries whose message stays: requeued, scheduled for a delay, or its lease ended. A lease that ends
+#: because another consumer acknowledged the message, or because it expired, is no return.
 RETURNED = (
     "(kind = 'requeued' OR (kind = 'scheduled' AND reason <> 'published')"
     " OR (kind = 'lease_ended' AND coalesce(reason, '') NOT IN ('taken_over', 'lifetime')))"
 )
-#: A broker with scope "all" was started: transient messages ended there.
+#: The start of a broker with scope "all". Transient messages end there.
 STARTED = "kind = 'settings_changed' AND reason IS NOT NULL AND vhost = ''"
 BETWEEN = ("delivered", "requeued", "scheduled", "due", "lease_ended")
 LIVES = """
@@ -74,12 +74,12 @@ FROM (
 
 
 def lives_of(events: str) -> str:
-    """The lives in a view of events, in SQL. Columns:
+    """SQL of the lives in a view of events. Columns:
 
-    msg_id, vhost, queue; enqueues, terminals (counts); enqueued_lsn, enqueued_ts, finished_lsn, finished_ts, kind (of
-    the first terminal event) null where there is none; deliveries, requeues, attempts, first_delivered_ts,
-    last_delivered_ts; between_min, between_max: LSNs of the first and last delivery, return or schedule; size_bytes;
-    is_durable.
+    msg_id, vhost, queue, size_bytes, is_durable; counts: enqueues, terminals, deliveries, requeues, attempts;
+    enqueued_lsn, enqueued_ts; finished_lsn, finished_ts, kind: of the first terminal event, or null;
+    first_delivered_ts, last_delivered_ts; between_min, between_max: LSNs of the first and last delivery, return or
+    schedule; again_lsn, refinished_lsn: LSNs of the last `enqueued` and the last terminal event.
     """
     return LIVES.format(
         events=events,

@@ -1,4 +1,4 @@
-"""A lake opened by an engine: which one, and its tables as views."""
+"""Opens a lake: chooses the engine, and makes the views of its tables."""
 
 import os
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from .outputs import REPLAY_LOG
 from .replay import LOG
 from .tables import Tables
 
-#: Maximum rows of `events` in a lake that is read without Spark if no engine is given. An audit of this many takes
-#: 4.5 GB of memory and a seventh of Spark's CPU (docs/pipeline.md).
+#: The most rows of `events` for DuckDB if no engine is given. An audit of this many takes 4.5 GB of memory and a
+#: seventh of Spark's CPU (docs/pipeline.md).
 LOCAL_MAX = 50_000_000
-#: What the directories of tables by date add to their columns.
+#: The additional column of tables with a directory for each date.
 BY_DAY = {True: (Column("date", "date", True),), False: ()}
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 
@@ -24,8 +24,8 @@ AUTO, LOCAL, SPARK = "auto", "local", "spark"
 def choose_engine(
     lake: str, wanted: str = AUTO, *, master: str = "local[*]", tell: Callable[[str], object] | None = None
 ) -> str:
-    """LOCAL or SPARK. `tell`: is told a sentence where the choice is not the better one. Raises: ValueError (no lake
-    that it could answer), OSError."""
+    """LOCAL or SPARK. `tell`: called with a sentence if Spark would be better, but is not installed. Raises: ValueError
+    (the engine cannot read this lake), OSError."""
     if "://" in lake:
         if wanted == LOCAL:
             raise ValueError(f"{lake}: --engine local reads the lakes of this machine; this one needs --engine spark")
@@ -47,9 +47,9 @@ def choose_engine(
     return LOCAL
 
 
-#: The condition on what retention has left; `{lsn}`: the first record that is. Records of before are there in part, so
-#: none of them counts. Of segments the one that has it is cut there.
-KEPT = {
+#: The rows that count after retention. {lsn}: the first record that retention has left. Older records do not count,
+#: because some of them are missing. The segment with that record begins there.
+RETAINED = {
     "events": "lsn >= {lsn}",
     "payloads": "lsn >= {lsn}",
     "snapshots": "lsn >= {lsn}",
@@ -65,44 +65,44 @@ def open_tables(
 ) -> Tables:
     """The lake's tables as the views of an engine. Raises: ValueError (it is empty, or not whole), OSError.
 
-    Args:   since_us, until_us: of `events` only those with since_us <= ts < until_us (microseconds since 1970): files
-            of other times are not opened. node: of a lake of several, the one whose tables they are.
+    Args:   since_us, until_us: only events with since_us <= ts < until_us (microseconds since 1970); other files are
+            not opened. node: which one, if the lake has several.
     """
     journal = None if node is None else node.journal
     check_even(lake, journal)
-    for name in ("payloads", *LAST_FIRST):  # so an ingest that is at work meanwhile puts none behind another
-        _store(engine, lake, name, *((since_us, until_us) if name == "events" else (None, None)), journal)
-    kept = retained_in(lake, journal)  # behind the others
+    for name in ("payloads", *LAST_FIRST):  # in the reverse order of commits, because of a running ingest
+        _view_of_files(engine, lake, name, *((since_us, until_us) if name == "events" else (None, None)), journal)
+    kept = retained_in(lake, journal)  # after the tables: see `retained_in`
     timestamp = engine.dialect.timestamp
     for name, columns in TABLES.items():
         listed = ", ".join(
             f"greatest(base_lsn, {kept.lsn}) AS base_lsn" if kept and column.name == "base_lsn" else column.name
             for column in (*columns, *BY_DAY[name in BY_DATE])
         )
-        conditions = [] if kept is None else [KEPT[name].format(lsn=kept.lsn)]
-        if name == "events":  # whatever else is in the files that are opened
+        conditions = [] if kept is None else [RETAINED[name].format(lsn=kept.lsn)]
+        if name == "events":  # the opened files have other rows, too
             conditions += [f"ts >= {timestamp(since_us)}"] if since_us is not None else []
             conditions += [f"ts < {timestamp(until_us)}"] if until_us is not None else []
         condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         engine.view(f"whole_{name}", f"SELECT {listed} FROM stored_{name}{condition}")
     has_holes = bool(committed_files(lake, "holes", None, None, journal))
     name = "" if node is None else node.name
-    return Tables(engine, lake, kept=kept, has_holes=has_holes, node=name, journal=journal)
+    return Tables(engine, lake, retained=kept, has_holes=has_holes, node=name, journal=journal)
 
 
 def is_known(tables: Tables, column: str, name: str) -> bool:
-    """Whether some event, of whatever time, has this name in a column."""
+    """Whether an event of any time has this name in a column."""
     engine = tables.engine
     one = f"SELECT lsn FROM {{}} WHERE {column} = {engine.dialect.text(name)} LIMIT 1"
     if rows(engine, one.format("whole_events")):
         return True
     if not tables.lake:
         return False
-    _store(engine, tables.lake, "events", journal=tables.journal, view="every_event")
+    _view_of_files(engine, tables.lake, "events", journal=tables.journal, view="every_event")
     return bool(rows(engine, one.format("every_event")))
 
 
-def _store(
+def _view_of_files(
     engine: Engine,
     lake: str,
     table: str,
@@ -111,7 +111,7 @@ def _store(
     journal: str | None = None,
     view: str = "",
 ) -> None:
-    """Make a view of the files of a table."""
+    """Make a view of the files of a table, by default `stored_` and its name."""
     view = view or f"stored_{table}"
     if isinstance(engine, SparkEngine):
         engine.frame(view, read_table(engine.session, lake, table, since_us, until_us, journal))
@@ -121,13 +121,13 @@ def _store(
 
 
 def open_log(lake: str, engine: Engine) -> str:
-    """Make the view of the lake's log of replays; returns where that is. Raises: OSError."""
+    """Make the view of the lake's log of replays. Returns its path. Raises: OSError."""
     path = f"{absolute(lake).rstrip('/')}/{LOG}"
-    engine.parquet_files(LOG, [path] if _is_there(path, engine) else [], REPLAY_LOG)
+    engine.parquet_files(LOG, [path] if _exists(path, engine) else [], REPLAY_LOG)
     return path
 
 
-def _is_there(path: str, engine: Engine) -> bool:
+def _exists(path: str, engine: Engine) -> bool:
     if isinstance(engine, SparkEngine) and "://" in path:
         where = engine.session.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
         return bool(where.getFileSystem(engine.session.sparkContext._jsc.hadoopConfiguration()).exists(where))

@@ -3,60 +3,58 @@
 from ..engines.protocol import Dialect
 from ..schemas import Columns, columns
 
-#: `fate`: the kind of the terminal event; `open`: in the queue; `ended`: transient, and the broker was restarted since;
-#: `unknown`: what came of it may be in a hole.
+#: `fate`: the kind of the terminal event; `open`: in the queue; `ended`: transient, and the broker was started since;
+#: `unknown`: a hole may have its end.
 MESSAGE_FATE = columns(
     "msg_id bigint, vhost string, queue string, enqueued_ts timestamp?, first_delivered_ts timestamp?",
     "finished_ts timestamp?, fate string, attempts smallint, enqueues bigint, terminals bigint",
 )
-#: `fault`: lost, duplicate, reordered, unexpected. `detail` is a sentence with the LSNs. The table `unknown`, of a lake
-#: with holes, has the same columns: what would be a fault if a hole did not begin before, whose records may explain it.
+#: `fault`: lost, duplicate, reordered, unexpected. `detail` is a sentence with the LSNs. A lake with holes has the
+#: table `unknown`, too, with the same columns: faults that the records of an earlier hole may explain.
 FAULTS = columns(
     "fault string, msg_id bigint, vhost string, queue string, lsn bigint, detail string",
 )
-#: Of a cluster that more than one node has led: what came twice since a takeover may do that, and is no fault.
-#: `duplicate`: `published again` (with contents: the same message id, by message `first_id` before the takeover) or
+#: Only for a cluster with several leaders: duplicates that a takeover allows, which are no faults. `duplicate`:
+#: `published again` (found with contents: message `first_id`, before the takeover, has the same message id) or
 #: `delivered again`. `led_lsn`: the record of the takeover.
 ALLOWED = columns(
     "duplicate string, msg_id bigint, first_id bigint, vhost string, queue string, lsn bigint, led_lsn bigint",
     "detail string",
 )
-#: Milliseconds. queue: enqueued to first delivery; service: last delivery to ack; e2e: enqueued to ack. By the window
-#: of enqueueing. `n`: messages that were delivered. service includes the wait in the client, behind those messages that
-#: its prefetch brought before.
+#: Milliseconds, by the window of enqueueing. queue: enqueued to first delivery; service: last delivery to ack; e2e:
+#: enqueued to ack. `n`: delivered messages. service includes the wait in the client behind earlier prefetched messages.
 LATENCY = columns(
     "vhost string, queue string, window_start timestamp, window_s int, n bigint",
     *(f"{what}_ms_{point} double?" for what in ("queue", "service", "e2e") for point in ("p50", "p95", "p99", "p999")),
 )
-#: Messages in the queue, unacked and scheduled ones too. `depth_min`, `depth_max`: of every moment of the window.
-#: `bytes_end`: octets of body.
+#: Messages in the queue, also unacknowledged and scheduled ones. `depth_min`, `depth_max`: at any time in the window.
+#: `bytes_end`: octets of bodies.
 DEPTH = columns(
     "vhost string, queue string, window_start timestamp, window_s int, depth_end bigint, depth_min bigint",
     "depth_max bigint, in_per_s double, out_per_s double, bytes_end bigint",
 )
-#: One row per message that was redelivered or died. `attempts`: as the broker counted them; after a kill it begins
-#: anew. `leases_ended`: how many of its leases ended otherwise than by an
-#: acknowledgement (those that were returns count among `requeues`, too). `poison`: its attempts were used up, or
-#: reached the given number, or consumers failed with it (gave it back, were lost with it, let its lease end) as often.
-#: One that was rejected for good before that is dead, and no poison. `backoff_ms`: `arg_ms` of each return with a
-#: delay, in their order: from the time of its record until the message was due again, which is at most the delay.
+#: One row per message that was redelivered or died. `attempts`: the broker's count, which begins anew after a kill.
+#: `leases_ended`: leases that did not end with an acknowledgement; returns among them count in `requeues`, too.
+#: `poison`: the message used up its attempts, or --poison-attempts is reached by its attempts, or by its returns from
+#: failing consumers (rejected, lost, lease ended). A message that was rejected for good earlier is dead, not poison.
+#: `backoff_ms`: for each return with a delay, in order: milliseconds from its record until the message was due.
 REDELIVERY = columns(
     "vhost string, queue string, msg_id bigint, attempts smallint, requeues bigint, leases_ended bigint",
     "dead boolean, poison boolean, backoff_ms array<bigint>, last_consumer string?, last_reason string?",
     "last_ts timestamp",
 )
-#: Messages removed otherwise than by an acknowledgement. `cause`: the kind of the event. `n`: those that were lost;
-#: `bytes`: their octets, null if not known. `moved`: a copy arrived in another queue (a dead letter, or one that was
-#: moved); what becomes of that is in the rows of that queue. `refused`: never in the queue, and the publisher was told.
-#: `discarded`: removed on purpose, by a ring, a queue of last values, the retention of a stream or of a non-destructive
-#: queue, or an operator (purged, deleted, cancelled). `age_ms`: of all of them, since they were enqueued.
+#: Messages removed without an acknowledgement. `cause`: the kind of the event. `n`: lost messages; `bytes`: their
+#: octets, null if not known. `moved`: a copy arrived in another queue, by a dead letter or a move; the rows of that
+#: queue go on with it. `refused`: never in the queue, and the publisher knows. `discarded`: removed on purpose, by a
+#: ring, a last-value queue, the retention of a stream or a non-destructive queue, or an operator (purged, deleted,
+#: cancelled). `age_ms`: since enqueueing, of all messages of the row.
 LOSS = columns(
     "vhost string, queue string, window_start timestamp, cause string, n bigint, bytes bigint?",
     "moved bigint, refused bigint, discarded bigint",
     "age_ms_p50 double?, age_ms_p99 double?, age_ms_max double?",
 )
-#: `share`: of the queue's deliveries. `leases_ended`: of this consumer's leases those that its acknowledgement did not
-#: end. `service_ms`: delivery to ack, with the wait in the client (see LATENCY).
+#: `share`: of the deliveries of the queue. `leases_ended`: leases of the consumer that did not end with its
+#: acknowledgement. `service_ms`: delivery to ack, with the wait in the client (see LATENCY).
 FAIRNESS = columns(
     "vhost string, queue string, consumer string, conn_id int, connection string?, deliveries bigint, share double",
     "acked bigint",
@@ -67,13 +65,13 @@ BLOCKED = columns(
     "vhost string, conn_id int, connection string, destination string, limit string, since timestamp",
     "until timestamp?, waited_ms bigint?",
 )
-#: `cause_id`: the message that this one is a copy of.
+#: `cause_id`: the message of which this one is a copy.
 TRACE = columns(
     "lsn bigint, ts timestamp, msg_id bigint, cause_id bigint?, kind string, vhost string, address string",
     "queue string, consumer string?, attempt smallint, reason string?, arg_ms bigint?",
 )
-#: `outcome`: arrived (a copy is or was in the queues `arrived_in`), nowhere (no queue took it, or its exchange was not
-#: there), gone (no copy was made), not recorded (copies are known only with `ingest --payloads`, and those that no
+#: `outcome`: arrived (a copy was in the queues `arrived_in`), nowhere (no queue took it, or its exchange did not
+#: exist), gone (no copy was made), not recorded (copies are known only with `ingest --payloads`, and copies that no
 #: queue took only with scope "all"). `target`: the exchange of the copies, "" the default one, null without a copy.
 #: `samples`: up to five message ids.
 DEADLETTERS = columns(
@@ -81,27 +79,27 @@ DEADLETTERS = columns(
     "arrived_in array<string>, n bigint, first_ts timestamp, last_ts timestamp, attempts_max smallint",
     "last_consumer string?, samples array<bigint>",
 )
-#: `sent`: 0 chosen and about to be sent, 1 confirmed by the broker. `node`: whose message; null in a lake of one.
+#: `sent`: 0 about to be sent, 1 confirmed by the broker. `node`: of the message; null in a lake with one node.
 REPLAY_LOG = columns(
     "replay_id string, msg_id bigint, source_lsn bigint, address string, ts timestamp, sent int, node string?",
 )
-#: What the engine would have done with the same arrivals, beside what the journal recorded. `untold`: by how many
-#: `would_be` may be wrong, because it is not recorded in which order things happened within a millisecond; it matters
-#: where one message makes another go, or goes before it: in rings, and queues with limits, priorities or last values.
+#: Counts that the engine gives for the same arrivals (`would_be`), beside those that the journal recorded (`was`).
+#: `untold`: the possible error of `would_be`, because the journal does not record the order within a millisecond. The
+#: order matters in rings, and in queues with limits, priorities or last values.
 WHATIF = columns(
     "vhost string, queue string, what string, was bigint, would_be bigint, untold bigint",
 )
 
 
 def conform(dialect: Dialect, sql: str, wanted: Columns) -> str:
-    """The columns of a schema, in its order and of its types."""
+    """SQL with the columns of a schema, in its order and with its types."""
     listed = ", ".join(f"CAST(`{name}` AS {dialect.type(type_)}) AS `{name}`" for name, type_, _ in wanted)
     return f"SELECT {listed} FROM ({sql}) AS answer"
 
 
-#: The begin of a window of `window_s` seconds, from a time in seconds.
+#: SQL: the begin of the window of a time in seconds.
 WINDOW = "({second} - {second} % {window_s})"
-#: Milliseconds between two timestamps, with its microseconds.
+#: SQL: milliseconds between two timestamps, with fractions.
 MS_BETWEEN = "((unix_micros({end}) - unix_micros({begin})) / 1000)"
 #: The order of each job's rows.
 ORDERS = {

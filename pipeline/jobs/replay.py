@@ -1,8 +1,8 @@
-"""replay: publishes messages chosen by SQL again: a dry run by default, with a guard against loops.
+"""replay: publishes messages again that SQL chooses. A dry run by default, with a guard against loops.
 
-At least once, and resumable: what a run with the same id has sent, by the lake's `replay_log`, is not sent again; the
-log is written every thousand messages, so a run that is killed may send the last thousand again. A dead-lettered copy
-is replayed as its original message, to that one's exchange and routing key.
+At least once, and resumable: messages that a run with the same id has sent, by the lake's `replay_log`, are not sent
+again. The log is written every thousand messages, so after a kill the last thousand may be sent twice. For a
+dead-lettered copy the original message is sent, to its exchange and routing key.
 """
 
 import json
@@ -18,13 +18,13 @@ from .tables import Tables
 
 ID_HEADER, COUNT_HEADER = "x-replay-id", "x-replay-count"
 GENERATIONS_MAX = 16
-#: Headers of earlier deaths; a broker would continue their counts.
-OF_BEFORE = ("x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason", "x-delivery-count")
-#: A view of the log of earlier replays, and one of the messages to send.
+#: Headers of earlier deaths, which are removed: a broker would continue their counts.
+DEATH_HEADERS = ("x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason", "x-delivery-count")
+#: Views: the log of earlier replays, and the messages to send.
 LOG, CHOSEN = "replay_log", "chosen"
 ORDER = "source_lsn, msg_id"
-#: One row per message with contents, even if an ingest that was repeated has it twice.
-CONTENT = """
+#: One row per message with contents, even if `payloads` has it twice.
+FIRST_CONTENT = """
 SELECT msg_id, min(lsn) AS of_lsn FROM payloads GROUP BY msg_id
 """
 CAUSES = "SELECT msg_id, max(cause_id) AS cause_id FROM payloads GROUP BY msg_id"
@@ -72,15 +72,15 @@ class ReplayOptions:
 
 
 def choose(tables: Tables, options: ReplayOptions) -> int:
-    """Make the view CHOSEN, of the messages to send: msg_id, source_lsn, vhost, and the sink's columns. Returns how
-    many. There is a view LOG.
+    """Make the view CHOSEN of the messages to send: msg_id, source_lsn, vhost, and the columns of the AMQP sink. The
+    view LOG exists. Returns the number of messages.
 
     Raises: NotRecorded, ValueError (`where` is no SQL).
     """
     tables.require_contents("replay")
     engine, dialect = tables.engine, tables.engine.dialect
     engine.view("causes", CAUSES, cached=True)
-    engine.view("first_content", CONTENT)
+    engine.view("first_content", FIRST_CONTENT)
     picked = "picked_0"
     try:
         engine.view(picked, PICKED.format(where=options.where), cached=True)
@@ -105,19 +105,19 @@ def choose(tables: Tables, options: ReplayOptions) -> int:
 
 
 def batches(tables: Tables, size: int) -> Iterator[list[Row]]:
-    """The chosen messages in order, `size` at a time; no more are in memory."""
+    """The chosen messages in order, in lists of `size`. One list is in memory."""
     places = iter(rows(tables.engine, f"SELECT msg_id FROM {CHOSEN} ORDER BY {ORDER}"))
     while some := [str(row["msg_id"]) for row in islice(places, size)]:
         wanted = f"SELECT * FROM {CHOSEN} WHERE msg_id IN ({', '.join(some)}) ORDER BY {ORDER}"
         yield rows(tables.engine, wanted)
 
 
-def marked(headers_json: str, replay_id: str) -> str:
-    """The headers of the message to send."""
-    headers = {name: value for name, value in json.loads(headers_json or "{}").items() if name not in OF_BEFORE}
+def marked_headers(headers_json: str, replay_id: str) -> str:
+    """The headers of the message to send, with the marks of the replay."""
+    headers = {name: value for name, value in json.loads(headers_json or "{}").items() if name not in DEATH_HEADERS}
     try:
         count = int(headers.get(COUNT_HEADER, 0))
-    except (TypeError, ValueError):  # a client's own header: it counts as none, as in the choice
+    except (TypeError, ValueError):  # a header of a client: it counts as none, as in CHOOSE
         count = 0
     headers[COUNT_HEADER] = count + 1
     headers[ID_HEADER] = replay_id
@@ -130,9 +130,9 @@ def vhosts_chosen(tables: Tables) -> list[str]:
 
 
 def urls(vhosts: Iterable[str], url: str) -> dict[str, str]:
-    """Virtual host -> URL. Each message goes to the virtual host in which it was published.
+    """Virtual host -> URL. Each message is sent to the virtual host in which it was published.
 
-    Raises: ValueError (`url` names another).
+    Raises: ValueError (`url` names another virtual host).
     """
     vhosts = sorted(vhosts)
     parts = urlsplit(url)
@@ -147,7 +147,7 @@ def urls(vhosts: Iterable[str], url: str) -> dict[str, str]:
 
 
 def send(batch: list[Row], options: ReplayOptions, url: str) -> int:
-    """Send these, in their order within each virtual host; returns how many, all confirmed. Raises: ValueError,
+    """Send messages in their order within each virtual host. Returns the number; all are confirmed. Raises: ValueError,
     NotSent."""
     import asyncio
 
@@ -156,21 +156,21 @@ def send(batch: list[Row], options: ReplayOptions, url: str) -> int:
     count = 0
     for vhost, own in groupby(sorted(batch, key=lambda row: str(row["vhost"])), lambda row: str(row["vhost"])):
         where = Publishing(urls([vhost], url)[vhost], rate=options.rate)
-        ready = ({**row, **_changed(row, options.replay_id)} for row in own)
+        ready = ({**row, **_marked(row, options.replay_id)} for row in own)
         count += asyncio.run(publish_all(where, ready, options.replay_id))
     return count
 
 
-def _changed(row: Row, replay_id: str) -> Row:
-    """A message without an id of its own has the same one each time that it is sent."""
+def _marked(row: Row, replay_id: str) -> Row:
+    """The values to send instead. A message without an id gets the same id each time that it is sent."""
     return {
-        "headers_json": marked(row["headers_json"], replay_id),
+        "headers_json": marked_headers(row["headers_json"], replay_id),
         "message_id": f"{replay_id}-{row['msg_id']}",
     }
 
 
 def log_of(tables: Tables, messages: str, options: ReplayOptions, sent: int) -> str:
-    """`REPLAY_LOG`, of these messages: a list of ids, or a query of them."""
+    """Rows of `REPLAY_LOG`. `messages`: SQL, ids or a query of ids. `sent`: 0 or 1, as in the table."""
     dialect = tables.engine.dialect
     id_, node = dialect.text(options.replay_id), dialect.text(tables.node) if tables.node else "NULL"
     text = (

@@ -1,7 +1,7 @@
-"""report: one HTML page, whose figures are the answers of the other jobs.
+"""report: one HTML page with the answers of the other jobs.
 
-What comes from an engine is bounded: WINDOWS_MAX windows of QUEUES_MAX queues, and the first rows of each table. For a
-longer time the windows are wider, and the page says so: none is left out.
+The size is bounded: WINDOWS_MAX windows of QUEUES_MAX queues, and the first rows of each table. For a longer time the
+windows are wider, and the page says so.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ from .engine_table import EngineTable
 from .tables import Tables
 
 QUEUES_MAX, WINDOWS_MAX, ROWS_MAX = 8, 500, 20
-#: The number of windows that a report aims at, and their possible widths if none is given: in seconds, up to a day.
+#: The wanted number of windows if no width is given, and the possible widths in seconds, up to a day.
 WINDOWS_AIMED = 240
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-#: Names of totals -> the events that are counted. In SQL.
+#: Name of a total -> SQL for the events that it counts.
 TOTALS = {
     "published": "kind = 'published'",
     "enqueued": "kind = 'enqueued'",
@@ -32,14 +32,14 @@ TOTALS = {
     "dead-lettered": "kind = 'dead_lettered'",
     "removed unread": "kind IN ('evicted', 'replaced', 'expired', 'dropped', 'killed')",
 }
-#: Totals that a journal without deliveries cannot have.
+#: Totals that need recorded deliveries.
 OF_DELIVERIES = ("delivered", "redelivered")
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRequest:
-    """The part of a lake that a report is about. `tables`: that part. `answer`: a job's result by windows of a width;
-    raises ValueError if too little was recorded for it."""
+    """The part of a lake that a report is about. `answer`: runs a job with windows of a width in seconds; it raises
+    ValueError if the journal did not record enough."""
 
     name: str
     selection: Selection
@@ -52,20 +52,20 @@ class ReportRequest:
         return self.tables.engine
 
     @property
-    def later(self) -> str:
-        """In SQL: not before what was asked for."""
+    def since_condition(self) -> str:
+        """SQL: the condition of --since, after other conditions."""
         since = self.selection.since_us
         return "" if since is None else f" AND ts >= {self.engine.dialect.timestamp(since)}"
 
 
 def write_report(asked: ReportRequest, path: str, window_s: int | None, progress: Progress) -> None:
-    """Compute, draw, write. `window_s`: None: whatever fits the time. Raises: ValueError, OSError."""
+    """Compute and write the page. `window_s`: None: a width that fits the time. Raises: ValueError, OSError."""
     write_text(path, render(collect(asked, window_s, progress)))
 
 
 @dataclass(frozen=True, slots=True)
 class _DrawnQueues:
-    """The queues with most messages."""
+    """The queues with most messages, which are drawn. `count`: of all queues. `condition`: SQL for the drawn ones."""
 
     keys: tuple[tuple[str, str], ...]
     count: int
@@ -73,7 +73,8 @@ class _DrawnQueues:
 
 
 def collect(asked: ReportRequest, window_s: int | None, progress: Progress) -> Report:
-    """Ask for everything. What needs the views of events comes first: each answer makes its own. Raises: ValueError."""
+    """Compute the figures. Those of the views of events come first, because each answer replaces these. Raises:
+    ValueError."""
     begin, end = _span(asked)
     width = fitted_width(window_s or window_width(begin, end), begin, end)
     drawn = _drawn(asked)
@@ -96,7 +97,7 @@ def collect(asked: ReportRequest, window_s: int | None, progress: Progress) -> R
     fates = dict(audit.facts["fates"])
     totals["left in queues"] = fates.get("open", 0)
     if asked.selection.queues:
-        del totals["published"]  # to which queues is not known when a message is published
+        del totals["published"]  # an event `published` has no queue
     return Report(
         source=asked.name,
         begin=begin,
@@ -114,33 +115,32 @@ def collect(asked: ReportRequest, window_s: int | None, progress: Progress) -> R
 
 
 def window_width(begin: int, end: int) -> int:
-    """The narrowest of STEPS_S of which not many more than WINDOWS_AIMED cover the time."""
+    """The narrowest width of STEPS_S with about WINDOWS_AIMED windows."""
     return next((step for step in STEPS_S if (end - begin) // step <= WINDOWS_AIMED), STEPS_S[-1])
 
 
 def fitted_width(window_s: int, begin: int, end: int) -> int:
-    """The width of windows of which WINDOWS_MAX cover the time: a multiple of `window_s` seconds."""
+    """The least multiple of `window_s` with at most WINDOWS_MAX windows."""
     count = end // window_s - begin // window_s + 1
     factor = -(-count // WINDOWS_MAX)
     while end // (window_s * factor) - begin // (window_s * factor) + 1 > WINDOWS_MAX:
-        factor += 1  # windows are aligned, so there may be one more
+        factor += 1  # because windows are aligned there may be one more
     return window_s * factor
 
 
 def _span(asked: ReportRequest) -> tuple[int, int]:
-    """The times of the first and last event."""
+    """Seconds since 1970 of the first and last event."""
     (row,) = rows(
         asked.engine,
         "SELECT unix_seconds(min(ts)) AS first_s, unix_seconds(max(ts)) AS last_s"
-        f" FROM events WHERE lsn > 0{asked.later}",
+        f" FROM events WHERE lsn > 0{asked.since_condition}",
     )
     return int(row["first_s"] or 0), int(row["last_s"] or 0)
 
 
 def _drawn(asked: ReportRequest) -> _DrawnQueues:
-    counted = (
-        f"SELECT vhost, queue, count(*) AS n FROM events WHERE kind = 'enqueued'{asked.later} GROUP BY vhost, queue"
-    )
+    enqueued = f"kind = 'enqueued'{asked.since_condition}"
+    counted = f"SELECT vhost, queue, count(*) AS n FROM events WHERE {enqueued} GROUP BY vhost, queue"
     most = rows(asked.engine, f"{counted} ORDER BY n DESC, vhost, queue LIMIT {QUEUES_MAX}")
     (every,) = rows(asked.engine, f"SELECT count(*) AS n FROM ({counted}) AS counted")
     keys = tuple((row["vhost"], row["queue"]) for row in most)
@@ -152,18 +152,18 @@ def _drawn(asked: ReportRequest) -> _DrawnQueues:
 
 
 def _totals(asked: ReportRequest) -> tuple[dict[str, int], bool]:
-    """By name; and whether deliveries were recorded at all."""
+    """The totals by name; and whether deliveries were recorded."""
     counts = ", ".join(f"count_if({condition}) AS n{at}" for at, condition in enumerate(TOTALS.values()))
-    (row,) = rows(asked.engine, f"SELECT {counts} FROM events WHERE msg_id > 0{asked.later}")
+    (row,) = rows(asked.engine, f"SELECT {counts} FROM events WHERE msg_id > 0{asked.since_condition}")
     found = {name: int(row[f"n{at}"] or 0) for at, name in enumerate(TOTALS)}
     return found, found["delivered"] > 0
 
 
 def _attempts(asked: ReportRequest) -> list[Row]:
-    """How many messages of each queue were delivered so often."""
+    """vhost, queue, attempts, n: the number of messages with this number of deliveries."""
     each = (
         "SELECT vhost, queue, msg_id, max(attempt) AS attempts FROM events"
-        f" WHERE kind = 'delivered' AND msg_id > 0{asked.later} GROUP BY vhost, queue, msg_id"
+        f" WHERE kind = 'delivered' AND msg_id > 0{asked.since_condition} GROUP BY vhost, queue, msg_id"
     )
     return rows(
         asked.engine,
@@ -171,10 +171,10 @@ def _attempts(asked: ReportRequest) -> list[Row]:
     )
 
 
-def _asked_for(
+def _query(
     part: Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Part]], *names: str
 ) -> Callable[..., dict[str, Part]]:
-    """A query for parts of the report; what cannot be answered is said in each of them."""
+    """A query for the parts `names` of the report. If the job cannot answer, each part says why."""
 
     def query(asked: ReportRequest, job: str, window_s: int, drawn: _DrawnQueues) -> dict[str, Part]:
         try:
@@ -224,11 +224,11 @@ def _fairness(asked: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> 
 
 
 _QUERIES: dict[str, Callable[..., dict[str, Any]]] = {
-    "depth": _asked_for(_series("depth"), "depth"),
-    "latency": _asked_for(_series("latency"), "latency"),
-    "redelivery": _asked_for(_first("poison"), "poison"),
-    "loss": _asked_for(_losses, "losses", "loss_totals"),
-    "deadletters": _asked_for(_first("deadletters"), "deadletters"),
-    "fairness": _asked_for(_fairness, "fairness"),
-    "blocked": _asked_for(_first("blocked"), "blocked"),
+    "depth": _query(_series("depth"), "depth"),
+    "latency": _query(_series("latency"), "latency"),
+    "redelivery": _query(_first("poison"), "poison"),
+    "loss": _query(_losses, "losses", "loss_totals"),
+    "deadletters": _query(_first("deadletters"), "deadletters"),
+    "fairness": _query(_fairness, "fairness"),
+    "blocked": _query(_first("blocked"), "blocked"),
 }

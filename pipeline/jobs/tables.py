@@ -1,8 +1,8 @@
 """The tables that jobs read, as views of an engine; and checks of what the journal recorded.
 
-Views: events, payloads, snapshots, checkpoints, segments, holes (schemas.py), or what was chosen of them; the same
-without a choice with `whole_` in front of their names; `lives` (lives.py); and of jobs that need deliveries `recorded`,
-the events of the segments with scope "all", and `recorded_lives`, theirs.
+Views: `events`, `payloads`, `snapshots`, `checkpoints`, `segments`, `holes` (schemas.py): the selected rows; with the
+prefix `whole_`: all rows. `lives` (lives.py). For jobs that need deliveries: `recorded`, the events of segments with
+scope "all", and their `recorded_lives`.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ..lake.lake import Retained, holes_text, missing_text
 from ..schemas import TABLES
 from .lives import KEPT, lives_of
 
-#: An acknowledgement that removes nothing is recorded as kept; what was declared is known also before the first one.
+#: Queues with an acknowledgement that removed nothing (flag kept), or that were declared as such.
 LOG_QUEUES = """
 SELECT vhost, queue FROM whole_events
 WHERE queue <> '' AND (
@@ -26,24 +26,26 @@ GROUP BY vhost, queue
 
 
 class NotRecorded(ValueError):
-    """The journal does not record what a job needs; this must not be reported as zero."""
+    """The journal does not record what a job needs. Reported as an error, because zero would be wrong."""
 
 
 class EmptyLake(ValueError):
-    """No ingest has filled it."""
+    """No ingest has filled the lake."""
 
 
 class Tables:
-    """The tables of a lake as views of an engine. `conditions`: SQL by table, for the rows that are chosen. `kept`:
-    what retention has left. `has_holes`: whether the table `holes` has files. The views of one engine are those of the
-    last `Tables`. `node`, `journal`: the node, if the lake has several. Raises: EmptyLake."""
+    """The tables of a lake as views of an engine, which replace those of the last `Tables`.
+
+    `conditions`: SQL by table, which selects rows. `retained`: what retention has left. `has_holes`: the table `holes`
+    has files. `node`, `journal`: of the node, if the lake has several. Raises: EmptyLake.
+    """
 
     def __init__(
         self,
         engine: Engine,
         lake: str = "",
         conditions: Mapping[str, str] | None = None,
-        kept: Retained | None = None,
+        retained: Retained | None = None,
         *,
         has_holes: bool = False,
         node: str = "",
@@ -54,10 +56,9 @@ class Tables:
         self._holes: list[Row] | None = None
         self.lake = lake
         self.node, self.journal = node, journal
-        self.kept = kept
+        self.retained = retained
         self._made: set[str] = set()
-        #: Whether several jobs ask for the same: what they fold is computed once.
-        self.is_shared = False
+        self.is_shared = False  # several jobs read the lives: cache them
         self._part: tuple[Mapping[str, str], Tables] | None = None
         for name in TABLES:
             condition = (conditions or {}).get(name)
@@ -66,13 +67,13 @@ class Tables:
             raise EmptyLake(f"{lake} holds no events; `leveret pipeline ingest --journal DIR --lake {lake}` fills it")
 
     def part(self, conditions: Mapping[str, str]) -> "Tables":
-        """What is chosen of the whole tables, whatever was chosen before; if that was the same, with its views."""
+        """A selection of all rows, not of the present selection. The last one is reused if it is the same."""
         if self._part is None or self._part[0] != conditions:
             chosen = Tables(
                 self.engine,
                 self.lake,
                 conditions,
-                self.kept,
+                self.retained,
                 has_holes=self._has_holes,
                 node=self.node,
                 journal=self.journal,
@@ -82,36 +83,36 @@ class Tables:
         return self._part[1]
 
     def scopes(self) -> set[str]:
-        """durable, all, or both if the setting was changed."""
+        """The scopes of the segments: durable, all, or both."""
         return {row["scope"] for row in rows(self.engine, "SELECT DISTINCT scope FROM segments")}
 
     def first_lsn(self) -> int:
-        """The first LSN that the lake has: 1 unless the journal had deleted segments before the first ingest, or older
-        days were dropped from the lake."""
+        """The first LSN of the lake. It is above 1 if segments were deleted before the first ingest, or days were
+        dropped."""
         return int(value(self.engine, "SELECT min(base_lsn) FROM segments") or 1)
 
     def missing_text(self) -> str | None:
-        """What to say of records that were deleted before the first ingest, or dropped since; None: there are none."""
-        return missing_text(self.first_lsn(), self.kept)
+        """A sentence about the records before the first LSN; None: there are none."""
+        return missing_text(self.first_lsn(), self.retained)
 
     def holes(self) -> list[Row]:
-        """Rows of `holes`, in order."""
+        """The rows of `holes`, in order."""
         if self._holes is None:
             asked = "SELECT * FROM holes ORDER BY first_lsn, last_lsn"
             self._holes = rows(self.engine, asked) if self._has_holes else []
         return self._holes
 
     def holes_text(self) -> str | None:
-        """What to say of the holes; None: there are none."""
+        """A sentence about the holes; None: there are none."""
         return holes_text(self.holes()) if self.holes() else None
 
     def span(self) -> tuple[int, int]:
-        """The times of the lake's first and last event, in seconds."""
+        """Seconds since 1970 of the first and last event."""
         (row,) = rows(self.engine, "SELECT unix_seconds(min(ts)) AS a, unix_seconds(max(ts)) AS b FROM events")
         return int(row["a"] or 0), int(row["b"] or 0)
 
     def has_contents(self) -> bool:
-        """Whether the lake has payloads."""
+        """Whether the lake has contents of messages."""
         return bool(rows(self.engine, "SELECT msg_id FROM payloads LIMIT 1"))
 
     def require_contents(self, job: str) -> None:
@@ -133,20 +134,18 @@ class Tables:
             self._made.add("recorded")
 
     def log_queues(self) -> str:
-        """The name of the view of queues (vhost, queue) that keep messages which consumers have read: streams, and
-        queues that are non-destructive."""
+        """The name of a view (vhost, queue) of streams and non-destructive queues: they keep acknowledged messages."""
         if "log_queues" not in self._made:
             dialect = self.engine.dialect
-            kind, keeps = (
-                dialect.json_field("reason", "x-queue-type"),
-                dialect.json_field("reason", "x-non-destructive"),
-            )
-            self.engine.view("log_queues", LOG_QUEUES.format(kind=kind, keeps=keeps, kept=KEPT))
+            queue_type = dialect.json_field("reason", "x-queue-type")
+            is_kept = dialect.json_field("reason", "x-non-destructive")
+            text = LOG_QUEUES.format(queue_type=queue_type, is_kept=is_kept, kept=KEPT)
+            self.engine.view("log_queues", text)
             self._made.add("log_queues")
         return "log_queues"
 
     def lives_view(self, *, recorded: bool = False) -> str:
-        """The name of the view of lives; `recorded`: of those in the view of that name."""
+        """The name of the view of lives. `recorded`: only of segments with scope "all"."""
         whole = recorded and self.scopes() != {"all"}
         name = "recorded_lives" if whole else "lives"
         if name not in self._made:

@@ -1,4 +1,4 @@
-"""latency and fairness: how long messages waited and were processed, by which consumers. Need scope "all"."""
+"""latency and fairness: how long messages waited and were processed, and by which consumers. Both need scope "all"."""
 
 from ..engines.protocol import PERCENTILES, rows
 from .outputs import FAIRNESS, LATENCY, MS_BETWEEN, WINDOW, conform
@@ -19,8 +19,8 @@ FROM (
     GROUP BY vhost, queue, {slot}
 ) AS folded
 """
-#: A lease that ended belonged to the consumer of the message's last delivery before. Percentiles are taken from counts
-#: by duration, because one consumer may have had all messages, which do not fit into the memory of one task.
+#: Percentiles are computed from counts by duration: one consumer may have had all messages, which do not fit into the
+#: memory of one task.
 FAIR = """
 WITH handed AS (
     SELECT msg_id, vhost, queue, coalesce(consumer, '') AS consumer, conn_id,
@@ -59,6 +59,7 @@ SELECT vhost, queue, consumer, conn_id, connection, deliveries, acked, service_m
 FROM folded LEFT JOIN points USING (vhost, queue, consumer, conn_id) LEFT JOIN named USING (conn_id){with_leases}
 WHERE deliveries > 0
 """
+#: A lease belongs to the consumer of the last delivery before its end.
 LEASES = """, ended AS (
     SELECT msg_id, vhost, queue, lsn AS ended_lsn FROM recorded WHERE kind = 'lease_ended'
 ), held AS (
@@ -74,7 +75,7 @@ LEASES = """, ended AS (
 
 
 def latency(tables: Tables, window_s: int = 60) -> str:
-    """`LATENCY`. Raises: NotRecorded."""
+    """`LATENCY`: waits and services by queue and window. Raises: NotRecorded."""
     tables.require_deliveries("latency")
     dialect = tables.engine.dialect
     points = (
@@ -94,10 +95,10 @@ def latency(tables: Tables, window_s: int = 60) -> str:
 
 
 def fairness(tables: Tables) -> str:
-    """`FAIRNESS`. Raises: NotRecorded."""
+    """`FAIRNESS`: deliveries by consumer. Raises: NotRecorded."""
     tables.require_deliveries("fairness")
     some = rows(tables.engine, "SELECT lsn FROM recorded WHERE kind = 'lease_ended' LIMIT 1")
-    text = FAIR.format(  # most lakes have no leases: no need to look at every delivery once more
+    text = FAIR.format(  # without leases the deliveries are not read once more
         served=MS_BETWEEN.format(begin="delivered_ts", end="acked_ts"),
         leases=LEASES if some else "",
         leases_ended="coalesce(n_leases, 0)" if some else "0",

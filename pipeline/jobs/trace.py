@@ -12,17 +12,17 @@ from ..lake.nodes import Node
 from .outputs import TRACE, conform
 from .tables import EmptyLake, NotRecorded, Tables
 
-#: Limit on copies of copies, for loops of dead letters.
+#: The most generations of copies that are followed: dead letters may loop.
 GENERATIONS_MAX = 100
-#: Messages with one correlation id or header that are looked at.
+#: The most messages with one id or header that are traced.
 FOUND_MAX = 1000
 
 
 def find_messages(tables: Tables, message: str) -> list[int]:
-    """Messages with this id (digits), correlation or message id, or header (NAME=VALUE).
+    """Messages that a text names: by the broker's id (digits), correlation or message id, or header (NAME=VALUE).
 
-    All of these are tried, since a program's ids may consist of digits, or have a "=". Without contents in the lake
-    only the message id is tried. Raises: NotRecorded (the text is no message id), ValueError (unusable text).
+    All of these are tried, because ids of programs may be digits or contain "=". Without contents in the lake only the
+    broker's id is tried. Raises: NotRecorded (the text is not such an id), ValueError (unusable text).
     """
     engine, dialect = tables.engine, tables.engine.dialect
     found: set[int] = set()
@@ -41,8 +41,8 @@ def find_messages(tables: Tables, message: str) -> list[int]:
     return sorted(found | {row["msg_id"] for row in rows(engine, sought)})
 
 
-def family(tables: Tables, ids: list[int]) -> dict[int, int]:
-    """These messages, their originals and their copies: id -> cause (0 none)."""
+def with_copies(tables: Tables, ids: list[int]) -> dict[int, int]:
+    """Messages with all their originals and copies: id -> id of the original (0: none)."""
     known = dict.fromkeys(ids, 0)
     new = list(ids)
     for _ in range(GENERATIONS_MAX):
@@ -64,12 +64,12 @@ def family(tables: Tables, ids: list[int]) -> dict[int, int]:
 
 
 def trace(tables: Tables, message: str) -> str:
-    """`TRACE`; empty without such a message. Raises: NotRecorded, ValueError."""
-    return trace_messages(tables, family(tables, find_messages(tables, message)))
+    """`TRACE` of the messages that a text names; may be empty. Raises: NotRecorded, ValueError."""
+    return trace_messages(tables, with_copies(tables, find_messages(tables, message)))
 
 
 def trace_messages(tables: Tables, causes: Mapping[int, int]) -> str:
-    """`TRACE` of these messages. `causes`: message id -> id of the message that it is a copy of; 0: of none."""
+    """`TRACE` of messages. `causes`: as `with_copies` returns them."""
     cases = " ".join(f"WHEN {id_} THEN {cause}" for id_, cause in causes.items() if cause)
     cause = f"CASE msg_id {cases} END" if cases else "NULL"
     among = f"msg_id IN ({', '.join(map(str, causes))})" if causes else "false"
@@ -77,24 +77,24 @@ def trace_messages(tables: Tables, causes: Mapping[int, int]) -> str:
     return conform(tables.engine.dialect, f"SELECT {listed} FROM events WHERE {among}", TRACE)
 
 
-#: Brokers in a row that are looked at; a ring of them ends by itself.
+#: The most brokers in a row. A ring of brokers ends earlier, when no id is new.
 HOPS_MAX = 100
-#: The texts of messages by which other nodes may know them.
+#: The message ids by which other nodes may know messages.
 NAMES = "SELECT msg_id, {message_id} AS message_id FROM payloads WHERE msg_id IN ({ids})"
 SOUGHT = "SELECT DISTINCT msg_id FROM payloads WHERE {message_id} IN ({names}) ORDER BY msg_id LIMIT {most}"
 Causes = dict[int, int]
 
 
 class Trail:
-    """`open_node`: makes the tables of a node, in place of those of another. `log`: rows of the lake's log of replays:
-    (node, id of the replay, message). `untold`: nodes that cannot tell where the message went, and why."""
+    """Follows messages from node to node. `open_node`: opens the tables of a node, which replace those of another.
+    `log`: replays (node, id of the replay, message). `unanswered`: nodes that could not be searched, and why."""
 
     def __init__(
         self, nodes: Sequence[Node], open_node: Callable[[Node], Tables], log: Iterable[tuple[str, str, int]]
     ) -> None:
         self._nodes = nodes
         self._open = open_node
-        self.untold: dict[str, NotRecorded | EmptyLake] = {}
+        self.unanswered: dict[str, NotRecorded | EmptyLake] = {}
         self._replays: dict[str, list[tuple[int, str]]] = {}
         self._replayed: dict[str, dict[str, int]] = {}
         for node, replay_id, msg_id in sorted(set(log)):
@@ -103,21 +103,21 @@ class Trail:
             self._replayed.setdefault(node, {})[name] = msg_id
 
     def follow(self, message: str, begin: Sequence[Node]) -> dict[str, Causes]:
-        """Node -> its messages of this trail, each with the id of the message that it is a copy of (0: of none).
+        """Node -> its messages of this trail, as `with_copies` returns them.
 
-        Args:   message: as for `trace`. begin: the nodes where it is looked for first.
-        Raises: NotRecorded, EmptyLake (no node could look for it), ValueError.
+        Args:   message: as for `trace`. begin: the nodes that are searched first.
+        Raises: NotRecorded, EmptyLake (no node could be searched), ValueError.
         """
         found: dict[str, Causes] = {}
         names: set[str] = set()
         for node in begin:
             try:
                 tables = self._open(node)
-                names |= self._take(tables, node, find_messages(tables, message), found)
+                names |= self._add(tables, node, find_messages(tables, message), found)
             except (NotRecorded, EmptyLake) as error:
-                self.untold[node.name] = error
-        if len(self.untold) == len(begin):
-            raise self.untold[begin[0].name]
+                self.unanswered[node.name] = error
+        if len(self.unanswered) == len(begin):
+            raise self.unanswered[begin[0].name]
         known: set[str] = set()
         for _ in range(HOPS_MAX):
             new = sorted(names - known)
@@ -127,13 +127,13 @@ class Trail:
             for node in self._nodes:
                 try:
                     tables = self._open(node)
-                    names |= self._take(tables, node, self._called(tables, node, new), found)
+                    names |= self._add(tables, node, self._messages_with_ids(tables, node, new), found)
                 except (NotRecorded, EmptyLake) as error:
-                    self.untold[node.name] = error
+                    self.unanswered[node.name] = error
         return found
 
-    def _called(self, tables: Tables, node: Node, names: Sequence[str]) -> list[int]:
-        """The messages of a node that have one of these ids, or were replayed by it."""
+    def _messages_with_ids(self, tables: Tables, node: Node, names: Sequence[str]) -> list[int]:
+        """The messages of a node that have one of these message ids, or were replayed with one."""
         dialect = tables.engine.dialect
         texts = ", ".join(map(dialect.text, names))
         text = SOUGHT.format(
@@ -144,13 +144,13 @@ class Trail:
             replayed[one] for one in names if one in replayed
         ]
 
-    def _take(self, tables: Tables, node: Node, ids: Sequence[int], found: dict[str, Causes]) -> set[str]:
-        """Add messages of a node with their originals and copies. Returns the names by which others may know them."""
+    def _add(self, tables: Tables, node: Node, ids: Sequence[int], found: dict[str, Causes]) -> set[str]:
+        """Add messages of a node to `found`, with their originals and copies. Returns their message ids."""
         own = found.setdefault(node.name, {})
         new = [one for one in ids if one not in own]
         if not new:
             return set()
-        own |= family(tables, new)
+        own |= with_copies(tables, new)
         message_id = tables.engine.dialect.json_field("properties_json", "message_id")
         asked = NAMES.format(message_id=message_id, ids=", ".join(map(str, own)))
         names = {row["message_id"] for row in rows(tables.engine, asked) if row["message_id"]}
@@ -158,7 +158,7 @@ class Trail:
 
 
 def replays_in(engine: Engine, log: str, nodes: Sequence[Node]) -> list[tuple[str, str, int]]:
-    """The log for a trail. Rows without a node are of the lake's only one of then: the first that was replayed from."""
+    """The replays for a `Trail`. Rows without a node are of the first node: the lake had one then."""
     only = nodes[0].name
     return [
         (row["node"] or only, row["replay_id"], row["msg_id"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.pipeline.jobs.attempts import CLOSE, DISCARD, HOLD, LATE, LOSE, REQUEUE, Attempt, MessageEvent, attempts_of
-from leveret.pipeline.jobs.simulation import Arrival, Credit, simulate
+from leveret.pipeline.jobs.simulation import Arrival, Instant, simulate
 
 RING = '[[address-setting]]\nmatch = "q"\ndefault-ring-size = 500\n'
 RETRY = '[[address-setting]]\nmatch = "q"\nredelivery-delay = {}\nmax-delivery-attempts = 3\n'
@@ -14,9 +14,9 @@ LEASED = {"x-queue-type": "amps", "x-lease-period": 100}
 HELD = Attempt(0, HOLD)
 
 
-def at(*each_ms: int) -> list[Credit]:
-    """Credit for one message each."""
-    return [Credit(ms) for ms in each_ms]
+def at(*each_ms: int) -> list[Instant]:
+    """Instant for one message each."""
+    return [Instant(ms) for ms in each_ms]
 
 
 def test_a_ring_of_500() -> None:
@@ -87,7 +87,7 @@ def test_a_limited_length() -> None:
 def test_what_happens_at_once_is_in_order() -> None:
     """A message that comes back is taken again before a younger one, if it was recorded so."""
     arrivals = [Arrival(0, lsn=1, attempts=(Attempt(0, REQUEUE, lsn=4), HELD)), Arrival(0, lsn=2)]
-    told = simulate("q", arrivals, [Credit(0, 3), Credit(0, 5)], "")
+    told = simulate("q", arrivals, [Instant(0, 3), Instant(0, 5)], "")
     assert (told["requeued"], told["acknowledged"], told["open"]) == (1, 0, 2)
 
 

@@ -25,7 +25,7 @@ from leveret.pipeline.error_texts import spark_error_text
 from leveret.pipeline.jobs import commands
 from leveret.pipeline.jobs.failures import deadletters
 from leveret.pipeline.jobs.outputs import REPLAY_LOG
-from leveret.pipeline.jobs.replay import CHOSEN, LOG, ReplayOptions, choose, log_of, marked, send, urls
+from leveret.pipeline.jobs.replay import CHOSEN, LOG, ReplayOptions, choose, log_of, marked_headers, send, urls
 from leveret.pipeline.jobs.tables import NotRecorded, Tables
 from leveret.pipeline.jobs.trace import trace
 from leveret.pipeline.jobs.whatif import whatif
@@ -224,10 +224,10 @@ def test_what_replay_chooses(engine: Any) -> None:
 
 def test_marks() -> None:
     """What a broker wrote of a former life goes; the count of replays rises."""
-    headers = json.loads(marked('{"x-death": [], "a": 1, "x-replay-count": "1"}', "r"))
+    headers = json.loads(marked_headers('{"x-death": [], "a": 1, "x-replay-count": "1"}', "r"))
     assert headers == {"a": 1, "x-replay-count": 2, "x-replay-id": "r"}
     for odd in ('"abc"', "null", "[1]", "{}"):
-        assert json.loads(marked(f'{{"x-replay-count": {odd}}}', "r"))["x-replay-count"] == 1
+        assert json.loads(marked_headers(f'{{"x-replay-count": {odd}}}', "r"))["x-replay-count"] == 1
 
 
 def test_replay_into_a_broker(engine: Any, tmp_path: Path) -> None:
