@@ -1,11 +1,10 @@
-"""The data pipeline: reads the broker's journal with Spark. An optional extra, `leveret[spark]`, that the broker never
-imports.
+"""The data pipeline: reads the broker's journal with DuckDB or Spark. Optional: the broker never imports it.
 
-    journal --leveret_journal (a data source)--> ingest --> a lake of Parquet tables --> jobs
+    journal --ingest--> a lake of Delta tables --jobs--> answers
 
-`schemas` defines the tables. Importing this package needs none of the extra's libraries.
+`schemas` defines the tables. Importing this package needs no other libraries.
 
-Rooms, each of which imports only those before it: `reading` (the data source) < `lake` (and its ingest) < `jobs`, which
-also import `amqp` (messages to and from any broker). All share `schemas`, `json_values`, `progress` and `error_texts`;
-`session` and `__main__` put the rooms together.
+Rooms, each of which imports only those before it: `reading` (the journal, as rows) < `lake` (and its ingest) < `jobs`.
+Jobs also use `engines`, `amqp` (messages to and from any broker), `output` and `report`. `__main__` and `running` put
+the rooms together.
 """

@@ -1,8 +1,8 @@
-"""`python -m leveret.pipeline JOB ...`: what `leveret pipeline` runs as a process of its own.
+"""`python -m leveret.pipeline JOB ...`: the process that `leveret pipeline` starts.
 
-Progress is on stderr (a bar on a terminal, else lines of JSON), the result on stdout. Exit 0: done; 1: failed, with a
-sentence on stderr, or nothing was found; 2: the audit found a fault; 3: a --fail-if holds; 130: interrupted. When this
-process ends, Spark's Java ends, too.
+Progress is on stderr (a bar on a terminal, else lines of JSON), the result on stdout. Exit codes: 0 done; 1 failed,
+with a sentence on stderr, or nothing was found; 2 the audit found a fault; 3 a --fail-if holds; 130 interrupted.
+Spark's Java ends with this process.
 """
 
 import os
@@ -39,7 +39,7 @@ def _interrupt(*_: Any) -> None:
 
 
 def _end_with_parent() -> None:
-    """Under `leveret` stdin is an empty pipe: when it ends, the parent was killed, and this process ends, too."""
+    """End with `leveret`, the parent: it gives an empty pipe as stdin, which is closed when it is killed."""
     if os.environ.get("LEVERET_PIPELINE_CHILD") != "1":
         return
 
@@ -53,7 +53,7 @@ def _end_with_parent() -> None:
 
 def _as_a_process() -> int:
     """Run as a process: replace closed streams, and escape characters that a stream's character set lacks."""
-    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next file that is opened would be stdout
+    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next opened file would be stdout
         pass
     os.close(nowhere)
     sys.stdout = sys.stdout or TextIOWrapper(FileIO(1, "w"), encoding="utf-8")

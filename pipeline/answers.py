@@ -1,4 +1,4 @@
-"""What a job answers, whichever engine computed it: tables in a stable order, beside a few facts."""
+"""The answer of a job, the same for all engines: tables in a stable order, and facts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ EXIT_OK, EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class Table(Protocol):
-    """Rows that an engine can compute, in the job's order."""
+    """Rows in the order of the job. An engine may compute them when they are read."""
 
     @property
     def columns(self) -> Columns:
@@ -18,7 +18,7 @@ class Table(Protocol):
         ...
 
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         ...
 
     def head(self, rows: int | None = None) -> Iterator[dict[str, Any]]:
@@ -26,13 +26,13 @@ class Table(Protocol):
         ...
 
     def write_parquet(self, path: str) -> None:
-        """All rows, as a file or a directory of files (a cluster's). What was there is replaced. Raises: OSError."""
+        """Write all rows to a file, or with Spark to a directory of files. It is replaced. Raises: OSError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`tables`: by name, the one that is printed first; none of a report. `facts`: more to print. `code`: exit code."""
+    """`tables`: by name; the first is printed; a report has none. `facts`: are printed, too. `code`: exit code."""
 
     job: str
     tables: Mapping[str, Table] = field(default_factory=dict)

@@ -1,21 +1,21 @@
-"""What to say of an exception of Spark's, which is some hundred lines of Java and Python, or of another library's."""
+"""Short texts for exceptions of Spark, which are a hundred lines of Java and Python, and of other libraries."""
 
 import json
 import re
 import socket
 
-#: Colours and other orders to a terminal, and the arrows of delta-rs' chain of causes.
+#: Escape sequences of terminals; and line ends with the arrows that delta-rs puts before causes.
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _ARROW = re.compile(r"\s*\n\s*(?:↳\s*)?")
-#: How DuckDB begins: `Binder Error: `, `Out of Memory Error: `.
+#: The begin of DuckDB's texts: `Binder Error: `, `Out of Memory Error: `.
 _KIND = re.compile(r"(?:[A-Z][\w-]* )(?:[\w-]+ )*?Error: ")
 _INNER = re.compile(r'"exception_message":("(?:[^"\\]|\\.)*")')
-#: How Java's exception is told by the library between Python and it; and what a name of a class looks like.
+#: The begin of py4j's texts for exceptions of Java; and the name of a class of Java.
 _CALL = "An error occurred while calling"
 _CLASS = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
 _STANDALONE = re.compile(r"spark://([^:/,]+):(\d+)")
 PROBE_SECONDS = 3
-#: Texts of Spark when its cluster is not there, or has gone.
+#: Texts of Spark if its cluster does not answer, or is lost.
 _LOST = (
     "All masters are unresponsive",
     "stopped SparkContext",
@@ -28,7 +28,7 @@ _LOST = (
 
 
 def spark_error_text(error: Exception) -> str:
-    """Our own message within Spark's report, or what Java said, or its first line."""
+    """The text of an exception of Leveret within Spark's, else that of Java, else the first line."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
     for words in lines:
         if words.startswith("leveret.") and ": " in words:
@@ -39,19 +39,19 @@ def spark_error_text(error: Exception) -> str:
 
 
 def one_line(text: str) -> str:
-    """One line without a terminal's colours: `Generic error: the cause: its cause`."""
+    """A text as one line without colours: `Generic error: the cause: its cause`."""
     return _ARROW.sub(": ", _TERMINAL.sub("", text).strip())
 
 
 def error_text(error: Exception) -> str:
-    """A sentence of ours, or what the system says of a file."""
+    """The text of an exception; for files with the path and the system's text."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return one_line(str(error))
 
 
 def sql_error_text(error: Exception) -> str:
-    """DuckDB's sentence, without its kind and without the text of the query."""
+    """The text of an exception of DuckDB, without its kind and without the query."""
     text = str(error).strip().partition("\n")[0]
     if inner := _INNER.search(text):
         return str(json.loads(inner[1]))
@@ -59,7 +59,7 @@ def sql_error_text(error: Exception) -> str:
 
 
 def lost_cluster_text(error: Exception, master: str) -> str | None:
-    """What to say if the cluster is lost; None: this is another failure."""
+    """A sentence if the cluster is lost; None: this is another failure."""
     text = str(error)
     if not isinstance(error, ConnectionError) and not any(words in text for words in _LOST):
         return None
@@ -70,7 +70,7 @@ def lost_cluster_text(error: Exception, master: str) -> str | None:
 
 
 def _answers(master: str) -> str:
-    """Whether a standalone master listens now, since Spark says only that it has stopped."""
+    """A sentence on whether a standalone master listens now: Spark says only that it has stopped."""
     named = _STANDALONE.match(master)
     if named is None:
         return ""

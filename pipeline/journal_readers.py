@@ -1,4 +1,4 @@
-"""readers and forget: who reads a journal, how far behind each is, and what the broker keeps for it. Needs no lake."""
+"""readers and forget: the readers of journals, how far each is behind, and what the broker keeps for it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,9 +12,9 @@ from .lake.lake import reader_prefix
 from .reading.positions import JournalPlan
 from .schemas import Columns, arrow, columns
 
-#: `journal`: its directory. `lsn`: the first record that the reader needs. `behind`: durable records from there on.
-#: `segments`, `octets`: what may not be deleted because of it, the open segment included. `dropped`, `why`: of one that
-#: the broker has dropped, when and what it had kept for it; null of all others.
+#: `journal`: its directory. `lsn`: the first record that the reader needs. `behind`: the durable records from there on.
+#: `segments`, `octets`: kept for it, the open segment included. `dropped`, `why`: if the broker has dropped the reader,
+#: the time, and what it had kept; else null.
 READERS = columns(
     "journal string, reader string, lsn bigint, behind bigint, segments bigint, octets bigint",
     "dropped timestamp?, why string?",
@@ -22,7 +22,7 @@ READERS = columns(
 
 
 def drop(given: Sequence[str], names: Sequence[str]) -> None:
-    """Nothing more is kept for these, in none of the journals. Raises: ValueError (none has such a reader),
+    """Forget readers in all journals: nothing is kept for them. Raises: ValueError (no journal has such a reader),
     JournalError, OSError."""
     plans = [JournalPlan(place, strict=False) for _, place in journal_places(given)]
     known = [plan.readers() | plan.dropped_readers() for plan in plans]
@@ -36,8 +36,9 @@ def drop(given: Sequence[str], names: Sequence[str]) -> None:
 
 
 def forget(given: Sequence[str], lake: str) -> dict[str, Any]:
-    """Nothing more is kept for a lake. Returns the names that were forgotten, of several journals by their directories,
-    and what `failed`. Raises: ValueError (none keeps anything for it); JournalError, OSError (none can be read)."""
+    """Forget the readers of a lake. Returns `forgotten`: their names, for several journals by directory; and `failed`.
+
+    Raises: ValueError (no journal has a reader of the lake); JournalError, OSError (no journal can be read)."""
     forgotten: dict[str, list[str]] = {}
 
     def one(plan: JournalPlan) -> None:
@@ -53,7 +54,7 @@ def forget(given: Sequence[str], lake: str) -> dict[str, Any]:
 
 
 def readers(given: Sequence[str]) -> Answer:
-    """Those that are furthest behind first. Raises: JournalError, OSError (no journal can be read), ValueError."""
+    """The readers, the furthest behind first. Raises: JournalError, OSError (no journal can be read), ValueError."""
     rows: list[dict[str, Any]] = []
     ends: dict[str, int] = {}
 
@@ -72,8 +73,8 @@ def readers(given: Sequence[str]) -> Answer:
 
 
 def _each(given: Sequence[str], work: Callable[[JournalPlan], None]) -> dict[str, list[str]]:
-    """Do it for each journal. Returns {"failed": a sentence for each of several that cannot be read}. Raises:
-    JournalError, OSError (none can be read)."""
+    """Call `work` for each journal. Returns {"failed": a sentence for each journal that cannot be read}, or {}. Raises:
+    JournalError, OSError (no journal can be read)."""
     failed: list[str] = []
     places = journal_places(given)
     for _, place in places:
@@ -87,7 +88,7 @@ def _each(given: Sequence[str], work: Callable[[JournalPlan], None]) -> dict[str
 
 
 def _of_journal(plan: JournalPlan) -> list[dict[str, Any]]:
-    """The rows of one."""
+    """The rows of one journal."""
     first, end = plan.first(), plan.end()
     parts = plan.slices(first, end)
     rows: list[dict[str, Any]] = []
@@ -104,7 +105,7 @@ def _of_journal(plan: JournalPlan) -> list[dict[str, Any]]:
 
 
 class PlainTable:
-    """`rows`: in their order, each with all columns."""
+    """Rows in memory as a `Table` (answers.py). Each row has all columns."""
 
     def __init__(self, columns: Columns, rows: Sequence[Mapping[str, Any]]) -> None:
         self.columns = columns

@@ -27,7 +27,7 @@ def json_of(value: Any) -> Any:
 
 
 def value_of(value: Any) -> Any:
-    """The inverse of `json_of`, as far as there is one."""
+    """The inverse of `json_of`; types that JSON lacks stay texts."""
     if isinstance(value, dict):
         if set(value) == {BINARY}:
             return base64.b64decode(value[BINARY])
@@ -36,5 +36,5 @@ def value_of(value: Any) -> Any:
 
 
 def utf8(word: str) -> str:
-    """A client's name, without characters that UTF-8 cannot encode."""
+    """A name of a client with escapes for characters that UTF-8 cannot encode."""
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""What a start of `leveret pipeline` computes with: nothing is started before something needs it."""
+"""The engines of a command, which are started when they are needed."""
 
 import argparse
 import os
@@ -9,8 +9,7 @@ from .progress import Measure, say
 
 
 class LazyEngines:
-    """What computes: Spark and DuckDB, each started when something needs it first. `session`: one of Spark's that is
-    there; it stays."""
+    """Spark and DuckDB. `session`: an open session of Spark, which is not closed; None: one is opened if needed."""
 
     def __init__(self, options: argparse.Namespace, session: Any = None) -> None:
         self._options = options
@@ -18,7 +17,7 @@ class LazyEngines:
         self._local: Any = None
 
     def spark(self) -> Any:
-        """Raises: ValueError (it is not installed), NoJava, PermissionError."""
+        """The session of Spark. Raises: ValueError (it is not installed), NoJava, PermissionError."""
         if self._session is None:
             try:
                 from .session import SessionOptions, open_session
@@ -29,14 +28,14 @@ class LazyEngines:
                 master=options.master,
                 name=f"leveret {options.job}",
                 driver_memory=options.driver_memory,
-                log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # its error is reported here
+                log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # reported here
                 more=dict(setting.split("=", 1) for setting in options.conf),
             )
             self._session = open_session(asked)
         return self._session
 
     def engine_for_lake(self) -> Any:
-        """The engine for the lake. Raises: ValueError, OSError, and what `spark` does."""
+        """The engine for the lake of the options. Raises: ValueError, OSError, and as `spark`."""
         from .engines.spark import SparkEngine
         from .jobs.opening import LOCAL, choose_engine
 
@@ -53,11 +52,11 @@ class LazyEngines:
         return self._local
 
     def measure(self) -> Measure | None:
-        """For the bar."""
+        """What the bar of the progress shows: tasks of Spark, if it runs."""
         return None if self._session is None else task_progress(self._session)
 
     def close(self) -> None:
-        """Stop what was started."""
+        """Close the engines that were started."""
         if self._local is not None:
             self._local.close()
         if self._session is not None and self._given is None:
@@ -65,7 +64,7 @@ class LazyEngines:
 
 
 def task_progress(spark: Any) -> Measure:
-    """How many of Spark's tasks are done, of those of the stages that are at work."""
+    """(tasks done, all tasks) of the running stages of Spark."""
     tracker = spark.sparkContext.statusTracker()
 
     def measure() -> tuple[int, int]:

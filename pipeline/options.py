@@ -1,4 +1,4 @@
-"""The command line of `leveret pipeline`: jobs, their options, and what can be refused before anything starts."""
+"""The command line of `leveret pipeline`: jobs, their options, and checks of both."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from .selection import WITHOUT_SINCE, Selection, moment_us
 
 N = TypeVar("N", int, float)
 
-#: Jobs on a lake, with their help.
+#: Jobs on a lake -> their help.
 JOBS = {
     "audit": "was anything lost, duplicated, reordered? exit code 2 if so",
     "latency": "how long messages waited and were processed",
@@ -30,7 +30,7 @@ JOBS = {
     "replay": "publish chosen messages again; a dry run without --go",
     "report": "one HTML page with plots",
 }
-#: Jobs that are no question to a lake, with their help.
+#: Other commands -> their help.
 OTHERS = {
     "ingest": "bring a lake of Delta tables up to date with the journal",
     "follow": "ingest what living brokers record, again and again, until it is told to end",
@@ -42,16 +42,16 @@ OTHERS = {
 }
 #: The default width of windows, in seconds.
 WINDOW_S = 60
-#: The largest width that the column `window_s` can have.
+#: The largest number in the column `window_s`.
 WINDOW_MAX_S = 2**31 - 1
 DAY_MS = 86_400_000
 #: The longest pause between two rounds of `follow`.
 PAUSE_MAX_DAYS = 7
 #: The engines that run a job's SQL; see jobs/opening.py.
 ENGINES = ("auto", "local", "spark")
-#: Jobs that cannot stand in a list with others.
+#: Jobs that cannot be in a list with others.
 ALONE = ("trace", "replay", "whatif", *OTHERS)
-#: Jobs that read messages' contents: a lake that is made for them has these.
+#: Jobs that read contents of messages. An ingest before them stores contents.
 WITH_CONTENTS = ("trace", "replay", "deadletters")
 JOURNALS = (
     "a journal, or a broker's data directory; a directory of these; @FILE, a list of them; or URI; may be repeated"
@@ -68,7 +68,7 @@ Exit codes: 0 done; 1 failed, or nothing was found; 2 the audit, or whatif --ver
 
 
 class Refused(Exception):
-    """The command line is wrong; argparse has said why. `code`: 0 if only help was asked for."""
+    """argparse has ended: with an error, or (`code` 0) with help."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -76,10 +76,7 @@ class Refused(Exception):
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options; `jobs`: the names in the order in which they were given, `job`: the same in one word.
-
-    Raises: Refused.
-    """
+    """The options of a command. `jobs`: the names in their order, `job`: the same as one text. Raises: Refused."""
     import sys
 
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -97,7 +94,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         if len(set(names)) < len(names):
             _overview().error(f"{given[0]}: each job once")
         found = parser(names).parse_args(given[1:])
-        if getattr(found, "message", "") == []:  # argparse makes an empty list of a second "--"
+        if getattr(found, "message", "") == []:  # argparse makes a second "--" an empty list
             parser(names).error("MESSAGE is missing: '--' is none")
         found.jobs, found.job = names, given[0]
         for name in PLACES:
@@ -106,7 +103,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
             if many and not isinstance(where, list):
                 parser(names).error(f"--{name} is given twice; one is read")
             places = where if isinstance(where, list) else [where]
-            if "" in places:  # as a script's variable that was never set
+            if "" in places:  # from an unset variable of a script
                 parser(names).error(f"--{name} is empty")
             placed = [_on_this_machine(one) if one else one for one in places]
             setattr(found, name, placed if isinstance(where, list) else placed[0])
@@ -120,7 +117,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _on_this_machine(where: str) -> str:
-    """The path of a file:// URI without a host, which users of Spark write for a place on this machine."""
+    """The path, if it is a file:// URI without a host, as users of Spark write it."""
     return unquote(where.removeprefix("file://")) if where.startswith("file:///") else where
 
 
@@ -236,7 +233,7 @@ def _add_lineage_option(one: argparse.ArgumentParser) -> None:
 
 
 def _finish(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
-    """Check what argparse cannot check, and make one value of the options that select messages."""
+    """Check combinations of options, and put those that select messages into `selection`."""
     if not found.lake and not found.journal:
         one.error("one of --lake and --journal is needed")
     if len(found.journal) > 1 and not found.lake:

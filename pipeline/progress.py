@@ -11,18 +11,16 @@ from typing import Any, TextIO
 WIDTH = 24
 #: Seconds between two drawings of the bar on a terminal.
 TICK_SECONDS = 0.2
-#: Steps of every ingest, which `follow` does not report each time.
+#: Steps of every ingest, which `follow` does not report.
 ROUTINE = ("begin", "part", "batch", "copy")
-#: Steps that are sentences: on a terminal their lines stay.
+#: Steps with sentences, whose lines stay on a terminal.
 SENTENCES = ("missing", "holes", "copy", "retry")
 Measure = Callable[[], tuple[int, int]]
 
 
 class Progress:
-    """Reports the steps of one job. `stream`: stderr unless given. `measure`: returns (done, total) for the bar.
-
-    `is_brief`: steps in `ROUTINE` are not reported.
-    """
+    """Reports the steps of one job. `stream`: by default stderr. `measure`: returns (done, total) for the bar.
+    `is_brief`: leave out the steps in `ROUTINE`."""
 
     def __init__(
         self, job: str, stream: TextIO | None = None, measure: Measure | None = None, *, is_brief: bool = False
@@ -40,7 +38,7 @@ class Progress:
             threading.Thread(target=self._tick, daemon=True).start()
 
     def say(self, step: str, **facts: Any) -> None:
-        """Report one step: the job, seconds since it began, the step, and more fields."""
+        """Report a step. `facts`: more fields of the line."""
         if self._is_brief and step in ROUTINE:
             return
         if self._is_terminal:
@@ -55,7 +53,7 @@ class Progress:
         self._write(json.dumps(line) + "\n")
 
     def draw(self) -> None:
-        """Draw the bar; without something to measure only the step and the time."""
+        """Draw the bar, if there is a measure, the step and the time."""
         done, total = self._measure() if self._measure else (0, 0)
         filled = WIDTH * done // total if total else 0
         bar = f"{'█' * filled}{'░' * (WIDTH - filled)} {done}/{total}  " if total else ""
@@ -78,7 +76,7 @@ class Progress:
             self._write(f"\r\x1b[K{shown[:200]}")
 
     def _write(self, text: str) -> None:
-        """Write to the stream. The job goes on if the stream's reader is gone, or the disk of a log is full."""
+        """Write to the stream. The job continues if the reader of the stream is gone, or the disk is full."""
         with suppress(OSError, ValueError):
             self._stream.write(text)
             self._stream.flush()
@@ -87,12 +85,12 @@ class Progress:
         while not self._over.wait(TICK_SECONDS):
             try:
                 self.draw()
-            except Exception:  # what was measured has ended
+            except Exception:  # the measured session has ended
                 return
 
 
 def say(job: str, text: str) -> None:
-    """A sentence on stderr."""
-    from ..settings.printable import printable  # brings all settings along, 50 ms
+    """Print a sentence on stderr."""
+    from ..settings.printable import printable  # imports all settings, 50 ms
 
     print(printable(f"leveret pipeline {job}: {text}"), file=sys.stderr, flush=True)

@@ -1,5 +1,5 @@
-"""Spark starts Pythons beside Java, and gives up when one has not answered in ten seconds, as on a busy machine. Then
-nothing of its work has begun: it is tried again."""
+"""Retries when Spark could not start a Python worker. Spark gives up after ten seconds, which a busy machine may need.
+The task has not begun then."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,10 +13,10 @@ ATTEMPTS = 4
 
 
 def retry_slow_workers(work: Callable[[], T], progress: Progress, **facts: object) -> T:
-    """What `work` returns; it is called again, at most `ATTEMPTS` times in all, when a Python worker did not start.
+    """Call `work`, and return its result. It is called up to `ATTEMPTS` times while Python workers do not start.
 
-    Args:   work: may be done again from its beginning. facts: what the lines of progress say beside.
-    Raises: what `work` raises.
+    Args:   work: can be repeated from its beginning. facts: fields of the progress that reports a retry.
+    Raises: as `work`.
     """
     for attempt in range(1, ATTEMPTS):
         try:

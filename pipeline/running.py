@@ -1,4 +1,4 @@
-"""From options to an exit code: bring the lake up to date, run the jobs, hand out what they answer."""
+"""Runs a command: brings the lake up to date, runs the jobs, writes their answers, returns the exit code."""
 
 import argparse
 import json
@@ -12,19 +12,19 @@ from .error_texts import error_text, lost_cluster_text, spark_error_text
 from .ingest_command import choose_sources, ingest_all, runs_on_this_machine
 from .lazy_engines import LazyEngines
 from .options import JOBS, WITH_CONTENTS
-from .output.results import conditions_met, outputs_of, send_lineage, tell, write_answer
+from .output.results import conditions_met, outputs_of, print_text, send_lineage, write_answer
 from .progress import Progress, say
 from .schemas import TABLES, Columns
 
 if TYPE_CHECKING:
     from .output.conditions import Condition
 
-#: Exit codes, the worst first. That of several jobs is the worst of theirs.
+#: Exit codes, the worst first. Several jobs have the worst of their codes.
 WORST_FIRST = (EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Returns: the exit code. Faults of the user's or of the data are a sentence on stderr."""
+    """Run a command. Returns: the exit code. Errors are a sentence on stderr."""
     if options.job == "forget":
         return _guarded(options.job, lambda: _forget(options))
     if options.job == "readers":
@@ -42,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
-    """Checks that need not wait for Spark. Returns the conditions of --fail-if. Raises: ValueError, JournalError,
-    OSError."""
+    """Check the options before Spark starts. Returns the conditions of --fail-if, by job. Raises: ValueError,
+    JournalError, OSError."""
     from .lake.lake import absolute, is_lake
 
     failures: dict[str, list[Condition]] = {}
@@ -66,7 +66,7 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
             if options.job != "follow":
                 raise
             options.sources = []  # each round of `follow` reports the missing journal, and waits for it
-        for one in options.sources if len(options.sources) == 1 else ():  # of several, the ingest refuses each alone
+        for one in options.sources if len(options.sources) == 1 else ():  # of several journals the ingest checks each
             if "://" not in options.lake:
                 lake = absolute(options.lake)
                 place = one.choose_copy(reached(lake, one.journal_id)).place
@@ -87,14 +87,14 @@ def run_in(engines: LazyEngines, options: argparse.Namespace, failures: dict[str
     """Bring the lake up to date, run the jobs, return the exit code. `failures`: conditions of --fail-if, by job."""
     if options.job == "ingest":
         result = ingest_all(engines, options, options.payloads)
-        tell(json.dumps(result) + "\n")
+        print_text(json.dumps(result) + "\n")
         filled = {f"{options.lake}/{name}": (TABLES[name], rows) for name, rows in result["rows"].items()}
         _report_lineage(options, "ingest", filled)
         return EXIT_FAILED if result.get("failed") else EXIT_OK
     if options.job == "follow":
         from .follow_command import Follower
 
-        tell(json.dumps(Follower(engines, options).follow()) + "\n")
+        print_text(json.dumps(Follower(engines, options).follow()) + "\n")
         return EXIT_OK
     from .jobs.commands import OpenTables
     from .jobs.commands import run as run_job
@@ -124,12 +124,12 @@ def run_in(engines: LazyEngines, options: argparse.Namespace, failures: dict[str
 
 
 def _master_of(options: argparse.Namespace) -> str:
-    """The master of Spark's cluster; empty if this machine does the work."""
+    """The master of Spark's cluster; "" if processes of this machine do the work."""
     return "" if runs_on_this_machine(options) else str(options.master)
 
 
 def _wants_contents(options: argparse.Namespace) -> bool:
-    """Whether a lake that is brought up to date on the way gets messages' contents, too."""
+    """Whether the ingest before the jobs also stores contents of messages."""
     from .lake.lake import has_begun
 
     asked = options.payloads or any(job in WITH_CONTENTS for job in options.jobs)
@@ -178,7 +178,7 @@ def _maintain(options: argparse.Namespace) -> int:
         with locked(options.lake):
             result = {"lake": options.lake, "migrated": migrate(options.lake, progress)}
     progress.close()
-    tell(json.dumps(result) + "\n")
+    print_text(json.dumps(result) + "\n")
     return EXIT_OK
 
 
@@ -189,14 +189,12 @@ def _forget(options: argparse.Namespace) -> int:
     result = forget(options.journal, options.lake)
     for text in result.get("failed", ()):
         say(options.job, text)
-    tell(json.dumps(result) + "\n")
+    print_text(json.dumps(result) + "\n")
     return EXIT_FAILED if "failed" in result else EXIT_OK
 
 
 def _guarded(job: str, work: Callable[[], int], master: str = "") -> int:
-    """Run `work` and return its exit code; print an exception as a sentence. `master`: Spark's, if a cluster does the
-    work; else empty.
-    """
+    """Run `work`. Returns its exit code, or prints a sentence for its exception. `master`: as `_master_of`."""
     try:
         return work()
     except ValueError as error:
@@ -205,8 +203,8 @@ def _guarded(job: str, work: Callable[[], int], master: str = "") -> int:
         if lost := lost_cluster_text(error, master) if master else None:
             return fail(job, lost)
         return fail(job, error_text(error))
-    except Exception as error:  # for anything that Spark's Java or a task raised, print one line, not a hundred
-        from ..journal import JournalError  # dear to import, and needed only now
+    except Exception as error:  # one line for Spark's hundred lines
+        from ..journal import JournalError  # slow to import, and seldom needed
         from .java import NoJava
         from .lake.lake import LakeBusy
 

@@ -25,7 +25,7 @@ Columns = tuple[Column, ...]
 
 
 def columns(*texts: str) -> Columns:
-    """Parses `msg_id bigint, consumer string?`: nullable columns have a question mark."""
+    """Parse `msg_id bigint, consumer string?`; the question mark means nullable."""
     found = []
     for text in ", ".join(texts).split(", "):
         name, type_ = text.split(" ")
@@ -34,27 +34,27 @@ def columns(*texts: str) -> Columns:
 
 
 EVENTS: Columns = (
-    #: The LSN of the journal's record. A record for many messages (a purge, a deleted queue) becomes one row for each,
-    #: all with that LSN; so (lsn, msg_id) is unique, and lsn alone is not.
+    #: The LSN of the record. A record for many messages (a purge, a deleted queue) is one row for each message, with
+    #: the same LSN: (lsn, msg_id) is unique, lsn alone is not.
     Column("lsn", "bigint"),
     Column("ts", "timestamp"),
     #: The kind of event: published, enqueued, delivered, acked, ...; not the copies in a checkpoint.
     Column("kind", "string"),
-    #: 0: the event is about no message. Unique in a journal, rising in the order of publishing.
+    #: 0: an event without a message. Unique in a journal, and rises in the order of publishing.
     Column("msg_id", "bigint"),
     Column("vhost", "string"),
-    #: The exchange published to; of a dead letter its target.
+    #: The exchange to which it was published; for a dead letter its target.
     Column("address", "string"),
     Column("queue", "string"),
     Column("consumer", "string", True),
     #: 0: unknown.
     Column("conn_id", "int"),
-    #: Events delivered, requeued, scheduled, lease_ended: counted deliveries so far, with this one: the first is 1.
+    #: Events delivered, requeued, scheduled, lease_ended: the number of the delivery; the first is 1.
     Column("attempt", "smallint"),
     #: 1 durable, 2 kept (acked, but the queue keeps it), 4 range (the record is for many messages), 32 redelivered.
     Column("flags", "tinyint"),
     Column("priority", "tinyint"),
-    #: It depends on the kind. Of a dead message why it died: rejected, expired, maxlen, delivery_limit. Of `requeued`:
+    #: Depends on the kind. Of a dead message why it died: rejected, expired, maxlen, delivery_limit. Of `requeued`:
     #: nacked, rejected, recovered, lost, closed, ...; of `lease_ended` also deadline, unsubscribed, taken_over,
     #: lifetime, site_lost. Of connections: the name. Of consumers: the tag. Of `blocked`: what a publisher waits for,
     #: as JSON. Of `declared`: the arguments of a queue as JSON. Of `settings_changed`: the settings as JSON. Of the
@@ -68,8 +68,8 @@ EVENTS: Columns = (
     #: Octets of body; known for published and enqueued, else 0.
     Column("size_bytes", "int"),
     Column("segment", "string"),
-    #: Events `published`: the message of which this one is a dead-lettered or moved copy; null: it is no copy, or an
-    #: older release wrote the row.
+    #: Events `published`: the message of which this one is a dead-lettered or moved copy; null: none, or an older
+    #: release wrote the row.
     Column("cause_id", "bigint", True),
 )
 
@@ -78,45 +78,45 @@ PAYLOADS: Columns = (
     Column("lsn", "bigint"),
     Column("ts", "timestamp"),
     Column("msg_id", "bigint"),
-    #: The message that this one is a dead-lettered copy of; 0: none.
+    #: The message of which this one is a dead-lettered copy; 0: none.
     Column("cause_id", "bigint"),
     Column("vhost", "string"),
-    #: The exchange published to, and the routing key.
+    #: The exchange to which it was published, and the routing key.
     Column("address", "string"),
     Column("routing_key", "string"),
-    #: The `headers` property, and all others, as JSON; octets that are no UTF-8 are base64 in {"$binary": ...}.
+    #: The property `headers`, and all others, as JSON; octets that are not UTF-8 are base64 in {"$binary": ...}.
     Column("headers_json", "string"),
     Column("properties_json", "string"),
     Column("body", "binary"),
     Column("segment", "string"),
 )
 
-#: The messages in durable queues at the journal's checkpoints: one row per message. `lsn` is that of the snapshot
-#: record: the events below it must give the same contents of the queue.
+#: The messages in durable queues at the checkpoints of the journal: one row per message. `lsn`: of the snapshot record.
+#: The events below it give the same contents of the queue.
 SNAPSHOTS = columns("lsn bigint, ts timestamp, queue string, vhost string, msg_id bigint")
 
 #: One row per complete checkpoint: the snapshots with begin_lsn <= lsn < end_lsn are all messages in durable queues (an
 #: empty queue has no row there).
 CHECKPOINTS = columns("begin_lsn bigint, end_lsn bigint, ts timestamp")
 
-#: One row per segment that ingest has started. `scope`: "durable" or "all"; deliveries and transient messages are
-#: recorded only with "all", so jobs that need them report "not recorded" otherwise. `fsync`: never, interval, commit.
+#: One row per segment. `scope`: "durable" or "all". Deliveries and transient messages are recorded only with "all";
+#: without it jobs that need them report "not recorded". `fsync`: never, interval, commit.
 SEGMENTS = columns(
     "segment string, base_lsn bigint, ts timestamp, scope string, fsync string, program string",
 )
 
-#: Records that the journal has lost: damaged, missing, deleted before they were read, or lost before a repair. One row
-#: for each hole. `journal`: its id. `octets`: of the file that could not be read; null: they are not there.
-#: `before_ts`, `after_ts`: times of the records around it; null: not known.
+#: Holes of the journal: records that are damaged, missing, deleted before they were read, or lost before a repair.
+#: `journal`: its id. `octets`: the unreadable part of the file; null: it is missing. `before_ts`, `after_ts`: times of
+#: the records around the hole; null: not known.
 HOLES = columns(
     "journal string, first_lsn bigint, last_lsn bigint, why string, segment string, file_offset bigint, octets bigint?",
     "before_ts timestamp?, after_ts timestamp?",
 )
 
-#: Columns that the lake adds to each table: the node that the row is from. `node`: its name; `journal`: the id of its
-#: journal. Both are null in rows that an older release wrote: they are of the lake's first node.
+#: Columns that the lake adds to each table: name and journal's id of the node. Both are null in rows of an older
+#: release, which are of the first node.
 NODE = columns("node string?, journal string?")
-#: One row for each node whose journal the lake has. `ts`: when it came.
+#: One row for each node of the lake. `ts`: when it was added.
 NODES = columns("node string, journal string, ts timestamp")
 
 TABLES: dict[str, Columns] = {
@@ -129,14 +129,14 @@ TABLES: dict[str, Columns] = {
 }
 #: Tables with rows for each message.
 BY_DATE = ("events", "payloads", "snapshots")
-#: Columns whose minimum and maximum in each file the lake's log keeps, so that readers can pass over files.
+#: Columns with a minimum and maximum for each file in the log of the lake, by which readers skip files.
 STATISTICS = (
     *("lsn", "ts", "msg_id", "vhost", "queue", "base_lsn", "begin_lsn", "end_lsn", "last_lsn", "node", "journal"),
 )
 
 
 def stored(table: str) -> Columns:
-    """The columns of a table of the lake, without `date`. Names that are not in `TABLES` stand for `NODES`."""
+    """The columns of a table of the lake, without `date`. A name that is not in `TABLES` means `NODES`."""
     if table not in TABLES:
         return NODES
     own = TABLES[table]
@@ -165,7 +165,7 @@ def ddl(wanted: Columns) -> str:
 
 
 def arrow(wanted: Columns) -> "pyarrow.Schema":
-    """The schema for Arrow: with the same names, types and nullability, or Spark refuses the batches."""
+    """The schema for Arrow. Names, types and nullability are those of `ddl`, else Spark refuses the batches."""
     import pyarrow
 
     types = {

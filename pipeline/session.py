@@ -1,7 +1,7 @@
-"""Spark sessions: on a laptop, in tests, on a cluster. The one place where Spark is configured.
+"""Spark sessions on a laptop, in tests, on a cluster. Spark is configured only here.
 
-`local[*]` unless a master is named. On a cluster every node needs the same minor version of Python, with pyspark,
-pyarrow and numpy; this package itself is sent along. Source: Spark page 1, 2 and 5.
+Every node of a cluster needs the same minor version of Python, with pyspark, pyarrow and numpy. This package is sent to
+them. Source: Spark page 1, 2 and 5.
 """
 
 import errno
@@ -21,7 +21,7 @@ from .engines.spark import is_one_process
 from .java import find_java
 from .reading.source import JournalSource
 
-#: Settings of every session. Filters are pushed down, times are UTC, files are written as they come.
+#: Settings of every session.
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -34,9 +34,9 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.hadoop.fs.file.impl.disable.cache": "false",
 }
-#: Starts faster and computes more slowly: for tests, which compute little.
+#: For tests, which compute little: Java starts faster, and computes more slowly.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: Spark's own log: at most errors, on stderr, where progress is lines of JSON.
+#: Spark's own log goes to stderr.
 LOGGING = """
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -46,18 +46,18 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 """
-#: Those of Spark's Python.
+#: Loggers of Spark's Python, which log wrong queries.
 CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-#: Java chooses the serial collector on small machines, which takes a third longer on large data.
+#: On small machines Java chooses the serial collector, which takes a third longer on large data.
 GOOD_JAVA = "-XX:+UseParallelGC"
 LOOPBACK = "127.0.0.1"
-#: The rooms that executors need, beside the package's own files: no frontend.
+#: The rooms that executors need.
 SENT = ("engine", "expressions", "journal", "pipeline", "settings", "vendored")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """`more`: Spark's own settings, which override everything here. `log_level`: of Spark's own log, error or off."""
+    """`more`: settings of Spark, which override all others. `log_level`: of Spark's own log, error or off."""
 
     master: str = "local[*]"
     name: str = "leveret"
@@ -68,7 +68,7 @@ class SessionOptions:
     more: dict[str, str] = field(default_factory=dict)
 
     def settings(self, environment: MutableMapping[str, str]) -> dict[str, str]:
-        """All of Spark's settings."""
+        """All settings of Spark."""
         found = dict(SETTINGS)
         if self.is_test:
             found |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -80,7 +80,7 @@ class SessionOptions:
 
 
 def _partitions(master: str) -> int:
-    """Two per core on this machine; on a cluster Spark's default."""
+    """The number of partitions of a shuffle: two per core on this machine, on a cluster Spark's default."""
     if not master.startswith("local"):
         return 200
     count = master.removeprefix("local").strip("[]").split(",")[0]
@@ -94,13 +94,13 @@ def prepare(environment: MutableMapping[str, str], options: SessionOptions, scra
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     here = options.master.startswith("local") or LOOPBACK in options.master or "localhost" in options.master
     if here:
-        environment.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # otherwise Spark uses the address of some interface
+        environment.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # else Spark uses the address of an interface
 
 
 def open_session(options: SessionOptions | None = None, *, scratch: Path | None = None) -> Any:
-    """A session with `leveret_journal` registered; the caller stops it.
+    """Open a session that knows `leveret_journal` and `amqp`. The caller stops it.
 
-    `scratch`: for Spark's own files; a temporary directory unless given. Raises: NoJava, PermissionError.
+    `scratch`: for Spark's own files; by default a temporary directory. Raises: NoJava, PermissionError.
     """
     options = options or SessionOptions()
     scratch = (scratch or private_directory(Path(tempfile.gettempdir()))).absolute()
@@ -129,7 +129,7 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
 
 
 def hush() -> None:
-    """Spark's Python logs what is wrong with a query as JSON with Java's whole stack, before it raises it."""
+    """Turn off the log of Spark's Python: it logs errors of queries with Java's stack before it raises them."""
     from pyspark.logger import PySparkLogger
 
     for name in CONTEXT_LOGGERS:
@@ -137,16 +137,15 @@ def hush() -> None:
 
 
 def private_directory(above: Path) -> Path:
-    """A directory that only this user can read or write. Code is run from it: a directory of another user is refused.
-
-    Raises: PermissionError."""
+    """Make a directory that only this user can read or write. Code is run from it, so a directory of another user is
+    refused. Raises: PermissionError."""
     user = os.getuid()
     path = above / f"leveret-spark-{user}"
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != user:
         raise PermissionError(errno.EPERM, "not a directory of this user's own; remove it, or set TMPDIR", str(path))
-    path.chmod(0o700)  # of before
+    path.chmod(0o700)  # it may be older
     return path
 
 

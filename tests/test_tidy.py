@@ -193,7 +193,7 @@ ARROWS = {
     "pipeline/schemas": set(),
     "pipeline/json_values": set(),
     "pipeline/progress": set(),
-    "pipeline/selection": set(),
+    "pipeline/selection": {"engines"},
     "pipeline/answers": {"schemas"},
     "pipeline/output": {"schemas", "answers"},
     "pipeline/report": set(),

@@ -1,4 +1,4 @@
-"""Publishing rows as messages, with confirms, to any broker: what the sink's tasks do, and a replay."""
+"""Publishes rows as messages with confirms, to any broker. Used by the tasks of the sink, and by replays."""
 
 import asyncio
 import time
@@ -30,12 +30,11 @@ class Publishing:
 
 
 class NotSent(Exception):
-    """The broker did not take a message, or is not there; the text says which broker, and why."""
+    """A broker did not take a message, or does not answer. The text has the broker and the reason."""
 
 
 async def publish_all(options: Publishing, rows: Iterator[dict[str, Any]], prefix: str) -> int:
-    """Publish each row; returns how many, all confirmed. `prefix`: of generated message ids, of rows
-    that have no `message_id`.
+    """Publish each row. Returns the number; all are confirmed. `prefix`: of message ids for rows without one.
 
     Raises: ValueError, NotSent (nacked, returned, refused, closed).
     """
@@ -46,7 +45,7 @@ async def publish_all(options: Publishing, rows: Iterator[dict[str, Any]], prefi
 
 
 def _without_password(url: str) -> str:
-    """Where a URL leads to."""
+    """A URL without user and password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

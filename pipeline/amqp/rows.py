@@ -1,4 +1,4 @@
-"""Messages as rows and rows as messages, the same for the AMQP source, the AMQP sink and the lake's `payloads`.
+"""Messages as rows and rows as messages, for the AMQP source, the AMQP sink and replays of the lake's `payloads`.
 
 Properties and headers are JSON by their AMQP names; `expiration` is milliseconds in text, `timestamp` seconds.
 """
@@ -21,7 +21,7 @@ NAMES = tuple(column.split()[0] for column in COLUMNS.split(", "))
 
 
 def message_of(row: dict[str, Any], message_id: str) -> aio_pika.Message:
-    """The message of a row. `message_id`: used if the row has none. Raises: ValueError (invalid JSON)."""
+    """The message of a row. `message_id`: for a row without one. Raises: ValueError (invalid JSON)."""
     body = row["body"]
     headers = value_of(_object(row, "headers_json"))
     values = _object(row, "properties_json")
@@ -35,7 +35,7 @@ def message_of(row: dict[str, Any], message_id: str) -> aio_pika.Message:
 
 
 def row_of(message: aio_pika.abc.AbstractIncomingMessage, *, without: str) -> tuple[Any, ...]:
-    """A message in the form of `COLUMNS`, without one header that the broker added."""
+    """The row of a message, as `COLUMNS`. `without`: a header to leave out, which the broker added."""
     headers = {name: value for name, value in message.headers.items() if name != without}
     values = {name: getattr(message, name) for name in (*PROPERTIES, "user_id")}
     properties = {name: value for name, value in values.items() if value not in (None, "")}

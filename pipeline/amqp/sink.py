@@ -1,9 +1,9 @@
 """`df.write.format("amqp")` and `writeStream`: publishes rows as messages with confirms, to any broker.
 
-Guarantee: at least once. A task succeeds only when all its messages are confirmed; Spark repeats a failed task from its
-beginning, and what a failed job sent stays sent. A receiver can drop repetitions by `message_id`: that of the row, or
-one made of the query, the micro-batch, the partition and the row's place in it, which is the same when a task, or a
-micro-batch after a restart, is repeated with its rows in the same order.
+Guarantee: at least once. A task succeeds when all its messages are confirmed. Spark repeats a failed task from its
+beginning, so some messages may be sent twice. Receivers can drop repetitions by `message_id`. A row without one gets an
+id of the query, the micro-batch, the partition and the row's index; a repetition with the rows in the same order has
+the same ids.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from .publishing import WINDOW, Publishing, publish_all
 from .rows import NAMES
 
 OPTIONS = ("url", "exchange", "routing_key", "window", "rate", "mandatory")
-#: Options of `writeStream` itself, passed in the same dict.
+#: Options of `writeStream` itself, which are in the same dict.
 OF_SPARK = ("checkpointlocation", "queryname", "path")
-#: Spark's local property with the id of a streaming query.
+#: Spark's local properties with the ids of a streaming query and its micro-batch.
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions(Publishing):
-    """The options of the sink, as Spark hands them over."""
+    """The options of the sink."""
 
     @classmethod
     def read(cls, options: Any, columns: list[str]) -> "SinkOptions":
-        """Raises: ValueError."""
+        """From the options of Spark. `columns`: of the rows. Raises: ValueError."""
         for name in options:
             if name.lower() not in (*OPTIONS, *OF_SPARK):
                 raise ValueError(f"amqp: the sink has no option {name!r}; it has {', '.join(OPTIONS)}")

@@ -1,10 +1,10 @@
 """`spark.readStream.format("amqp")`: reads a stream queue of RabbitMQ or Leveret by offset, replayable.
 
-Offsets are the stream's own, so a repeated micro-batch reads the same messages: with a checkpoint and a sink that does
-not duplicate replays (files), each message is read once, even after a kill. Nothing is removed from the stream. A
-message that retention deleted before it was read fails the query: nothing is skipped. So does a stream in which a
-client of RabbitMQ's own stream protocol stored its offset, since that uses up an offset; and one that ends before the
-last offset read, since it was deleted and created again.
+Offsets are those of the stream, so a repeated micro-batch reads the same messages. With a checkpoint and a sink that
+does not duplicate them (files) each message comes once, also after a kill. Nothing is removed from the stream. The
+query fails instead of skipping messages: if retention has deleted an unread message, if a client of RabbitMQ's stream
+protocol has stored its offset (which takes an offset of the stream), and if the stream ends before the last offset read
+(because it was deleted and created again).
 Source: behaviour page 3.7.
 """
 
@@ -29,21 +29,21 @@ from .rows import COLUMNS, row_of
 SCHEMA = f"offset bigint, {COLUMNS}"
 OFFSET = "x-stream-offset"
 OPTIONS = ("url", "queue", "prefetch", "maxoffsetspertrigger", "timeout")
-#: The search for the newest message ends after this time without a message, or after the second in total.
+#: Seconds without a message, and seconds in total, after which the search for the newest message ends.
 QUIET_SECONDS, LOOK_SECONDS = 0.02, 0.2
-#: How long to wait for a message of a stream that the broker reports as empty.
+#: Seconds to wait for a message of a stream that the broker reports as empty.
 EMPTY_SECONDS = 0.1
 Row = tuple[Any, ...]
 
 
 class StreamFailed(Exception):
-    """A message was deleted, or does not arrive."""
+    """A message was deleted, or did not arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """`prefetch`: unacknowledged messages; `per_trigger`: messages per micro-batch; `timeout`: seconds to wait for the
-    next message."""
+    """`prefetch`: unacknowledged messages. `per_trigger`: messages per micro-batch. `timeout`: seconds to wait for a
+    message."""
 
     url: str
     queue: str
@@ -53,7 +53,7 @@ class SourceOptions:
 
     @classmethod
     def read(cls, options: Any) -> "SourceOptions":
-        """Raises: ValueError."""
+        """From the options of Spark. Raises: ValueError."""
         for name in options:
             if name.lower() not in OPTIONS:
                 raise ValueError(f"amqp: the source has no option {name!r}; it has {', '.join(OPTIONS)}")
@@ -68,7 +68,7 @@ class SourceOptions:
 
 
 class OffsetRange(InputPartition):
-    """Offsets from `begin` to before `end`."""
+    """The offsets begin <= offset < end."""
 
     def __init__(self, begin: int, end: int) -> None:
         super().__init__(begin)
@@ -88,11 +88,11 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offset": asyncio.run(oldest(self._options)) or 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """A number of messages."""
+        """The messages per micro-batch."""
         return ReadMaxRows(self._options.per_trigger)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """After the newest message, or `limit` messages further on."""
+        """The end of a micro-batch: behind the newest message, or `limit` messages after `start`."""
         begin = start["offset"]
         end = self._target if self._target is not None else self._end(begin)
         if isinstance(limit, ReadAllAvailable):
@@ -105,12 +105,12 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._end(0)
 
     def _end(self, begin: int) -> int:
-        """The offset after the newest message. Raises: StreamFailed (if it is before the last offset read)."""
+        """The offset after the newest message. Raises: StreamFailed (it is before `begin`)."""
         deadline = time.monotonic() + self._options.timeout
         while (last := asyncio.run(newest(self._options))) is not None:
             if last + 1 >= begin:
                 return last + 1
-            if time.monotonic() > deadline:  # and not only a replica that lags
+            if time.monotonic() > deadline:  # before that it may be a replica that lags
                 raise StreamFailed(
                     f"amqp: {self._options.queue}: its newest offset is {last}, but {begin - 1} was read:"
                     " this is another stream of the same name"
@@ -118,7 +118,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begin
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """One."""
+        """One range."""
         return [OffsetRange(start["offset"], end["offset"])]
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
@@ -144,7 +144,8 @@ async def oldest(options: SourceOptions) -> int | None:
 async def newest(options: SourceOptions) -> int | None:
     """Offset of the newest message, or of a recent one; None for an empty stream.
 
-    It consumes the last chunk and what follows at once, since RabbitMQ's count of messages is up to five seconds old.
+    It consumes from the last chunk on while messages come, because RabbitMQ's count of messages is up to five seconds
+    old.
     """
     async with _channel(options, prefetch=options.prefetch) as (channel, inbox):
         message = await _edge(channel, options, "last", inbox)
@@ -160,7 +161,7 @@ async def newest(options: SourceOptions) -> int | None:
 
 
 async def _edge(channel: Any, options: SourceOptions, which: str, inbox: "asyncio.Queue[Any]") -> Any:
-    """The first message from "first" or "last" on, or None."""
+    """The first message of the stream, or of its last chunk; None if the stream is empty. `which`: first or last."""
     await _begin(channel, options, which, inbox)
     declared = await channel.declare_queue(options.queue, passive=True)
     if declared.declaration_result.message_count:
@@ -174,7 +175,7 @@ async def _edge(channel: Any, options: SourceOptions, which: str, inbox: "asynci
 
 
 async def consumed(options: SourceOptions, begin: int, end: int) -> AsyncGenerator[list[Row], None]:
-    """Rows from offset `begin` up to before `end`, in runs. Raises: StreamFailed."""
+    """Rows with begin <= offset < end, in lists. Raises: StreamFailed."""
     async with _channel(options, prefetch=options.prefetch) as (channel, inbox):
         await _begin(channel, options, begin, inbox)
         due, at_once = begin, (options.prefetch + 1) // 2
@@ -202,7 +203,7 @@ async def consumed(options: SourceOptions, begin: int, end: int) -> AsyncGenerat
 
 @asynccontextmanager
 async def _channel(options: SourceOptions, prefetch: int) -> AsyncIterator[tuple[Any, "asyncio.Queue[Any]"]]:
-    """A channel, and what it receives: messages, or the reason why there are no more."""
+    """A channel, and a queue of what it receives: messages, and at its end the reason for it."""
     connection = await aio_pika.connect(options.url)
     async with connection:
         channel = await connection.channel()
@@ -218,7 +219,7 @@ async def _begin(channel: Any, options: SourceOptions, where: int | str, inbox: 
 
 
 async def _next(options: SourceOptions, inbox: "asyncio.Queue[Any]", what: str, seconds: float) -> Any:
-    """Raises: TimeoutError, StreamFailed."""
+    """The next message. `what`: names it in errors. Raises: TimeoutError, StreamFailed."""
     found = await asyncio.wait_for(inbox.get(), seconds)
     if isinstance(found, BaseException):
         raise StreamFailed(f"amqp: {options.queue}: the broker closed while {what} was waited for: {found}")

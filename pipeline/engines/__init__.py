@@ -1,1 +1,2 @@
-"""What answers the SQL of the jobs: DuckDB (local.py), or Spark (spark.py); one text for both (protocol.py)."""
+"""The engines that run the SQL of the jobs: DuckDB (local.py) and Spark (spark.py), with one interface
+(protocol.py)."""

@@ -1,4 +1,4 @@
-"""DuckDB answers, in this process: no Java, no network, no extensions beyond those that it is built with."""
+"""DuckDB as an engine: in this process, without Java, network, or downloaded extensions."""
 
 import os
 import re
@@ -11,9 +11,9 @@ from uuid import uuid4
 
 from ..error_texts import sql_error_text
 from ..schemas import Columns
-from .protocol import PERCENTILES, Dialect, QueueWork, Row, check_text, plain
+from .protocol import PERCENTILES, Dialect, QueueWork, Row, check_text, in_utc
 
-#: Spark's functions, in DuckDB's. A list without values is empty, as in Spark.
+#: Functions of Spark. The list of no values is empty, as in Spark.
 MACROS = """
 CREATE MACRO unix_micros(t) AS epoch_us(t);
 CREATE MACRO unix_millis(t) AS epoch_ms(t);
@@ -28,14 +28,14 @@ CREATE MACRO slice(list, begin, n) AS list[begin:begin + n - 1];
 CREATE MACRO size(list) AS len(list);
 """
 TYPES = {"timestamp": "TIMESTAMPTZ", "string": "VARCHAR", "binary": "BLOB"}
-#: What DuckDB takes for a pattern in the name of a file.
+#: Characters of patterns in the names of files.
 _PATTERN = re.compile(r"[*?\[]")
-#: Rows that are Python's at a time.
+#: Rows that are fetched at a time.
 CHUNK = 2000
 
 
 class LocalDialect:
-    """See `Dialect`."""
+    """The `Dialect` of DuckDB."""
 
     def text(self, value: str) -> str:
         check_text(value)
@@ -55,8 +55,8 @@ class LocalDialect:
     def percentile_state(self, value: str) -> str:
         return f"quantile_disc({value}, [{', '.join(str(point / 1000) for point in PERCENTILES.values())}])"
 
-    def percentile(self, spread: str, name: str) -> str:
-        return f"{spread}[{list(PERCENTILES).index(name) + 1}]"
+    def percentile(self, state: str, name: str) -> str:
+        return f"{state}[{list(PERCENTILES).index(name) + 1}]"
 
     def json_field(self, json: str, name: str) -> str:
         pointer = "/" + name.replace("~", "~0").replace("/", "~1")
@@ -67,8 +67,9 @@ class LocalDialect:
 
 
 class LocalEngine:
-    """`scratch`: a directory of this user's alone, for what does not fit into memory. `memory_mb`: half of the
-    machine's unless given; `threads`: the processors that this process may use, unless given."""
+    """The `Engine` with DuckDB. `scratch`: a directory that only this user can read, for data that does not fit into
+    memory. `memory_mb`: by default half of the machine's memory. `threads`: by default the processors of this
+    process."""
 
     name = "local"
 
@@ -97,15 +98,16 @@ class LocalEngine:
         self._make(name, "TABLE" if cached else "VIEW", f"AS {sql}")
 
     def _make(self, name: str, kind: str, what: str, cursor: Any = None) -> None:
-        """Make a table or view, in place of what has this name."""
+        """Make or replace a table or view."""
         if name in self._kinds:
             self._run(f"DROP {self._kinds.pop(name)} {name}")
         self._run(f"CREATE {kind} {name} {what}", cursor)
         self._kinds[name] = kind
 
     def _run(self, sql: str, cursor: Any = None) -> Any:
-        """Raises: ValueError. The result is of a cursor of its own: others may be read at the same time."""
-        with _refused():
+        """Run SQL with a new cursor, so that other results can be read at the same time. Raises: ValueError,
+        OSError."""
+        with _plain_errors():
             return (cursor or self._connection.cursor()).execute(sql)
 
     def stream(self, sql: str) -> Iterator[Row]:
@@ -113,10 +115,10 @@ class LocalEngine:
         names = [column[0] for column in cursor.description]
         while chunk := cursor.fetchmany(CHUNK):
             for values in chunk:
-                yield {name: plain(found) for name, found in zip(names, values, strict=True)}
+                yield {name: in_utc(found) for name, found in zip(names, values, strict=True)}
 
     def arrow(self, sql: str) -> Any:
-        with _refused():
+        with _plain_errors():
             return self._connection.cursor().sql(sql).to_arrow_table()
 
     def memory_table(self, name: str, table: Any) -> None:
@@ -139,7 +141,7 @@ class LocalEngine:
         self.view(name, f"SELECT {_named(found)} FROM {source}")
 
     def write(self, sql: str, path: str) -> None:
-        """See `Engine`. The file has its name when it is whole."""
+        """The file gets its name when it is complete. See `Engine`."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir() and not all(_is_sparks(one) for one in target.iterdir()):
@@ -166,13 +168,13 @@ class LocalEngine:
         return begun
 
     def each_queue(self, name: str, sql: str, work: QueueWork, columns: Columns) -> None:
-        """See `Engine`. One queue is in memory at a time."""
+        """The rows of one queue are in memory at a time. See `Engine`."""
         types = ", ".join(f"{column} {self.dialect.type(type_)}" for column, type_, _ in columns)
         self._make(name, "TABLE", f"({types})")
         inserting = self._connection.cursor()
         put = f"INSERT INTO {name} VALUES ({', '.join('?' for _ in columns)})"
-        for own in _by_queue(self.stream(f"SELECT * FROM ({sql}) ORDER BY vhost, queue")):
-            made = [[row[column.name] for column in columns] for row in work(own)]
+        for queue_rows in _by_queue(self.stream(f"SELECT * FROM ({sql}) ORDER BY vhost, queue")):
+            made = [[row[column.name] for column in columns] for row in work(queue_rows)]
             if made:
                 inserting.executemany(put, made)
 
@@ -182,13 +184,13 @@ class LocalEngine:
 
 
 def _is_sparks(file: Path) -> bool:
-    """Whether Spark wrote it as one of a directory of Parquet files: `part-...`, `_SUCCESS`, their checksums."""
+    """Whether Spark writes such a file into a directory of Parquet files: `part-...`, `_SUCCESS`, their checksums."""
     return file.is_file() and file.name.lstrip(".").startswith(("part-", "_SUCCESS"))
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
-    """Raises: ValueError (the SQL is wrong, or memory is too small), OSError."""
+def _plain_errors() -> Iterator[None]:
+    """Translate exceptions of DuckDB. Raises: ValueError (wrong SQL, not enough memory), OSError."""
     import duckdb
 
     try:
@@ -206,12 +208,12 @@ def _named(columns: dict[str, str]) -> str:
 
 
 def _by_queue(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """Rows of one queue after another, as lists."""
-    own: list[Row] = []
+    """The rows of each queue as a list. `rows`: sorted by queue."""
+    queue_rows: list[Row] = []
     for row in rows:
-        if own and (row["vhost"], row["queue"]) != (own[0]["vhost"], own[0]["queue"]):
-            yield own
-            own = []
-        own.append(row)
-    if own:
-        yield own
+        if queue_rows and (row["vhost"], row["queue"]) != (queue_rows[0]["vhost"], queue_rows[0]["queue"]):
+            yield queue_rows
+            queue_rows = []
+        queue_rows.append(row)
+    if queue_rows:
+        yield queue_rows

@@ -1,20 +1,20 @@
-"""Spark answers, on one machine or a cluster. Tables may be URIs."""
+"""Spark as an engine: on one machine or a cluster. Paths may be URIs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..error_texts import spark_error_text
 from ..schemas import Columns, arrow, ddl
-from .protocol import PERCENTILES, Dialect, QueueWork, Row, check_text, plain
+from .protocol import PERCENTILES, Dialect, QueueWork, Row, check_text, in_utc
 
 
 def is_one_process(master: str) -> bool:
-    """Whether a master of Spark works in its own process; local-cluster[...], for tests, begins others."""
+    """Whether Spark works in this process's Java. local-cluster[...], for tests, starts others."""
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
 class SparkDialect:
-    """See `Dialect`."""
+    """The `Dialect` of Spark."""
 
     def text(self, value: str) -> str:
         check_text(value)
@@ -33,9 +33,9 @@ class SparkDialect:
     def percentile_state(self, value: str) -> str:
         return f"sort_array(collect_list({value}))"
 
-    def percentile(self, spread: str, name: str) -> str:
-        rank = f"CAST((size({spread}) * {PERCENTILES[name]}L + 999) DIV 1000 AS int)"
-        return f"try_element_at({spread}, greatest({rank}, 1))"
+    def percentile(self, state: str, name: str) -> str:
+        rank = f"CAST((size({state}) * {PERCENTILES[name]}L + 999) DIV 1000 AS int)"
+        return f"try_element_at({state}, greatest({rank}, 1))"
 
     def json_field(self, json: str, name: str) -> str:
         return f"from_json({json}, 'map<string,string>')[{self.text(name)}]"
@@ -44,12 +44,12 @@ class SparkDialect:
         return f"get_json_object({headers_json}, '$[\\'x-death\\'][0].queue')"
 
 
-#: Spark replaces ${...} in the text of a query, also within strings.
+#: Escapes in literals. Spark replaces ${...} in the text of a query, also in literals.
 _ESCAPED = {"'": "\\'", "\\": "\\\\", "$": "\\u0024", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"}
 
 
 class SparkEngine:
-    """`session`: of Spark's; its temporary views are this engine's, and the caller stops it."""
+    """The `Engine` with Spark. `session`: the caller stops it; its temporary views belong to the engine."""
 
     name = "spark"
 
@@ -80,10 +80,10 @@ class SparkEngine:
         frame.createOrReplaceTempView(name)
 
     def stream(self, sql: str) -> Iterator[Row]:
-        """See `Engine`. All rows come to this process at once."""
+        """All rows come to this process at once. See `Engine`."""
         for batch in self.arrow(sql).to_batches():
             for row in batch.to_pylist():
-                yield {name: plain(found) for name, found in row.items()}
+                yield {name: in_utc(found) for name, found in row.items()}
 
     def arrow(self, sql: str) -> Any:
         return self._run(sql).toArrow()
@@ -97,7 +97,7 @@ class SparkEngine:
         self._name(name, self.session.createDataFrame(table))
 
     def frame(self, name: str, frame: Any) -> None:
-        """A view of a DataFrame of this session."""
+        """Make a view of a DataFrame of this session."""
         self._name(name, frame)
 
     def write(self, sql: str, path: str) -> None:
@@ -107,12 +107,12 @@ class SparkEngine:
         self._run(sql).write.mode("append").parquet(path)
 
     def each_queue(self, name: str, sql: str, work: QueueWork, columns: Columns) -> None:
-        """See `Engine`. A queue's rows are in one task's memory; the work is sent to it."""
+        """The rows of a queue are in the memory of one task, to which `work` is sent. See `Engine`."""
 
         def one(table: Any) -> Any:
             import pyarrow
 
-            found = [{key: plain(value) for key, value in row.items()} for row in table.to_pylist()]
+            found = [{key: in_utc(value) for key, value in row.items()} for row in table.to_pylist()]
             return pyarrow.Table.from_pylist(work(found), arrow(columns))
 
         made = self._run(sql).groupBy("vhost", "queue").applyInArrow(one, ddl(columns).replace(" NOT NULL", ""))

@@ -1,6 +1,6 @@
 """depth and blocked: how many messages waited in queues, and which publishers waited for room."""
 
-from ..engines.protocol import rows, value, words
+from ..engines.protocol import quoted_list, rows, value
 from ..schemas import EVENTS
 from .audit import NEVER
 from .lives import BETWEEN, DURABLE, STARTED, TERMINALS, lives_of
@@ -100,7 +100,7 @@ def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
     text = DEPTHS.format(
         lives=lives,
         ended=ENDED.format(started=STARTED) if is_started_again else "",
-        pushed=words(PUSHED_OUT),
+        pushed=quoted_list(PUSHED_OUT),
         slot=slot,
         window_s=window_s,
         last=last - last % window_s,
@@ -150,7 +150,7 @@ def with_waiting(tables: Tables, window_s: int) -> tuple[str, int]:
     checkpoint = "SELECT begin_lsn, end_lsn, unix_seconds(ts) AS second FROM checkpoints ORDER BY begin_lsn LIMIT 1"
     checkpoints = rows(engine, checkpoint)
     durable = 0 if checkpoints else 1  # without a checkpoint each of these messages may be durable
-    found = [TOUCHED_BEFORE.format(known=known, kinds=words(SIGNS), durable=durable)]
+    found = [TOUCHED_BEFORE.format(known=known, kinds=quoted_list(SIGNS), durable=durable)]
     found += [HELD_BEFORE.format(begin=one["begin_lsn"], end=one["end_lsn"], known=known) for one in checkpoints]
     engine.view("waiting", WAITING.format(found=" UNION ALL ".join(found)))
     begin = tables.span()[0] or (checkpoints[0]["second"] if checkpoints else 0)

@@ -1,6 +1,6 @@
 """redelivery, loss and deadletters: the messages that failed, were removed unread, or died."""
 
-from ..engines.protocol import rows, value, words
+from ..engines.protocol import quoted_list, rows, value
 from .lives import KEPT, RETURNED, STARTED
 from .outputs import DEADLETTERS, LOSS, REDELIVERY, WINDOW, conform
 from .tables import Tables
@@ -9,7 +9,7 @@ from .tables import Tables
 CAUSES = ("evicted", "replaced", "expired", "dropped", "killed", "dead_lettered", "purged", "deleted", "cancelled")
 #: Kinds of events that remove messages on purpose: a ring, a last-value queue, or an operator does so.
 ON_PURPOSE = ("evicted", "replaced", "purged", "deleted", "cancelled")
-IS_REMOVED = f"kind IN ({words(CAUSES)}) AND msg_id > 0 AND queue <> '' AND (CAST(flags AS int) & {KEPT}) = 0"
+IS_REMOVED = f"kind IN ({quoted_list(CAUSES)}) AND msg_id > 0 AND queue <> '' AND (CAST(flags AS int) & {KEPT}) = 0"
 #: A message that died in several queues may have fewer copies that arrived than deaths. The copies are assigned to
 #: deaths with a recorded target first, then to the last deaths.
 LOSSES = """
@@ -86,7 +86,7 @@ def loss(tables: Tables, window_s: int = 60) -> str:
     dialect = tables.engine.dialect
     text = LOSSES.format(
         is_removed=IS_REMOVED,
-        on_purpose=words(ON_PURPOSE),
+        on_purpose=quoted_list(ON_PURPOSE),
         log_queues=tables.log_queues(),
         slot=WINDOW.format(second="second", window_s=window_s),
         age="(us - entered_us) / 1000",

@@ -4,7 +4,7 @@ All aggregates are numbers of fixed width, so Spark updates them in place (hash 
 with its LSN into one long, `lsn * 64 + code`: the minimum is the earliest.
 """
 
-from ..engines.protocol import words
+from ..engines.protocol import quoted_list
 
 #: The terminal kinds of events. Importing them from the engine would take longer than most jobs.
 TERMINALS = (
@@ -88,9 +88,9 @@ def lives_of(events: str) -> str:
         names=" ".join(f"WHEN {code} THEN '{word}'" for code, word in enumerate(TERMINALS)),
         numbers=" ".join(f"WHEN '{word}' THEN {code}" for code, word in enumerate(TERMINALS)),
         returned=RETURNED,
-        between=words(BETWEEN),
-        relevant=words(("enqueued", *BETWEEN, *TERMINALS)),
-        terminals=words(TERMINALS),
+        between=quoted_list(BETWEEN),
+        relevant=quoted_list(("enqueued", *BETWEEN, *TERMINALS)),
+        terminals=quoted_list(TERMINALS),
         durable=DURABLE,
         kept=KEPT,
     )

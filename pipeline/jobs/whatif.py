@@ -7,7 +7,7 @@ deliveries show when consumers were there.
 import json
 from collections.abc import Mapping, Sequence
 
-from ..engines.protocol import Row, rows, value, words
+from ..engines.protocol import Row, quoted_list, rows, value
 from .attempts import RETURNS, MessageEvent, attempts_of
 from .lives import STARTED
 from .outputs import WHATIF
@@ -17,8 +17,8 @@ from .tables import Tables
 #: SQL: the simulated count differs from the recorded one.
 DIFFERENT = "abs(was - would_be) > untold"
 EVENT_KINDS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
-#: Arrivals, each with its events as texts "milliseconds LSN attempt kind reason"; and deliveries, which are credit. For a
-#: first delivery in the millisecond of the arrival a consumer was waiting, so its credit is put before the arrival.
+#: Arrivals, each with its events as texts "milliseconds LSN attempt kind reason"; and deliveries, which are credit. For
+#: a first delivery in the millisecond of the arrival a consumer was waiting, so its credit is put before the arrival.
 STEPS = """
 SELECT vhost, queue, unix_millis(enqueued_ts) AS ms, false AS is_credit, enqueued_lsn AS lsn, size_bytes,
     CAST(priority AS int) AS priority, arg_ms, requeues, history, kind AS fate, is_durable
@@ -76,7 +76,7 @@ def whatif(tables: Tables, settings: str) -> str:
     steps = STEPS.format(
         lives=tables.lives_view(recorded=True),
         history=engine.dialect.ordered_array(event, "lsn", "true"),
-        kinds=words(EVENT_KINDS),
+        kinds=quoted_list(EVENT_KINDS),
     )
 
     def work(queue_rows: list[Row]) -> list[Row]:

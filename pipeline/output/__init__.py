@@ -1,1 +1,1 @@
-"""What becomes of a job's answer: formats, files, conditions for schedulers, an event of lineage."""
+"""Writes the answers of jobs: formats, files, conditions for schedulers, events of lineage."""

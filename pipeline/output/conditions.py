@@ -1,8 +1,8 @@
 """`--fail-if`: a condition on a job's rows, in the language of selectors (docs/expressions.md).
 
-`[JOB:]CONDITION`. Names are the columns of the job's table, and `rows`, how many rows it has. It holds if it is true
-for one row; of a table without rows it is asked once, with `rows` = 0 and every column NULL.
-Times are seconds since 1970; arrays are their first element.
+`[JOB:]CONDITION`. Names are the columns of the job's table, and `rows`, the number of its rows. The condition is met if
+it is true for one row. Without rows it is evaluated once, with `rows` = 0 and every column NULL. Times are seconds
+since 1970; arrays are their first element.
 """
 
 import re
@@ -17,7 +17,7 @@ _OF_A_JOB = re.compile(r"\s*([a-z]+)\s*:(.*)", re.DOTALL)
 
 
 class _Names(Mapping[str, Value]):
-    """A row that remembers which names were asked for."""
+    """A mapping that notes in `asked` which names are read."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values
@@ -39,7 +39,7 @@ class _Names(Mapping[str, Value]):
 
 
 class _Row(Subject):
-    """A row, whose columns are headers."""
+    """A row as the subject of an expression: its columns are headers."""
 
     __slots__ = ("_values",)
 
@@ -48,23 +48,20 @@ class _Row(Subject):
         self._values = values
 
     def body(self) -> bytes:
-        """There is none."""
         return b""
 
     def headers(self) -> Mapping[str, Value]:
-        """The columns."""
         return self._values
 
     def property(self, name: str) -> None:
-        """There is none."""
         return None
 
 
 class Condition:
-    """A condition that is checked against the columns that it is about."""
+    """A condition on the rows of one table."""
 
     def __init__(self, text: str, columns: Collection[str]) -> None:
-        """Raises: ValueError (a fault in it, or a name that is no column)."""
+        """`columns`: of the table. Raises: ValueError (a wrong expression, or an unknown name)."""
         try:
             self._expression: Expression = compiled(text, JMS)
         except ExpressionError as error:
@@ -76,15 +73,15 @@ class Condition:
         for name in sorted(names.asked - {ROWS, *columns}):
             raise ValueError(f"--fail-if {text}: there is no column {name}; there are {', '.join((ROWS, *columns))}")
 
-    def holds(self, rows: Iterable[Mapping[str, Any]], count: int) -> bool:
-        """Whether it is true for one of the rows. `count`: how many there are."""
+    def is_met(self, rows: Iterable[Mapping[str, Any]], count: int) -> bool:
+        """Whether the condition is true for one of the rows. `count`: of the rows."""
         if count == 0:
             return self._expression.matches(_Row({ROWS: 0}))
         return any(self._expression.matches(_Row({**_plain(row), ROWS: count})) for row in rows)
 
 
 def conditions(texts: Iterable[str], jobs: Mapping[str, Collection[str]]) -> dict[str, list[Condition]]:
-    """The conditions on each job. `jobs`: the columns of their tables. Raises: ValueError."""
+    """The conditions by job. `texts`: values of --fail-if. `jobs`: the columns of their tables. Raises: ValueError."""
     found: dict[str, list[Condition]] = {}
     for text in texts:
         match = _OF_A_JOB.fullmatch(text)

@@ -1,4 +1,4 @@
-"""An answer as text for people, as JSON, as CSV, as Parquet files."""
+"""Formats of an answer: text for people, JSON, CSV, Parquet files."""
 
 import csv
 import io
@@ -14,16 +14,16 @@ from ..schemas import Columns
 FORMATS = ("table", "json", "csv", "parquet")
 SUFFIXES = {".txt": "table", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
 SUFFIX_OF = {format_: suffix for suffix, format_ in SUFFIXES.items()}
-#: How the names of pages end.
+#: Suffixes of pages.
 PAGES = (".html", ".htm")
-#: Rows of a table for people, unless told otherwise.
+#: The default number of rows in a table for people.
 ROWS = 20
 CELL_MAX = 60
 NUMBERS = ("bigint", "int", "smallint", "tinyint", "double")
 
 
 def as_json(answer: Answer, rows: int | None, more: Mapping[str, Any] | None = None) -> str:
-    """One line of JSON: job, facts, the number of rows, and at most `rows` of them."""
+    """One line of JSON: job, facts, number of rows, and at most `rows` rows."""
     result: dict[str, Any] = {"job": answer.job, **answer.facts}
     if answer.main is not None:
         result |= {"rows": answer.main.count(), "table": records(answer.main, rows)}
@@ -31,12 +31,12 @@ def as_json(answer: Answer, rows: int | None, more: Mapping[str, Any] | None = N
 
 
 def records(table: Table, rows: int | None) -> list[dict[str, Any]]:
-    """The rows as JSON's values."""
+    """The first rows, with values that JSON has."""
     return [{name: _json(value) for name, value in row.items()} for row in table.head(rows)]
 
 
 def as_csv(table: Table, rows: int | None) -> str:
-    """A table as CSV with a head line; times in ISO 8601, arrays as JSON, null as an empty field."""
+    """A table as CSV with a header; times in ISO 8601, arrays as JSON, null as an empty field."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = [column.name for column in table.columns]
@@ -47,7 +47,7 @@ def as_csv(table: Table, rows: int | None) -> str:
 
 
 def as_text(answer: Answer, rows: int | None) -> str:
-    """For people: a line about the facts, aligned columns, how many rows are not shown."""
+    """Text for people: a line with the facts, the first rows in aligned columns, the number of all rows."""
     parts = [", ".join(f"{name}: {_fact(value)}" for name, value in answer.facts.items())]
     if answer.main is not None:
         count, limit = answer.main.count(), ROWS if rows is None else rows
@@ -58,7 +58,7 @@ def as_text(answer: Answer, rows: int | None) -> str:
 
 
 def aligned(columns: Columns, rows: list[dict[str, Any]]) -> str:
-    """Columns under their names, numbers to the right. Names of clients are escaped."""
+    """A table with aligned columns, numbers to the right. Control characters are escaped."""
     if not rows:
         return "no rows"
     cells = [[column.name for column in columns]]
@@ -75,10 +75,11 @@ def aligned(columns: Columns, rows: list[dict[str, Any]]) -> str:
 
 
 def write(answer: Answer, out: str, format_: str | None, rows: int | None) -> list[str]:
-    """Write an answer's tables. Returns the paths.
+    """Write the tables of an answer. Returns the paths.
 
-    `out`: a file, if its name ends as one of a format does: the answer's first table; else a directory, of which each
-    table becomes a file. `format_`: None: as the name says, or Parquet. Raises: ValueError, OSError.
+    Args:   out: a file with the suffix of a format, for the first table; else a directory, with a file for each table.
+            format_: None: by the suffix, else Parquet.
+    Raises: ValueError, OSError.
     """
     suffix = Path(out).suffix.lower()
     if suffix in SUFFIXES:
@@ -103,7 +104,7 @@ def write(answer: Answer, out: str, format_: str | None, rows: int | None) -> li
 
 
 def write_text(path: str, text: str) -> None:
-    """Whole or not at all: who reads it meanwhile has the one of before. Raises: OSError."""
+    """Write a file atomically: until it is complete its readers get the old one. Raises: OSError."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")
@@ -130,7 +131,7 @@ def _cell(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    from ...settings.printable import printable  # brings all settings along, 50 ms: only tables for people need it
+    from ...settings.printable import printable  # imports all settings, 50 ms: only texts for people need it
 
     return printable(text)
 

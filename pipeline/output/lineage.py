@@ -1,6 +1,6 @@
-"""An OpenLineage event of a job that has ended, for services that collect which job reads and writes which data.
+"""OpenLineage events, for services that collect the inputs and outputs of jobs.
 
-One event for each job: COMPLETE or FAIL, with its input (the journal, or the lake), its outputs and their columns.
+A job that has ended is one event, COMPLETE or FAIL, with its input (the journal or the lake), its outputs and columns.
 Source: OpenLineage 2.0.2, RunEvent; its naming of datasets.
 """
 
@@ -29,7 +29,7 @@ def event(
     at: datetime | None = None,
     run_id: str | None = None,
 ) -> dict[str, Any]:
-    """`inputs`: paths or URIs. `outputs`: path -> its columns and number of rows. `error`: why it failed."""
+    """An event. `inputs`: paths or URIs. `outputs`: path -> columns, number of rows. `error`: why the job failed."""
     facets = (
         {}
         if error is None
@@ -59,7 +59,7 @@ def event(
 def emit(found: Mapping[str, Any], target: str) -> None:
     """Send an event to an http(s) URL, or append it as a line to a file.
 
-    Raises: OSError, also if the server answers with an error.
+    Raises: OSError (also an answer of the server with an error).
     """
     line = json.dumps(found)
     if not target.startswith(("http://", "https://")):
@@ -74,7 +74,7 @@ def emit(found: Mapping[str, Any], target: str) -> None:
 
 
 def _dataset(path: str) -> dict[str, Any]:
-    """Namespace and name of a dataset. A file: `file` and its absolute path; a URI: scheme and host, and the path."""
+    """Namespace and name of a dataset: `file` and the absolute path, or for a URI scheme and host, and the path."""
     if "://" not in path:
         return {"namespace": "file", "name": os.path.abspath(path)}
     parts = urlsplit(path)

@@ -1,4 +1,4 @@
-"""What becomes of an answer by the options: files, stdout, conditions, lineage."""
+"""Writes an answer as the options say: files, stdout, conditions, lineage."""
 
 import argparse
 import os
@@ -12,11 +12,12 @@ from .formats import as_csv, as_json, as_text, write
 from .lineage import emit, event
 
 if TYPE_CHECKING:
-    from .conditions import Condition  # the language of expressions: only who has conditions needs it
+    from .conditions import Condition  # imports the language of expressions, which few commands need
 
 
 def write_answer(answer: Answer, options: argparse.Namespace, more: Mapping[str, Any]) -> list[str]:
-    """Write files, print. Returns: the files. Raises: ValueError, OSError."""
+    """Write the files of --out, and print. `more`: additional facts. Returns: the paths. Raises: ValueError,
+    OSError."""
     form = options.format or ("table" if sys.stdout.isatty() else "json")
     shown = Answer(answer.job, answer.tables, {**answer.facts, **more}, answer.code)
     paths: list[str] = []
@@ -29,35 +30,35 @@ def write_answer(answer: Answer, options: argparse.Namespace, more: Mapping[str,
         text = as_csv(shown.main, options.rows)
     else:
         text = as_text(shown, options.rows) if form == "table" else as_json(shown, options.rows) + "\n"
-    tell(text)
+    print_text(text)
     return paths
 
 
-def tell(text: str) -> None:
-    """On stdout. Who reads it may have enough, as `head` has: that is no failure. Raises: OSError."""
+def print_text(text: str) -> None:
+    """Print on stdout. It is no failure if the reader has closed it, as `head` does. Raises: OSError."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)  # what is left of it is written when Python ends
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # Python writes its buffer when it ends
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
 
 
 def conditions_met(answer: Answer, conditions: "Sequence[Condition]") -> list[str]:
-    """Those of the conditions that hold for the answer's first table."""
-    return [one.text for one in conditions if _holds(one, answer)]
+    """The texts of the conditions that the answer's first table meets."""
+    return [one.text for one in conditions if _is_met(one, answer)]
 
 
-def _holds(condition: "Condition", answer: Answer) -> bool:
+def _is_met(condition: "Condition", answer: Answer) -> bool:
     assert answer.main is not None, "conditions are on jobs with tables"
-    return condition.holds(answer.main.head(), answer.main.count())
+    return condition.is_met(answer.main.head(), answer.main.count())
 
 
 def send_lineage(
     options: argparse.Namespace, job: str, outputs: Mapping[str, tuple[Columns, int]], error: str | None = None
 ) -> str | None:
-    """Send the event to the target of --lineage. Returns: why that failed, which does not fail the job."""
+    """Send the event of a job to the target of --lineage. Returns: why that failed; the job does not fail."""
     if not options.lineage:
         return None
     if job == "ingest":
@@ -72,7 +73,7 @@ def send_lineage(
 
 
 def outputs_of(answer: Answer, paths: Sequence[str]) -> dict[str, tuple[Columns, int]]:
-    """The files that an answer was written to, with columns and rows; the pages of a report have none."""
+    """The files of an answer: path -> columns, number of rows. Pages of a report have no columns."""
     if "file" in answer.facts:
         pages = answer.facts.get("nodes", {"": answer.facts}).values()
         return {str(one["file"]): ((), 0) for one in pages}

@@ -1,1 +1,1 @@
-"""The page of `leveret pipeline report`: from figures to one HTML file that needs no network."""
+"""The page of `leveret pipeline report`: one HTML file that needs no network."""

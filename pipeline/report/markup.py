@@ -1,4 +1,4 @@
-"""The parts of the page as HTML: values in a table, tables, and places for charts."""
+"""Parts of the page as HTML: values, tables, and elements for charts."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -12,12 +12,13 @@ _OCTETS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"
 
 
 def plain(value: Any) -> str:
-    """A client's text, or nothing: escaped, without control characters; its writing direction ends with it."""
+    """A text of a client, escaped and without control characters; <bdi> keeps its writing direction from other
+    texts."""
     return "" if value is None else f"<bdi>{escape(printable(str(value)))}</bdi>"
 
 
 def number(value: float) -> str:
-    """A number with three significant digits, or with all digits before the point if there are more."""
+    """A number with three significant digits, or more if it has more before the point."""
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
@@ -27,7 +28,7 @@ def count(value: int | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """A time in milliseconds as text, in the largest unit that it reaches."""
+    """Milliseconds as text, in the largest unit that they reach."""
     if ms is None:
         return ""
     for size, unit in _UNITS:
@@ -37,7 +38,7 @@ def duration(ms: float | None) -> str:
 
 
 def octets(value: int | None) -> str:
-    """A size in octets as text, in the largest unit that it reaches: B, KiB, MiB, ..."""
+    """Octets as text, in the largest unit that they reach: B, KiB, MiB, ..."""
     if value is None:
         return ""
     for size, unit in _OCTETS:
@@ -52,19 +53,19 @@ def instant(second: int) -> str:
 
 
 def bar(share: float) -> str:
-    """A share of 1 as a bar and in per cent."""
+    """A share (0 to 1) as a bar and in per cent."""
     return f'<meter min="0" max="1" value="{share:.4f}"></meter> {100 * share:.1f} %'
 
 
 def chart(title: str, figures: str, unit: str, *, peaks: bool = False, bars: bool = False) -> str:
-    """The place where the page's program draws a chart. `figures`: path to its lines; `unit`: count, rate or ms."""
+    """The element of a chart, which page.js draws. `figures`: path to its lines; `unit`: count, rate or ms."""
     caption = f"<figcaption>{escape(title)}</figcaption>" if title else ""
     more = f"{' data-peaks' if peaks else ''}{' data-bars' if bars else ''}"
     return f'<figure>{caption}<div class="chart" data-figures="{figures}" data-unit="{unit}"{more}></div></figure>\n'
 
 
 def choice(name: str, choices: Iterable[tuple[str, str]], chosen: str, title: str) -> str:
-    """Radio buttons that choose one of several lines, for the charts whose `figures` begin with `name`."""
+    """Radio buttons that switch the lines of the charts whose `figures` begin with `name`."""
     buttons = "".join(
         f'<label><input type="radio" name="{name}" value="{value}"{" checked" * (value == chosen)}> {label}</label>'
         for value, label in choices
@@ -73,7 +74,7 @@ def choice(name: str, choices: Iterable[tuple[str, str]], chosen: str, title: st
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
-    """A table whose cells are HTML already. `right`: indexes of the columns of numbers."""
+    """A table; cells are HTML. `right`: indexes of the columns with numbers."""
     right = set(right)
     sides = ['<{0} class="n">' if at in right else "<{0}>" for at in range(len(head))]
     lines = "".join(

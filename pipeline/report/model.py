@@ -10,10 +10,8 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of a section. `why_not`: why there are none that mean anything (such as what was not recorded).
-
-    `count`: how many there are if not all are here.
-    """
+    """The rows of a section. `why_not`: why it has none (for instance: not recorded). `count`: of all rows, if some are
+    left out."""
 
     rows: Sequence[Row] = ()
     why_not: str | None = None
@@ -23,16 +21,15 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Report:
     """`begin`, `end`: seconds since 1970 of the first and last event. `window_s`: of all series, aligned to seconds.
+    `queues`: the drawn ones as (virtual host, queue), most messages first; `queue_count`: of all queues. Parts:
 
-    `queues`: those that are drawn, as (virtual host, queue), most messages first, of `queue_count`. Parts:
-
-    - `faults`: of the audit, FAULTS; `fates`: how many messages, by fate
-    - `depth`, `latency`: the rows of the queues that are drawn, DEPTH and LATENCY
-    - `attempts`: vhost, queue, attempts, n: messages that were delivered so often
+    - `faults`: FAULTS of the audit; `fates`: number of messages by fate
+    - `depth`, `latency`: DEPTH and LATENCY of the drawn queues
+    - `attempts`: vhost, queue, attempts, n: number of messages with this number of deliveries
     - `poison`: REDELIVERY, poison first
-    - `losses`: LOSS of the queues that are drawn; `loss_totals`: vhost, queue, cause, n, bytes, moved, refused,
-      discarded, age_ms_max of all
-    - `deadletters`, `fairness`, `blocked`: as the jobs of these names
+    - `losses`: LOSS of the drawn queues; `loss_totals`: vhost, queue, cause, n, bytes, moved, refused, discarded,
+      age_ms_max of all queues
+    - `deadletters`, `fairness`, `blocked`: of the jobs with these names
     """
 
     source: str
@@ -56,14 +53,14 @@ class Report:
     blocked: Part = Part()
 
 
-#: Significant digits of what is drawn: a page has some hundred thousand of these numbers.
+#: Significant digits of drawn numbers. A page may have some hundred thousand numbers.
 DIGITS = 6
 MEASURES = ("queue", "service", "e2e")
 PERCENTILES = ("p50", "p95", "p99", "p999")
 
 
 def charts(report: Report) -> dict[str, Any]:
-    """Everything that is drawn, as JSON's values: `times`, and by chart its lines, in the order of the queues."""
+    """The figures of all charts, for JSON: `times`, and for each chart its lines in the order of the queues."""
     times = windows(report)
     place = {at: index for index, at in enumerate(times)}
     found: dict[str, Any] = {"times": times, "window_s": report.window_s}
@@ -86,7 +83,7 @@ def charts(report: Report) -> dict[str, Any]:
 
 
 def windows(report: Report) -> list[int]:
-    """The beginnings of all windows, in seconds."""
+    """The begin of each window, in seconds since 1970."""
     first = report.begin - report.begin % report.window_s
     return list(range(first, report.end + 1, report.window_s))
 
@@ -94,7 +91,7 @@ def windows(report: Report) -> list[int]:
 def _lines(
     report: Report, rows: Iterable[Row], column: str, place: dict[int, int], without: float | None
 ) -> list[list[float | None]]:
-    """A line for each queue; `without`: its value in windows without a row. Rows of one window are added up."""
+    """A line for each queue. `without`: the value in windows without a row. Rows of one window are added."""
     lines: dict[tuple[str, str], list[float | None]] = {key: [without] * len(place) for key in report.queues}
     for row in rows:
         line, at, value = lines.get((row["vhost"], row["queue"])), place.get(second(row)), row[column]
@@ -106,7 +103,7 @@ def _lines(
 def _ended(
     lines: list[list[float | None]], rows: Sequence[Row], report: Report, place: dict[int, int]
 ) -> list[list[float | None]]:
-    """The lines with 0 messages where a queue has no more rows, because it was emptied."""
+    """The lines with 0 after the last row of a queue, which is empty then."""
     last: dict[tuple[str, str], int] = {}
     for row in rows:
         key, at = (row["vhost"], row["queue"]), place.get(second(row), -1)
@@ -118,7 +115,7 @@ def _ended(
 
 
 def second(row: Row) -> int:
-    """When the row's window begins."""
+    """The begin of a row's window, in seconds since 1970."""
     return int(row["window_start"].timestamp())
 
 

@@ -1,7 +1,7 @@
-"""From a `Report` to one HTML file: its figures are in it as JSON, what draws them too, and it fetches nothing.
+"""A `Report` as one HTML file. It contains the figures as JSON and the programs that draw them, and fetches nothing.
 
-Names are clients' texts: in the HTML they are escaped, in the JSON no "<" is left, and the page's own policy allows no
-program but the two whose digests it has. Without them, and on paper, the tables say the same as the charts.
+Names are texts of clients. They are escaped in the HTML, the JSON has no "<", and the policy of the page allows only
+its two programs, by their digests. Without JavaScript, and on paper, the tables show the same as the charts.
 """
 
 import base64
@@ -82,7 +82,7 @@ class _Page:
         return f"{queue} in {vhost}" if self._several else queue
 
     def queue(self, row: Row) -> str:
-        """A queue in a table: in the colour that it has everywhere, grey if it is not drawn."""
+        """A queue in a table, with its colour; grey if the queue is not drawn."""
         at = self._place.get((row["vhost"], row["queue"]))
         colour = "other" if at is None else f"c{at % COLOURS}"
         return f'<span class="swatch {colour}"></span>{plain(self.label(row["vhost"], row["queue"]))}'
@@ -132,7 +132,7 @@ class _Page:
         return f'<section id="{name}"><h2>{escape(title)}</h2>\n{content}</section>'
 
     def _or_why(self, part: Part, name: str) -> str | None:
-        """What stands instead of a part that has no rows."""
+        """The text instead of a part without rows."""
         if part.why_not:
             return f'<p class="empty">{escape(printable(part.why_not))}.</p>'
         return None if part.rows else f'<p class="empty">{NOTHING[name]}</p>'
@@ -222,7 +222,7 @@ class _Page:
         )
 
     def _attempts(self) -> str:
-        """Queues by number of attempts, darker where there are more."""
+        """A table of queues by number of deliveries. Darker cells have more messages."""
         counts: dict[tuple[str, str], list[int]] = {}
         for row in self._report.attempts.rows:
             line = counts.setdefault((row["vhost"], row["queue"]), [0] * (ATTEMPTS_SHOWN + 1))

@@ -218,7 +218,7 @@ def test_a_failure_of_retention_is_told_again(
         if error := next(results):
             raise error
 
-    monkeypatch.setattr(followed, "_bring", lambda _: None)
+    monkeypatch.setattr(followed, "_ingest", lambda _: None)
     monkeypatch.setattr(followed, "_retain", retain)
     for _ in range(4):
         followed.round()

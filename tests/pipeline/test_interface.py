@@ -123,8 +123,8 @@ def test_conditions(text: str, holds: bool, of_none: bool) -> None:
     """--fail-if holds if it is true for a row; without rows it is asked once."""
     (condition,) = conditions([text], {"loss": [column.name for column in LOSSES]})["loss"]
     table = Given(("a", 1, None), ("b", 3, 5.0))
-    assert condition.holds(table.head(), 2) is holds
-    assert condition.holds([], 0) is of_none
+    assert condition.is_met(table.head(), 2) is holds
+    assert condition.is_met([], 0) is of_none
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ def test_a_reader_that_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(reading)
     with open(writing, "w") as pipe:
         monkeypatch.setattr(sys, "stdout", pipe)
-        results.tell("rows\n")
-        results.tell("more rows\n")
+        results.print_text("rows\n")
+        results.print_text("more rows\n")
 
 
 def test_a_directory_of_others_is_not_replaced(tmp_path: Path) -> None:
