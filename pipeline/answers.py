@@ -15,19 +15,14 @@ class Table(Protocol):
     @property
     def columns(self) -> Columns:
         """Names and types."""
-        ...
 
-    def count(self) -> int:
-        """The number of rows."""
-        ...
+    def count(self) -> int: ...
 
     def head(self, rows: int | None = None) -> Iterator[dict[str, Any]]:
         """The first rows, one by one; None: all of them. Times are in UTC."""
-        ...
 
     def write_parquet(self, path: str) -> None:
         """Write all rows to a file, or with Spark to a directory of files. It is replaced. Raises: OSError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +36,4 @@ class Answer:
 
     @property
     def main(self) -> Table | None:
-        """The table that is printed."""
         return next(iter(self.tables.values()), None)

@@ -88,7 +88,6 @@ def _each(given: Sequence[str], work: Callable[[JournalPlan], None]) -> dict[str
 
 
 def _of_journal(plan: JournalPlan) -> list[dict[str, Any]]:
-    """The rows of one journal."""
     first, end = plan.first(), plan.end()
     parts = plan.slices(first, end)
     rows: list[dict[str, Any]] = []

@@ -56,7 +56,6 @@ class LazyEngines:
         return None if self._session is None else task_progress(self._session)
 
     def close(self) -> None:
-        """Close the engines that were started."""
         if self._local is not None:
             self._local.close()
         if self._session is not None and self._given is None:

@@ -67,7 +67,6 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the job began."""
         return round(time.monotonic() - self._began, 1)
 
     def _line(self, text: str) -> None:

@@ -145,7 +145,6 @@ def _report_lineage(
 
 
 def _readers(options: argparse.Namespace) -> int:
-    """Run `readers`, which needs neither lake nor engine."""
     from .journal_readers import READERS, drop, readers
     from .output.conditions import conditions
 
@@ -161,7 +160,6 @@ def _readers(options: argparse.Namespace) -> int:
 
 
 def _maintain(options: argparse.Namespace) -> int:
-    """Run `compact`, `retain` or `migrate`, which need no Spark."""
     from .lake.compact import compact
     from .lake.lake import locked
     from .lake.retention import days_ago, retain, today
@@ -183,7 +181,6 @@ def _maintain(options: argparse.Namespace) -> int:
 
 
 def _forget(options: argparse.Namespace) -> int:
-    """Run `forget`, which needs no Spark."""
     from .journal_readers import forget
 
     result = forget(options.journal, options.lake)

@@ -23,15 +23,12 @@ class Amqp(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
         return NAME
 
     def schema(self) -> str:
-        """The columns of the source."""
         return SCHEMA
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """A stream queue."""
         return AmqpStreamReader(self.options)
 
     def reader(self, schema: Any) -> Any:

@@ -63,7 +63,6 @@ class AmqpWriter(DataSourceWriter):
         self._id = str(uuid4())  # created once, where the query is planned
 
     def write(self, iterator: Iterator[Any]) -> Sent:
-        """One task's rows."""
         context: Any = TaskContext.get()
         prefix = f"{self._id}-{context.partitionId()}"
         return Sent(asyncio.run(publish_all(self._options, _values(iterator), prefix)))
@@ -76,7 +75,6 @@ class AmqpStreamWriter(DataSourceStreamWriter):
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> Sent:
-        """One task's rows."""
         context: Any = TaskContext.get()
         names = (context.getLocalProperty(QUERY), context.getLocalProperty(BATCH), context.partitionId())
         return Sent(asyncio.run(publish_all(self._options, _values(iterator), "-".join(map(str, names)))))

@@ -84,11 +84,9 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:
-        """The offset of the oldest message."""
         return {"offset": asyncio.run(oldest(self._options)) or 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The messages per micro-batch."""
         return ReadMaxRows(self._options.per_trigger)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
@@ -101,7 +99,6 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offset": max(begin, min(end, begin + most))}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to the present end only."""
         self._target = self._end(0)
 
     def _end(self, begin: int) -> int:
@@ -118,7 +115,6 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begin
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """One range."""
         return [OffsetRange(start["offset"], end["offset"])]
 
     def read(self, partition: InputPartition) -> Iterator[Row]:

@@ -98,7 +98,6 @@ class LocalEngine:
         self._make(name, "TABLE" if cached else "VIEW", f"AS {sql}")
 
     def _make(self, name: str, kind: str, what: str, cursor: Any = None) -> None:
-        """Make or replace a table or view."""
         if name in self._kinds:
             self._run(f"DROP {self._kinds.pop(name)} {name}")
         self._run(f"CREATE {kind} {name} {what}", cursor)

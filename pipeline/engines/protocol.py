@@ -29,35 +29,27 @@ class Dialect(Protocol):
 
     def text(self, value: str) -> str:
         """The literal of a text with any characters. Raises: ValueError (see `check_text`)."""
-        ...
 
     def timestamp(self, at_us: int) -> str:
         """A timestamp. `at_us`: microseconds since 1970 UTC."""
-        ...
 
     def type(self, name: str) -> str:
         """A type. `name`: as in schemas.py, also `array<...>`."""
-        ...
 
     def ordered_array(self, value: str, by: str, where: str) -> str:
         """An aggregate: the array of the values, in the order of `by`."""
-        ...
 
     def percentile_state(self, value: str) -> str:
         """An aggregate that `percentile` reads. Nulls do not count."""
-        ...
 
     def percentile(self, state: str, name: str) -> str:
         """A percentile, by its name in PERCENTILES; null without values."""
-        ...
 
     def json_field(self, json: str, name: str) -> str:
         """The text of a field of a JSON object; null if it has none. `name`: with any characters."""
-        ...
 
     def first_death(self, headers_json: str) -> str:
         """The queue of the first entry of the header x-death."""
-        ...
 
 
 class Engine(Protocol):
@@ -68,40 +60,30 @@ class Engine(Protocol):
 
     def view(self, name: str, sql: str, *, cached: bool = False) -> None:
         """Make or replace a view. `cached`: its rows are computed once."""
-        ...
 
     def stream(self, sql: str) -> Iterator[Row]:
         """The rows of a query one by one, in its order."""
-        ...
 
     def arrow(self, sql: str) -> "pyarrow.Table":
         """The rows of a query as an Arrow table."""
-        ...
 
     def memory_table(self, name: str, table: "pyarrow.Table") -> None:
         """Make a view of rows in memory."""
-        ...
 
     def parquet_files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
         """Make a view of Parquet files. Columns that a file lacks are null. Without files it is empty."""
-        ...
 
     def write(self, sql: str, path: str) -> None:
         """Write the rows of a query as a Parquet file, with Spark as a directory of files. It is replaced."""
-        ...
 
     def append(self, sql: str, path: str) -> None:
         """Add the rows of a query to a directory of Parquet files."""
-        ...
 
     def each_queue(self, name: str, sql: str, work: "QueueWork", columns: Columns) -> None:
         """Make a view of the results of `work`, which is called for each queue. `sql` has the columns vhost and
         queue."""
-        ...
 
-    def close(self) -> None:
-        """Release memory and files."""
-        ...
+    def close(self) -> None: ...
 
 
 #: Gets all rows of one queue, in any order; returns rows with the wanted columns.

@@ -61,12 +61,10 @@ class JobContext:
 
     @property
     def engine(self) -> Engine:
-        """The engine that runs the SQL."""
         return self.tables.engine
 
     @property
     def selection(self) -> Selection:
-        """The part of the lake that the options select."""
         found: Selection = self.options.selection
         return found
 

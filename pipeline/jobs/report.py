@@ -48,7 +48,6 @@ class ReportRequest:
 
     @property
     def engine(self) -> Engine:
-        """The engine that runs the SQL."""
         return self.tables.engine
 
     @property
@@ -129,7 +128,6 @@ def fitted_width(window_s: int, begin: int, end: int) -> int:
 
 
 def _span(asked: ReportRequest) -> tuple[int, int]:
-    """Seconds since 1970 of the first and last event."""
     (row,) = rows(
         asked.engine,
         "SELECT unix_seconds(min(ts)) AS first_s, unix_seconds(max(ts)) AS last_s"

@@ -220,7 +220,6 @@ class _Simulation:
         return now_ms
 
     def counters(self) -> dict[str, int]:
-        """The result of `simulate`."""
         counters = self.broker.statistics().counters
         found = {name: counters[name] for name in COMPARED}
         found["untold"] = self.untold
@@ -261,7 +260,6 @@ class _Simulation:
                 message.deliveries, message.uncounted = following[0].number - 1, 0
 
     def _end_transient(self) -> None:
-        """Remove messages that are not durable."""
         queue = self.queue
         found = queue.store.scan(0, len(self.arrivals)).found
         if positions := [at for at, message in found if not self.arrivals[message.id].is_durable]:

@@ -96,7 +96,6 @@ class Tables:
         return missing_text(self.first_lsn(), self.retained)
 
     def holes(self) -> list[Row]:
-        """The rows of `holes`, in order."""
         if self._holes is None:
             asked = "SELECT * FROM holes ORDER BY first_lsn, last_lsn"
             self._holes = rows(self.engine, asked) if self._has_holes else []
@@ -112,7 +111,6 @@ class Tables:
         return int(row["a"] or 0), int(row["b"] or 0)
 
     def has_contents(self) -> bool:
-        """Whether the lake has contents of messages."""
         return bool(rows(self.engine, "SELECT msg_id FROM payloads LIMIT 1"))
 
     def require_contents(self, job: str) -> None:

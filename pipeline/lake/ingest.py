@@ -319,7 +319,6 @@ class _Ingest:
                 self._progress.say("batch", table=table, batch=self._deltas[table].version(), rows=rows)
 
     def _tell_holes(self, parts: Sequence[Part]) -> None:
-        """Report holes before they are committed."""
         from pyarrow import parquet  # slow to import, and seldom needed
 
         for one in parts:
@@ -353,7 +352,6 @@ class _Ingest:
             yield made
 
     def _compact(self) -> None:
-        """Compact tables with many small files."""
         if not any(self._rows.values()):
             return
         from .compact import KEEP_HOURS, SMALL_ROWS, compact_table, has_many_small

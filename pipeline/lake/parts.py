@@ -251,7 +251,6 @@ def _conformed(batch: Any, schema: Any) -> Any:
 
 
 def _by_day(batch: Any) -> Iterator[tuple[str, Any]]:
-    """The rows of each UTC day."""
     days: Any = batch.column("ts").cast(pa.int64()).to_numpy() // DAY_US
     for day in np.unique(days).tolist():
         rows = batch if days[0] == day and (days == day).all() else batch.filter(pa.array(days == day))

@@ -43,7 +43,6 @@ class ArrowFiles:
 
     @property
     def system(self) -> Any:
-        """The `pyarrow.fs.FileSystem`."""
         return self._system
 
     def make_directory(self, path: str) -> None:
@@ -64,7 +63,6 @@ class ArrowFiles:
 
     @property
     def is_local(self) -> bool:
-        """Whether the files are on this machine."""
         return isinstance(self._system, fs.LocalFileSystem)
 
     def register(self, directory: str, name: str, lsn: int) -> None:

@@ -183,7 +183,6 @@ def _gap_hole(segment: int, block: Block, before_us: int | None) -> Hole:
 
 
 def _first_us(block: Block) -> int | None:
-    """The time of a block's first record."""
     return time_of(block, 0) if block.header.record_count and not block.header.flags & IS_GAP else None
 
 

@@ -62,7 +62,6 @@ class JournalSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
         return NAME
 
     def schema(self) -> str:
@@ -70,12 +69,10 @@ class JournalSource(DataSource):
         return ddl(reader_of(self.options).columns)
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """A batch."""
         is_pushing = str(self.options.get("pushdown", "false")).lower() == "true"
         return (PushingReader if is_pushing else PlainReader)(self.options, schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """A stream."""
         return StreamReader(self.options, schema)
 
 
@@ -106,7 +103,6 @@ class PlainReader(DataSourceReader):
         return _partitions(plan, self.table.slices(plan, start, end))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Arrow batches."""
         return _read(self.table, partition)
 
 
@@ -177,7 +173,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start.as_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """A number of octets of journal, or of records."""
         return ReadMaxBytes(self.max_bytes) if self.max_records is None else ReadMaxRows(self.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -202,7 +197,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**end.as_dict(), "offsetsBehindLatest": behind}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to the present end only."""
         self._target = self.plan.end()
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -229,7 +223,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _partitions(self.plan, self.table.slices(self.plan, first, last))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Arrow batches."""
         return _read(self.table, partition)
 
     def __getstate__(self) -> dict[str, Any]:

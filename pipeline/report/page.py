@@ -88,7 +88,6 @@ class _Page:
         return f'<span class="swatch {colour}"></span>{plain(self.label(row["vhost"], row["queue"]))}'
 
     def body(self) -> str:
-        """Head and sections."""
         report = self._report
         parts = [
             self._head(),
