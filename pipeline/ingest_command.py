@@ -125,14 +125,14 @@ def _ingest_copy(
         asked = IngestOptions(
             copy.place,
             options.lake,
-            payloads,
-            options.max_bytes,
-            processes,
-            options.strict,
-            options.past_deleted,
-            name,
-            tuple(copy.others),
-            searched,
+            payloads=payloads,
+            max_bytes=options.max_bytes,
+            processes=processes,
+            strict=options.strict,
+            past_deleted=options.past_deleted,
+            node=name,
+            copies=tuple(copy.others),
+            searched=searched,
         )
         return ingest(spark, asked, progress)
 

@@ -81,39 +81,50 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        names = given[:1] and given[0].split(",")
-        known = JOBS | OTHERS
-        if not names or names == [""] or names[0].startswith("-"):
-            _overview().parse_args([] if names == [""] else given[:1])
-            _overview().error("JOB is missing")
-        for name in names:
-            if name not in known:
-                _overview().error(f"there is no job {name!r}{nearest(name, known)}; there are {', '.join(known)}")
-            if len(names) > 1 and name in ALONE:
-                _overview().error(f"{name} is started alone")
-        if len(set(names)) < len(names):
-            _overview().error(f"{given[0]}: each job once")
-        found = parser(names).parse_args(given[1:])
+        names = _names_of_jobs(given)
+        one = parser(names)
+        found = one.parse_args(given[1:])
         if getattr(found, "message", "") == []:  # argparse makes a second "--" an empty list
-            parser(names).error("MESSAGE is missing: '--' is none")
+            one.error("MESSAGE is missing: '--' is none")
         found.jobs, found.job = names, given[0]
-        for name in PLACES:
-            where = getattr(found, name, None)
-            many = sum(word == f"--{name}" or word.startswith(f"--{name}=") for word in given) > 1
-            if many and not isinstance(where, list):
-                parser(names).error(f"--{name} is given twice; one is read")
-            places = where if isinstance(where, list) else [where]
-            if "" in places:  # from an unset variable of a script
-                parser(names).error(f"--{name} is empty")
-            placed = [_on_this_machine(one) if one else one for one in places]
-            setattr(found, name, placed if isinstance(where, list) else placed[0])
+        _check_places(found, given, one)
         if getattr(found, "format", None) == "parquet" and not found.out:
-            parser(names).error("--format parquet needs --out")
+            one.error("--format parquet needs --out")
         if names[0] in JOBS:
-            _finish(found, parser(names))
+            _finish(found, one)
         return found
     except SystemExit as end:  # argparse exits with 2, which here means that an audit found a fault
         raise Refused(1 if end.code else 0) from None
+
+
+def _names_of_jobs(given: Sequence[str]) -> list[str]:
+    names = given[0].split(",") if given else []
+    known = JOBS | OTHERS
+    if not names or names == [""] or names[0].startswith("-"):
+        _overview().parse_args([] if names == [""] else given[:1])
+        _overview().error("JOB is missing")
+    for name in names:
+        if name not in known:
+            _overview().error(f"there is no job {name!r}{nearest(name, known)}; there are {', '.join(known)}")
+        if len(names) > 1 and name in ALONE:
+            _overview().error(f"{name} is started alone")
+    if len(set(names)) < len(names):
+        _overview().error(f"{given[0]}: each job once")
+    return names
+
+
+def _check_places(found: argparse.Namespace, given: Sequence[str], one: argparse.ArgumentParser) -> None:
+    """Check the options with paths, and replace file:// URIs by paths."""
+    for name in PLACES:
+        where = getattr(found, name, None)
+        is_list = isinstance(where, list)
+        if not is_list and sum(word == f"--{name}" or word.startswith(f"--{name}=") for word in given) > 1:
+            one.error(f"--{name} is given twice; one is read")
+        places = where if isinstance(where, list) else [where]
+        if "" in places:  # from an unset variable of a script
+            one.error(f"--{name} is empty")
+        paths = [_on_this_machine(place) if place else place for place in places]
+        setattr(found, name, paths if is_list else paths[0])
 
 
 def _on_this_machine(where: str) -> str:

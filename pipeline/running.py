@@ -44,33 +44,17 @@ def run(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
     """Check the options before Spark starts. Returns the conditions of --fail-if, by job. Raises: ValueError,
     JournalError, OSError."""
-    from .lake.lake import absolute, is_lake
+    from .lake.lake import is_lake
 
     failures: dict[str, list[Condition]] = {}
-    if options.jobs[0] in JOBS:
+    if options.jobs[0] in JOBS and options.fail_if:
         from .jobs.commands import COLUMNS
+        from .output.conditions import conditions
 
         tables = {name: [*(one.name for one in COLUMNS[name]), "node"] for name in options.jobs if name in COLUMNS}
-        if options.fail_if:
-            from .output.conditions import conditions
-
-            failures = conditions(options.fail_if, tables)
+        failures = conditions(options.fail_if, tables)
     if options.journal:
-        from ..journal import JournalError
-        from .lake.ingest import check_journal, reached
-        from .reading.positions import JournalPlan
-
-        try:
-            choose_sources(options)
-        except (JournalError, OSError):
-            if options.job != "follow":
-                raise
-            options.sources = []  # each round of `follow` reports the missing journal, and waits for it
-        for one in options.sources if len(options.sources) == 1 else ():  # of several journals the ingest checks each
-            if "://" not in options.lake:
-                lake = absolute(options.lake)
-                place = one.choose_copy(reached(lake, one.journal_id)).place
-                check_journal(lake, JournalPlan(place, strict=options.strict), one.name)
+        _check_journals(options)
     elif "://" not in options.lake and not is_lake(options.lake):
         fill = f"`leveret pipeline ingest --journal DIR --lake {options.lake}` fills one"
         raise ValueError(f"{options.lake}: no lake here; {fill}")
@@ -81,6 +65,25 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
 
         read_settings(Path(options.settings).read_text())
     return failures
+
+
+def _check_journals(options: argparse.Namespace) -> None:
+    """Choose the sources, and check an only one. The ingest checks each of several."""
+    from ..journal import JournalError
+    from .lake.ingest import check_journal, reached
+    from .lake.lake import absolute
+    from .reading.positions import JournalPlan
+
+    try:
+        choose_sources(options)
+    except (JournalError, OSError):
+        if options.job != "follow":
+            raise
+        options.sources = []  # each round of `follow` reports the missing journal, and waits for it
+    if len(options.sources) == 1 and "://" not in options.lake:
+        (source,), lake = options.sources, absolute(options.lake)
+        place = source.choose_copy(reached(lake, source.journal_id)).place
+        check_journal(lake, JournalPlan(place, strict=options.strict), source.name)
 
 
 def run_in(engines: LazyEngines, options: argparse.Namespace, failures: dict[str, "list[Condition]"]) -> int:

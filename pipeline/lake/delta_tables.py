@@ -381,12 +381,12 @@ def _partition(table: str) -> list[str]:
     return ["date"] if table in BY_DATE else []
 
 
-def schema_of(table: str) -> Any:
-    """The Arrow schema, `date` included. All columns are nullable: rows of an older release lack newer columns."""
+def schema_of(table: str, *, with_date: bool = True) -> Any:
+    """The Arrow schema of a table. All columns are nullable: rows of an older release lack newer columns."""
     import pyarrow as pa
 
     fields = [field.with_nullable(True) for field in arrow(stored(table))]
-    return pa.schema([*fields, pa.field("date", pa.date32())] if table in BY_DATE else fields)
+    return pa.schema([*fields, pa.field("date", pa.date32())] if with_date and table in BY_DATE else fields)
 
 
 def add_new_columns(lake: str, table: str, delta: Any) -> list[str]:

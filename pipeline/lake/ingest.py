@@ -11,6 +11,7 @@ Source: Spark page 3.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from ...journal.format.errors import JournalError
@@ -148,7 +149,7 @@ def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
             position = position_of(delta, first_journal(delta))
         if position is not None and (not name or position.journal == plan.journal_id):
             plan.check(position, f"the lake {lake}")
-            if (position.segment, position.offset) > (end.segment, end.offset):
+            if position.place > end.place:
                 raise JournalError(
                     f"{plan.directory}: the journal ends before record {position.lsn}, up to which the lake {lake} has"
                     " read"
@@ -164,7 +165,7 @@ def reached(lake: str, journal: str) -> Position | None:
         place = _planned_by_spark(lake, table) if delta is None else position_of(delta, journal)
         if place is not None and place.journal == journal:
             places.append(place)
-    return min(places, key=_place, default=None)
+    return min(places, key=attrgetter("place"), default=None)
 
 
 def _planned_by_spark(lake: str, table: str) -> Position | None:
@@ -264,13 +265,14 @@ class _Ingest:
 
     def _batches(self, target: Position) -> Iterator[tuple[Position, Position, tuple[str, ...]]]:
         """(start, end, tables that are at the start) until all tables are at the target. Those behind come first."""
+        place = attrgetter("place")
         while True:
             at = self._places
-            start = min(at.values(), key=_place)
-            if _place(start) >= _place(target):
+            start = min(at.values(), key=place)
+            if start.place >= target.place:
                 return
-            next_ = min((place for place in at.values() if _place(place) > _place(start)), key=_place, default=target)
-            end = self._plan.advance(start, min(next_, target, key=_place), self._max_bytes)
+            next_ = min((one for one in at.values() if one.place > start.place), key=place, default=target)
+            end = self._plan.advance(start, min(next_, target, key=place), self._max_bytes)
             yield start, end, tuple(table for table in at if at[table] == start)
 
     def _fill(self, start: Position, end: Position, tables: tuple[str, ...]) -> None:
@@ -373,7 +375,3 @@ class _Ingest:
             return by_processes(work, slices, self._options.processes)
         made = retry_slow_workers(lambda: list(by_spark(work, slices, self._spark)), self._progress)
         return iter(made)
-
-
-def _place(position: Position) -> tuple[int, int]:
-    return position.segment, position.offset

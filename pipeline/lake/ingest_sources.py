@@ -33,13 +33,9 @@ class _Copy(NamedTuple):
     first: Position
     end: Position
 
-    def end_at(self) -> tuple[int, int]:
-        return self.end.segment, self.end.offset
-
     def goes_beyond(self, reached: Position | None) -> bool:
         """Whether it has records that the lake lacks."""
-        begin = self.first if reached is None else reached
-        return self.end_at() > (begin.segment, begin.offset)
+        return self.end.place > (self.first if reached is None else reached).place
 
 
 @dataclass(slots=True)
@@ -75,8 +71,8 @@ class IngestSource:
         least = min(one.first.lsn for one in further)
         following = [one for one in further if reached is not None and one.first.lsn <= reached.lsn + 1]
         # If no copy has the next record, the copy that lacks the fewest is chosen; the ingest may refuse it.
-        best = max(following or [one for one in further if one.first.lsn == least], key=_Copy.end_at)
-        is_furthest = best.end_at() == max(map(_Copy.end_at, found))
+        best = max(following or [one for one in further if one.first.lsn == least], key=lambda one: one.end.place)
+        is_furthest = best.end.place == max(one.end.place for one in found)
         return Choice(best.place, [one.place for one in found if one is not best], is_furthest)
 
 

@@ -34,7 +34,7 @@ from ..reading.positions import Slice
 from ..reading.predicate import Predicate
 from ..reading.table_decoder import TableDecoder
 from ..schemas import BY_DATE, STATISTICS, TABLES, arrow, stored
-from .delta_tables import GROUP_ROWS, Part, files_in, mark_of, open_table
+from .delta_tables import GROUP_ROWS, Part, files_in, mark_of, open_table, schema_of
 
 #: A row group is written when it has GROUP_ROWS rows or these octets in memory.
 GROUP_OCTETS = 64 * 1024 * 1024
@@ -216,7 +216,7 @@ def merge_parts(lake: str, table: str, day: str | None, mark: str, paths: Sequen
     Args:   day, mark: the same for all files. paths: within the table.
     """
     files, root = locate(lake)
-    schema = pa.schema([field.with_nullable(True) for field in arrow(stored(table))])
+    schema = schema_of(table, with_date=False)
     name = f"part-merged-n{mark}-{uuid4().hex}.parquet"
     writer = _PartWriter(files, f"{root}/{table}", table, name if day is None else f"date={day}/{name}", day, schema)
     for path in paths:
@@ -229,7 +229,7 @@ def merge_parts(lake: str, table: str, day: str | None, mark: str, paths: Sequen
 def part_from_rows(lake: str, table: str, rows: Sequence[Any], mark: str = "") -> Part:
     """Write one new part with rows in memory. `mark`: of their node. Raises: OSError."""
     files, root = locate(lake)
-    schema = pa.schema([field.with_nullable(True) for field in arrow(stored(table))])
+    schema = schema_of(table, with_date=False)
     name = f"part-{f'n{mark}-' if mark else ''}{uuid4().hex}.parquet"
     writer = _PartWriter(files, f"{root}/{table}", table, name, None, schema)
     try:

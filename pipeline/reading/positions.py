@@ -32,6 +32,11 @@ class Position(NamedTuple):
     offset: int
     lsn: int
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """(segment, offset), by which positions of one journal are in order."""
+        return self.segment, self.offset
+
     def as_dict(self) -> dict[str, Any]:
         """The position in the form of Spark's checkpoints."""
         return {"journal": self.journal, "segment": self.segment, "position": self.offset, "lsn": self.lsn}
@@ -242,7 +247,7 @@ class JournalPlan:
         for position in (start, end):
             if position.journal != self.journal_id:
                 raise JournalError(f"{self.directory}: this is journal {self.journal_id}, not {position.journal}")
-        if (start.segment, start.offset) >= (end.segment, end.offset):
+        if start.place >= end.place:
             return
         bases = segments_in(self.files, self.directory)
         if start.segment == 0 and start.lsn == 0 and bases:

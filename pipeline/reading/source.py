@@ -183,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.plan.check_available(begin)  # before registering, which would be too late
             self._register(begin.lsn)
         end = self._target or self.plan.end()
-        if (end.segment, end.offset) <= (begin.segment, begin.offset):
+        if end.place <= begin.place:
             end = begin
         elif not isinstance(limit, ReadAllAvailable):
             end = self.plan.advance(begin, end, self.max_bytes, self.max_records)

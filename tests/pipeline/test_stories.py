@@ -166,7 +166,7 @@ def test_a_python_that_did_not_start_is_tried_again(
             raise RuntimeError(f"{SLOW_WORKER}.")
         return Answer("whatif", facts={"rows": len(starts)})
 
-    tables = SimpleNamespace(missing=lambda: None, lost=lambda: None)
+    tables = SimpleNamespace(missing_text=lambda: None, holes_text=lambda: None)
     monkeypatch.setattr(commands, "open_tables", lambda *_: tables)
     monkeypatch.setitem(commands.JOBS, "whatif", whatif_)
     options = parse(["whatif", "--lake", "x", "--settings", "y"])
