@@ -43,8 +43,10 @@ SELECTING_ARGUMENTS = (
     "x-default-publish-target",
 )
 ONCE = (Attempt(),)
-#: The act of a step that is a start of the broker.
-START = "start"
+#: Acts of steps of the broker.
+STOP, START = "stop", "start"
+#: A simulated lease may end so much later than the recorded one, because times are rounded.
+SLACK_MS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +64,22 @@ class Arrival:
 
 
 class Instant(NamedTuple):
-    """The time (milliseconds) and LSN of a recorded delivery, which is credit, or of a start of the broker."""
+    """The time (milliseconds) and LSN of a recorded delivery, which is credit."""
 
     ms: int
     lsn: int = 0
 
 
+class Start(NamedTuple):
+    """A start of the broker: its time (milliseconds) and LSN. `stopped_ms`: the time of the last event before it."""
+
+    ms: int
+    lsn: int = 0
+    stopped_ms: int | None = None
+
+
 class _Step(NamedTuple):
-    """An arrival; or the end of a delivery, if there is a `session`; or a start of the broker, by its `act`; else
-    credit.
+    """An arrival; or the end of a delivery, if there is a `session`; or a stop or start of the broker; else credit.
 
     Steps of the same millisecond are sorted by `lsn`, the order of the recording.
     """
@@ -100,7 +109,7 @@ def simulate(
     *,
     vhost: str = "/",
     declared: Mapping[str, object] | None = None,
-    starts: Iterable[Instant] = (),
+    starts: Iterable[Start] = (),
     until_ms: int = 0,
 ) -> dict[str, int]:
     """Simulate a queue. Returns `COMPARED`, `open`: messages in the queue at the end, and `untold`: the possible error.
@@ -144,6 +153,7 @@ class _Simulation:
         self.arrivals: dict[int, Arrival] = {}  # by message id
         self.deliveries: dict[int, int] = {}  # count, by message id
         self.credit = 0
+        self.is_stopped = False
         self.is_starting = False
         self.returned = 0
         self.ended = 0  # transient messages, with the broker
@@ -154,9 +164,11 @@ class _Simulation:
         self.steps: list[_Step] = []  # a heap
         self.order = 0
 
-    def plan(self, arrivals: Iterable[Arrival], credits: Iterable[Instant], starts: Iterable[Instant]) -> None:
+    def plan(self, arrivals: Iterable[Arrival], credits: Iterable[Instant], starts: Iterable[Start]) -> None:
         """Add all steps. Arrivals come first: without a recorded order they precede credit."""
-        for ms, lsn in starts:
+        for ms, lsn, stopped_ms in starts:
+            if stopped_ms is not None:
+                self._expect(min(stopped_ms + SLACK_MS, ms), lsn, act=STOP)
             self._expect(ms, lsn, act=START)
         for arrival in arrivals:
             self._expect(arrival.ms, arrival.lsn, arrival=arrival)
@@ -197,6 +209,8 @@ class _Simulation:
                 self._publish(step.arrival)
             elif step.act == START:
                 self._start()
+            elif step.act == STOP:
+                self.is_stopped = True
             elif step.session is None:
                 self.credit += 1
             else:
@@ -207,9 +221,9 @@ class _Simulation:
 
     def _pass_time(self, until_ms: int) -> int:
         """Let the time pass until the next deadline of the broker, but at most until `until_ms`; deliver what is ready
-        then. Returns: the time in milliseconds."""
+        then. A stopped broker has no deadlines. Returns: the time in milliseconds."""
         now_ns, end_ns = self.clock.monotonic_ns(), (until_ms - self.begin_ms) * MS
-        due_ns = self.broker.next_deadline_ns()
+        due_ns = None if self.is_stopped else self.broker.next_deadline_ns()
         if due_ns is None or due_ns > end_ns:
             self.clock.advance_ns(end_ns - now_ns)
             return until_ms
@@ -243,7 +257,7 @@ class _Simulation:
 
     def _start(self) -> None:
         """Start the broker anew: all clients are gone, and attempts are counted as in the recording."""
-        self.is_starting = True
+        self.is_stopped, self.is_starting = False, True
         for message in self.queue.unacked_messages():
             message.deliveries = 0  # so that it does not die of this return
         for session in self.busy:

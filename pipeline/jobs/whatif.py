@@ -7,11 +7,11 @@ deliveries show when consumers were there.
 import json
 from collections.abc import Mapping, Sequence
 
-from ..engines.protocol import Row, quoted_list, rows, value
+from ..engines.protocol import Engine, Row, quoted_list, rows, value
 from .attempts import RETURNS, MessageEvent, attempts_of
 from .lives import STARTED
 from .outputs import WHATIF
-from .simulation import Arrival, Instant, read_settings, simulate
+from .simulation import Arrival, Instant, Start, read_settings, simulate
 from .tables import Tables
 
 #: SQL: the simulated count differs from the recorded one.
@@ -64,10 +64,7 @@ def whatif(tables: Tables, settings: str) -> str:
     tables.require_deliveries("whatif")
     engine = tables.engine
     until_ms = int(value(engine, "SELECT unix_millis(max(ts)) FROM recorded") or 0)
-    starts = [
-        Instant(row["ms"], row["lsn"])
-        for row in rows(engine, f"SELECT unix_millis(ts) AS ms, lsn FROM whole_events WHERE {STARTED}")
-    ]
+    starts = _starts(engine)
     declared = {(row["vhost"], row["queue"]): json.loads(row["arguments"]) for row in rows(engine, DECLARED)}
     event = (
         "CAST(unix_millis(ts) AS string) || ' ' || CAST(lsn AS string) || ' ' || CAST(attempt AS string)"
@@ -87,8 +84,20 @@ def whatif(tables: Tables, settings: str) -> str:
     return "SELECT * FROM simulated"
 
 
+def _starts(engine: Engine) -> list[Start]:
+    """The starts of the broker. It counts as stopped from the last event before: after that no lease ended, because the
+    broker would have recorded it."""
+    starts = rows(engine, f"SELECT unix_millis(ts) AS ms, lsn FROM whole_events WHERE {STARTED} ORDER BY lsn")
+    if not starts:
+        return []
+    period = " ".join(f"WHEN lsn < {row['lsn']} THEN {row['lsn']}" for row in starts)
+    last = f"SELECT CASE {period} END AS start_lsn, unix_millis(max_by(ts, lsn)) AS ms FROM whole_events"
+    stops = {row["start_lsn"]: row["ms"] for row in rows(engine, f"{last} WHERE lsn > 0 GROUP BY CASE {period} END")}
+    return [Start(row["ms"], row["lsn"], stops.get(row["lsn"])) for row in starts]
+
+
 def one_queue(
-    queue_rows: list[Row], settings: str, declared: Declared, starts: Sequence[Instant], until_ms: int
+    queue_rows: list[Row], settings: str, declared: Declared, starts: Sequence[Start], until_ms: int
 ) -> list[Row]:
     """The rows of `WHATIF` of one queue. Runs in the executors of Spark."""
     queue_rows = sorted(queue_rows, key=lambda row: (row["ms"], row["lsn"]))

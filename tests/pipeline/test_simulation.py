@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.pipeline.jobs.attempts import CLOSE, DISCARD, HOLD, LATE, LOSE, REQUEUE, Attempt, MessageEvent, attempts_of
-from leveret.pipeline.jobs.simulation import Arrival, Instant, simulate
+from leveret.pipeline.jobs.simulation import Arrival, Instant, Start, simulate
 
 RING = '[[address-setting]]\nmatch = "q"\ndefault-ring-size = 500\n'
 RETRY = '[[address-setting]]\nmatch = "q"\nredelivery-delay = {}\nmax-delivery-attempts = 3\n'
@@ -51,12 +51,12 @@ def test_attempts_run_out() -> None:
 def test_a_start_of_the_broker() -> None:
     """What was out is back, and counted anew; consumers are gone with what they could have had; nothing returned."""
     attempts = (Attempt(0, HOLD, number=3), Attempt(0, REQUEUE, number=1), Attempt(5, number=2))
-    told = simulate("q", [Arrival(0, attempts=attempts)], at(0, 20, 30), RETRY.format(1), starts=at(10))
+    told = simulate("q", [Arrival(0, attempts=attempts)], at(0, 20, 30), RETRY.format(1), starts=[Start(10)])
     assert (told["acknowledged"], told["killed"], told["requeued"]) == (1, 0, 1)
-    told = simulate("q", [Arrival(20)], at(0), "", starts=at(10))
+    told = simulate("q", [Arrival(20)], at(0), "", starts=[Start(10)])
     assert (told["acknowledged"], told["open"]) == (0, 1)
     late = (Attempt(15), Attempt(0, HOLD))
-    told = simulate("q", [Arrival(0, attempts=late)], at(0, 12), "", starts=at(10))
+    told = simulate("q", [Arrival(0, attempts=late)], at(0, 12), "", starts=[Start(10)])
     assert (told["acknowledged"], told["open"]) == (0, 1)
 
 
@@ -64,11 +64,21 @@ def test_a_start_of_the_broker_with_leases() -> None:
     """Leases have ended: the end of one of before does not end the next one, and returns are counted anew."""
     leased = {"x-queue-type": "amps", "x-lease-period": 40, "x-cancel-limit": 2}
     held = (Attempt(0, HOLD, number=1), Attempt(30, number=1))
-    told = simulate("q", [Arrival(0, attempts=held)], at(0, 20), "", declared=leased, starts=at(10))
+    told = simulate("q", [Arrival(0, attempts=held)], at(0, 20), "", declared=leased, starts=[Start(10)])
     assert (told["acknowledged"], told["requeued"]) == (1, 0)
     back = (Attempt(1, REQUEUE, number=1), Attempt(1, REQUEUE, number=1), Attempt(1, number=2))
-    told = simulate("q", [Arrival(0, attempts=back)], at(0, 20, 30), "", declared=leased, starts=at(10))
+    told = simulate("q", [Arrival(0, attempts=back)], at(0, 20, 30), "", declared=leased, starts=[Start(10)])
     assert (told["acknowledged"], told["killed"], told["requeued"]) == (1, 0, 2)
+
+
+def test_leases_that_end_while_the_broker_is_down() -> None:
+    """They count as no return and no failed delivery: the broker starts with the message in its place."""
+    leased = {"x-queue-type": "amps", "x-lease-period": 40, "x-max-deliveries": 1}
+    held = (Attempt(0, HOLD, number=1), Attempt(5, number=1))
+    for last_ms, returned, acked, killed in ((10, 0, 1, 0), (60, 1, 0, 1)):
+        start = Start(100, stopped_ms=last_ms)
+        told = simulate("q", [Arrival(0, attempts=held)], at(0, 120), "", declared=leased, starts=[start])
+        assert (told["requeued"], told["acknowledged"], told["killed"]) == (returned, acked, killed), last_ms
 
 
 def test_expiry() -> None:

@@ -87,6 +87,7 @@ class Story:
         """The broker ends, and another one begins on what it wrote: no client is left."""
         self.one.tick()
         self.chance.choice((self.one.kill, self.one.close))()
+        self.one.clock.advance_ns(self.chance.choice((0, 25_000_000, 200_000_000)))  # leases end meanwhile
         self.one = RecordedBroker(self.path, clock=self.one.clock)
         self.consumers.clear()
 
