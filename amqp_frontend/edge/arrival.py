@@ -3,7 +3,8 @@
 import socket
 
 from ...settings.frozen import frozen
-from .tls import Certificate, TlsTransport
+from .certificates import Certificate
+from .tls import TlsTransport
 
 
 @frozen

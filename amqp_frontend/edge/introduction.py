@@ -11,8 +11,9 @@ from dataclasses import replace
 import trio
 
 from ..session.session import AmqpSession
+from .certificates import Certificate, certificate_facts, user_name
 from .proxy_protocol import SIZE_MAX, ProxyFault, ProxyHeader, proxied, read_header
-from .tls import PIECE, Certificate, TlsFault, TlsTransport, certificate_facts, user_name
+from .tls import PIECE, TlsFault, TlsTransport
 
 logger = logging.getLogger("leveret.amqp")
 

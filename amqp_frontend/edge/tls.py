@@ -1,106 +1,13 @@
 """TLS as a transport: `recv` and `send` as a non-blocking socket has them, through ssl's memory buffers.
 
 An endpoint reads from and sends to its socket, or a `TlsTransport` in its place. This module has no task and no wait;
-octets that the kernel does not take are stored, and are sent first at the next `send`. `user_name` finds the user that
-a verified client certificate names (SASL EXTERNAL).
-Source: ruling 4; security page, "CVE classes", "TLS-level exhaustion"; RabbitMQ's `ssl_cert_login_from`, and its
-implementation; RFC 4514 for distinguished names.
+octets that the kernel does not take are stored, and are sent first at the next `send`.
+Source: ruling 4; security page, "CVE classes", "TLS-level exhaustion".
 """
 
 import ssl
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
-from typing import Any, Protocol
-
-from ...engine import PeerCertificate
-
-#: Names of attributes in OpenSSL -> in a distinguished name.
-_SHORT = {
-    "surname": "SN",
-    "givenName": "GIVENNAME",
-    "initials": "INITIALS",
-    "generationQualifier": "GENERATIONQUALIFIER",
-    "commonName": "CN",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "title": "TITLE",
-    "countryName": "C",
-    "serialNumber": "SERIALNUMBER",
-    "pseudonym": "PSEUDONYM",
-    "domainComponent": "DC",
-    "emailAddress": "EMAILADDRESS",
-    "streetAddress": "STREET",
-    "userId": "UID",
-}
-
-#: Values of `ssl-cert-login-san-type` -> OpenSSL's names of kinds of alternative names.
-_SAN_KINDS = {"dns": "DNS", "email": "email", "uri": "URI", "ip": "IP Address"}
-
-#: Result of `ssl.SSLSocket.getpeercert()`.
-Certificate = Mapping[str, Any]
-
-
-def user_name(certificate: Certificate, login_from: str, san_type: str = "dns", san_index: int = 0) -> str | None:
-    """The name of the user, None when the certificate has no such name.
-
-    Args: login_from: "common-name" (several are joined by commas, as RabbitMQ does), "distinguished-name",
-        "subject-alternative-name": the one with `san_index`, from 0, of those of `san_type`.
-    """
-    if login_from == "distinguished-name":
-        return distinguished_name(certificate) or None
-    if login_from == "subject-alternative-name":
-        kind = _SAN_KINDS[san_type]
-        names = [value for found, value in certificate.get("subjectAltName", ()) if found == kind]
-        return names[san_index] if san_index < len(names) else None
-    common_names = [value for name, value in _attributes(certificate) if name == "commonName"]
-    return ",".join(common_names) or None
-
-
-def distinguished_name(certificate: Certificate, of: str = "subject") -> str:
-    """The subject, or the issuer, as RFC 4514 writes it: the most specific part first."""
-    parts = [
-        "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
-        for part in certificate.get(of, ())
-    ]
-    return ",".join(reversed(parts))
-
-
-def certificate_facts(certificate: Certificate) -> PeerCertificate:
-    """The facts of a certificate for lists of connections, in RabbitMQ's form."""
-    return PeerCertificate(
-        distinguished_name(certificate), distinguished_name(certificate, "issuer"), _validity(certificate)
-    )
-
-
-def _validity(certificate: Certificate) -> str:
-    """`2026-01-01T00:00:00Z - 2027-01-01T00:00:00Z`; empty if a time is missing."""
-    try:
-        times = [ssl.cert_time_to_seconds(certificate[key]) for key in ("notBefore", "notAfter")]
-        return " - ".join(f"{datetime.fromtimestamp(one, UTC):%Y-%m-%dT%H:%M:%SZ}" for one in times)
-    except (KeyError, ValueError, TypeError, OverflowError, OSError):
-        return ""
-
-
-def _attributes(certificate: Certificate) -> Iterator[tuple[str, str]]:
-    for part in certificate.get("subject", ()):
-        yield from part
-
-
-def _escaped(value: str) -> str:
-    """Escape as RabbitMQ does: special characters with a backslash, all but printable ASCII as \\HH of its UTF-8."""
-    octets = value.encode("utf-8", "surrogateescape")
-    written = "".join(
-        f"\\{octet:02X}"
-        if octet < 32 or octet >= 126
-        else ("\\" + chr(octet) if chr(octet) in '"+,;<>\\' else chr(octet))
-        for octet in octets
-    )
-    if written.endswith(" "):
-        written = written[:-1] + "\\ "
-    return "\\" + written if written[:1] in (" ", "#") else written
-
+from collections.abc import Callable
+from typing import Protocol
 
 #: Octets of ciphertext, and of plaintext (one record), that are given to OpenSSL at once. Its buffers never shrink: 128
 #: KiB at once would leave each idle connection with 170 KiB.

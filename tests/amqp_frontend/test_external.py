@@ -7,7 +7,7 @@ from pair import Pair
 from pamqp import commands
 from peer import handshake, method
 
-from leveret.amqp_frontend.edge.tls import user_name
+from leveret.amqp_frontend.edge.certificates import user_name
 from leveret.amqp_frontend.options import FrontendOptions
 from leveret.amqp_frontend.peer.login import Peer
 

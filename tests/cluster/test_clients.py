@@ -13,8 +13,8 @@ import trio.testing
 import trustme
 from in_trio import in_trio
 
+from leveret.amqp_frontend.edge.certificates import user_name
 from leveret.amqp_frontend.edge.proxy_protocol import ProxyHeader, read_header
-from leveret.amqp_frontend.edge.tls import user_name
 from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.clients import ClientPasser, ClientTls, Passed, client_header, client_tls, relay
 from leveret.cluster.link.follower_links import FollowerLinks, LedJournal
