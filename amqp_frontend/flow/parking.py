@@ -6,167 +6,18 @@ Source: ruling 15; queues page E.5, "Hold area" and the table of methods; behavi
 """
 
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import accumulate, pairwise
-from typing import NamedTuple
+from collections.abc import Callable
 
-from pamqp import commands
-
-from ...engine import Broker, Deadline, FullLimit, Location, due_after
-from ..peer.channel import Channel, CommitUnderWay
+from ...engine import Broker, Deadline, FullLimit, due_after
+from ..peer.channel import Channel
 from ..peer.login import Login
 from ..peer.output import Output
-from ..wire.events import AcksReceived, ChannelMethod, MixedReceived, ProtocolEvent, PublishReceived
+from ..wire.events import ProtocolEvent
 from ..wire.peer_errors import ParkingExhausted
 from ..wire.states import PARKING_NEXT, ParkingState, ParkingStep
 from .notices import BlockedNotice, ChannelFlow
+from .parked_channel import ParkedChannel, ParkedWork, Work, contents_of
 from .steps import ConnectionTurn, Quota
-
-#: Work of a turn: events of the reader, and the rest of a large commit.
-Work = ProtocolEvent | CommitUnderWay
-
-_SETTLING = frozenset({commands.Basic.Ack, commands.Basic.Nack, commands.Basic.Reject})
-_ALWAYS_PASSING = frozenset(
-    {commands.Basic.CancelOk, commands.Channel.Flow, commands.Channel.FlowOk, commands.Channel.CloseOk}
-)
-
-
-class ParkedWork(NamedTuple):
-    """A parked event. `octets`: of its contents (publishes), else 0. `since_ns`: when it arrived (monotonic).
-
-    `location`: of the contents in the temp store, `sizes` the octets of each; None: the event holds them.
-    """
-
-    event: Work
-    octets: int
-    since_ns: int
-    location: Location | None = None
-    sizes: Sequence[int] = ()
-
-    @property
-    def messages(self) -> int:
-        """The number of messages that it publishes."""
-        return len(self.sizes) if self.location is not None else len(contents_of(self.event))
-
-    def spooled(self, location: Location) -> "ParkedWork":
-        """The same work with its contents in the temp store."""
-        event = self.event
-        assert isinstance(event, PublishReceived | MixedReceived)
-        return ParkedWork(
-            replace(event, contents=[]), self.octets, self.since_ns, location, [*map(len, event.contents)]
-        )
-
-    def with_contents(self, octets: bytes) -> "ParkedWork":
-        """The same work with its contents in memory again."""
-        event = self.event
-        assert isinstance(event, PublishReceived | MixedReceived)
-        ends = list(accumulate(self.sizes, initial=0))
-        contents = [octets[start:end] for start, end in pairwise(ends)]
-        return ParkedWork(replace(event, contents=contents), self.octets, self.since_ns)
-
-
-class ParkedChannel:
-    """Parked work of a channel. `work`: first to last; `octets`: of its publishes.
-
-    `is_waiting`: the first work was tried and not accepted; otherwise the next turn handles it. `full`: the limit or
-    alarm for which it waits. `deadline`: when it is refused.
-    """
-
-    __slots__ = ("_has_consume", "_is_transactional", "_resume", "channel", "deadline", "full", "is_waiting", "octets",
-                 "work")  # fmt: skip
-
-    def __init__(self, channel: Channel, resume: "Callable[[ParkedChannel, Quota], None]") -> None:
-        """`resume`: handles the parked work, up to a quota."""
-        self._resume = resume
-        self.channel = channel
-        self.work: deque[ParkedWork] = deque()
-        self.octets = 0
-        self.is_waiting = False
-        self.full: FullLimit | None = None
-        self.deadline: Deadline | None = None
-        self._has_consume = False
-        self._is_transactional = channel.session.transaction is not None
-
-    def resume(self, octets: int, messages: int) -> tuple[int, int]:
-        """The engine's `Waiter`: publish into room of this size. Returns: octets and messages used."""
-        assert self.full is not None
-        quota = Quota(self.full, octets, messages)
-        self._resume(self, quota)
-        return quota.used, messages - quota.messages
-
-    def lets_pass(self, event: ProtocolEvent) -> bool:
-        """Whether an event of this channel is handled at once: it settles deliveries, or ends something."""
-        if type(event) is AcksReceived:
-            return not self._is_transactional
-        if type(event) is not ChannelMethod:
-            return False
-        kind = type(event.method)
-        if kind in _SETTLING:
-            return not self._is_transactional
-        if kind is commands.Basic.Cancel:
-            return not self._has_consume  # a parked basic.consume may be the consumer's
-        if kind is commands.Channel.Close:
-            return not self.has_unconfirmed
-        return kind in _ALWAYS_PASSING
-
-    @property
-    def has_unconfirmed(self) -> bool:
-        """Whether a close has to wait for publishes that an alarm parks, because their loss would go unnoticed.
-
-        Work that waits for a limit does not delay a close (queues page E.5).
-        """
-        return not self.is_answered and (self.full is None or self.full.is_alarm)
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the client learns which of its publishes were accepted."""
-        session = self.channel.session
-        return session.confirms is not None or session.transaction is not None
-
-    def append(self, work: ParkedWork) -> None:
-        event = work.event
-        if type(event) is ChannelMethod:
-            kind = type(event.method)
-            if kind is commands.Tx.Select:
-                self._is_transactional = True  # later acknowledgements belong to the transaction
-            elif kind is commands.Basic.Consume:
-                self._has_consume = True
-        self.work.append(work)
-        self.octets += work.octets
-
-    def put_first(self, work: ParkedWork) -> None:
-        """Insert work before all other."""
-        self.work.appendleft(work)
-        self.octets += work.octets
-
-    def put_second(self, work: ParkedWork) -> None:
-        """Insert work after the first."""
-        self.work.insert(1, work)
-        self.octets += work.octets
-
-    @property
-    def has_close(self) -> bool:
-        """Whether the parked work includes the client's channel.close. O(work)."""
-        events = (work.event for work in self.work)
-        return any(type(event) is ChannelMethod and type(event.method) is commands.Channel.Close for event in events)
-
-    def take(self) -> ParkedWork:
-        """Remove and return the first work."""
-        work = self.work.popleft()
-        self.octets -= work.octets
-        return work
-
-    def messages(self) -> int:
-        """The number of parked publishes. O(work)."""
-        return sum(work.messages for work in self.work)
-
-
-def contents_of(event: Work) -> Sequence[bytes]:
-    """The contents of an event's publishes."""
-    return event.contents if isinstance(event, PublishReceived | MixedReceived) else ()
-
 
 #: Events that a connection may park in memory; for octets see [flow] hold-bytes. More go to the temp store, ...
 PARKED_MAX = 512

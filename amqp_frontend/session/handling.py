@@ -10,7 +10,7 @@ from functools import partial
 from pamqp import commands
 
 from ...engine import errors
-from ..flow.parking import Work
+from ..flow.parked_channel import Work
 from ..flow.steps import ConnectionTurn, Quota, Step
 from ..peer.channel import Channel, CommitUnderWay
 from ..peer.output import REPLIES_MAX

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from ...engine import Envelope, FullLimit, ServiceExchange, Session, check_expiration, errors
-from ..flow.parking import Work
+from ..flow.parked_channel import Work
 from ..flow.steps import ConnectionTurn, Step
 from ..peer.channel import Channel, KnownRoute, part_max_of
 from ..peer.deliveries import render_returns

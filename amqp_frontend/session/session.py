@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...engine import Broker, Clock, Deadlines, Envelope
-from ..flow.parking import Parking, Work
+from ..flow.parked_channel import Work
+from ..flow.parking import Parking
 from ..flow.steps import ConnectionTurn, Step
 from ..options import FrontendOptions
 from ..peer.agreed_output import AgreedOutput

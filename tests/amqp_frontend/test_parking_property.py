@@ -15,7 +15,7 @@ from pair import Pair
 from pamqp import commands as C
 from peer import cut_at, method, publish
 
-from leveret.amqp_frontend.flow.parking import contents_of
+from leveret.amqp_frontend.flow.parked_channel import contents_of
 from leveret.engine import BrokerOptions
 from leveret.journal.recording.temp_store import FileTempStore
 from leveret.settings import Flow, SettingsRepository, SystemUsage, entry
