@@ -203,6 +203,9 @@ class RankedStore:
     first_offset: ClassVar[None] = None
     level_max: ClassVar[int] = 0
     pageable: ClassVar[None] = None
+    has_tail: ClassVar[bool] = False
+    is_deep: ClassVar[bool] = False
+    body_octets: ClassVar[int] = 0  # leased queues have no limit on the octets of bodies
 
     __slots__ = ("_here", "_owner", "expiring")
 
@@ -222,21 +225,8 @@ class RankedStore:
         return self._here
 
     @property
-    def has_tail(self) -> bool:
-        return False
-
-    @property
     def in_memory(self) -> int:
         return len(self._here)
-
-    @property
-    def is_deep(self) -> bool:
-        return False
-
-    @property
-    def body_octets(self) -> int:
-        """0: leased queues have no limit on the octets of bodies."""
-        return 0
 
     @property
     def held_octets(self) -> int:

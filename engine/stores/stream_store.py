@@ -46,6 +46,8 @@ class StreamStore:
 
     expiring: ClassVar[bool] = False
     level_max: ClassVar[int] = 0
+    body_octets: ClassVar[int] = 0  # not used: `octets` limits a stream
+    next_expiry_ns: ClassVar[int] = 0  # messages of a stream do not expire individually
 
     first_offset: int  #: offset of the oldest message, or of the next one if the stream is empty
 
@@ -100,14 +102,6 @@ class StreamStore:
 
     def leave_owner(self) -> None:
         self._owner = NOBODY
-
-    @property
-    def body_octets(self) -> int:
-        return 0  # not used: `octets` limits a stream
-
-    @property
-    def next_expiry_ns(self) -> int:
-        return 0  # messages of a stream do not expire individually
 
     @property
     def held_octets(self) -> int:
