@@ -589,10 +589,6 @@ class Session(SessionCounts):
         """Tell the client that the broker ended a subscription."""
         self.client.put(ConsumerCancelled(consumer), 0)
 
-    def forget_consumer(self, consumer: Consumer) -> None:
-        """Forget a consumer that the broker removed from its queue."""
-        self.subscriptions.forget(consumer)
-
     def forget_queue(self, queue: Queue) -> None:
         """Forget a deleted queue. Later acknowledgements of its deliveries have no effect."""
         del self.subscriptions.queues[queue]

@@ -66,7 +66,7 @@ def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
 def cancel(queue: "Queue", cancelled: Sequence[Consumer]) -> None:
     """Unsubscribe consumers that did not ask for it, and tell their clients (consumer_cancel_notify)."""
     for consumer in cancelled:
-        consumer.session.forget_consumer(consumer)
+        consumer.session.subscriptions.forget(consumer)
     remove(queue, cancelled)
     for consumer in cancelled:
         consumer.session.notify_cancelled(consumer)
