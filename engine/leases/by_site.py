@@ -61,7 +61,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
         others += [group for group in _all_groups(groups, owners, free) if group not in others]
         if not _search(leases, selection, others, until):
             break
-    search.go_on_later(queue, until)
+    search.continue_later(queue, until)
     if waits:
         leases.await_transfer(owners.waits.next_ns())
 

@@ -151,7 +151,7 @@ def _dispatch_found(leases: Leases, selection: Selection) -> None:
             break
         if turn.effort >= until or not search.advance(store, list(free), FOUND_MAX, until):
             break
-    search.go_on_later(queue, until)
+    search.continue_later(queue, until)
 
 
 def _free(leases: Leases, selection: Selection) -> Free:

@@ -135,7 +135,7 @@ class Search:
         else:
             store.load_at(reader.position, WINDOW)
 
-    def go_on_later(self, queue: "Queue", until: int) -> None:
+    def continue_later(self, queue: "Queue", until: int) -> None:
         """End a dispatch. Calls for a load that it waits for, or for another dispatch if `until` is reached."""
         if self.is_waiting:
             self._broker.scheduler.load_later(queue)

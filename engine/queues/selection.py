@@ -165,7 +165,7 @@ class Selection:
                 continue  # a consumer may have credit left
             if turn.effort >= until or not search.advance(store, list(free), found_max, until):
                 break
-        search.go_on_later(queue, until)
+        search.continue_later(queue, until)
 
     def _free(self, queue: "Queue", groups: Iterable[FilterGroup]) -> "Free":
         """The consumers with credit by group, as heaps in order of priority and last delivery."""

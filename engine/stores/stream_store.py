@@ -277,7 +277,7 @@ class StreamStore:
         return Dropped(here, runs, [], 0)
 
     def measure(self) -> None:
-        """Called for new messages. If memory exceeds the share, the oldest messages leave it."""
+        """Remove the oldest messages from memory if they exceed the share. Called after new messages."""
         if self.memory_octets - self._looked_at < LOOK_OCTETS:
             return
         self._looked_at = self.memory_octets
