@@ -263,6 +263,19 @@ def test_the_cache_forgets_the_oldest(at: Make) -> None:
     assert desk.all() == ""
 
 
+@pytest.mark.parametrize("before, now, again", [(3, 1, "3"), (1, 3, "")])
+def test_another_size_of_the_cache(at: Make, before: int, now: int, again: str) -> None:
+    """By a reload, from the next message on: fewer ids are remembered, or more."""
+    desk = at(settings(q={"id_cache_size": before}))
+    for id_ in "123":
+        desk.publish(id_, headers={"_AMQ_DUPL_ID": id_})
+    desk.reload(settings(q={"id_cache_size": now}))
+    desk.publish("4", headers={"_AMQ_DUPL_ID": "4"})
+    assert desk.all() == "1234"
+    desk.publish("3", headers={"_AMQ_DUPL_ID": "3"})
+    assert desk.all() == again
+
+
 # -- retroactive messages -------------------------------------------------------------------------------------------
 
 
@@ -335,6 +348,18 @@ def test_exclusive_diverts_come_first(at: Make) -> None:
         desk.declare(queue)
     desk.publish("A")
     assert (desk.all(), desk.all("a"), desk.all("b")) == ("", "", "A")
+
+
+def test_a_diverted_copy_expires_by_the_rules_of_its_first_address(at: Make) -> None:
+    """Once they gave it a time, those of the address that it is forwarded to give it no other."""
+    rules = settings(q={"max_expiry_delay": 500}, copies={"min_expiry_delay": 60_000})
+    desk = at(rules + divert("d", "q", "copies"))
+    desk.declare("copies")
+    desk.publish("A", expiration="10000")
+    desk.advance_ms(499)
+    assert desk.counts("copies")[0] == 1
+    desk.advance_ms(1)
+    assert desk.counts("copies")[0] == 0
 
 
 def test_diverts_of_an_exchange_and_in_a_circle(at: Make) -> None:

@@ -72,6 +72,9 @@ def test_acknowledgements_are_those_that_clients_send(loaded: ApiClient) -> None
     assert found[f"rabbitmq_global_messages_acknowledged_total{kind}"] == 1
     assert found[f"rabbitmq_global_messages_delivered_get_auto_ack_total{kind}"] == 3
     assert found["rabbitmq_channel_messages_acked_total"] == 1
+    (channel,) = loaded.get("channels")
+    for shown in (channel, loaded.get("vhosts/%2F"), loaded.get("overview")):
+        assert shown["message_stats"]["ack"] == 1
 
 
 def test_the_first_message_may_be_out(loaded: ApiClient) -> None:

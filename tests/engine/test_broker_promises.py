@@ -4,8 +4,19 @@ from typing import Any
 
 import pytest
 from simulated_files import SimulatedFiles
+from stand_in_journal import StandInJournal
 
-from leveret.engine import Choice, Grant, Moving, Permissions, User, Users, VirtualHostLimits, to_queue
+from leveret.engine import (
+    Choice,
+    Grant,
+    Moving,
+    Permissions,
+    User,
+    Users,
+    VirtualHostLimits,
+    reconfigure,
+    to_queue,
+)
 from leveret.engine.commits import COMMIT_SLICE
 from leveret.engine.errors import InUse, LoginRefused, PermissionRefused, ResourceLocked
 from leveret.engine.options import BrokerOptions
@@ -201,6 +212,16 @@ def test_reloaded_diverts_act_on_routes_that_are_known() -> None:
     assert (world.all(), world.all("copy")) == ("abc", "b")
 
 
+def test_a_diverted_copy_is_no_publish_of_a_client() -> None:
+    """It is counted, and known as one of the broker's own."""
+    world = Harness()
+    for name in ("q", "copy"):
+        world.queue(name)
+    world.broker.reloading.replace_diverts([Divert("d", "q", ("copy",))])
+    world.publish(*"abc")
+    assert (world.broker.context.counters.published, world.broker.context.activity.own) == (6, 3)
+
+
 def test_a_reloaded_period_of_scans_counts_from_now() -> None:
     """An unused queue is not kept for the rest of the old period."""
     toml = '[[address-setting]]\nmatch = "#"\nauto-delete-queues-skip-usage-check = true\n'
@@ -286,8 +307,9 @@ def test_a_session_that_ends_after_a_large_commit_leaves_its_queues() -> None:
     assert not queue.sessions and queue.ready_count == 2 * COMMIT_SLICE + 1
 
 
-def test_what_a_second_transaction_settles_is_known_as_unacknowledged() -> None:
-    """Though a first one, of which more was seen, is committed."""
+@pytest.mark.parametrize("ends, left", [("commit", "defg"), ("roll_back", "abcdefg")])
+def test_what_a_second_transaction_settles_is_known_as_unacknowledged(ends: str, left: str) -> None:
+    """Though a first one, of which more was seen, is committed or rolled back."""
     world = Harness()
     queue = world.queue()
     world.publish(*"abcd")
@@ -296,11 +318,51 @@ def test_what_a_second_transaction_settles_is_known_as_unacknowledged() -> None:
     for tag in (1, 2, 3):
         world.session.ack(tag)
     assert len(queue.unacked_messages()) == 4
-    world.session.commit()
+    getattr(world.session, ends)()
     world.publish(*"efg", by=world.connect("another"))
     for tag in (5, 6, 7):
         world.session.ack(tag)
-    assert sorted(message.body for message in queue.unacked_messages()) == [b"d", b"e", b"f", b"g"]
+    assert sorted(message.body.decode() for message in queue.unacked_messages()) == list(left)
+
+
+def test_a_queue_that_is_closed_before_the_commit_gets_nothing() -> None:
+    """Its publish chose it while it was open; another queue of the run gets its copy."""
+    world = Harness()
+    for name in ("q", "open"):
+        world.queue(name)
+        world.bind(name, "amq.fanout")
+    world.session.select_transactions()
+    world.publish("a", exchange="amq.fanout")
+    reconfigure.enable(world.named("q"), False)
+    world.session.commit()
+    world.end_turn()
+    assert (world.named("q").ready_count, world.all("open")) == (0, "a")
+
+
+class Behind(StandInJournal):
+    """What came last has yet to be stated; nothing is safe."""
+
+    is_behind = True
+
+    def sync_lsn(self) -> int:
+        return 7
+
+    def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
+        return True
+
+
+def test_a_duplicate_waits_for_its_first_message_while_the_journal_is_behind() -> None:
+    """Its confirm says that the message is safe."""
+    world = Harness()
+    world.queue()
+    world.broker.context.storage.durability = Behind()
+    for _ in range(2):
+        session = world.client.open_session()
+        session.select_confirms()
+        world.publish("a", headers={"_AMQ_DUPL_ID": "one"}, by=session)
+    assert session.confirms is not None
+    assert (session.confirms.take(6), session.confirms.take(7)) == ([], [(1, False, True)])
+    assert world.named("q").ready_count == 1
 
 
 # -- slices -----------------------------------------------------------------------------------------------------------

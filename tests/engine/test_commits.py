@@ -247,3 +247,29 @@ def test_one_that_has_begun_is_completed_when_the_journal_fails() -> None:
         journal.has_failed = False
         world.end_turn()
         assert both[1].is_done
+
+
+@pytest.mark.parametrize("slice_", [10, 2_000])
+def test_an_error_of_the_broker_ends_one_commit(slice_: int) -> None:
+    """Its client gets the error as the answer, and the commit that waits behind it is applied."""
+    world = World()
+    second = world.connect("second")
+    second.select_transactions()
+    world.prepare([("publish", 0, 12, False)] * 3)
+    first, world.session = world.session, second
+    world.prepare([("publish", 1, 12, False)] * 3)
+    listeners, before = world.broker.context.listeners, world.named("b").ready_count
+
+    def fails(event: Event) -> None:
+        listeners.remove(fails)
+        raise RuntimeError("our error")
+
+    with patch.object(commits, "COMMIT_SLICE", slice_):
+        listeners.append(fails)
+        both = [first.commit(), second.commit()]
+        for _ in range(20):
+            world.broker.end_turn()
+    assert [commit.is_done for commit in both] == [True, True]
+    with pytest.raises(RuntimeError, match="our error"):
+        both[0].outcome()
+    assert both[1].outcome() == [] and world.named("b").ready_count == before + 3 * 12

@@ -392,6 +392,15 @@ def test_a_publisher_at_work_follows(
     assert seen == expected
 
 
+def test_a_closed_queue_of_an_address_has_no_turn() -> None:
+    """The other queue of the address gets all; none is lost."""
+    publisher = Publisher()
+    for name in "sz":
+        publisher.queue(name, x_address="A")
+    reconfigure.enable(publisher.named("s"), False)
+    assert [publisher.goes_to("", "A") for _ in range(4)] == ["z"] * 4
+
+
 def test_queues_with_filters_that_are_gone_cost_nothing() -> None:
     """While there is none, a route says where messages go, and none of them is looked at."""
     publisher = Publisher()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from flow_bench import MIB, FlowBench, Publisher, make_content, saying
 
 from leveret.engine import Envelope, PropertySummary
+from leveret.engine.events import EventKind
+from leveret.engine.flow.control import BlockedEvent
 from leveret.engine.flow.control import _fitting as fitting
-from leveret.settings import SettingsRepository, SystemUsage, WholeLimits, entry
+from leveret.settings import Flow, SettingsRepository, SystemUsage, WholeLimits, entry
 from leveret.testing.harness import GUEST
 from leveret.testing.memory_pager import MemoryPager
 
@@ -211,6 +215,75 @@ def test_a_reload_between_the_marks_lets_nobody_go() -> None:
     assert publisher.published == 100
     bench.take(1)
     assert publisher.published == 105
+
+
+def test_a_reloaded_low_mark_is_that_of_each_limit() -> None:
+    """Of addresses, too, whose own settings are the same."""
+    limits = {"address_full_policy": "BLOCK", "max_size_messages": 100}
+    bench = FlowBench(**limits)
+    publisher = Publisher(bench, "p")
+    publisher.publish(*[make_content(100)] * 110)
+    options = replace(bench.broker.context.options, flow=Flow(low_mark_percent=50))
+    bench.broker.reloading.replace_settings(bench.broker.context.settings, options)
+    bench.take(49)
+    assert publisher.published == 100
+    bench.take(1)
+    assert publisher.published == 110
+
+
+def test_a_client_is_blocked_until_its_last_publish_goes_on() -> None:
+    """Its channels wait together: one event when the first waits, one when none does."""
+    bench = FlowBench(memory_limit=2_000, cursor="vm")
+    one, other = Publisher(bench, "one"), Publisher(bench, "other")
+    other.client = one.client
+    seen: list[str] = []
+    bench.broker.context.listeners.append(
+        lambda event: seen.append(event.kind.value) if isinstance(event, BlockedEvent) else None
+    )
+    for publisher in (one, other):
+        publisher.publish(*[make_content(1_500)] * 3)
+    bench.broker.flow.leave(other)
+    assert seen == [EventKind.BLOCKED.value]
+    bench.broker.flow.leave(one)
+    assert seen == [EventKind.BLOCKED.value, EventKind.UNBLOCKED.value]
+
+
+def test_an_alarm_is_as_old_as_when_it_was_raised_first() -> None:
+    """Another reason is not another alarm, until it has ended."""
+    bench = FlowBench()
+    flow, begun = bench.broker.flow, bench.broker.context.clock.wall_ms()
+    flow.raise_alarm("one")
+    bench.advance(1000)
+    flow.raise_alarm("two")
+    assert (flow.alarm.since_ms, flow.alarm_reason) == (begun, "two")
+    flow.end_alarm()
+    flow.raise_alarm("three")
+    assert flow.alarm.since_ms == begun + 1000
+
+
+@pytest.mark.parametrize("times", [(900, 500), (500, 900), (0, 500), (500, 0)])
+def test_under_an_alarm_the_queue_that_refuses_first_decides(times: tuple[int, int]) -> None:
+    """Of all on the route: as under a limit (queues page E.2)."""
+    bench = FlowBench()
+    names = ("one", "two")
+    entries = [entry(name, send_fail_if_no_space_after_ms=time) for name, time in zip(names, times)]
+    bench.broker.reloading.replace_settings(SettingsRepository(entries))
+    queues = [bench.queue(name) for name in names]
+    bench.broker.flow.raise_alarm("full")
+    assert bench.broker.flow.alarm.full_limit_for(queues).fails_after_ms == 500
+
+
+def test_what_is_out_without_a_consumer_may_make_room() -> None:
+    """A client that got messages, or cancelled its consumer, frees the room for its own publishes by acknowledging."""
+    bench = FlowBench(memory_limit=2_000, cursor="vm")
+    Publisher(bench, "p").publish(make_content(2_000))
+    (node,) = bench.broker.flow.nodes()
+    client = bench.consumer.client
+    assert not client.makes_room_in(node)
+    got = bench.consumer.get(bench.q, no_ack=False)
+    assert got is not None and client.makes_room_in(node)
+    bench.consumer.ack(got[0])
+    assert not client.makes_room_in(node)
 
 
 def test_a_limit_that_comes_later_counts_what_is_there() -> None:

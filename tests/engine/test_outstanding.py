@@ -16,6 +16,7 @@ from recorded_broker import RecordedBroker
 from steps import steps
 
 from leveret.engine import Broker, Consumer, Message, Queue, Session
+from leveret.engine.clients.unacked import SETTLED_MAX
 from leveret.testing.harness import Harness
 
 TWICE = 2.2
@@ -38,6 +39,20 @@ class World(Harness):
         self.fill(name, count)
         assert queue.unacked == count
         return queue
+
+
+def test_what_is_settled_is_forgotten_though_other_queues_are_asked_for() -> None:
+    """A session that works for months, and a checkpoint of another of its queues now and then."""
+    world = World()
+    session = world.client.open_session()
+    other = world.hold(session, "other", 1)
+    world.hold(session, "busy", 100)
+    for _ in range(100):
+        assert len(other.unacked_messages()) == 1
+        for tag in list(session.unacked)[1:]:
+            session.ack(tag)
+        world.fill("busy", 100)
+    assert session.unacked_index._size < 2 * 101 + SETTLED_MAX + 200
 
 
 @pytest.mark.parametrize("is_same_session", [False, True])

@@ -256,6 +256,7 @@ def test_a_queue_that_comes_and_goes_touches_the_key_of_its_name(world: World) -
         ("t", "a.*", {"a", "a.b"}),
         ("t", "a.#", {"a", "a.b"}),
         ("t", "#.nobody", set(KEYS)),
+        ("t", "*.b", {"a.b"}),
         ("y", "nobody.#", set()),
         ("f", "b", set(KEYS)),
         ("h", "b", set()),
@@ -291,6 +292,16 @@ def test_changes_behind_other_exchanges_touch_what_comes_by(world: World) -> Non
     assert all(route.is_stale for route in held.values())
 
 
+@pytest.mark.parametrize("pattern", ["k.#", "#", "*"])
+def test_a_pattern_behind_another_exchange_touches_what_comes_by(world: World, pattern: str) -> None:
+    """d sends `k` to t, where no route of this key begins: what a pattern of t may match is looked up again."""
+    world.bind_exchange("d", "t", "k")
+    for change in (World.bind_queue, World.unbind_queue):
+        route = world.vhost.router.route("d", "k", world.client.user)
+        change(world, "t", "d", pattern)
+        assert route.is_stale
+
+
 def test_policies_and_permissions_touch_all(world: World) -> None:
     """Both are rare, and say something of any exchange."""
     everything = set(world.held)
@@ -316,6 +327,7 @@ def test_one_route_for_all_that_ask_and_nothing_remembered_of_it_when_they_forge
         assert [len(exchange.routes) for exchange in vhost.exchanges.values()] == before
         world.held.clear()
         assert not any(len(exchange.routes) for exchange in vhost.exchanges.values())
+        assert not any(exchange.routes._passing for exchange in vhost.exchanges.values())
     finally:
         gc.enable()
 

@@ -43,6 +43,10 @@ def with_policy(definition: dict[str, object], **options: Any) -> Configuration:
     return Configuration(policies=(make_policy("p", "/", "^q", definition, **options),))
 
 
+#: Its table of limits is missing.
+UNLIMITED_HOST = Configuration(vhosts=("v",))
+
+
 def with_limits(**limits: Any) -> Configuration:
     return Configuration(vhosts=("v",), limits=MappingProxyType({"v": LimitsDeclaration(**limits)}))
 
@@ -134,6 +138,20 @@ CHANGES: list[tuple[str, Configuration, Configuration, str, Lifetime | None]] = 
     ("virtual host 'v'", Configuration(vhosts=("v",)), Configuration(), "no longer declared: stays", None),
     ("virtual host 'v'", with_limits(), with_limits(max_connections=5), "max-connections: unset -> 5", AT_CONNECTION),
     ("virtual host 'v'", with_limits(max_queues=5), with_limits(), "max-queues: 5 -> unset", AT_CREATION),
+    (
+        "virtual host 'v'",
+        Configuration(vhosts=("v",)),
+        with_limits(max_queues=5),
+        "max-queues: unset -> 5",
+        AT_CREATION,
+    ),
+    (
+        "virtual host 'v'",
+        with_limits(max_queues=5),
+        Configuration(vhosts=("v",)),
+        "max-queues: 5 -> unset",
+        AT_CREATION,
+    ),
     ("virtual host 'v'", with_limits(), with_limits(default_queue_type="quorum"), "default-queue-type", AT_CREATION),
     ("user 'u'", with_user(), with_user(password="other"), "another password", AT_CONNECTION),
     ("user 'u'", with_user(), with_user(password="", password_hash="h"), "another password", AT_CONNECTION),

@@ -72,6 +72,7 @@ ROWS: list[tuple[str, tuple[str, ...], str, list[str]]] = [
     ("left", ("*.b.c.d.*.f", "a.*.*.*.*.*"), "a.b.c.d.e.f", ["a.*.*.*.*.*", "*.b.c.d.*.f"]),
     ("regex", ("a+b.(c|d)", "a+b.#"), "aab.c", []),
     ("regex", ("a+b.(c|d)", "a+b.#"), "a+b.(c|d)", ["a+b.(c|d)", "a+b.#"]),
+    ("one marker", ("(a.b", "(a.#"), "(a.b", ["(a.b", "(a.#"]),
 ]
 
 SYNTAXES = [
