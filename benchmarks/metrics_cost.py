@@ -15,7 +15,7 @@ from leveret.console.metrics.aggregated import aggregated_page
 from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.objects import per_object_page
 from leveret.engine import Broker, Envelope, Session
-from leveret.serving.console import ConsoleFacts
+from leveret.serving.console import console_options
 from leveret.serving.metrics_facts import metrics_facts
 from leveret.testing import RunningBroker, start_broker
 
@@ -54,7 +54,7 @@ def longest_step(broker: RunningBroker, page: str) -> float:
     edge = broker.edge
     configuration = edge.configuration
     facts = metrics_facts(lambda: configuration, None, lambda: None, Buckets(DELAYS))
-    options = ConsoleFacts(lambda: edge._built.control, lambda: configuration, 0, None, list).options()
+    options = console_options(edge._built.control, configuration, 0, None, list)
     make = {"/metrics": aggregated_page, "/metrics/per-object": per_object_page}[page]
 
     def run() -> float:

@@ -23,7 +23,7 @@ from leveret.console.sampler import Sampler
 from leveret.engine import ManualClock
 from leveret.operator.steps import finished
 from leveret.serving.composition import build_broker
-from leveret.serving.console import ConsoleFacts
+from leveret.serving.console import console_options
 from leveret.settings import Configuration
 
 A, B, C = "rabbit@a", "rabbit@b", "rabbit@c"
@@ -74,8 +74,8 @@ class Console:
         arguments = {"x-queue-type": "quorum"}
         built.control.run("declare-queue", {"queue": "q", "durable": True, "arguments": arguments})
         built.control.run("declare-queue", {"queue": "classic", "durable": True})
-        facts = ConsoleFacts(lambda: built.control, Configuration, 0, None, lambda: [Listening("amqp", "h", 5672)])
-        options = replace(facts.options(), machine=lambda: MACHINE, node=A)
+        made = console_options(built.control, Configuration(), 0, None, lambda: [Listening("amqp", "h", 5672)])
+        options = replace(made, machine=lambda: MACHINE, node=A)
         self.api = Api(lambda: built.broker, lambda: options, ROUTES, Pages(), Sampler(lambda: built.broker))
         self.node = node
 

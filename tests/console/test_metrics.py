@@ -23,7 +23,8 @@ from leveret.console.metrics.cluster import cluster_page
 from leveret.console.metrics.exposition import Family, escaped, histogram
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
-from leveret.serving.console import ConsoleFacts
+from leveret.console.options import ConsoleOptions
+from leveret.serving.console import console_options
 from leveret.testing import RunningBroker, start_broker
 
 SAMPLE = re.compile(r'([a-z_:0-9]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
@@ -365,7 +366,10 @@ def metrics_asked_from_elsewhere(broker: RunningBroker) -> tuple[Metrics, list[b
     figures = ProcessFigures(1, 1, 1, 1, 1, 1, 1.0, 1, 1)
     facts = MetricsFacts(lambda: figures, lambda: None, Buckets((1.0,)), lambda: bool(is_open))
     edge = broker.edge
-    options = ConsoleFacts(lambda: edge._built.control, lambda: edge.configuration, 0, None, list).options
+
+    def options() -> ConsoleOptions:
+        return console_options(edge._built.control, edge.configuration, 0, None, list)
+
     logins = Logins(lambda: edge.broker)
 
     def log_in(request: Request) -> None:

@@ -24,7 +24,7 @@ from leveret.console.sampler import Sampler
 from leveret.engine import Broker, Client, FieldTable, ManualClock, User, VirtualHost
 from leveret.operator.steps import finished
 from leveret.serving.composition import build_broker
-from leveret.serving.console import ConsoleFacts
+from leveret.serving.console import console_options
 from leveret.settings import Configuration
 
 #: Of each kind of object.
@@ -119,8 +119,7 @@ def console(short_steps: None) -> Console:
         session = client.open_session(1)
         session.consume(vhost.queues[QUEUES[0]], name, no_ack=False, exclusive=False, arguments={})
     built.control.definitions.take_in(DOCUMENT)
-    facts = ConsoleFacts(lambda: built.control, lambda: configuration, 0, None, list)
-    options = replace(facts.options(), machine=lambda: MACHINE)
+    options = replace(console_options(built.control, configuration, 0, None, list), machine=lambda: MACHINE)
     api = Api(lambda: broker, lambda: options, ROUTES, Pages(), Sampler(lambda: broker))
     return Console(api, broker, vhost)
 

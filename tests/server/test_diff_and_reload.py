@@ -18,7 +18,7 @@ from rawclient import Client, Eof
 
 from leveret.cli.control_client import request
 from leveret.configured.options import broker_options, frontend_options, journal_options
-from leveret.serving.console import ConsoleFacts
+from leveret.serving.console import console_options
 from leveret.serving.tls_files import load_tls
 from leveret.settings import Configuration, load_configuration
 from leveret.settings.difference import differences
@@ -86,10 +86,10 @@ OTHERWISE = {
 }
 
 
-def console_options(configuration: Configuration) -> object:
+def options_of_console(configuration: Configuration) -> object:
     """As they are made for each connection."""
     table: Any = None
-    return ConsoleFacts(lambda: table, lambda: configuration, 0, None, list).options()
+    return console_options(table, configuration, 0, None, list)
 
 
 def test_new_connections_are_what_frontends_are_told() -> None:
@@ -103,7 +103,7 @@ def test_new_connections_are_what_frontends_are_told() -> None:
 
 def test_the_rest_is_the_engines_which_asks_its_options_each_time() -> None:
     """They are replaced as a whole; the console asks for its own whenever it needs them."""
-    read = read_by(broker_options, lambda one: one.flow, console_options) - keys_of(
+    read = read_by(broker_options, lambda one: one.flow, options_of_console) - keys_of(
         AT_CONNECTION, RESTART
     )  # shown only
     assert read | OTHERWISE == keys_of(LIVE, ARRIVAL, AT_CREATION, AT_BINDING)

@@ -102,45 +102,42 @@ def certificates_of(tls: TlsFiles, listeners: list[Listening]) -> list[Certifica
     return [Certificate(one, chain.path, expires, authority, ends) for one in listeners if one.is_tls]
 
 
-@dataclass(slots=True)
-class ConsoleFacts:
-    """Makes the options of the console on each request."""
+def console_options(
+    table: ControlTable,
+    configuration: Configuration,
+    started_ms: int,
+    data: str | None,
+    listeners: Callable[[], list[Listening]],
+    tls: TlsFiles = NO_TLS,
+    files: tuple[str, ...] = (),
+) -> ConsoleOptions:
+    """The options of the console now. `data`: the directory of the journal. `files`: those of the configuration."""
+    management = configuration.management
 
-    table: Callable[[], ControlTable]
-    configuration: Callable[[], Configuration]
-    started_ms: int
-    data: str | None
-    listeners: Callable[[], list[Listening]]
-    tls: Callable[[], TlsFiles] = lambda: NO_TLS
-    files: Callable[[], tuple[str, ...]] = tuple
-
-    def options(self) -> ConsoleOptions:
-        configuration = self.configuration()
-        management = configuration.management
-        return ConsoleOptions(
-            control=Commands(self.table()),
-            listeners=self.listeners,
-            machine=lambda: host_facts_of(self.data),
-            node=node_of(configuration),
-            version=configuration.profile.version,
-            product_version=__version__,
-            python_version=PYTHON,
-            hosts=management.hosts,
-            origins=management.cors_origins,
-            proxies=management.trusted_proxies,
-            path_prefix=management.path_prefix,
-            body_max=management.max_body,
-            connections_max=management.max_connections,
-            started_ms=self.started_ms,
-            mechanisms=configuration.broker.mechanisms,
-            data=self.data,
-            disk_reserve=0 if self.data is None else configuration.journal.reserve,
-            config_files=self.files(),
-            certificates=lambda: certificates_of(self.tls(), self.listeners()),
-            tls=self.tls().context,
-            cluster=self._cluster,
-        )
-
-    def _cluster(self) -> ClusterFacts | None:
-        desk = self.table().operator.cluster
+    def cluster() -> ClusterFacts | None:
+        desk = table.operator.cluster
         return None if desk is None else desk.facts()
+
+    return ConsoleOptions(
+        control=Commands(table),
+        listeners=listeners,
+        machine=lambda: host_facts_of(data),
+        node=node_of(configuration),
+        version=configuration.profile.version,
+        product_version=__version__,
+        python_version=PYTHON,
+        hosts=management.hosts,
+        origins=management.cors_origins,
+        proxies=management.trusted_proxies,
+        path_prefix=management.path_prefix,
+        body_max=management.max_body,
+        connections_max=management.max_connections,
+        started_ms=started_ms,
+        mechanisms=configuration.broker.mechanisms,
+        data=data,
+        disk_reserve=0 if data is None else configuration.journal.reserve,
+        config_files=files,
+        certificates=lambda: certificates_of(tls, listeners()),
+        tls=tls.context,
+        cluster=cluster,
+    )

@@ -15,10 +15,10 @@ from .tls_files import NO_TLS, TlsFiles
 if TYPE_CHECKING:
     from ..console.metrics.buckets import Buckets
     from ..console.metrics.facts import MetricsFacts
+    from ..console.node_facts import Listening
     from ..console.options import ConsoleOptions
     from ..journal import Journal
     from ..operator.control import ControlTable
-    from .console import ConsoleFacts
 
 Listeners = Mapping[socket.socket, Address]
 
@@ -37,27 +37,22 @@ class ConsoleParts:
     journal: "Callable[[], Journal | None]"
     tls: Callable[[], TlsFiles] = lambda: NO_TLS
     files: Callable[[], tuple[str, ...]] = tuple
-    _facts: "ConsoleFacts | None" = None
+    _is_loaded: bool = False
 
     def options(self) -> "ConsoleOptions":
-        if self._facts is None:
-            from .console import ConsoleFacts, listening
+        from .console import console_options, listening
 
+        if not self._is_loaded:
+            self._is_loaded = True
             self.control().load()  # its imports take as long; later they would delay a client
-            self._facts = ConsoleFacts(
-                self.control,
-                self.configuration,
-                self.started_ms,
-                self.data,
-                lambda: [
-                    *listening(self.amqp),
-                    *listening(self.http, "http"),
-                    *listening(self.metrics, "http/prometheus"),
-                ],
-                self.tls,
-                self.files,
-            )
-        return self._facts.options()
+
+        def listeners() -> "list[Listening]":
+            protocols = ((self.amqp, "amqp"), (self.http, "http"), (self.metrics, "http/prometheus"))
+            return [one for of_protocol, protocol in protocols for one in listening(of_protocol, protocol)]
+
+        return console_options(
+            self.control(), self.configuration(), self.started_ms, self.data, listeners, self.tls(), self.files()
+        )
 
     def facts(self, delays: "Buckets") -> "MetricsFacts":
         """`delays`: of the event loop."""
