@@ -4,6 +4,7 @@ Source: management page 1.3, 10, 20.
 """
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -77,7 +78,7 @@ def is_deep(value: object, levels: int) -> bool:
 
 def json_object(request: Request) -> dict[str, Any]:
     """The object in a body. An empty body, null and `undefined` are an empty object. Raises: Refusal."""
-    body = request.body.strip()
+    body = request.body.removeprefix(BOM_UTF8)  # editors write it
     if body in (b"", b"null", b"undefined"):
         return {}
     value = parsed(body)

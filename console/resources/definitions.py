@@ -12,6 +12,7 @@ from ..long_bodies import parsed_in_steps
 from ..messages import JSON_TYPE, Answer, Refusal, Request, bad_request
 from ..options import CommandRefused, Steps
 from ..slices import free_in_steps
+from .vhosts import give_all_permissions
 
 JSON, MULTIPART = "application/json", "multipart/form-data"
 _FAULT = "failed_to_parse_json"
@@ -67,11 +68,14 @@ def _take_in(api: Api, request: Request, document: dict[str, Any], vhost: str | 
     if vhost is None and is_untagged:
         raise bad_request("tags_not_present")
     is_whole = request.query.get("all-or-nothing") == "true"
+    before = set(api.broker.virtual_hosts)
     words = {"definitions": document, "vhost": vhost, "all-or-nothing": is_whole or None}
     try:
         done = yield from api.run("definitions import", **words)
     except CommandRefused as refused:
         raise bad_request(refused.reason) from None
+    for name in [name for name in api.broker.virtual_hosts if name not in before]:
+        yield from give_all_permissions(api, request, name)
     for rows in document.values():
         if isinstance(rows, list):
             yield from free_in_steps(rows)

@@ -60,14 +60,17 @@ def _put(api: Api, request: Request) -> Steps:
 
 def _password(given: dict[str, Any]) -> dict[str, str]:
     """The command's arguments for the password; without one, login by password is impossible."""
-    password, hashed = given.get("password"), given.get("password_hash")
-    if password is not None and hashed is not None:
+    password, hashed = given.get("password", ""), given.get("password_hash", "")
+    if "password" in given and "password_hash" in given:
         raise bad_request("both_password_and_password_hash_are_provided")
-    if not isinstance(password, str | None) or not isinstance(hashed, str | None):
+    if not isinstance(password, str):
         raise bad_request("password: expected text")
+    if not isinstance(hashed, str):
+        raise bad_request(["not_base64", hashed])
     if hashed:
-        algorithm = given.get("hashing_algorithm")
-        known = algorithm if isinstance(algorithm, str) else "rabbit_password_hashing_sha256"
+        known = given.get("hashing_algorithm") or "rabbit_password_hashing_sha256"
+        if not isinstance(known, str):
+            raise bad_request("hashing_algorithm: expected text")
         try:
             base64.b64decode(hashed, validate=True)
         except (binascii.Error, ValueError):

@@ -13,7 +13,7 @@ from ..login import is_monitor, may_see
 from ..messages import JSON_MEDIA, Answer, Request, bad_request
 from ..options import Steps
 from ..ranges import Range, ranges_of
-from ..views.access import vhost_limits, vhost_view
+from ..views.access import permission_rows, vhost_limits, vhost_view
 
 LIMITS = ("max-connections", "max-queues")
 
@@ -70,9 +70,16 @@ def _put(api: Api, request: Request) -> Steps:
     yield from api.run("vhosts describe", name=name, description=description, tags=tags)
     if tracing is not None:
         yield from api.run("trace-on" if tracing else "trace-off", vhost=name)
-    if not is_there and not request.user.may("configure", "queue", "x", name):
-        yield from api.run("permissions set", user=request.user.name, vhost=name, configure=".*", write=".*", read=".*")
+    if not is_there:
+        yield from give_all_permissions(api, request, name)
     return Answer(204 if is_there else 201)
+
+
+def give_all_permissions(api: Api, request: Request, vhost: str) -> Steps:
+    """To the user of the request, in a virtual host that it has just created, unless it has some there."""
+    user = api.broker.users.find(request.user.name)
+    if user is not None and all(row["vhost"] != vhost for row in permission_rows(user, api.broker)):
+        yield from api.run("permissions set", user=user.name, vhost=vhost, configure=".*", write=".*", read=".*")
 
 
 def _start(api: Api, request: Request) -> Answer:

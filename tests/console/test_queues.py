@@ -115,12 +115,18 @@ def test_keys_of_bindings_with_arguments(api: ApiClient) -> None:
 
 @pytest.mark.trap(85)
 def test_who_makes_a_virtual_host_may_use_it(api: ApiClient) -> None:
-    """Trap 85: the user who creates it over HTTP gets all permissions there."""
+    """Trap 85: the user who creates it over HTTP, alone or in a file of definitions, gets all permissions there."""
     assert api.ask("PUT", "users/maker", {"password": "maker", "tags": "administrator"}).status == 201
     assert api.ask("PUT", "vhosts/his", {}, user="maker").status == 201
     assert api.get("permissions/his/maker")["configure"] == ".*"
     assert api.ask("PUT", "queues/his/q", {}, user="maker").status == 201
     assert api.ask("PUT", "queues/%2F/q", {}, user="maker").status == 401
+    granted = {"user": "maker", "vhost": "given", "configure": "c", "write": "w", "read": "r"}
+    document = {"vhosts": [{"name": "his"}, {"name": "imported"}, {"name": "given"}], "permissions": [granted]}
+    assert api.ask("DELETE", "permissions/his/maker").status == 204
+    assert api.ask("POST", "definitions", document, user="maker").status == 204
+    found = {row["vhost"]: row["configure"] for row in api.get("users/maker/permissions")}
+    assert found == {"imported": ".*", "given": "c"}  # of new ones, unless the file says another thing
 
 
 def test_virtual_hosts_without_statistics(api: ApiClient) -> None:

@@ -84,3 +84,63 @@ def test_bindings_of_the_default_exchange(path: str, api: ApiClient) -> None:
     """It is bound to each queue by its name, and to nothing else."""
     refused = api.ask("POST", f"bindings/%2F/{path}", {"routing_key": "r"})
     assert (refused.status, refused.reason) == (401, "Access refused.")
+
+
+@pytest.mark.parametrize(
+    "body, reason",
+    [
+        (b"", None),
+        (b"null", None),
+        (b"\xef\xbb\xbf{}\n", None),  # as editors write it
+        (b" ", "not_json"),
+        (b"{} x", "not_json"),
+        (b"[]", "not_json"),
+        (b"{'a': 1}", "not_json"),
+        (b'{"a": NaN}', "not_json"),
+        (b"\xff", "not_json"),
+        (b'{"a": "\xff"}', "not_json"),  # RabbitMQ takes it
+        ('{"a": 1}'.encode("utf-16"), "not_json"),
+    ],
+)
+def test_bodies_that_are_no_json(body: bytes, reason: str | None, api: ApiClient) -> None:
+    """What is no object is refused; no body is an empty object, but white space is not."""
+    answer = api.ask("PUT", "vhosts/bodied", body)
+    assert answer.status == (400 if reason else 201)
+    assert answer.reason == reason if reason else api.ask("DELETE", "vhosts/bodied").status == 204
+
+
+_HASH = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIj"
+
+
+@pytest.mark.parametrize(
+    "given, reason",
+    [
+        ({"password": None}, "password: expected text"),  # RabbitMQ: 500, as for the next one and the last
+        ({"password": 5}, "password: expected text"),
+        ({"password_hash": None}, ["not_base64", None]),
+        ({"password_hash": 5}, ["not_base64", 5]),
+        ({"password_hash": "%"}, ["not_base64", "%"]),
+        ({"password_hash": _HASH, "password": None}, "both_password_and_password_hash_are_provided"),
+        ({"password_hash": _HASH, "hashing_algorithm": 5}, "hashing_algorithm: expected text"),
+    ],
+)
+def test_passwords_that_are_no_text(given: dict[str, Any], reason: Any, api: ApiClient) -> None:
+    """A script whose variable is empty makes no user whom nobody can log in as."""
+    refused = api.ask("PUT", "users/odd", {"tags": "", **given})
+    assert (refused.status, refused.reason) == (400, reason)
+    assert api.ask("GET", "users/odd").status == 404
+
+
+@pytest.mark.parametrize("users", [["bulk", 5], ["bulk", None], [["bulk"]], "bulk", None])
+def test_bulk_deletion_of_what_is_no_name(users: Any, api: ApiClient) -> None:
+    """Nobody is deleted."""
+    assert api.ask("PUT", "users/bulk", {"password": "bulk", "tags": ""}).status < 300
+    assert api.ask("POST", "users/bulk-delete", {"users": users}).status == 400
+    assert api.ask("GET", "users/bulk").status == 200
+
+
+@pytest.mark.parametrize("body", [b"", b'{"queues": [], "queues": []}', b'{"a": "\xff"}'])
+def test_definitions_that_are_no_json(body: bytes, api: ApiClient) -> None:
+    """An empty file is no file of definitions."""
+    refused = api.ask("POST", "definitions", body, headers={"content-type": "application/json"})
+    assert (refused.status, refused.reason) == (400, "failed_to_parse_json")
