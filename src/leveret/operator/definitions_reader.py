@@ -200,21 +200,22 @@ class DefinitionsReader:
 
     def _user(self, entry: dict[str, Any]) -> None:
         name = _text(entry, "name")
-        password, hashed = entry.get("password"), entry.get("password_hash") or ""
-        algorithm = entry.get("hashing_algorithm") or None
-        if password is not None and not isinstance(password, str):
-            raise ValueError("password: expected text")
-        if not isinstance(hashed, str) or not isinstance(algorithm, str | None):
-            raise ValueError("password_hash: expected text")
+        password, hashed, algorithm = (
+            "" if entry.get(key) is None else _text(entry, key, empty=True)
+            for key in ("password", "password_hash", "hashing_algorithm")
+        )
+        if password and hashed:
+            raise ValueError("password and password_hash: expected one of them")
         try:
-            stored = NO_PASSWORD if password else read_password_hash(hashed, algorithm)
+            stored = NO_PASSWORD if password else read_password_hash(hashed, algorithm or None)
         except ValueError as error:
             raise ValueError(f"password_hash: expected {error}") from None
         limits = _object(entry, "limits")
+        _check_keys("limits", limits, "max-connections", "max-channels")
         self.found.users[name] = User(
             name,
             stored,
-            tags_of(entry.get("tags") or []),
+            tags_of(entry.get("tags", [])),
             loopback_only=name == DEFAULT_GUEST.name,
             permissions=MappingProxyType({}),
             max_connections=_limit(limits, "max-connections"),
@@ -242,14 +243,21 @@ class DefinitionsReader:
         self.found.topics.setdefault(key, {}).update(topics)
 
     def _parameter(self, entry: dict[str, Any]) -> None:
-        if entry.get("component") == LIMITS_COMPONENT:
-            self.found.limits[self._known_vhost(entry)] = _vhost_limits(_object(entry, "value"))
-        elif entry.get("component") == OPERATOR_POLICY_COMPONENT:
-            value = _object(entry, "value")
-            self._policy({**value, "vhost": entry.get("vhost"), "name": entry.get("name")}, is_operator=True)
+        vhost, component, name = self._known_vhost(entry), _text(entry, "component"), _text(entry, "name")
+        if component not in (LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT):
+            self._keep((vhost, component, name), entry)
+            return
+        if entry.get("value") is None:
+            raise ValueError("value: expected an object")
+        value = _object(entry, "value")
+        if component == OPERATOR_POLICY_COMPONENT:
+            _check_keys("value", value, "pattern", "apply-to", "definition", "priority")
+            self._policy({**value, "vhost": vhost, "name": name}, is_operator=True)
+        elif name != "limits":
+            raise ValueError(f"name: {shown(name)} is not right, expected limits")
         else:
-            vhost = self._known_vhost(entry)
-            self._keep((vhost, _text(entry, "component"), _text(entry, "name")), entry)
+            _check_keys("value", value, "max-connections", "max-queues")
+            self.found.limits[vhost] = _vhost_limits(value)
 
     def _global_parameter(self, entry: dict[str, Any]) -> None:
         name = _text(entry, "name")
@@ -271,8 +279,8 @@ class DefinitionsReader:
                 vhost,
                 entry.get("pattern"),
                 definition,
-                apply_to=entry.get("apply-to") or "all",
-                priority=entry.get("priority") or 0,
+                apply_to=entry.get("apply-to", "all"),
+                priority=entry.get("priority", 0),
                 is_operator=is_operator,
                 is_stored=now is not None and now.definition == definition,
             )
@@ -313,7 +321,7 @@ class DefinitionsReader:
 
     def _binding(self, entry: dict[str, Any]) -> None:
         vhost, source = self._known_vhost(entry), _text(entry, "source", empty=True)
-        kind = entry.get("destination_type") or "queue"
+        kind = entry.get("destination_type", "queue")
         if kind not in ("queue", "exchange"):
             raise ValueError(f"destination_type: {shown(kind)} is not right, expected queue or exchange")
         binding = BindingEntry(
@@ -408,7 +416,7 @@ def _text(entry: dict[str, Any], key: str, *, empty: bool = False) -> str:
 def _flag(entry: dict[str, Any], key: str) -> bool:
     value = entry.get(key)
     if value is None:
-        return key == "durable"  # RabbitMQ's default since 3.10
+        return key == "durable"  # as what is declared by the HTTP API
     if not isinstance(value, bool):
         raise ValueError(f"{key}: expected true or false")
     return value
@@ -426,6 +434,12 @@ def _object(entry: dict[str, Any], key: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{key}: expected an object")
     return value
+
+
+def _check_keys(what: str, value: dict[str, Any], *known: str) -> None:
+    """Raises: ValueError, if the object has a key that is not known."""
+    for key in value.keys() - {*known}:
+        raise ValueError(f"{what}: {shown(key)} is not right, expected {', '.join(known)}")
 
 
 def _arguments(entry: dict[str, Any]) -> FieldTable:
