@@ -246,7 +246,7 @@ def test_who_waited_for_room_and_for_how_long() -> None:
         def resume(self, octets: int, messages: int) -> tuple[int, int]:
             return 0, 0
 
-    offer = publisher.offer(one.route("q"), Envelope("", "q"), messages(["x"], {})[1], mandatory=False)
+    offer = publisher.publish_with_room(one.route("q"), Envelope("", "q"), messages(["x"], {})[1], mandatory=False)
     assert offer.full is not None
     one.broker.flow.wait(offer.full, publisher.client, Held())  # type: ignore[arg-type]
     one.clock.advance_ns(1_500_000_000)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.engine import Cut
+from leveret.engine import ContentColumns
 from leveret.engine.events import EventKind
 from leveret.engine.messages.content import PLAIN
 from leveret.journal.format import block as block_module
@@ -244,9 +244,11 @@ class Padded:
     def body_sizes(self, contents: Sequence[bytes]) -> list[int]:
         return list(map(self.body_size, contents))
 
-    def columns(self, contents: Sequence[bytes]) -> Cut:
+    def columns(self, contents: Sequence[bytes]) -> ContentColumns:
         parts = list(map(self.split, contents))
-        return Cut.of([len(header).to_bytes(4, "big") + header for header, _ in parts], [body for _, body in parts])
+        return ContentColumns.of(
+            [len(header).to_bytes(4, "big") + header for header, _ in parts], [body for _, body in parts]
+        )
 
     def body_size(self, content: bytes) -> int:
         """The rest but one."""
@@ -256,7 +258,7 @@ class Padded:
 def test_other_framings_are_stored_plain() -> None:
     """The journal knows nothing of frames."""
     builder = BlockBuilder(1)
-    builder.published([1], encode_content(Content(b"", (), 0, 0, b"")), Padded().cut([b"hdrbody!"]))
+    builder.published([1], encode_content(Content(b"", (), 0, 0, b"")), Padded().columns([b"hdrbody!"]))
     block = read_block(memoryview(builder.encode(0, 1)), 0, 0)
     assert block is not None
     (_, record), *_ = block.records()
@@ -347,7 +349,7 @@ def test_the_record_layout_knows_only_the_words() -> None:
         tree = ast.parse(Path(module.__file__).read_text())
         outside = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level >= 2]
         names = {(node.module, alias.name) for node in outside for alias in node.names}
-        assert {name for room, name in names} <= {"EventKind", "TERMINAL", "Cut"}
+        assert {name for room, name in names} <= {"EventKind", "TERMINAL", "ContentColumns"}
     inside = {
         node.module
         for node in ast.walk(ast.parse(Path(str(record_module.__file__)).read_text()))
