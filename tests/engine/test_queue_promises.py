@@ -318,3 +318,82 @@ def test_values_that_are_read_back_are_counted() -> None:
         world.session.reject(0, multiple=True, requeue=True)
         world.end_turn()
     assert len(world.all()) in range(15_000, 30_000)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_messages_expire_in_time_whatever_their_priority(is_first: bool) -> None:
+    """The head of each priority counts, not only that of the highest."""
+    world = Harness()
+    queue = world.queue(x_max_priority=2)
+    world.publish("low", priority=0, expiration=b"1000" if is_first else b"5000")
+    world.publish("high", priority=1, expiration=b"5000" if is_first else b"1000")
+    world.advance(1000)
+    assert queue.ready_count == 1
+    world.advance(4000)
+    assert queue.ready_count == 0
+
+
+def converted(world: Harness) -> None:
+    """A policy limits octets: the queue gets another store."""
+    policy = make_policy("p", "/", "^q$", {"max-length-bytes": 1 << 20})
+    world.broker.reloading.replace_policies(Policies([policy]))
+    world.end_turn()
+
+
+def test_a_message_expires_in_time_when_its_queue_gets_another_store() -> None:
+    """Also if it is out meanwhile, and comes back after that."""
+    world = Harness()
+    queue = world.queue()
+    world.publish("a", expiration=b"1000")
+    assert world.get(no_ack=False) is not None
+    converted(world)
+    world.session.reject(1, requeue=True)
+    world.end_turn()
+    assert queue.ready_count == 1
+    world.advance(1000)
+    assert queue.ready_count == 0
+
+
+def test_the_limit_of_memory_holds_when_a_queue_gets_another_store() -> None:
+    """Later messages are paged out as before."""
+    settings = entry("q", address_full_policy="PAGE", max_size_messages=10)
+    world = Harness(SettingsRepository([settings]), memory=1 << 20)
+    queue = world.queue()
+    converted(world)
+    for number in range(50):
+        world.publish(f"{number}", delivery_mode=2)
+    assert (queue.ready_count, queue.in_memory_count) == (50, 10)
+
+
+def test_what_is_read_back_counts_in_the_memory_of_all_queues() -> None:
+    """A consumer reads a deep queue back while another queue becomes deep: together they keep to the limit."""
+    world = Harness(memory=200_000)
+    queues = [world.queue(name) for name in "ab"]
+    bodies = ["x" * 1000] * 400
+    world.publish(*bodies, key="a", delivery_mode=2)
+    assert queues[0].pageable is not None
+    queues[0].pageable.page_out(200_000)
+    world.session.set_prefetch(1, total=False)
+    world.consume("a")
+    world.finish_turns()
+    for body in bodies:
+        world.publish(body, key="b", delivery_mode=2)
+    held = [queue.pageable.held_octets for queue in queues if queue.pageable is not None]
+    assert min(held) > 0 and sum(held) < 250_000
+
+
+def test_what_came_back_and_was_paged_out_is_redelivered_from_the_disk() -> None:
+    """To a consumer with room for all, which gets paged-out messages without a stop in memory."""
+    world = Harness(memory=1 << 20)
+    queue = world.queue()
+    world.publish(*"x" * 200, delivery_mode=2)
+    for _ in range(3):
+        assert world.get(no_ack=False) is not None
+    world.session.reject(0, multiple=True, requeue=True)
+    world.end_turn()
+    assert queue.pageable is not None
+    queue.pageable.page_out(1 << 20)
+    assert queue.in_memory_count == 0
+    world.consume()
+    world.finish_turns()
+    assert (len(world.session.unacked), world.session.redelivered) == (200, 3)
