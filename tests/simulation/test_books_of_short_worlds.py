@@ -1,4 +1,6 @@
-"""The books of what only short worlds have: moves by operators, groups, limits of octets, delays of publishers."""
+"""The books of what only short worlds have: moves by operators, groups, limits of octets, ids against duplicates,
+consumers' priorities and timeouts, delays of publishers and of operators.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,22 @@ from typing import Any
 
 import pytest
 from history import History, Step, content_of, envelope_of
+from simulator.books.duplicates import HEADER, Duplicates
 from simulator.books.expiries import Expiries
 from simulator.books.groups import GROUP, SEQUENCE, Groups
 from simulator.books.limits import Limits
 from simulator.books.moves import MOVED, Moves
+from simulator.books.precedence import Precedence
 from simulator.books.redelivery import Redelivery
 from simulator.books.returns import Returns
 from simulator.books.routing import Routing
+from simulator.books.timeouts import Timeouts
+from simulator.books.whereabouts import RESCHEDULED
 from simulator.ledger import Broken
 
-from leveret.engine import Message, PublishedEvent, ScheduledEvent
+from leveret.engine import ConsumerEvent, EventKind, Message, PublishedEvent, ScheduledEvent
 from leveret.engine.messages.field_table import Field
+from leveret.engine.publishing.publish_events import DuplicateEvent
 
 MS = 1_000_000
 
@@ -96,12 +103,12 @@ ONE, TWO = SimpleNamespace(session="s1", tag="c"), SimpleNamespace(session="s2",
 
 
 class Grouped(History):
-    """Odd messages are of the group g, and 5 ends it; even ones are of none."""
+    """Odd messages are of the group g, and 5 ends it, but 9 is of h; even ones are of none."""
 
     def __init__(self, **features: Any) -> None:
         routing = Routing()
         for number in range(1, 10):
-            headers = {GROUP: Field("S", b"g")} if number % 2 else {}
+            headers = {GROUP: Field("S", b"h" if number == 9 else b"g")} if number % 2 else {}
             if number == 5:
                 headers[SEQUENCE] = Field("I", -1)
             content = content_of(number, headers)
@@ -146,6 +153,13 @@ def test_groups_say_no(sentence: str, steps: list[Step]) -> None:
     say_no(Grouped(), steps, sentence)
 
 
+def test_groups_of_a_bucket_are_one() -> None:
+    """Also when one of them ends."""
+    Grouped().tell([CAME, gets("s1", 1), gets("s2", 9)])
+    Grouped(buckets=1).tell([CAME, gets("s1", 1, 5), gets("s2", 9)])
+    say_no(Grouped(buckets=1), [CAME, gets("s1", 1), gets("s2", 9)], "9 of the group 0 went to c")
+
+
 def test_groups_are_dealt_anew_where_a_queue_says_so() -> None:
     Grouped(rebalances=True).tell([CAME, gets("s1", 1), gets("s2", 3)])
 
@@ -176,6 +190,224 @@ def test_as_many_octets_as_there_is_room_for() -> None:
 ])  # fmt: skip
 def test_limits_of_octets_say_no(sentence: str, steps: list[Step]) -> None:
     say_no(heavy(), steps, sentence)
+
+
+# -- ids against duplicates -------------------------------------------------------------------------------------------
+
+FIRST, SECOND, THIRD = (f"{number:024x}" for number in range(3))
+
+
+class Remembering(History):
+    """The address `a` remembers two ids; a restart finds those of `found`."""
+
+    book: Duplicates
+
+    def __init__(self) -> None:
+        super().__init__(lambda it: Duplicates(it.where), a={"ids": 2})
+        self.found()
+
+    def found(self, *ids: str) -> None:
+        cache = SimpleNamespace(ids=lambda: [f"('string', '{id_}')" for id_ in ids])
+        self.broker.virtual_hosts["/"].context = SimpleNamespace(id_caches={"a": cache})
+
+    def came(self, number: int, id_: str, **facts: Any) -> None:
+        contents = [content_of(number, {HEADER: Field("S", id_.encode())})]
+        self.event(PublishedEvent("/", "", [number], envelope_of(**facts), contents, ()))
+        self.enqueued("a", [number], **facts)
+
+    def dropped(self, id_: str) -> None:
+        self.event(DuplicateEvent("/", "a", f"('string', '{id_}')"))
+
+    def safe(self) -> None:
+        self.book.recorded(5, 5, takes_nothing=False)
+
+
+TWO_IDS: list[Step] = [("came", 1, FIRST), ("came", 2, SECOND)]
+
+
+@pytest.mark.parametrize("steps", [
+    [*TWO_IDS, ("dropped", FIRST), ("dropped", SECOND), ("found", FIRST, SECOND), ("check",)],
+    [*TWO_IDS, ("came", 3, THIRD), ("came", 4, FIRST), ("dropped", THIRD), ("found", THIRD, FIRST), ("check",)],
+    [*TWO_IDS, ("safe",), ("found", FIRST, SECOND), ("restarted",), ("dropped", FIRST)],
+    [*TWO_IDS, ("found",), ("restarted",), ("came", 1, FIRST)],
+    [("came", 1, FIRST, {"persistent": False}), ("safe",), ("found",), ("restarted",), ("came", 1, FIRST)],
+])  # fmt: skip
+def test_an_address_remembers_ids(steps: list[Step]) -> None:
+    Remembering().tell(steps)
+
+
+@pytest.mark.parametrize(("sentence", "steps"), [
+    ("was there before", [*TWO_IDS, ("came", 3, FIRST)]),
+    ("was not there before", [*TWO_IDS, ("dropped", THIRD)]),
+    ("was not there before", [*TWO_IDS, ("came", 3, THIRD), ("dropped", FIRST)]),
+    ("a restart forgot the ids", [*TWO_IDS, ("safe",), ("found", FIRST), ("restarted",)]),
+    ("which nobody gave", [*TWO_IDS, ("safe",), ("found", FIRST, SECOND, THIRD), ("restarted",)]),
+    ("out of order", [*TWO_IDS, ("safe",), ("found", SECOND, FIRST), ("restarted",)]),
+    ("remembers 1 ids", [*TWO_IDS, ("found", SECOND), ("check",)]),
+])  # fmt: skip
+def test_ids_say_no(sentence: str, steps: list[Step]) -> None:
+    say_no(Remembering(), steps, sentence)
+
+
+# -- precedence -------------------------------------------------------------------------------------------------------
+
+
+def consumer(tag: str, priority: int, credit: int = 1) -> Any:
+    return SimpleNamespace(tag=tag, session=tag, priority=priority, filter=None, credit=lambda: credit)
+
+
+LOW, HIGH, FULL_HIGH = consumer("low", 0), consumer("high", 5), consumer("full", 5, 0)
+
+
+class Served(History):
+    """Queue `a` serves all of its consumers; `single` one of them, and so does `quorum`, where it gives way."""
+
+    def __init__(self) -> None:
+        single: dict[str, Any] = {"single_active": True}
+        kinds: dict[str, dict[str, Any]] = {"a": {}, "single": single, "quorum": {**single, "quorum": True}}
+        super().__init__(lambda it: Precedence(it.where), **kinds)
+        self._consumers: dict[str, list[Any]] = {name: [] for name in kinds}
+        for name, queue in self.broker.queues.items():
+            consumers = SimpleNamespace(consumers=self._consumers[name])
+            queue.consumer_list = consumers  # type: ignore[attr-defined]
+
+    def joins(self, queue: str, one: Any) -> None:
+        self._consumers[queue].append(one)
+        self.event(ConsumerEvent(EventKind.CONSUMER_ADDED, "/", queue, one.tag, one))
+
+    def leaves(self, queue: str, one: Any) -> None:
+        self._consumers[queue].remove(one)
+        self.event(ConsumerEvent(EventKind.CONSUMER_REMOVED, "/", queue, one.tag, one))
+
+    def serves(self, queue: str, one: Any, *ids: int) -> None:
+        self.delivered(queue, ids, session=one.session, consumer=one.tag)
+
+
+def joined(queue: str, *consumers: Any) -> list[Step]:
+    return [("enqueued", queue, [1, 2, 3]), *(("joins", queue, one) for one in consumers)]
+
+
+@pytest.mark.parametrize("steps", [
+    [*joined("a", LOW, HIGH), ("serves", "a", HIGH, 1)],
+    [*joined("a", LOW, FULL_HIGH), ("serves", "a", LOW, 1)],
+    [*joined("single", LOW, HIGH), ("serves", "single", LOW, 1), ("leaves", "single", LOW),
+     ("serves", "single", HIGH, 2)],
+    [*joined("quorum", LOW, HIGH), ("serves", "quorum", LOW, 1), ("acked", "quorum", [1]),
+     ("serves", "quorum", HIGH, 2)],
+])  # fmt: skip
+def test_the_highest_priority_goes_first(steps: list[Step]) -> None:
+    Served().tell(steps)
+
+
+@pytest.mark.parametrize(("sentence", "steps"), [
+    ("of higher priority has room", [*joined("a", LOW, HIGH), ("serves", "a", LOW, 1)]),
+    ("low is the active one", [*joined("single", LOW, HIGH), ("serves", "single", HIGH, 1)]),
+    ("full is the active one", [*joined("single", HIGH, LOW, FULL_HIGH), ("leaves", "single", HIGH),
+                                ("serves", "single", LOW, 1)]),
+    ("has not settled", [*joined("quorum", LOW, HIGH), ("serves", "quorum", LOW, 1), ("serves", "quorum", HIGH, 2)]),
+    ("not the first of the highest", [*joined("quorum", HIGH, LOW), ("serves", "quorum", LOW, 1)]),
+])  # fmt: skip
+def test_precedence_says_no(sentence: str, steps: list[Step]) -> None:
+    say_no(Served(), steps, sentence)
+
+
+# -- what operators schedule ------------------------------------------------------------------------------------------
+
+
+class Operated(History):
+    """Message 1 waits for 100 ms, which its publisher asked for."""
+
+    book: Redelivery
+
+    def __init__(self) -> None:
+        super().__init__(lambda it: Redelivery(it.where, it.clock), a={"delays": [100]})  # type: ignore[arg-type]
+        self.enqueued("a", [1])
+        self.put_off(100, "published")
+
+    def put_off(self, wait_ms: int, why: str = RESCHEDULED) -> None:
+        message = Message(1, content_of(1, {"x-delay": Field("I", -100)}), envelope_of())
+        self.event(ScheduledEvent("/", "a", [1], [message], why, [self.clock.now_ns + wait_ms * MS]))
+
+    def asked(self, delay_ms: int | None) -> None:
+        """None: to be deleted."""
+        key = ("/", "a"), 1
+        if delay_ms is None:
+            self.book.cancelled.add(key)
+        else:
+            self.book.rescheduled[key] = self.clock.now_ns + delay_ms * MS
+
+
+@pytest.mark.parametrize("steps", [
+    [("asked", 500), ("put_off", 500), ("passed", 500), ("due", "a", [1])],
+    [("asked", 0), ("put_off", 0), ("due", "a", [1])],
+    [("asked", None), ("left", "a", [1], "cancelled")],
+])  # fmt: skip
+def test_what_operators_ask_for_comes_when_they_say(steps: list[Step]) -> None:
+    Operated().tell(steps)
+
+
+@pytest.mark.parametrize(("sentence", "steps"), [
+    ("operators asked for None", [("put_off", 500)]),
+    ("operators asked for", [("asked", 500), ("put_off", 400)]),
+    ("ready 1.0 ms too early", [("asked", 500), ("put_off", 500), ("passed", 499), ("due", "a", [1])]),
+    ("nobody asked for it", [("left", "a", [1], "cancelled")]),
+    ("did not wait", [("asked", None), ("passed", 100), ("due", "a", [1]), ("left", "a", [1], "cancelled")]),
+])  # fmt: skip
+def test_what_operators_schedule_says_no(sentence: str, steps: list[Step]) -> None:
+    say_no(Operated(), steps, sentence)
+
+
+# -- timeouts ---------------------------------------------------------------------------------------------------------
+
+
+class SlowSession:
+    """Of a client that may not settle in time."""
+
+    client = SimpleNamespace(properties={"product": SimpleNamespace(text="slow")})
+    number = 1
+
+
+SLOW = SlowSession()
+
+
+class Overdue(History):
+    """Messages 1 and 2 are out, to be settled within 100 ms."""
+
+    book: Timeouts
+
+    def __init__(self) -> None:
+        super().__init__(lambda it: Timeouts(it.where, it.clock), a={"timeout_ms": 100})  # type: ignore[arg-type]
+        self.enqueued("a", [1, 2])
+        self.delivered("a", [1], session=SLOW)
+        self.passed(40)
+        self.delivered("a", [2], session=SLOW)
+
+    def closed(self) -> None:
+        self.book.closed("slow", 1, 100)
+
+
+def after(*ms: float) -> list[Step]:
+    return [step for one in ms for step in (("passed", one), ("turn_ended",))]
+
+
+@pytest.mark.parametrize("steps", [
+    [*after(60), ("requeued", "a", [1, 2], "lost"), ("closed",)],
+    [("acked", "a", [1]), *after(100, 50), ("requeued", "a", [2], "lost"), ("closed",), *after(500, 500)],
+    [*after(100, 30, 60)],
+    [("requeued", "a", [1, 2]), *after(500, 500)],
+])  # fmt: skip
+def test_a_channel_may_take_its_time(steps: list[Step]) -> None:
+    Overdue().tell(steps)
+
+
+@pytest.mark.parametrize(("sentence", "steps"), [
+    ("timed out after 99.0 ms of 100", [*after(59), ("requeued", "a", [1, 2], "lost"), ("closed",)]),
+    ("timed out after 0.0 ms of 100", [*after(500), ("closed",)]),
+    ("1 is out for 190.0 ms", after(150, 60)),
+    ("2 is out for 200.0 ms", [("acked", "a", [1]), *after(200, 60)]),
+])  # fmt: skip
+def test_timeouts_say_no(sentence: str, steps: list[Step]) -> None:
+    say_no(Overdue(), steps, sentence)
 
 
 # -- delays -----------------------------------------------------------------------------------------------------------

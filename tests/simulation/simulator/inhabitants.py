@@ -12,7 +12,7 @@ from .queue_kinds import QUEUE_KINDS, Settings, make_queue
 #: Where dead letters go, of all queues that have any.
 DEAD = "dead"
 #: What a publisher has to know of the queues that it publishes to.
-CONCERNS_PUBLISHERS = ("priority_max", "expirations", "last_value_keys", "texts", "delays", "groups")
+CONCERNS_PUBLISHERS = ("priority_max", "expirations", "last_value_keys", "texts", "delays", "groups", "ids")
 
 
 def inhabit(plan: Plan, chance: Random, *, has_flow: bool = False) -> None:
@@ -48,7 +48,9 @@ def add_queue_clients(plan: Plan, chance: Random, queue: QueuePlan) -> None:
         _add(plan, chance, "publisher", _publisher(plan, chance, [["", queue.name]]))
     for _ in range(chance.randint(1, 3)):
         _add(plan, chance, "worker", _worker(chance, queue.name))
-    if chance.random() < 0.3 and not queue.features.get("stream"):
+    features = queue.features.keys()
+    has_no_get = features & {"stream", "timeout_ms"} or {"single_active", "quorum"} <= features
+    if chance.random() < 0.3 and not has_no_get:
         _add(plan, chance, "getter", _worker(chance, queue.name))
 
 
@@ -106,9 +108,11 @@ def _publisher(plan: Plan, chance: Random, targets: list[list[str]]) -> dict[str
     options |= {name: features[name] for name in CONCERNS_PUBLISHERS if name in features}
     if any(plan.exchange(exchange).kind == "headers" for exchange, _ in targets if exchange):
         options["headers"] = True
-    modes = ["confirms"] * 5 + ["none"] + ["transactions"] * (not {"refuses_at", "fails_full"} & features.keys())
+    modes = ["confirms"] * 5 + ["none", "transactions"]
     options["mode"] = chance.choice(modes)
-    if options["mode"] == "confirms":
+    if "ids" in options:
+        options |= {"mode": "confirms", "retries": True}
+    elif options["mode"] == "confirms":
         if chance.random() < 0.3:
             options["retries"] = True
         if chance.random() < 0.3:

@@ -33,7 +33,7 @@ def _grouped(chance: Random, queue: QueuePlan, settings: Settings, other: str) -
     queue.features |= {"apart": True, "unordered": True, "groups": chance.choice((2, 5))}
     if chance.random() < 0.3:
         queue.arguments["x-group-buckets"] = _number(2)
-        queue.features["buckets"] = True
+        queue.features["buckets"] = 2
     elif chance.random() < 0.4:
         queue.arguments["x-group-first-key"] = _text(FIRST)
         queue.features["first_key"] = True
@@ -52,10 +52,26 @@ def _heavy(chance: Random, queue: QueuePlan, settings: Settings, other: str) -> 
         _dead_letters(queue, other)
 
 
+def _remembering(chance: Random, queue: QueuePlan, settings: Settings, other: str) -> None:
+    """Its publishers give each message an id, some of them twice."""
+    size = chance.choice((2, 10, 1000))
+    settings.add(queue.name, id_cache_size=size)
+    queue.features |= {"apart": True, "ids": size}
+
+
+def _overdue(chance: Random, queue: QueuePlan, settings: Settings, other: str) -> None:
+    """Its consumers have to settle in time, and some of them doze."""
+    timeout_ms = chance.choice((100, 400))
+    queue.arguments["x-consumer-timeout"] = _number(timeout_ms)
+    queue.features["timeout_ms"] = timeout_ms
+
+
 #: As `queue_kinds.QUEUE_KINDS`.
 MORE_KINDS: dict[str, tuple[int, Kind]] = {
     "selected": (2, _selected),
     "later": (2, _later),
     "grouped": (2, _grouped),
     "heavy": (2, _heavy),
+    "remembering": (2, _remembering),
+    "overdue": (2, _overdue),
 }

@@ -153,6 +153,9 @@ def _stream(chance: Random, queue: QueuePlan, settings: Settings, other: str) ->
 def _single_active(chance: Random, queue: QueuePlan, settings: Settings, other: str) -> None:
     queue.arguments["x-single-active-consumer"] = ("t", True)
     queue.features["single_active"] = True
+    if chance.random() < 0.5:
+        queue.arguments["x-queue-type"] = _text("quorum")
+        queue.features |= {"stores_all": True, "quorum": True}
 
 
 def _quorum(chance: Random, queue: QueuePlan, settings: Settings, other: str) -> None:

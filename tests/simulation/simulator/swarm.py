@@ -108,6 +108,10 @@ FAULT_GROUPS: dict[str, dict[str, int]] = {
     },
     "strangers": {"strangers": 1},
 }  # fmt: skip
+#: What comes only where a queue has one of these features, and then in most worlds.
+OF_FEATURES: tuple[tuple[frozenset[str], dict[str, int]], ...] = (
+    (frozenset({"delays", "delay_ms"}), {"operator changes what is scheduled": 6}),
+)
 #: While these last, publishes wait or are refused.
 TROUBLING = frozenset({"operator blocks publishers", *FAULT_GROUPS["disk"], *FAULT_GROUPS["room"]})
 #: Queues that any message may come to.
@@ -232,19 +236,21 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
     multiply(plan, chance, has_flow=has_flow)
     for client in plan.clients:
         if client.kind == "worker":
-            client.options |= _moods(chance)
+            client.options |= _moods(chance, plan.queue(client.options["queue"]))
     if is_leased:
         add_leased(plan, chance, DEAD, tuple(TAKES))
 
 
-def _moods(chance: Random) -> dict[str, Any]:
+def _moods(chance: Random, queue: QueuePlan) -> dict[str, Any]:
     """Of a worker, beside what every world has."""
     options: dict[str, Any] = {}
     for name, share in (("shared", 0.2), ("flows", 0.2), ("restless", 0.4), ("asks", 0.3)):
         if chance.random() < share:
             options[name] = True
-    if chance.random() < 0.2:
+    if chance.random() < (0.7 if "single_active" in queue.features else 0.2):
         options["priority"] = chance.choice((1, 5))
+    if "timeout_ms" in queue.features:
+        options["dozes"] = chance.random() < 0.7
     return options
 
 
@@ -263,6 +269,9 @@ def _add_faults(plan: Plan, chance: Random) -> None:
     weights: dict[str, int] = {}
     for name, group in FAULT_GROUPS.items():
         if chance.random() < LIKELY.get(name, SELDOM):
+            weights |= group
+    for features, group in OF_FEATURES:
+        if any(features & queue.features.keys() for queue in plan.queues) and chance.random() < 0.7:
             weights |= group
     every_s = chance.choice((0.2, 0.5, 1.0))
     at_s = 0.0

@@ -13,6 +13,7 @@ from ..plan import Plan
 from .book import Book
 from .deaths import Deaths
 from .deliveries import Deliveries
+from .duplicates import Duplicates
 from .expiries import Expiries
 from .flow import Flow
 from .groups import Groups
@@ -21,12 +22,14 @@ from .limits import Limits
 from .memories import Memories
 from .moves import Moves
 from .owners import Owners
+from .precedence import Precedence
 from .priorities import Priorities
 from .redelivery import Redelivery
 from .returns import Returns
 from .routes import Routes
 from .routing import Routing
 from .statistics import Statistics
+from .timeouts import Timeouts
 from .whereabouts import Whereabouts
 
 
@@ -52,12 +55,14 @@ class Books:
         self.redelivery = Redelivery(where, clock)
         self.leases = Leases(where, clock)
         self.groups = Groups(where, self.routing)
+        self.duplicates = Duplicates(where)
+        self.timeouts = Timeouts(where, clock)
         self._memories = Memories(where, clock)
         self.owners = Owners(plan, where, self.leases, clock, happened)
         books: Iterable[Any] = (
             *(self.routing, self.moves, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where)),
             *(self.flow, routes, self._memories, Priorities(where), Expiries(where, clock), self.leases, self.owners),
-            *(self.groups, Returns(where)),
+            *(self.groups, self.duplicates, self.timeouts, Returns(where), Precedence(where)),
             where,  # it comes last: the others see what was before
         )
         self._books = list(books)
@@ -82,10 +87,12 @@ class Books:
         """What happened since the last call is safe when all below `lsn` is, unless the journal takes nothing."""
         self._memories.recorded(lsn, durable_lsn, takes_nothing=takes_nothing)
         self.owners.recorded(lsn, durable_lsn, takes_nothing=takes_nothing)
+        self.duplicates.recorded(lsn, durable_lsn, takes_nothing=takes_nothing)
 
     def survived(self, written_lsn: int) -> None:
         """The next life finds all that was written below."""
         self._memories.survived(written_lsn)
+        self.duplicates.survived(written_lsn)
 
     def turn_ended(self) -> None:
         """The engine has nothing left to do for now. Raises: Broken."""

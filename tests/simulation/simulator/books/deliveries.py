@@ -200,6 +200,11 @@ class Deliveries(Book):
         if content.address != address:
             raise Broken(f"{id_} of {name} came as published to {content.address!r}, and was to {address!r}")
 
+    def closed(self, product: str, channel: int) -> None:
+        """The broker closed a channel: what has not come by now does not come."""
+        if (line := self.lines.get((product, channel))) is not None:
+            line.expected.clear()
+
     def left_behind(self, product: str, channel: int, tag: int) -> int | None:
         """How many were ready when the engine handed out what is to come as the answer to a get; None: nobody knows."""
         line = self.lines.get((product, channel))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any
+from zlib import crc32
 
 from leveret.engine import Broker, DeliveredEvent, EnqueuedEvent
 from leveret.interop.wire.raw_codec import Content
@@ -59,6 +60,8 @@ class Groups(Book):
             if text is None or event.consumer is None:
                 self._ever.add((name, id_))
                 continue
+            if buckets := place.features.get("buckets"):
+                text = f"{crc32(text.encode()) % buckets}"
             self._look(place, (name, text), id_, (event.session, event.consumer))
             if ends:
                 self._holders.pop((name, text), None)

@@ -9,6 +9,7 @@ from leveret.engine import (
     DeliveredEvent,
     DueEvent,
     EnqueuedEvent,
+    EventKind,
     LeftEvent,
     RequeuedEvent,
     ScheduledEvent,
@@ -18,7 +19,7 @@ from leveret.interop.wire.raw_codec import Content
 from ..ledger import HEADER_START, Broken, QueueName
 from ..loop import SECOND, SimulatedClock
 from .book import Book, Handlers
-from .whereabouts import Place, Whereabouts
+from .whereabouts import RESCHEDULED, Place, Whereabouts
 
 MS = 1_000_000
 #: What is written of a time is in ms.
@@ -28,13 +29,18 @@ LATE_NS = SECOND
 
 
 class Redelivery(Book):
-    """Counts deliveries and failed attempts for itself. Of what was there when a life began it asks the engine once."""
+    """Counts deliveries and failed attempts for itself. Of what was there when a life began it asks the engine once.
+
+    `rescheduled`: what operators are about to make due, and when; `cancelled`: what they are about to delete.
+    """
 
     def __init__(self, where: Whereabouts, clock: SimulatedClock) -> None:
         self._where = where
         self._clock = clock
         self._tries: dict[tuple[QueueName, int], int] = {}  # that count
         self._due: dict[tuple[QueueName, int], int] = {}
+        self.rescheduled: dict[tuple[QueueName, int], int] = {}
+        self.cancelled: set[tuple[QueueName, int]] = set()
 
     def handlers(self) -> Handlers:
         return {
@@ -107,6 +113,12 @@ class Redelivery(Book):
         if place.features.get("foreign"):
             return
         for id_, due_ns, message in zip(event.messages, event.due_ns, event.of):
+            if event.why == RESCHEDULED:
+                asked_ns = self.rescheduled.pop((name, id_), None)
+                if asked_ns is None or due_ns != self._until(asked_ns, message.expires_ns):
+                    raise Broken(f"{name}: {id_} waits until {due_ns}, and operators asked for {asked_ns}")
+                self._due[name, id_] = due_ns
+                continue
             if event.counted is None and (delay_ms := _delay_of(message.header)):
                 if due_ns != self._until(now_ns + delay_ms * MS, message.expires_ns):
                     raise Broken(f"{name}: {id_} waits {(due_ns - now_ns) / MS} ms, and says {delay_ms}")
@@ -136,7 +148,9 @@ class Redelivery(Book):
         name = event.vhost, event.subject
         place = self._where.places[name]
         for id_ in event.messages:
-            self._due.pop((name, id_), None)
+            was_due_ns = self._due.pop((name, id_), None)
+            if event.kind is EventKind.CANCELLED and (was_due_ns is None or (name, id_) not in self.cancelled):
+                raise Broken(f"{name}: {id_} was cancelled, and did not wait, or nobody asked for it")
             if event.reason == "delivery_limit" and "attempts_max" in place.features:
                 tries, highest = self._tries.get((name, id_)), place.features["attempts_max"]
                 if not highest or (tries is not None and tries < highest):

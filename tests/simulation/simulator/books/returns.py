@@ -44,7 +44,9 @@ class Returns(Book):
         if event.why not in (CLOSED, LOST):
             return
         name = event.vhost, event.subject
+        may_time_out = "timeout_ms" in self._where.features_of(event.subject)  # one channel alone, which counts as lost
         for id_ in event.messages:
             session = self._had.get((name, id_))
             if session is not None:
-                self._gone[name, id_] = session.client if event.why == LOST else session
+                is_of_all = event.why == LOST and not may_time_out
+                self._gone[name, id_] = session.client if is_of_all else session

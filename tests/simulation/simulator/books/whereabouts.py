@@ -26,6 +26,8 @@ from ..ledger import Broken, QueueName
 from ..plan import Plan
 from .book import Book, Handlers
 
+#: Why a message waits that did so before: an operator changed when it is due.
+RESCHEDULED = "rescheduled"
 #: Of queues that the plan does not know: somebody made them, and an operator may have changed their rules.
 FOREIGN: dict[str, Any] = {"foreign": True}
 
@@ -168,7 +170,7 @@ class Whereabouts(Book):
         place = self.places[event.vhost, event.subject]
         if event.counted is not None:
             self._take_out(place, event.messages, "sent to wait")
-        else:
+        elif event.why != RESCHEDULED:
             for id_ in event.messages:
                 del place.ready[id_]
         place.waiting |= dict.fromkeys(event.messages)

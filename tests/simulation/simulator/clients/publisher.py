@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from leveret.interop.wire.raw_codec import Method
 
+from ..books.duplicates import HEADER
 from ..books.groups import GROUP, SEQUENCE
 from ..ledger import KEY_SIZE, Broken
 from ..parts import behind
@@ -67,6 +68,7 @@ class Publisher(Channel):
         self._waits_since_ns = 0
         self._again: list[tuple[bytes, bool]] = []  # unconfirmed when the connection was lost: key, persistent
         self._returned: set[bytes] = set()
+        self._ids: dict[bytes, str] = {}  # against duplicates, by key
         self._transaction: list[tuple[bytes, bool]] = []
         self._committing: list[tuple[bytes, bool]] = []
         self._is_ready = False
@@ -155,7 +157,7 @@ class Publisher(Channel):
                 size = knowledge.published[key]
                 knowledge.happened["published again"] += 1
                 parts.append(self._publish(key, of._replace(persistent=persistent), False, method))
-                parts.append(content(self.number, of.octets, body_of(key, size), frame_max, cuts))
+                parts.append(content(self.number, self._properties(of, key), body_of(key, size), frame_max, cuts))
                 continue
             self._published += 1
             key = key_of(self._publisher, self._published)
@@ -163,8 +165,18 @@ class Publisher(Channel):
             knowledge.publish(key, size)
             is_mandatory = "mandatory" in self.options and chance.random() < 0.1
             parts.append(self._publish(key, head, is_mandatory, method))
-            parts.append(content(self.number, head.octets, body_of(key, size), frame_max, cuts))
+            parts.append(content(self.number, self._properties(head, key), body_of(key, size), frame_max, cuts))
         return parts
+
+    def _properties(self, head: Head, key: bytes) -> bytes:
+        """With an id of its own, or now and then one that it gave before, where addresses remember them."""
+        if "ids" not in self.options:
+            return head.octets
+        id_ = self._ids.get(key)
+        if id_ is None:
+            known = list(self._ids.values())[-3 * BATCH :]
+            id_ = self._ids[key] = self.chance.choice(known) if known and self.chance.random() < 0.2 else key.hex()
+        return properties(persistent=head.persistent, headers={HEADER: id_})
 
     def _publish(self, key: bytes, head: Head, mandatory: bool, method: bytes) -> bytes:
         self.world.knowledge.operations += 1
@@ -212,6 +224,8 @@ class Publisher(Channel):
         """What is answered and was never published was refused for want of room, or expired while it was held."""
         key, now_ns = sent.key, self.world.schedule.now_ns
         if is_ack:
+            if self._was_dropped(key):
+                return
             if not sent.may_be_over(now_ns):
                 raise Broken(f"message {key.hex()} was confirmed before it was published")
             self.world.knowledge.happened["confirm: expired while it was held"] += 1
@@ -220,6 +234,16 @@ class Publisher(Channel):
             self.world.knowledge.happened["refusal: no room"] += 1
         if key not in self.world.books.routing.again:
             self.world.books.routing.never.add(key)
+
+    def _was_dropped(self, key: bytes) -> bool:
+        """Whether it was confirmed for the sake of the message that had its id first, which has to be safe."""
+        if not (dropped := self.world.books.duplicates.dropped[self._ids.get(key, "")]):
+            return False
+        first = dropped.popleft()
+        if not self.world.disk.is_troubled:
+            self.world.knowledge.confirm(first)
+        self.world.knowledge.happened["confirm: of a duplicate"] += 1
+        return True
 
     def _check_refusal(self, key: bytes, sent_ns: int) -> None:
         plan, disk = self.world.plan, self.world.disk
@@ -237,11 +261,24 @@ class Publisher(Channel):
             raise Broken(f"message {key.hex()} was refused for want of room, and there was room")
 
     def closed(self, code: int, text: str) -> None:
+        if code == 406 and "partial" in text and self.mode == "transactions":
+            self._committed_in_part()
+            return
         if code != 406 or "RESOURCE_ERROR" not in text or self.mode == "confirms":
             super().closed(code, text)
         self.world.knowledge.happened["channel closed: no room"] += 1
         if self.mode == "transactions":
             self.world.books.routing.never.update(key for key, _ in (*self._committing, *self._transaction))
+
+    def _committed_in_part(self) -> None:
+        """A queue refused some of the messages; the others are there."""
+        routing, keys = self.world.books.routing, [key for key, _ in self._committing]
+        if missing := [key.hex() for key in keys if key not in routing.seen]:
+            raise Broken(f"a commit was refused in part, and of the rest {missing[:5]} were not published")
+        is_troubled = self.world.disk.is_troubled or self.world.disk.has_been_full
+        if routing.refused.isdisjoint(keys) and not is_troubled:
+            raise Broken("a commit was refused in part, and no queue refused any of its messages")
+        self.world.knowledge.happened["commit of a part"] += 1
 
     def lost_publishes(self) -> list[bytes]:
         """Keys of what nobody answers to, and that has not come although the connection is still there."""
@@ -287,6 +324,8 @@ class Publisher(Channel):
         for key, persistent in done:
             if key not in routing.seen:
                 raise Broken(f"message {key.hex()} was committed, and not published")
+            if key in routing.refused:
+                raise Broken(f"message {key.hex()} was refused, and its transaction committed")
             if persistent:
                 knowledge.confirm(key)
 

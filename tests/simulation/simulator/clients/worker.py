@@ -12,17 +12,20 @@ from ..more_kinds import FIRST
 from ..selectors import TAKES, arguments_of, of_in
 from ..sites import called
 from .channel import Channel
-from .client import ENDING, Client
+from .client import BUSY, ENDING, Client
 from .wire import settle
 
 ACK, REJECT, NACK = 80, 90, 120
 MULTIPLE, REQUEUE = 1, 2
+MS = 1_000_000
 
 Held = tuple[QueueName, int]
 
 
 class Worker(Channel):
-    """`options`: queue, prefetch, no_ack, transactions, takes (deliveries as they come) or gets (asks for each)."""
+    """`options`: queue, prefetch, no_ack, transactions, takes (deliveries as they come) or gets (asks for each); dozes:
+    it may not settle in time.
+    """
 
     def __init__(self, client: Client, number: int, options: dict[str, Any], seed: int) -> None:
         super().__init__(client, number, options, seed)
@@ -31,7 +34,9 @@ class Worker(Channel):
         self._called = called(self.queue)
         self.drains = () if self.queue.features.get("keeps") else (self.queue.name,)
         self.no_ack = bool(options.get("no_ack")) and not self.queue.features.get("stream")  # which has no such thing
-        self._has_transactions = bool(options.get("transactions"))
+        self._timeout_ms: int = self.queue.features.get("timeout_ms", 0)
+        self._has_transactions = bool(options.get("transactions")) and not self._timeout_ms
+        self._dozes_until_ns = 0
         self._held: dict[int, Held] = {}  # delivery tag -> what
         self._tag = 0
         self._newest: dict[int, int] = {}  # publisher -> number of its newest message that came for the first time
@@ -132,8 +137,8 @@ class Worker(Channel):
             self._check_prefetch()
         if not self.no_ack and not self._is_recovering:
             self._held[tag] = held
-            if self.client.mood is ENDING:
-                self.finish()
+            if self.client.mood is ENDING or (self._timeout_ms and self.client.mood is not BUSY):
+                self.finish()  # in a pause it would come again and again
 
     def _check_prefetch(self) -> None:
         if type(self) is not Worker or any(question.channel == self.number for question in self.client.waiting):
@@ -200,8 +205,15 @@ class Worker(Channel):
         if (left := self.world.ledger.first_left(settled.values())) is not None:
             raise Broken(f"{left[0]}: the acknowledgement of {left[1]} was committed before it was durable")
 
+    def closed(self, code: int, text: str) -> None:
+        if code != 406 or "timed out" not in text or not self._timeout_ms:
+            super().closed(code, text)
+        self.world.knowledge.happened["channel closed: timed out"] += 1
+        self.world.books.deliveries.closed(self.client.product, self.number)
+        self.world.books.timeouts.closed(self.client.product, self.number, self._timeout_ms)
+
     def act(self) -> None:
-        if self._consumer is None:
+        if self._consumer is None or self._is_dozing():
             return
         if self.options.get("flows") and not self.client.waiting and self.chance.random() < 0.1:
             self._flow(is_on=self._is_paused)
@@ -211,6 +223,12 @@ class Worker(Channel):
             self._do_something_else()
         else:
             self._act_on_held()
+
+    def _is_dozing(self) -> bool:
+        now_ns = self.world.schedule.now_ns
+        if self.options.get("dozes") and now_ns >= self._dozes_until_ns and self.chance.random() < 0.05:
+            self._dozes_until_ns = now_ns + int(self._timeout_ms * MS * self.chance.choice((0.5, 1.1, 3)))
+        return now_ns < self._dozes_until_ns
 
     def _acknowledge_and_ask(self) -> None:
         """Something that is answered when it is safe, and so is what was before it."""

@@ -1,4 +1,6 @@
-"""What operators do with the messages of the world's queues: move, discard and purge them, and pause their delivery."""
+"""What operators do with the messages of the world's queues: move, discard and purge them, make what waits for its time
+due at another one or delete it, and pause their delivery.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from ..books.redelivery import MS
 from ..inhabitants import DEAD
 from .operators import run
 from .victim import Fault, Victim, some_time_ns
@@ -43,6 +46,24 @@ def _purge(world: Victim, chance: Random) -> None:
     run(world, "purge", queue=queue)
 
 
+def _schedule(world: Victim, chance: Random) -> None:
+    """One that waits for its time: due now, at another time, or never."""
+    names = [queue.name for queue in world.plan.queues if queue.features.keys() & {"delays", "delay_ms"}]
+    queue = chance.choice(names) if names else DEAD
+    listed = run(world, "scheduled", action="list", queue=queue, count=20)
+    if not listed:
+        return
+    id_, book = chance.choice(listed)["id"], world.books.redelivery
+    key = ("/", queue), id_
+    what = chance.choice(("fire", "cancel", "reschedule", "reschedule"))
+    more = {"delay": chance.choice((1, 50, 1000, 3000))} if what == "reschedule" else {}
+    if what == "cancel":
+        book.cancelled.add(key)
+    else:
+        book.rescheduled[key] = world.clock.monotonic_ns() + more.get("delay", 0) * MS
+    run(world, "scheduled", action=what, queue=queue, id=id_, **more)
+
+
 def _pause(world: Victim, chance: Random) -> None:
     queue = _queue(world, chance)
     run(world, "pause", queue=queue)
@@ -55,6 +76,7 @@ _ACTS: dict[str, Fault] = {
     "discards messages": _discard,
     "purges a queue": _purge,
     "pauses a queue": _pause,
+    "changes what is scheduled": _schedule,
 }
 #: Only short worlds have them.
 MESSAGE_FAULTS: dict[str, Fault] = {f"operator {name}": act for name, act in _ACTS.items()}
