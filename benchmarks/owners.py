@@ -41,8 +41,8 @@ TURN = 2000
 #: Messages of one form before the next one has its turn.
 SLICE = 20_000
 ONE_SITE = ("n1", "n1", "n1")
-#: Octets of a message beside one of a broker alone: 2, and what lists and blocks have in advance.
-OCTETS_MAX = 2.25
+#: Octets of a message beside one of a broker alone.
+OCTETS_MAX = 2.0
 MESSAGES = {count: messages([b"0123456789abcdef"] * count, {"delivery_mode": 2}) for count in (1, RUN)}
 
 

@@ -18,9 +18,11 @@ from ..sites import Sites
 ALONE, TOGETHER = 64, 50
 #: Maximum owners of a queue. The messages of further ones belong to the broker's own site.
 OWNERS_MAX = 30
-#: A unit of a block: the distance to the change before in 11 bits, the number in 5; this number extends the distance.
-_EXTENDS, _NUMBER_BITS, _DISTANCE_BITS = 31, 5, 11
-#: Changes in a block, which is searched from its begin.
+#: A change is an octet: the number in 5 bits; above it 2 bits of the distance to the change before, less 1. With the
+#: high bit, these and the next octet are the distance less 5. If all 10 bits are set, what is above `_FAR` follows, 7
+#: bits an octet, the lowest first, each but the last with its high bit set.
+_NUMBER_BITS, _NUMBER, _LONG, _NEAR, _FAR = 5, 31, 128, 4, 1028
+#: Octets of changes in a block, which is searched from its begin.
 BLOCK = 128
 #: Maximum octets of a queue's changes in a checkpoint. It has the newest ones.
 KEPT_OCTETS = 256 * 1024
@@ -32,18 +34,20 @@ _END = 1 << 62
 
 
 class OwnerRuns:
-    """Numbers of owners by message id. A change takes 2 octets, so a message takes at most that much, and a tenth for
-    blocks and for room to grow.
+    """Numbers of owners by message id.
+
+    A change takes one octet, from a distance of 5 on two, from one of 1,028 on three or four. A fifth more goes to
+    blocks and room to grow.
 
     `newest`: for each number the highest id that it may have.
     """
 
-    __slots__ = ("_at", "_firsts", "_ids", "_last_id", "_number", "_numbers", "_starts", "_units", "newest")
+    __slots__ = ("_at", "_firsts", "_ids", "_last_id", "_number", "_numbers", "_octets", "_starts", "newest")
 
     def __init__(self) -> None:
         self._firsts = array("q")  # id of the first change of each block
         self._starts = array("Q")  # where each block begins in ...
-        self._units = array("H")  # ... all of them
+        self._octets = array("B")  # ... all of them
         self._last_id = 0
         self._number = -1  # of the last change
         self.newest: dict[int, int] = {}
@@ -53,21 +57,29 @@ class OwnerRuns:
 
     def __len__(self) -> int:
         """Octets in blocks."""
-        return len(self._units) * 2
+        return len(self._octets)
 
     def append(self, first_id: int, last_id: int, number: int) -> None:
         """Add the owner of messages behind all others."""
         if number != self._number:
-            distance, units, starts = first_id - self._last_id, self._units, self._starts
-            if not starts or len(units) - starts[-1] >= BLOCK or distance >> (2 * _DISTANCE_BITS):
+            octets, starts = self._octets, self._starts
+            if not starts or len(octets) - starts[-1] >= BLOCK:
                 self._firsts.append(first_id)
-                starts.append(len(units))
-                units.append(number)
+                starts.append(len(octets))
+                octets.append(number)
             else:
-                high = distance >> _DISTANCE_BITS
-                if high:
-                    units.append(high << _NUMBER_BITS | _EXTENDS)
-                units.append((distance & ((1 << _DISTANCE_BITS) - 1)) << _NUMBER_BITS | number)
+                distance = first_id - self._last_id
+                if distance <= _NEAR:
+                    octets.append((distance - 1) << _NUMBER_BITS | number)
+                else:
+                    more = min(distance, _FAR) - _NEAR - 1
+                    octets.extend((_LONG | more >> 8 << _NUMBER_BITS | number, more & 255))
+                    rest = distance - _FAR
+                    while rest > 127:
+                        octets.append(rest & 127 | 128)
+                        rest >>= 7
+                    if rest >= 0:
+                        octets.append(rest)
                 if self._at == len(starts) - 1:
                     self._ids.append(first_id)
                     self._numbers.append(number)
@@ -92,23 +104,27 @@ class OwnerRuns:
         return self._numbers[bisect_right(self._ids, id_) - 1]
 
     def _block(self, at: int) -> "array[int]":
-        end = self._starts[at + 1] if at + 1 < len(self._starts) else len(self._units)
-        return self._units[self._starts[at] : end]
+        end = self._starts[at + 1] if at + 1 < len(self._starts) else len(self._octets)
+        return self._octets[self._starts[at] : end]
 
     def _read(self, at: int) -> None:
         """Read the changes of a block: first ids, and numbers."""
-        id_, high = self._firsts[at], 0
+        id_ = self._firsts[at] - 1
         ids: list[int] = []
         numbers: list[int] = []
-        for unit in self._block(at):
-            number = unit & _EXTENDS
-            if number == _EXTENDS:
-                high = unit >> _NUMBER_BITS
-                continue
-            id_ += high << _DISTANCE_BITS | unit >> _NUMBER_BITS
-            high = 0
+        octets = iter(self._block(at))
+        for octet in octets:
+            distance = (octet >> _NUMBER_BITS & 3) + 1
+            if octet & _LONG:
+                distance = ((distance - 1) << 8 | next(octets, 0)) + _NEAR + 1
+                if distance == _FAR:
+                    for shift, more in enumerate(octets):
+                        distance += (more & 127) << 7 * shift
+                        if more < 128:
+                            break
+            id_ += distance
             ids.append(id_)
-            numbers.append(number)
+            numbers.append(octet & _NUMBER)
         self._at, self._ids, self._numbers = at, ids, numbers
 
     def is_one(self, first_id: int, last_id: int) -> bool:
@@ -160,7 +176,7 @@ class OwnerRuns:
         count = max(bisect_right(self._firsts, below_id) - 1, 0)
         if count:
             gone = self._starts[count]
-            del self._firsts[:count], self._units[:gone]
+            del self._firsts[:count], self._octets[:gone]
             self._starts = array("Q", (start - gone for start in self._starts[count:]))
             self._at = -1
 
@@ -170,11 +186,10 @@ class OwnerRuns:
         size = 0
         for at in reversed(range(len(self._firsts))):
             block = self._block(at)
-            size += _HEAD.size + 2 * len(block)
+            size += _HEAD.size + len(block)
             if size > KEPT_OCTETS:
                 break
-            units = b"".join(unit.to_bytes(2, "big") for unit in block)
-            parts.append(_HEAD.pack(self._firsts[at], len(block)) + units)
+            parts.append(_HEAD.pack(self._firsts[at], len(block)) + block.tobytes())
         return b"".join(reversed(parts))
 
     def restore(self, octets: bytes) -> None:
@@ -183,11 +198,10 @@ class OwnerRuns:
         while at + _HEAD.size <= len(octets):
             first, count = _HEAD.unpack_from(octets, at)
             at += _HEAD.size
-            units = octets[at : at + 2 * count]
             self._firsts.append(first)
-            self._starts.append(len(self._units))
-            self._units.extend(int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2))
-            at += 2 * count
+            self._starts.append(len(self._octets))
+            self._octets.frombytes(octets[at : at + count])
+            at += count
         for block in range(len(self._firsts)):
             self._read(block)
             self.newest.update(dict.fromkeys(self._numbers, _END))  # an upper limit: the ends of runs are not known
