@@ -7,7 +7,7 @@ import pytest
 
 from leveret.cluster.agreement.view import InSync, NodeKey, View
 from leveret.operator.command_error import CommandError
-from leveret.serving.cluster_desk import LeaderDesk
+from leveret.serving.cluster_admin import ClusterAdmin
 from leveret.serving.node_report import ConfigurationFacts
 
 A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
@@ -36,7 +36,7 @@ class Bench:
             compared=lambda parts, name: [f"{name}: {parts['fingerprint']}"],
             led=SimpleNamespace(not_hosted={"b": ("queue 'orders': E-MISMATCH",)}),
         )
-        self.desk = LeaderDesk(node, report)
+        self.admin = ClusterAdmin(node, report)
 
     def _order(self, node_id: bytes, verb: str) -> bool:
         if node_id in self.linked:
@@ -52,12 +52,12 @@ def test_the_lead_is_handed_over_to_another_node() -> None:
     """To one that is named, or to whichever has the most; clients are not stopped for the node itself."""
     bench = Bench(B)
     for name in ("b", "rabbit@b", None):
-        bench.desk.handover(name)
+        bench.admin.handover(name)
     assert bench.asked == [("b", False), ("b", False), (None, False)]
     with pytest.raises(CommandError, match="node a leads already"):
-        bench.desk.handover("a")
+        bench.admin.handover("a")
     with pytest.raises(CommandError, match="node c is not there"):
-        bench.desk.handover("c")
+        bench.admin.handover("c")
     assert len(bench.asked) == 3
 
 
@@ -65,49 +65,49 @@ def test_a_handover_that_cannot_be_is_not_said_to_be_done() -> None:
     """Nor a drain of the leader."""
     bench = Bench(B, refusal="b is drained")
     with pytest.raises(CommandError, match="not handed over: b is drained"):
-        bench.desk.handover("b")
+        bench.admin.handover("b")
     with pytest.raises(CommandError, match="not drained: b is drained"):
-        bench.desk.drain("a")
+        bench.admin.drain("a")
 
 
 def test_a_node_is_drained_where_it_is() -> None:
     """A follower is told by its link; the leader hands over."""
     bench = Bench(B)
-    bench.desk.drain("b")
-    bench.desk.revive("b")
+    bench.admin.drain("b")
+    bench.admin.revive("b")
     assert bench.orders == [(B, "drain"), (B, "revive")] and bench.asked == []
-    bench.desk.drain("a")
+    bench.admin.drain("a")
     assert bench.asked == [(None, True)]
     with pytest.raises(CommandError, match="not drained"):
-        bench.desk.revive("a")
+        bench.admin.revive("a")
 
 
 def levels(bench: Bench, level: int, members: frozenset[bytes] = frozenset({A, B}), **read: int) -> None:
     """The level of the journal, and what nodes read."""
     nodes = tuple(NodeKey(name, name.encode() * 16, "h:1", level=one, version=f"0.{one}") for name, one in read.items())
-    bench.desk._node.view = View(7, insync=InSync(1, members, 0, level), nodes=nodes)
+    bench.admin._node.view = View(7, insync=InSync(1, members, 0, level), nodes=nodes)
 
 
 def test_the_level_is_raised_when_all_nodes_read_it() -> None:
     """Of the set, and others that are there: they could not lead any more."""
     bench = Bench(B)
     levels(bench, 1, a=2, b=2)
-    assert bench.desk.raise_level() == {"level": 2, "before": 1} and bench.raised == [2]
+    assert bench.admin.raise_level() == {"level": 2, "before": 1} and bench.raised == [2]
     levels(bench, 2, a=2, b=2)
-    assert bench.desk.raise_level() == {"level": 2, "before": 2} and bench.raised == [2]
+    assert bench.admin.raise_level() == {"level": 2, "before": 2} and bench.raised == [2]
     levels(bench, 3, a=2, b=2)
-    assert bench.desk.raise_level()["level"] == 3
+    assert bench.admin.raise_level()["level"] == 3
     for read in ({"a": 2, "b": 1}, {"a": 2, "b": 2, "c": 1}, {"a": 1, "b": 2}):
         levels(bench, 1, **read)
         older = next(name for name, level in read.items() if level == 1)
         with pytest.raises(CommandError, match=f"not raised to level 2: node {older} .0.1. reads level 1: upgrade it"):
-            bench.desk.raise_level()
+            bench.admin.raise_level()
     levels(bench, 1, frozenset({A, B, C}), a=2, b=2)
     with pytest.raises(CommandError, match="not raised: a node in sync is not registered"):
-        bench.desk.raise_level()
-    bench.desk._node.view = None
+        bench.admin.raise_level()
+    bench.admin._node.view = None
     with pytest.raises(CommandError, match="not raised: etcd was not read yet"):
-        bench.desk.raise_level()
+        bench.admin.raise_level()
     assert bench.raised == [2]
 
 
@@ -116,19 +116,19 @@ def test_a_follower_without_a_link_is_not_said_to_have_done_it(verb: str) -> Non
     """It would lead next."""
     bench = Bench()
     with pytest.raises(CommandError, match="node b is not connected to the leader"):
-        getattr(bench.desk, verb)("b")
+        getattr(bench.admin, verb)("b")
 
 
 def test_a_reload_is_passed_on_to_those_that_are_connected() -> None:
     """The others are named: they read their files when they are started."""
     bench = Bench(B)
-    assert bench.desk.reload() == {"reloads": {"b": 3}, "not-asked": ["c"]}
+    assert bench.admin.reload() == {"reloads": {"b": 3}, "not-asked": ["c"]}
     assert bench.orders == [(B, "reload")]
 
 
 def test_what_differs_is_told_by_node() -> None:
     """With the faults of files that could not be reloaded."""
-    assert Bench(B).desk.configurations() == {
+    assert Bench(B).admin.configurations() == {
         "leader": "a",
         "compared": ["b"],
         "differences": [{"node": "b", "differs": "[broker] heartbeat"}],
@@ -139,4 +139,4 @@ def test_what_differs_is_told_by_node() -> None:
 @pytest.mark.parametrize("said, name", [({"node": "b"}, "b"), ({"node": 7}, "the files"), ({}, "the files")])
 def test_files_are_compared_with_what_is_in_force(said: dict[str, object], name: str) -> None:
     """`leveret check --cluster` sends digests of their parts."""
-    assert Bench().desk.compare({**said, "fingerprint": "x"}) == {"leader": "a", "differences": [f"{name}: x"]}
+    assert Bench().admin.compare({**said, "fingerprint": "x"}) == {"leader": "a", "differences": [f"{name}: x"]}
