@@ -1,7 +1,7 @@
-"""The command line: each command is a module, and only the module of the given word is imported.
+"""The command line. Each command is a module, and only the module of the given command is imported.
 
-A module has `add_arguments(parser)` and `run(options)`, which returns the exit code; a module without the first reads
-its arguments itself. Source: interfaces page.
+A module has `add_arguments(parser)` and `run(options)`, which returns the exit code; without `add_arguments` its `run`
+parses the words itself. Source: interfaces page.
 """
 
 import argparse
@@ -30,7 +30,7 @@ COMMANDS = {
     "test-server": ("testing.remote.command", "a broker for tests in any language, controlled by HTTP"),
     "ctl": ("cli.ctl_command", "manage a running broker"),
 }
-#: Options that may be repeated or left out.
+#: Options whose value may be an empty list.
 REPEATED = frozenset({"arguments", "config", "files", "listen"})
 
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command is not None and not hasattr(command, "add_arguments"):
         try:
             return int(command.run(arguments[1:]))
-        except KeyboardInterrupt:  # before the command listens to signals, or a second one after
+        except KeyboardInterrupt:  # before or after the command handles signals
             return EXIT_INTERRUPTED
     parser = _parser(word, command)
     _refuse_unknown(parser, word)
@@ -61,14 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def refuse_empty(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Refuse a second "--" in place of a word, of which argparse makes an empty list."""
+    """Refuse a second "--" in place of a word: argparse makes an empty list of it."""
     for name, value in vars(options).items():
         if value == [] and name not in REPEATED:
             parser.error(f"{name.upper()} is missing: '--' is none")
 
 
 def _parser(word: str, command: ModuleType | None) -> argparse.ArgumentParser:
-    """The parser of all commands, with the arguments of the given one."""
+    """The parser of all commands. Only the given command has its arguments."""
     parser = NearestParser(prog="leveret", description="An AMQP 0-9-1 broker.")
     if word in ("-h", "--help"):
         from .cli.build_facts import pages
@@ -85,7 +85,7 @@ def _parser(word: str, command: ModuleType | None) -> argparse.ArgumentParser:
 
 
 def _refuse_unknown(parser: argparse.ArgumentParser, word: str) -> None:
-    """Name the nearest command, or option, for an unknown first word."""
+    """Refuse an unknown first word, and name the nearest command or option."""
     if not word or word in COMMANDS or word == "-h" or any(one.startswith(word) for one in ("--help", "--version")):
         return
     from .settings.faults import nearest
@@ -96,7 +96,7 @@ def _refuse_unknown(parser: argparse.ArgumentParser, word: str) -> None:
 
 
 class _Version(argparse.Action):
-    """Prints the facts of the build, and exits."""
+    """Print the facts of the build, and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from .cli.build_facts import build_facts

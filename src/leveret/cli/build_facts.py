@@ -1,4 +1,4 @@
-"""The facts of `leveret --version`: code, interpreter and dependencies."""
+"""The facts that `leveret --version` prints: code, interpreter and dependencies."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .. import __version__
 
-#: Dependencies that are listed if they are installed.
+#: Dependencies to list, if they are installed.
 DISTRIBUTIONS = ("trio", "pamqp", "numpy", "pyarrow", "pyspark")
 #: Rooms of the distribution that a broker runs, and the others.
 ROOMS = ("engine", "expressions", "settings", "journal", "amqp_frontend", "cluster", "console", "vendored")
@@ -37,7 +37,7 @@ def build_facts() -> str:
 
 
 def pages() -> Path | None:
-    """The directory of the pages that messages name (docs/...), in a wheel or in a clone."""
+    """The directory of the pages that messages name (docs/...), of an installed wheel or of a clone; None: neither."""
     clone = next((parent for parent in Path(__file__).parents if (parent / "pyproject.toml").is_file()), None)
     places = [Path(sysconfig.get_path("data")) / "share" / "doc" / "leveret", *((clone,) if clone else ())]
     return next((place for place in reversed(places) if (place / "docs" / "installing.md").is_file()), None)
@@ -56,7 +56,7 @@ def _digest() -> str:
 
 
 def _folders() -> dict[str, Path]:
-    """Room -> its folder; "": the package itself. In a development installation they are in different places."""
+    """Room -> its folder; "": the package itself. In a clone the rooms are outside the package's folder."""
     home = Path(sys.modules[__package__.partition(".")[0]].__file__ or "").parent
     specs = {room: find_spec(f"{home.name}.{room}") for room in ROOMS}
     rooms = {room: Path(spec.origin).parent for room, spec in specs.items() if spec is not None and spec.origin}

@@ -69,7 +69,7 @@ WITH_PASSWORD = frozenset({"users add", "users passwd"})
 ARGUMENT_NAME = re.compile(r"[a-z][a-z-]*")
 
 
-#: `--help` is an argument here.
+#: `--help` is an argument of this command, because it may name a COMMAND.
 PARSER = {"add_help": False}
 
 
@@ -106,7 +106,7 @@ def add_arguments(ctl: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Send one command, and print its answer; with --watch again and again, until it fails or is interrupted."""
+    """Send a command, and print its answer; with --watch repeat that until it fails or is interrupted."""
     if options.watch is None:
         return _run(options)
     rates = Rates()
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_again(text: str, options: argparse.Namespace) -> None:
-    """Print one look of --watch. In a terminal it overwrites the one before in one write, so that nothing flickers."""
+    """Print an answer for --watch. In a terminal it replaces the answer before in one write, without flickering."""
     if not options.json:
         text = f"{datetime.now().astimezone().isoformat(' ', 'seconds')}  {' '.join(_words_of(options))}\n{text}"
     if sys.stdout.isatty():
@@ -139,7 +139,7 @@ def _words_of(options: argparse.Namespace) -> list[str]:
 
 
 def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
-    """One request. `rates`: of --watch, with the answers before."""
+    """Send one request and print its answer. `rates`: for --watch, from the answers before. Returns the exit code."""
     from .control_client import DEFAULT_URL, ControlFailed, request
     from .node_commands import NODE_COMMANDS, NodeCommands
 
@@ -183,7 +183,7 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
 
 
 def _definitions(name: str) -> "JsonFile":
-    """Raises: ControlFailed."""
+    """Read a file of definitions. Raises: ControlFailed."""
     from ..operator.json_file import JsonFault, read_json_file
     from .control_client import ControlFailed
 
@@ -196,7 +196,7 @@ def _definitions(name: str) -> "JsonFile":
 
 
 def _run_remote(options: argparse.Namespace) -> int:
-    """An operation of a test server."""
+    """Send an operation to a test server, and print its result."""
     from .control_client import ControlFailed
     from .remote_control import remote_request
 
@@ -223,7 +223,7 @@ def _seconds(text: str) -> float:
 
 
 def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict[str, Any]]:
-    """The command's name and its arguments. Raises: CommandError, ControlFailed."""
+    """The name and the arguments of a command, from the command line. Raises: CommandError, ControlFailed."""
     try:
         "".join((word, *items, vhost or "")).encode()
     except UnicodeEncodeError:
@@ -246,7 +246,7 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
         key, equals, value = item.partition("=")
         if not equals or ARGUMENT_NAME.fullmatch(key) is None:
             if not first:
-                if command.words in WITH_PASSWORD:  # the word may be one
+                if command.words in WITH_PASSWORD:  # do not print a word that may be a password
                     raise command.error("the password is read from standard input, not a word here", with_usage=True)
                 raise command.error(f"{item!r} is one too many", with_usage=True)
             key, value = first.pop(0), item
@@ -265,7 +265,7 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
 
 
 def _read_from_elsewhere(command: Command, arguments: dict[str, Any]) -> None:
-    """Read a password from the terminal or standard input, because command lines are visible to all users."""
+    """Read a password from the terminal or standard input, because all users can see command lines."""
     from getpass import getpass
 
     if command.words in WITH_PASSWORD and not {"password", "password-hash"} & arguments.keys():
@@ -277,7 +277,7 @@ def _read_from_elsewhere(command: Command, arguments: dict[str, Any]) -> None:
 
 
 def _help() -> str:
-    """Every command with its arguments."""
+    """The list of all commands with their arguments."""
     commands = [command for actions in COMMANDS.values() for command in actions.values()]
     lines = ["commands (`leveret ctl COMMAND --help` explains one):"]
     for command in commands:
@@ -301,7 +301,7 @@ def _lines_of(command: Command) -> Iterator[str]:
 
 
 def as_text(result: Any, command: str) -> str:
-    """An answer as text that is safe for terminals."""
+    """The text of an answer, safe for terminals."""
     if command == "definitions" and "imported" not in result:
         return json.dumps(result, indent=2)
     if command == "explain":
@@ -329,7 +329,7 @@ def as_text(result: Any, command: str) -> str:
 
 
 def _place_of(found: dict[str, Any]) -> str:
-    """Where a message is, and how far the broker has looked for it."""
+    """The text of `where`: the places of a message, and how far the broker has searched."""
     messages = "1 message" if found["looked_at"] == 1 else f"{found['looked_at']} messages"
     far = f"looked at {messages} in {found['queues']} of {found['of_queues']} queues"
     why = f", then stopped: {found['stopped']}" if found["stopped"] else ""
@@ -338,13 +338,13 @@ def _place_of(found: dict[str, Any]) -> str:
 
 
 def _job_of(job: dict[str, Any]) -> dict[str, Any]:
-    """A job with its times, which have no unit in their names."""
+    """A row of a job, with units in the names of its times, so that they are shown as times."""
     times = {"started_ms": job["started"], "ended_ms": job["ended"]}
     return {name: value for name, value in job.items() if name not in ("started", "ended")} | times
 
 
 def _dead_letters_of(row: dict[str, Any]) -> dict[str, Any]:
-    """A queue of dead letters. The time of the oldest death is in seconds, as in `x-death`."""
+    """A row of a queue of dead letters, with the time of the oldest death in ms; it is in seconds, as in `x-death`."""
     oldest = row["oldest"]
     return {
         name if name != "oldest" else "oldest_ms": 1000 * oldest if name == "oldest" and oldest is not None else value
@@ -352,13 +352,13 @@ def _dead_letters_of(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-#: What is shown of a node; `--json` has more.
+#: The columns of a node; `--json` has more.
 NODE_COLUMNS = ("name", "state", "is-linked", "term", "end", "lag", "reaches", "version", "level", "addresses")
 _NOT_SHOWN = ("node", "state", "since-ms", "why", "handover", "min-in-sync", "nodes")
 
 
 def _cluster_of(status: dict[str, Any]) -> dict[str, Any]:
-    """What is shown of a cluster, by the leader, or by a node that says what it knows while none leads."""
+    """The facts of a cluster as lines and a table, from the leader, or from any node while none leads."""
     since = _moment(status["since-ms"])
     facts = {name: value for name, value in status.items() if name not in _NOT_SHOWN}
     facts |= {"insync": ", ".join(status["insync"]) or None}
@@ -369,7 +369,7 @@ def _cluster_of(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _history_of(history: dict[str, Any]) -> dict[str, Any]:
-    """What has become of a cluster, as a table."""
+    """The history of a cluster as a table."""
     changes = [{"at": _moment(one["at-ms"]), **one, "at-ms": None} for one in history["changes"]]
     return {"known": f"to node {history['node']} since {_moment(history['since-ms'])}", "changes": changes}
 
@@ -390,7 +390,7 @@ def _width(indented: int = 0) -> int | None:
 
 
 def _value_text(value: Any, name: str = "") -> str:
-    """Lists of lines, tables of numbers and tables are printed below their name."""
+    """The text of a value. Lists and objects stand below their name."""
     if value is None or value == []:
         return "none"
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):

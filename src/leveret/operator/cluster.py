@@ -10,7 +10,7 @@ from .kinds import NAME, Json
 from .operator import Operator
 
 if TYPE_CHECKING:
-    from ..serving.cluster_desk import LeaderDesk
+    from ..serving.cluster_admin import ClusterAdmin
 
 NodeName = Annotated[str, NAME, "of the node, as in [cluster] nodes"]
 
@@ -18,7 +18,7 @@ NodeName = Annotated[str, NAME, "of the node, as in [cluster] nodes"]
 @command("cluster", http=Http("GET", "leveret/cluster", Level.MONITORING), reads=True)
 def cluster(at: Operator) -> dict[str, Any]:
     """Show which node leads, which are in sync, and how far each has copied the journal."""
-    return _desk(at).status()
+    return _admin(at).status()
 
 
 @command("cluster wait-in-sync", reads=True)
@@ -27,7 +27,7 @@ def wait_in_sync(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
 
     node: until this one is
     """
-    return _ready(in_sync_reasons(_desk(at).status(), node))
+    return _ready(in_sync_reasons(_admin(at).status(), node))
 
 
 @command("cluster wait-safe-to-stop", reads=True)
@@ -36,7 +36,7 @@ def wait_safe_to_stop(at: Operator, node: NodeName | None = None) -> dict[str, A
 
     node: the one that is to be stopped; without it: until any one can be
     """
-    return _ready(stop_reasons(_desk(at).status(), node))
+    return _ready(stop_reasons(_admin(at).status(), node))
 
 
 def _ready(reasons: list[str]) -> dict[str, Any]:
@@ -50,12 +50,12 @@ def differences(at: Operator, parts: Json = None) -> dict[str, Any]:
 
     parts: instead, of the files that `leveret check --cluster` has read
     """
-    desk = _desk(at)
+    admin = _admin(at)
     if parts is None:
-        return desk.configurations()
+        return admin.configurations()
     if not isinstance(parts, dict):
         raise CommandError("parts: expected an object")
-    return desk.compare(parts)
+    return admin.compare(parts)
 
 
 @command("cluster history", http=Http("GET", "leveret/cluster/history", Level.MONITORING), reads=True)
@@ -65,7 +65,7 @@ def history(at: Operator) -> dict[str, Any]:
     The leader tells what it has seen since its process began, also while it followed, and which earlier leaders
     another node knows of: the last 200 changes.
     """
-    return _desk(at).history()
+    return _admin(at).history()
 
 
 # These commands write to etcd and not to the journal, so `reads` is true: their answers wait for no record.
@@ -74,7 +74,7 @@ def history(at: Operator) -> dict[str, Any]:
 @command("cluster raise-level", http=Http("POST", "leveret/cluster/raise-level", Level.ADMINISTRATOR), reads=True)
 def raise_level(at: Operator) -> dict[str, Any]:
     """Let the leader write what all nodes can read, after an upgrade; a node of the release before cannot lead then."""
-    return _desk(at).raise_level()
+    return _admin(at).raise_level()
 
 
 @command("handover", http=Http("POST", "leveret/cluster/handover", Level.ADMINISTRATOR), reads=True)
@@ -83,7 +83,7 @@ def hand_over(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
 
     node: the next leader; without it: the one that has most of the journal
     """
-    return _desk(at).handover(node)
+    return _admin(at).handover(node)
 
 
 @command("drain", http=Http("POST", "leveret/cluster/drain", Level.ADMINISTRATOR), reads=True)
@@ -92,8 +92,8 @@ def drain(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
 
     node: without it: the one that leads, which hands over first
     """
-    desk = _desk(at)
-    return desk.drain(desk.status()["leader"] if node is None else node)
+    admin = _admin(at)
+    return admin.drain(admin.status()["leader"] if node is None else node)
 
 
 @command("revive", http=Http("POST", "leveret/cluster/revive", Level.ADMINISTRATOR), reads=True)
@@ -102,22 +102,22 @@ def revive(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
 
     node: without it: the one that is drained
     """
-    desk = _desk(at)
+    admin = _admin(at)
     if node is None:
-        drained = [one["name"] for one in desk.status()["nodes"] if one.get("is-drained")]
+        drained = [one["name"] for one in admin.status()["nodes"] if one.get("is-drained")]
         if len(drained) != 1:
             raise CommandError(f"which of {', '.join(drained)}?" if drained else "no node is drained")
         node = str(drained[0])
-    return desk.revive(node)
+    return admin.revive(node)
 
 
 @command("forget", http=Http("DELETE", "nodes/N", Level.ADMINISTRATOR, 204), reads=True)
 def forget(at: Operator, node: NodeName) -> dict[str, Any]:
     """Forget a node that is down: its key in etcd, and the segments that are kept for it."""
-    return _desk(at).forget(node)
+    return _admin(at).forget(node)
 
 
-def _desk(at: Operator) -> "LeaderDesk":
+def _admin(at: Operator) -> "ClusterAdmin":
     """Raises: CommandError."""
     if at.cluster is None:
         raise CommandError("this broker is no node of a cluster: its configuration has no [cluster]")

@@ -18,7 +18,7 @@ from .steps import Steps
 
 if TYPE_CHECKING:
     from ..journal import JournalStories
-    from ..serving.cluster_desk import LeaderDesk
+    from ..serving.cluster_admin import ClusterAdmin
     from .event_log import EventLog
     from .jobs import Jobs
     from .versions import Versions
@@ -53,7 +53,7 @@ class Operator:
         #: Reads events from a journal, with the arguments of `journal.JournalStories`; None: there is no journal.
         self.stories: Callable[..., JournalStories] | None = None
         #: The cluster that this broker leads; None: it belongs to none.
-        self.cluster: LeaderDesk | None = None
+        self.cluster: ClusterAdmin | None = None
 
     def attach(self, broker: Broker, configured: ConfiguredObjects | None = None) -> None:
         """Set the broker of the commands, and the configuration's objects in it."""

@@ -12,8 +12,8 @@ from ..settings.declared.cluster import shown_node
 from .node_report import NodeReport
 
 
-class LeaderDesk:
-    """What operators can see and do through the leading node. Answers are for JSON, errors are `CommandError`.
+class ClusterAdmin:
+    """The administration of a cluster through its leading node. Answers are for JSON, errors are `CommandError`.
 
     `handover`, `drain`, `revive`, `forget` and `raise_level` refuse or begin; the next `status` has the result.
     """

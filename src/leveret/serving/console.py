@@ -115,8 +115,8 @@ def console_options(
     management = configuration.management
 
     def cluster() -> ClusterFacts | None:
-        desk = table.operator.cluster
-        return None if desk is None else desk.facts()
+        admin = table.operator.cluster
+        return None if admin is None else admin.facts()
 
     return ConsoleOptions(
         control=Commands(table),

@@ -1,4 +1,4 @@
-"""Limits on the descriptors that connections may use: the rest is for the journal, deep queues and files.
+"""Limits on the descriptors of connections, so that some are left for the journal, deep queues and files.
 
 The system assigns the lowest free number, so the number of a new descriptor is a lower bound of their count.
 """
@@ -7,13 +7,13 @@ import os
 
 from ..settings.frozen import frozen
 
-#: Descriptors that connections leave free: at most, and as a fraction (1 / n) of all.
+#: Descriptors that connections leave free: at most RESERVE_MAX, and at most 1 / RESERVE_PART of all.
 RESERVE_MAX, RESERVE_PART = 64, 4
 
 
 @frozen
 class DescriptorLimits:
-    """A descriptor of a kind is kept if its number is below the kind's limit. None: the system has no limit."""
+    """The limits on the numbers of descriptors of each kind; None: the system has no limit."""
 
     process: int | None
     connections: int | None

@@ -1,4 +1,4 @@
-"""Lines in the log about blocked publishers, slow consumers, topics without captures, and unroutable dead letters."""
+"""Lines in the log about blocked publishers, slow consumers, topics that are not logged, and lost dead letters."""
 
 import logging
 
@@ -11,7 +11,7 @@ logger = logging.getLogger("leveret.amqp")
 
 
 def log_flow(broker: Broker) -> None:
-    """Log a broker's blocked publishers, slow consumers, topics selected in vain and lost dead letters."""
+    """Log a broker's blocked publishers, slow consumers, topics that are not logged, and lost dead letters."""
     broker.flow.warnings.on_due = _log_blocked
     broker.context.slow_consumers.on_found = _log_slow
     broker.context.on_unlogged = _log_unlogged
@@ -69,9 +69,9 @@ def _log_unlogged(queue: Queue, topic: str) -> None:
 
 
 class _UnknownArguments:
-    """One line for each unknown argument, however many queues, consumers or exchanges have it."""
+    """Logs each unknown argument once for queues, once for consumers and once for exchanges."""
 
-    #: Maximum different names, because clients can invent them.
+    #: Maximum logged names, because clients can invent more.
     NAMES_MAX = 1_000
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The frontends by name: our own, and those that other distributions register."""
+"""Frontends by name: AMQP, the console, and those that other distributions register."""
 
 from collections.abc import Awaitable, Callable
 
@@ -12,8 +12,8 @@ class FrontendMissing(Exception):
 
 
 def find_frontend(name: str) -> Frontend:
-    """The frontend that is registered under `name`. Raises: FrontendMissing."""
-    if name == "amqp":  # our own comes with this distribution: searching it would take a tenth of the start
+    """The frontend with this name. Raises: FrontendMissing."""
+    if name == "amqp":  # searching it among the entry points would take a tenth of the start
         from ..amqp_frontend.edge.server import serve as serve_amqp
 
         return serve_amqp

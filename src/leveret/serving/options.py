@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 @frozen
 class ConsoleAddresses:
-    """The addresses of the console and of its metrics. `.._named`: named explicitly, so that failing to listen there is
-    an error; else the listener is left out.
+    """The addresses of the console and of its metrics.
+
+    `is_named`, `metrics_named`: whether a user named them. If so, an address that is taken is an error; otherwise that
+    listener is left out.
     """
 
     listen: list[Address]
@@ -32,12 +34,12 @@ class ConsoleAddresses:
 class ServeOptions:
     """The options of `leveret serve`.
 
-    `load` reads the configuration files again. `watch` knows their state before that.
-    `tls`: from the configuration's `[tls]`.
-    `definitions`: a file in RabbitMQ's form, imported at the start.
-    `console`: its addresses; None: no console.
+    `load`: reads the configuration files again. `watch`: knows their state at the start.
+    `tls`: the result of the configuration's `[tls]`.
+    `definitions`: a file in RabbitMQ's form that is imported at the start.
+    `console`: the addresses of the console; None: no console.
     `is_forced`, `rebuilds_queues`, `log_lines`: see `build_broker`.
-    `checks_invariants`: the broker stops when an invariant of its engine is broken.
+    `checks_invariants`: check the invariants of the engine, and stop when one is broken.
     """
 
     configuration: Configuration

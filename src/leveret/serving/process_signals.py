@@ -1,8 +1,8 @@
 """The signals of a broker process, as values that a task waits for.
 
-No handler here is written in Python. Such a handler runs between any two instructions of the process, also inside
-another call of the same handler: signals that arrive faster than it returns (from an impatient supervisor) nest until
-the stack overflows, and the error appears in any line of the program.
+The handler is not written in Python, because such a handler runs between any two instructions, also inside another call
+of itself: if signals arrive faster than it returns (from an impatient supervisor), the calls nest until the stack
+overflows, and the error appears in any line of the program.
 """
 
 import signal
@@ -25,7 +25,7 @@ RELOADS = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
 
 
 class SignalQueue:
-    """Signals that arrived and were not read yet; each number once."""
+    """The signals that arrived and were not read yet, each number once."""
 
     def __init__(self, wakeups: trio.socket.SocketType) -> None:
         self._wakeups = wakeups
@@ -51,7 +51,7 @@ class SignalQueue:
 
 @contextmanager
 def open_signal_queue(numbers: Iterable[signal.Signals]) -> Iterator[SignalQueue]:
-    """Receive these signals; after the block they are ignored as long as the process lives.
+    """Receive these signals in the block; after it they are ignored until the process ends.
 
     Call it in Python's main thread, within `trio.run`. Iteration over the queue ends after the block.
     """
@@ -60,7 +60,7 @@ def open_signal_queue(numbers: Iterable[signal.Signals]) -> Iterator[SignalQueue
     writer.setblocking(False)
     wakeups = trio.socket.from_stdlib_socket(reader)
     queue = SignalQueue(wakeups)
-    # A full buffer is no error: its reader takes everything that arrived.
+    # A full buffer is no error: the octets in it only wake the reader up.
     previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     try:
         for number in numbers:
@@ -74,7 +74,7 @@ def open_signal_queue(numbers: Iterable[signal.Signals]) -> Iterator[SignalQueue
 
 
 def ignore(numbers: Iterable[signal.Signals]) -> None:
-    """Ignore these signals, also while the interpreter ends: it resets other handlers to the default then."""
+    """Ignore these signals, also while the interpreter ends, when it resets Python's handlers to the default."""
     sys.unraisablehook = _without_late_signals
     for number in numbers:
         signal.signal(number, signal.SIG_IGN)

@@ -39,8 +39,8 @@ class CurrentConfiguration:
     def __init__(self, configuration: Configuration, tls: TlsFiles) -> None:
         self.replaced = trio.Event()
         self.cluster: ClusterFiles | None = None
-        self.reloads = 0  # how often the files were read again
-        self.faults: tuple[str, ...] = ()  # of the last time; with one nothing has changed
+        self.reloads = 0  # number of reloads, failed ones included
+        self.faults: tuple[str, ...] = ()  # of the last reload, which then has changed nothing
         self.on_reload: Callable[[], object] = lambda: None
         self.replace(configuration, tls)
 
@@ -57,7 +57,7 @@ class CurrentConfiguration:
         self.replaced = trio.Event()
 
     def join(self, files: "ClusterFiles") -> None:
-        """This process is a node of a cluster."""
+        """Reload the files of [cluster], too: this process is a node of a cluster."""
         self.cluster = files
         self.certificates = FileWatch(self.tls.marks | self._marks_of_cluster())
 
@@ -76,12 +76,12 @@ def reload(
     *,
     needs_tls: bool,
 ) -> Report:
-    """Read the files, and put them into force if they have no fault. The caller ends the broker's turn.
+    """Read the files, and put them in force if they have no fault. The caller ends the broker's turn.
 
     Args:
-        watch: knows the state of the files before.
-        objects: of the broker; None: this process serves none now.
-        needs_tls: there are TLS listeners, so a configuration without a certificate is refused.
+        watch: is told the state of the files.
+        objects: the broker's; None: this process has no broker now.
+        needs_tls: refuse a configuration without a certificate, because there are TLS listeners.
     """
     if watch is not None:
         watch.note_loaded(marks_of(watch.files))
@@ -103,7 +103,7 @@ def reload(
 def _put_in_force(
     loaded: Configuration, tls: TlsFiles, current: CurrentConfiguration, objects: ConfiguredObjects | None
 ) -> Report:
-    from ..settings.difference import key_changes  # what a start does not need
+    from ..settings.difference import key_changes  # a start does not need it
 
     before, known = current.configuration, (*current.configuration.warnings, *current.tls.warnings)
     current.replace(loaded, tls)
@@ -133,8 +133,9 @@ async def watch_files(watch: FileWatch, current: CurrentConfiguration, reload_no
 
 
 def run_reload(control: ControlTable | None, reload_files: Callable[[], Report], why: str) -> None:
-    """Reload by the broker's command, or only the files if there is no broker, and log the result. The process stays up
-    after any error.
+    """Reload by the broker's command, or only the files if there is no broker, and log the result.
+
+    Errors are logged, too, so that the process continues.
     """
     try:
         if control is not None:

@@ -36,7 +36,7 @@ from ..journal import ClusterJournal, Journal
 from ..settings import Configuration
 from ..settings.declared.cluster import cluster_name_of, nodes_of, own_place, shown_node
 from .addresses import Address, AddressTaken, bind
-from .cluster_desk import LeaderDesk
+from .cluster_admin import ClusterAdmin
 from .cluster_files import ClusterFiles, load_cluster
 from .cluster_sites import ClusterSites, site_of
 from .composition import BuiltBroker, DataUnusable
@@ -280,7 +280,7 @@ class ServedNode:
         others = tuple(self._node_options.others)
         leadership = ServedLeadership(self._build(cluster), self.gate, others, self._report)
         built, leadership.broker.runtime.look = leadership.broker.built, self.node.look
-        built.control.operator.cluster = LeaderDesk(self.node, self._report)
+        built.control.operator.cluster = ClusterAdmin(self.node, self._report)
         operator, node = built.control.operator, self._node_options
         process_status = operator.edge_status
         leads = f"node {node.name} leads cluster {node.circle.cluster}"

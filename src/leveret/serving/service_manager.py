@@ -1,7 +1,7 @@
-"""Notifications to a service manager (systemd, or another that set NOTIFY_SOCKET): ready, reloading, stopping, alive.
+"""Notifications to a service manager (systemd, or another that sets NOTIFY_SOCKET): ready, reloading, stopping, alive.
 
-Datagrams of `KEY=value` lines, as in sd_notify(3). A manager that does not listen does not stop the broker. Imported
-only if NOTIFY_SOCKET is set.
+They are datagrams of `KEY=value` lines, as in sd_notify(3). The broker continues if the manager does not listen. This
+file is imported only if NOTIFY_SOCKET is set.
 """
 
 import logging
@@ -37,19 +37,19 @@ class ServiceManager:
         return cls(address, int(period) / _US_A_SECOND if is_watched else None)
 
     def ready(self, status: str) -> None:
-        """Clients are served. `status`: one line for people."""
+        """Notify that clients are served. `status`: one line for people."""
         self._tell(f"READY=1\nSTATUS={status}\nMAINPID={os.getpid()}")
 
     def reloading(self) -> None:
-        """The configuration is being read again; `ready` ends it."""
+        """Notify that the configuration is being reloaded; call `ready` after it."""
         self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """Connections are being closed, the journal is being written."""
+        """Notify that connections are being closed and the journal is being written."""
         self._tell("STOPPING=1\nSTATUS=stopping")
 
     async def report_alive(self) -> None:
-        """Report life twice in the manager's period, as long as the event loop runs."""
+        """Notify twice in the watchdog's period, as long as the event loop runs."""
         if self.watchdog_s is None:
             return
         while True:

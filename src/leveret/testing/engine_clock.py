@@ -1,7 +1,4 @@
-"""The clock of a test broker's engine: real, or virtual, which only moves when it is told to.
-
-`clock.py` orders the deadlines and jumps to them.
-"""
+"""The clock of a test broker's engine: real, or virtual and moved by `clock.py` from deadline to deadline."""
 
 from typing import Literal
 
@@ -23,7 +20,7 @@ class EngineClock:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether it only moves by `move_to`."""
+        """Whether only `move_to` moves it."""
         return self.mode == "virtual"
 
     def monotonic_ns(self) -> int:
@@ -33,6 +30,6 @@ class EngineClock:
         return self.start_ms + self.monotonic_ns() // 1_000_000
 
     def move_to(self, now_ns: int) -> None:
-        """Set the virtual time, which never goes back."""
+        """Advance the virtual time; an earlier time has no effect."""
         assert self.is_virtual
         self._now_ns = max(self._now_ns, now_ns)
