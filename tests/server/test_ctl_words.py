@@ -237,6 +237,20 @@ def test_options_may_stand_between_words(words: list[str], monkeypatch: pytest.M
     assert asked == [("permissions", given)]
 
 
+def test_definitions_are_exported_to_a_file_as_by_rabbitmqctl(broker: BrokerProcess, tmp_path: Path) -> None:
+    """A script that makes backups gets the file that it names, or an exit code of 1; `-` is the standard output."""
+    file = tmp_path / "definitions.json"
+    done = ctl(broker, "export_definitions", str(file))
+    assert (done.returncode, done.stdout.decode().strip()) == (0, f"exported to {file}")
+    assert {queue["name"] for queue in json.loads(file.read_text())["queues"]} >= {"jobs"}
+    assert json.loads(ctl(broker, "export_definitions", "-").stdout) == json.loads(file.read_text())
+    of_one = ctl(broker, "export_definitions", str(file), "-p", "/")
+    assert of_one.returncode == 0 and "users" not in json.loads(file.read_text())
+    refused = ctl(broker, "export_definitions", str(tmp_path / "missing" / "file"))
+    assert (refused.returncode, refused.stdout) == (1, b"")
+    assert refused.stderr.decode().strip().endswith("missing/file: No such file or directory")
+
+
 def test_a_queue_that_is_not_there_has_a_nearest_one(broker: BrokerProcess) -> None:
     """The broker knows its queues."""
     done = ctl(broker, "scheduled", "list", "queue=job")

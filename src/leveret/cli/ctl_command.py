@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ RABBITMQCTL = {
     "purge_queue": ("purge",),
     "delete_queue": ("delete-queue",),
     "import_definitions": ("definitions", "import"),
+    "export_definitions": ("definitions", "export"),
     "set_policy": ("policies", "set"),
     "clear_policy": ("policies", "clear"),
     "list_policies": ("policies", "list"),
@@ -150,7 +152,10 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
     if options.url is not None and options.url.startswith("http://"):
         return _run_remote(options)
     try:
-        name, arguments = _read(options.command, options.arguments, options.vhost)
+        into, items = "-", options.arguments
+        if options.command == "export_definitions" and items:  # rabbitmqctl writes a file
+            into, *items = items
+        name, arguments = _read(options.command, items, options.vhost)
         if name == "where" and not options.json:
             arguments["report"] = True
         if name == "definitions" and "definitions" in arguments:
@@ -170,6 +175,8 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
             text = json.dumps(result) if options.json else as_text(result, name)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # from a broker of another version
             raise ControlFailed(f"the answer to {name!r} is not one that this program understands") from None
+        if into != "-":
+            text = _written(into, text)
     except (CommandError, ControlFailed) as error:
         first, *more = str(error).split("\n")
         text = "\n".join([first, *(more if file is None else file.placed(more))])
@@ -180,6 +187,17 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
     else:
         _print_again(text, options)
     return EXIT_FAILED if file is not None and result["faults"] else EXIT_OK
+
+
+def _written(name: str, text: str) -> str:
+    """Write a file. Returns: what to say of it. Raises: ControlFailed."""
+    from .control_client import ControlFailed
+
+    try:
+        Path(name).write_text(f"{text}\n", "utf-8")
+    except OSError as error:
+        raise ControlFailed(f"{name}: {error.strerror}") from None
+    return f"exported to {name}"
 
 
 def _definitions(name: str) -> "JsonFile":
