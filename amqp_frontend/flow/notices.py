@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pamqp import commands
 
 from ...engine import Broker, Deadline, FullLimit
+from ..ended import never, nothing
 from ..peer.channel import Channel
 from ..peer.login import Login
 from ..peer.output import Output
@@ -74,7 +75,7 @@ class BlockedNotice:
     def end(self) -> None:
         """End with the connection. Drops the callables, so that no reference cycle remains."""
         self._cancel()
-        self._is_parked, self._on_change = _never, _ignore
+        self._is_parked, self._on_change = never, nothing
 
     def _check_later(self) -> None:
         self._deadline = self._broker.context.deadlines.set(
@@ -110,15 +111,6 @@ class BlockedNotice:
         if self._deadline is not None:
             self._broker.context.deadlines.cancel(self._deadline)
             self._deadline = None
-
-
-def _never() -> bool:
-    """Replaces `is_parked` when the connection has ended."""
-    return False
-
-
-def _ignore(_: bool) -> None:
-    pass
 
 
 class ChannelFlow:

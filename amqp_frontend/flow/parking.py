@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 
 from ...engine import Broker, Deadline, FullLimit, due_after
+from ..ended import nothing
 from ..peer.channel import Channel
 from ..peer.login import Login
 from ..peer.output import Output
@@ -140,8 +141,8 @@ class Parking:
         self.state = S.OPEN
         self.has_unread = False
         self.is_closing = False
-        self.resume_channel: Callable[[Channel, Quota | None], None] = _nothing
-        self.on_timeout: Callable[[ParkingExhausted], None] = _nothing
+        self.resume_channel: Callable[[Channel, Quota | None], None] = nothing
+        self.on_timeout: Callable[[ParkingExhausted], None] = nothing
         self._stall: Deadline | None = None
 
     def end(self) -> None:
@@ -150,7 +151,7 @@ class Parking:
         self.has_unread = False
         self._notice.end()
         self._channel_flow.end()
-        self.resume_channel = self.on_timeout = _nothing
+        self.resume_channel = self.on_timeout = nothing
 
     # -- parked work ------------------------------------------------------------------------------------------------
 
@@ -399,7 +400,3 @@ class Parking:
             self._step(ParkingStep.NOTIFY)
         else:
             self._step(ParkingStep.UNBLOCK if self.channels else ParkingStep.UNBLOCK_EMPTY)
-
-
-def _nothing(*_: object) -> None:
-    """Replaces `resume_channel` and `on_timeout` before there is a channel, and when the connection has ended."""

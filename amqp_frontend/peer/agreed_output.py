@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pamqp import commands
 
 from ...engine import UNTIL_STATED, Broker, ConsumerCancelled, SessionFailed
+from ..ended import nothing
 from ..wire.codec import Method, answer_frame
 from ..wire.frames import Connection
 from ..wire.large_output import AVERAGE_MIN, Octets
@@ -230,8 +231,8 @@ class AgreedOutput(Output):
         if client is not None:
             if self.lines:
                 context.awaiting[client] = None
-            if client.paused and self.held_octets < held_before:  # it may get more, perhaps without another event
-                context.deadlines.set(context.clock.monotonic_ns(), _nothing)
+            if client.paused and self.held_octets < held_before:  # it may get more: the deadline ends a turn
+                context.deadlines.set(context.clock.monotonic_ns(), nothing)
 
     def clear(self) -> None:
         super().clear()
@@ -243,7 +244,3 @@ class AgreedOutput(Output):
     def end(self) -> None:
         super().end()
         self.clear()
-
-
-def _nothing() -> None:
-    """A deadline's action that does nothing: the edge ends a turn after each deadline."""

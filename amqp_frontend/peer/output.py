@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any
 
 from ...engine import ConsumerCancelled, Delivered, SessionFailed
+from ..ended import nothing
 from ..wire.codec import Method, answer_frame
 from ..wire.frames import Connection
 from ..wire.large_output import AVERAGE_MIN, Octets
@@ -38,7 +39,7 @@ class Output:
         self.is_large = False
         self.reply_size = 0
         self.wake = wake
-        self.on_session_failed: Callable[[SessionFailed], None] = _ignore
+        self.on_session_failed: Callable[[SessionFailed], None] = nothing
 
     def send(self, number: int, method: type[Method], *values: object) -> None:
         """Answer with a method, after the deliveries of this turn."""
@@ -104,21 +105,13 @@ class Output:
     def end(self) -> None:
         """End with the connection: drop the output and the callables."""
         self.parts.clear()
-        self.wake = _nothing
-        self.on_session_failed = _ignore
+        self.wake = nothing
+        self.on_session_failed = nothing
 
     @property
     def is_stalled(self) -> bool:
         """Whether too many answers are unsent for further requests to be read."""
         return self.reply_size > REPLIES_MAX
-
-
-def _nothing() -> None:
-    """Replaces `wake` when the connection has ended."""
-
-
-def _ignore(_: SessionFailed) -> None:
-    pass
 
 
 def rendered(effect: Delivered, frame_max: int) -> Iterable[Octets]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pamqp import commands
 
 from ...engine import Clock, Deadline, Deadlines, SessionFailed, due_after, errors
+from ..ended import nothing
 from ..flow.parking import Parking
 from ..options import FrontendOptions
 from ..peer.channel import Channel
@@ -63,7 +64,7 @@ class Closing:
         self.finished = False
         self.abort = False
         self._is_overdue = False  # the peer did not disconnect in time
-        self.on_login: Callable[[bool], None] = _ignore
+        self.on_login: Callable[[bool], None] = nothing
         self._first_wait_ms = min(options.first_octet_timeout_ms, options.handshake_timeout_ms)
         self._set_timer(self._first_wait_ms, self._first_wait_is_over)
 
@@ -233,7 +234,7 @@ class Closing:
         """End with the connection, for any reason. Idempotent."""
         self.finished = True
         self._cancel_timers()
-        self.on_login = _ignore
+        self.on_login = nothing
 
     def _end_client(self, *, failed: bool) -> None:
         """Close the client. After a close no confirms are sent, and no notices of parked publishes."""
@@ -258,7 +259,3 @@ class Closing:
         if self._timer is not None:
             self._deadlines.cancel(self._timer)
         self._timer = self._deadlines.set(due_after(self._clock, delay_ms), action)
-
-
-def _ignore(_: bool) -> None:
-    """Replaces `on_login` before it is set, and when the connection has ended."""

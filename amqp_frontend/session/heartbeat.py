@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 
 from ...engine import Clock, Deadline, Deadlines
+from ..ended import never, nothing
 from ..wire.large_output import Octets
 from ..wire.layout import HEARTBEAT_FRAME
 
@@ -35,7 +36,7 @@ class Heartbeat:
         self._deadlines = deadlines
         self._wake = wake
         self._is_unread = is_unread
-        self._on_lost: Callable[[str], None] = _ignore
+        self._on_lost: Callable[[str], None] = nothing
         self._ticking: Deadline | None = None
         self._sending: Deadline | None = None
         self._idle_ticks = 0
@@ -60,7 +61,7 @@ class Heartbeat:
         self._deadlines.cancel(self._sending)
         self._ticking = self._sending = None
         self.is_due = False
-        self._on_lost, self._is_unread, self._wake = _ignore, _never, _nothing
+        self._on_lost, self._is_unread, self._wake = nothing, never, nothing
 
     def is_alive(self) -> bool:
         """Whether the peer sent octets within one and a half intervals, or is not read now."""
@@ -108,16 +109,3 @@ class Heartbeat:
             self.is_due = True
             self._wake()
         self._send_later()
-
-
-def _never() -> bool:
-    """Replaces `is_unread` when the heartbeat has stopped."""
-    return False
-
-
-def _nothing() -> None:
-    """Replaces `wake` when the heartbeat has stopped."""
-
-
-def _ignore(_: str) -> None:
-    """Replaces `on_lost` while there is no heartbeat."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...engine import Broker, Clock, Deadlines, Envelope
+from ..ended import nothing
 from ..flow.parked_channel import Work
 from ..flow.parking import Parking
 from ..flow.steps import ConnectionTurn, Step
@@ -196,7 +197,7 @@ class AmqpSession:
         """The broker has ended: stop calling its engine, and drop all waiting input and output."""
         client = self.login.client
         if client is not None:
-            client.flush = _nothing
+            client.flush = nothing
             client.on_expelled = client.on_send_after = None
             client.abandon()
             self.login.client = None
@@ -212,7 +213,7 @@ class AmqpSession:
         client = self.login.client
         if client is not None:
             client.close(failed=True)  # no effect if the peer closed it before
-            client.flush = _nothing
+            client.flush = nothing
             client.on_expelled = client.on_send_after = None
         # No reference cycles remain, so memory is freed at once, without the garbage collector.
         self.output.end()
@@ -260,10 +261,6 @@ class AmqpSession:
             self.output.send_ahead(
                 channel.number, *render_returns(channel.number, envelope, contents, self.connection.frame_max)
             )
-
-
-def _nothing() -> None:
-    """Replaces `flush` of a client whose connection has ended."""
 
 
 #: Handler of an event: (session, event, turn) -> result.
