@@ -99,12 +99,12 @@ def test_rates() -> None:
         counters = {"enqueued": enqueued, "delivered": 0, "acknowledged": 0}
         return [{"vhost": "/", "name": "q", "unacked": 0, "counters": counters}]
 
-    assert "in/s" not in as_table(rates.beside(row(5), "queues"), None)
-    (second,) = rates.beside(row(9), "queues")
+    assert "in/s" not in as_table(rates.with_rates(row(5), "queues"), None)
+    (second,) = rates.with_rates(row(9), "queues")
     assert (second["in/s"], second["out/s"]) == (2.0, 0.0)
-    (third,) = rates.beside(row(1), "queues")
+    (third,) = rates.with_rates(row(1), "queues")
     assert third["in/s"] is None
     times = iter([1.0, 2.0])
     rates = Rates(lambda: next(times))
-    assert rates.beside({"counters": {"published": 3}}, "status") == {"counters": {"published": 3}}
-    assert rates.beside({"counters": {"published": 8}}, "status") == {"counters": {"published": "8 (5.0/s)"}}
+    assert rates.with_rates({"counters": {"published": 3}}, "status") == {"counters": {"published": 3}}
+    assert rates.with_rates({"counters": {"published": 8}}, "status") == {"counters": {"published": "8 (5.0/s)"}}

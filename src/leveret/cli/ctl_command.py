@@ -171,7 +171,7 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
             if file is not None:
                 result |= {key: file.placed(result.get(key, ())) for key in ("faults", "remarks")}
             if rates is not None and not options.json:
-                result = rates.beside(result, name)
+                result = rates.with_rates(result, name)
             text = json.dumps(result) if options.json else as_text(result, name)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # from a broker of another version
             raise ControlFailed(f"the answer to {name!r} is not one that this program understands") from None

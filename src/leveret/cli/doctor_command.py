@@ -53,12 +53,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Check everything, and print the findings."""
     configuration, faults = load(options.config)
-    found = [*_configuration(configuration, faults)]
+    found = [*_check_configuration(configuration, faults)]
     if faults:
         configuration = Configuration()
     data = options.data or configuration.broker.data
-    found += [*_clock(), *_descriptors(), *_memory(configuration, data), *_addresses(configuration)]
-    found += [*_directory(configuration, data), *_journal(data)]
+    found += [
+        *_check_clock(),
+        *_check_descriptors(),
+        *_check_memory(configuration, data),
+        *_check_addresses(configuration),
+    ]
+    found += [*_check_directory(configuration, data), *_check_journal(data)]
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
     else:
@@ -69,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_FAULT if any(one.verdict == FAULT for one in found) else EXIT_OK
 
 
-def _configuration(configuration: Configuration, faults: list[str]) -> Iterator[Finding]:
+def _check_configuration(configuration: Configuration, faults: list[str]) -> Iterator[Finding]:
     for fault in faults:
         yield Finding(FAULT, "configuration", fault)
     for warning in () if faults else configuration.warnings:
@@ -78,7 +83,7 @@ def _configuration(configuration: Configuration, faults: list[str]) -> Iterator[
         yield Finding(OK, "configuration", "nothing is wrong with it")
 
 
-def _clock() -> Iterator[Finding]:
+def _check_clock() -> Iterator[Finding]:
     now = time.time()
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if now < CLOCK_MIN_S:
@@ -87,7 +92,7 @@ def _clock() -> Iterator[Finding]:
         yield Finding(OK, "clock", shown)
 
 
-def _descriptors() -> Iterator[Finding]:
+def _check_descriptors() -> Iterator[Finding]:
     limits = descriptor_limits()
     if limits.process is None:
         yield Finding(OK, "descriptors", "no limit")
@@ -99,7 +104,7 @@ def _descriptors() -> Iterator[Finding]:
         yield Finding(OK, "descriptors", f"{limits.process}, enough for {limits.connections} connections")
 
 
-def _memory(configuration: Configuration, data: str) -> Iterator[Finding]:
+def _check_memory(configuration: Configuration, data: str) -> Iterator[Finding]:
     host = capacity_of(data)
     limit = configuration.broker_limits.memory
     text = f"{_size(limit)} for messages, of {_size(host.memory)} that the process may use"
@@ -109,7 +114,7 @@ def _memory(configuration: Configuration, data: str) -> Iterator[Finding]:
         yield Finding(OK, "memory", text)
 
 
-def _addresses(configuration: Configuration) -> Iterator[Finding]:
+def _check_addresses(configuration: Configuration) -> Iterator[Finding]:
     for text in configuration.broker.listen:
         try:
             address = parse_address(text)
@@ -126,7 +131,7 @@ def _addresses(configuration: Configuration) -> Iterator[Finding]:
             yield Finding(OK, "address", f"{text} is free")
 
 
-def _directory(configuration: Configuration, data: str) -> Iterator[Finding]:
+def _check_directory(configuration: Configuration, data: str) -> Iterator[Finding]:
     place = os.path.abspath(data)
     if os.path.exists(place) and not os.path.isdir(place):
         yield Finding(FAULT, "data directory", f"{data} is no directory", "name another: --data, [broker] data")
@@ -151,10 +156,10 @@ def _directory(configuration: Configuration, data: str) -> Iterator[Finding]:
         yield Finding(FAULT, "disk", text, advice)
     else:
         yield Finding(OK, "disk", text)
-    yield _fsync(place)
+    yield _check_fsync(place)
 
 
-def _fsync(place: str) -> Finding:
+def _check_fsync(place: str) -> Finding:
     """Measure the median time of an fsync after a write of one block."""
     name = os.path.join(place, f".leveret-doctor-{os.getpid()}")
     times: list[float] = []
@@ -178,7 +183,7 @@ def _fsync(place: str) -> Finding:
     return Finding(OK, "fsync", text)
 
 
-def _journal(data: str) -> Iterator[Finding]:
+def _check_journal(data: str) -> Iterator[Finding]:
     try:
         path = find_journal(data)
         if not os.path.isdir(path) or set(os.listdir(path)) <= {LOCK, TERMS}:  # a node before its first copy has TERMS

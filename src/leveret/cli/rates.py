@@ -21,14 +21,14 @@ class Rates:
         self._at = 0.0
         self._counts: dict[tuple[Any, ...], Mapping[str, Any]] = {}
 
-    def beside(self, result: Any, command: str) -> Any:
+    def with_rates(self, result: Any, command: str) -> Any:
         """The answer with rates since the answer before; the first answer has none."""
         now = self._clock()
         seconds, self._at, before = now - self._at, now, self._counts
         if command == "status" and isinstance(result, dict) and isinstance(result.get("counters"), dict):
             counts, last = result["counters"], before.get(())
             self._counts = {(): counts}
-            shown = {name: _beside(count, _rate(last, counts, name, seconds)) for name, count in counts.items()}
+            shown = {name: _with_rate(count, _rate(last, counts, name, seconds)) for name, count in counts.items()}
             return {**result, "counters": shown}
         if command not in ROWS or not isinstance(result, list):
             return result
@@ -54,5 +54,5 @@ def _rate(before: Mapping[str, Any] | None, counts: Mapping[str, Any], name: str
     return float(round((counts[name] - before[name]) / seconds, 1))
 
 
-def _beside(count: Any, rate: float | None) -> Any:
+def _with_rate(count: Any, rate: float | None) -> Any:
     return f"{count} ({rate}/s)" if rate else count

@@ -40,9 +40,9 @@ def as_table(rows: Sequence[Any], width: int | None) -> str:
     names = [name for name in _ordered(rows) if any(cell(row.get(name)) for row in rows)]
     if width is not None:
         names = names[:1] + [name for name in names[1:] if not _is_usual(name, rows)]
-    columns = [[_head(name), *(cell(row.get(name), name, today) for row in rows)] for name in names]
+    columns = [[_heading(name), *(cell(row.get(name), name, today) for row in rows)] for name in names]
     full = [max(map(_width_of, column)) for column in columns]
-    widths = full if width is None else _fitting(full, list(map(_least, names, columns)), width)
+    widths = full if width is None else _fitting_widths(full, list(map(_least_width, names, columns)), width)
     lines = [GAP.join(map(_cut, line, widths)).rstrip() for line in zip(*columns[: len(widths)])]
     if (missing := names[len(widths) :]) and width is not None:
         more = "1 more column" if len(missing) == 1 else f"{len(missing)} more columns"
@@ -64,7 +64,7 @@ def cell(value: Any, name: str = "", today: str | None = None) -> str:
 
 
 def _parts(value: Mapping[str, Any]) -> str:
-    return " ".join(f"{printable(_head(name))}={cell(one, name)}" for name, one in value.items() if cell(one))
+    return " ".join(f"{printable(_heading(name))}={cell(one, name)}" for name, one in value.items() if cell(one))
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:
@@ -88,17 +88,17 @@ def _is_usual(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     return all(value is False for value in values) or (name == "vhost" and all(value == "/" for value in values))
 
 
-def _head(name: str) -> str:
+def _heading(name: str) -> str:
     return name.removesuffix("_ms")
 
 
-def _least(name: str, column: Sequence[str]) -> int:
+def _least_width(name: str, column: Sequence[str]) -> int:
     """The least width of a column. Times are not cut."""
     width = max(map(_width_of, column[1:]))
     return width if name.endswith("_ms") else min(max(width, _width_of(column[0])), COLUMN_MIN)
 
 
-def _fitting(full: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+def _fitting_widths(full: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """The widths of the columns that fit in a terminal. The first one is cut only if it alone is too wide."""
     if not full:
         return []
@@ -138,13 +138,13 @@ def _cut(text: str, width: int) -> str:
     if (own := _width_of(text)) <= width:
         return text + " " * (width - own)
     room = width - 1
-    head = _up_to(text, (room + 1) // 2)
-    tail = _up_to(text[::-1], room - _width_of(head))[::-1]
+    head = _start_of_width(text, (room + 1) // 2)
+    tail = _start_of_width(text[::-1], room - _width_of(head))[::-1]
     shown = f"{head}…{tail}"
     return shown + " " * (width - _width_of(shown))
 
 
-def _up_to(text: str, width: int) -> str:
+def _start_of_width(text: str, width: int) -> str:
     used = 0
     for index, char in enumerate(text):
         used += _char_width(char)

@@ -48,7 +48,7 @@ class ControlTable:
 
     def ask(self, name: object, arguments: object = None) -> Any:
         """Run a command that changes nothing to its end. Raises: CommandError."""
-        return finished(self._called(*self._found(name, arguments)))
+        return finished(self._call(*self._find(name, arguments)))
 
     def run(self, name: object, arguments: object = None) -> Any:
         """Run a command to its end, without waiting for the journal. Raises: CommandError."""
@@ -56,7 +56,7 @@ class ControlTable:
 
     def steps(self, name: object, arguments: object = None) -> Steps:
         """The steps of a command; the last one comes when its effects are safe. Raises: CommandError."""
-        yield from self._parts()
+        yield from self._import_modules()
         return (yield from self._run(name, arguments))
 
     def by(self, caller: str, steps: Steps) -> Steps:
@@ -77,14 +77,14 @@ class ControlTable:
 
     def _run(self, name: object, arguments: object, *, waits: bool = True) -> Steps:
         """The steps of a command. `waits`: until the journal has its changes. Raises: CommandError."""
-        command, given = self._found(name, arguments)
-        steps = self._called(command, given)
+        command, given = self._find(name, arguments)
+        steps = self._call(command, given)
         if command.reads:
             return (yield from steps)
-        steps = self._noted(command.words, steps)
+        steps = self._record_versions(command.words, steps)
         return (yield from self._until_safe(steps) if waits else steps)
 
-    def _noted(self, words: str, steps: Steps) -> Steps:
+    def _record_versions(self, words: str, steps: Steps) -> Steps:
         """Run the steps of a command, and record the versions that each step has changed, even if it fails."""
         operator, versions = self.operator, self.operator.versions
         batch = versions.next_batch()
@@ -99,10 +99,10 @@ class ControlTable:
 
     def load(self) -> None:
         """Import the modules of all commands at once."""
-        for _ in self._parts():
+        for _ in self._import_modules():
             pass
 
-    def _parts(self) -> Steps:
+    def _import_modules(self) -> Steps:
         """Import the modules for the first command, one a step: all at once would block every client for 20 ms."""
         if self._is_loaded:
             return
@@ -111,7 +111,7 @@ class ControlTable:
             yield
         self._is_loaded = True
 
-    def _found(self, name: object, arguments: object) -> tuple["Command", dict[str, Any]]:
+    def _find(self, name: object, arguments: object) -> tuple["Command", dict[str, Any]]:
         """A command by name, and its arguments. Raises: CommandError."""
         if arguments is not None and not isinstance(arguments, dict):
             raise CommandError("arguments must be an object")
@@ -120,7 +120,7 @@ class ControlTable:
         given = dict(arguments or {})
         return find(name, given), given
 
-    def _called(self, command: "Command", given: dict[str, Any]) -> Steps:
+    def _call(self, command: "Command", given: dict[str, Any]) -> Steps:
         """The steps of a command. Raises: CommandError."""
         result = command.call(self.operator, given)
         return (yield from result) if isinstance(result, Generator) else result
@@ -155,7 +155,7 @@ class ControlTable:
                 json.dumps(request, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
             if not isinstance(request, dict):
                 raise CommandError("a request is an object with a command")
-            yield from self._parts()
+            yield from self._import_modules()
             result = yield from self._run(request.get("command"), request.get("arguments"))
             return {"ok": True, "result": result}
         except (ValueError, RecursionError):

@@ -109,10 +109,10 @@ def _drafted(
         new = replace(now, repository=repository, policies=(*kept, *new.policies))
         if faults := faults_of(new):
             raise CommandError("\n".join(faults))
-    return new, at.objects.policies_after(new).with_these(_policies_of(at, [] if policies is None else policies))
+    return new, at.objects.policies_after(new).with_these(_drafted_policies(at, [] if policies is None else policies))
 
 
-def _policies_of(at: Operator, given: object) -> list[Policy]:
+def _drafted_policies(at: Operator, given: object) -> list[Policy]:
     """The policies of the draft. Raises: CommandError."""
     if not isinstance(given, list) or len(given) > POLICIES_MAX or not all(isinstance(one, dict) for one in given):
         raise CommandError(f"draft: policies: expected a list of at most {POLICIES_MAX} objects")
@@ -198,7 +198,7 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
     queue = broker.virtual_hosts[one.vhost].queues.get(one.name) if one.kind == "queue" else None
     given = {row.name.removeprefix("x-"): row.rule for row in one.rows}
     place = {"of": one.name, "of_vhost": one.vhost}
-    policies = _policy_of(broker, one, queue)
+    policies = _policies_in_force(broker, one, queue)
     titles = tuple(policy.title for policy in policies)
     if queue is not None and queue.arguments:
         settings = plain_of(queue.arguments)
@@ -220,7 +220,7 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
         yield {**row, **place, **_given_and_overridden(list(row["settings"]), mine, given)}
 
 
-def _policy_of(broker: Broker, one: Explanation, queue: Queue | None) -> tuple[Policy, ...]:
+def _policies_in_force(broker: Broker, one: Explanation, queue: Queue | None) -> tuple[Policy, ...]:
     if queue is not None:
         return queue.policy.policies
     return broker.context.policies.of_queue(one.name, "classic", one.vhost).policies

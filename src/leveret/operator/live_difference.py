@@ -38,7 +38,7 @@ def live_difference(objects: ConfiguredObjects, new: Configuration, policies: Po
     broker = objects.broker
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values()]
     for count, queue in enumerate(queues, 1):
-        lines = [] if queue.deleted else list(_of_queue(objects, queue, new, policies, listed))
+        lines = [] if queue.deleted else list(_changes_of(objects, queue, new, policies, listed))
         if lines and len(found) < LISTED_MAX:
             found.append({"queue": queue.name, "vhost": queue.vhost_name, "changes": lines})
         elif lines:
@@ -77,7 +77,7 @@ def _is_file(one: object) -> bool:
     return isinstance(one, list) and len(one) == 2 and all(isinstance(part, str) for part in one)
 
 
-def _of_queue(
+def _changes_of(
     objects: ConfiguredObjects, queue: Queue, new: Configuration, policies: Policies, listed: set[tuple[str, str]]
 ) -> Iterator[str]:
     """A line for each setting or argument that would change, unless it is `listed`."""
@@ -92,12 +92,12 @@ def _of_queue(
     for row in (*new_rows, *argument_rows(arguments, {}, after)):
         old = old_values.pop(row.name, None)
         if (what, row.name) not in listed:
-            yield from _line(old, row)
+            yield from _change_line(old, row)
     for name, value in old_values.items():
-        yield from _line(value, Row(name, None, "no longer said"))
+        yield from _change_line(value, Row(name, None, "no longer said"))
 
 
-def _line(old: object, row: Row) -> Iterator[str]:
+def _change_line(old: object, row: Row) -> Iterator[str]:
     field = BY_KEY.get(row.name)
     acts = LIVE if field is None else field.acts
     if old != row.value and acts not in (AT_CREATION, WITHOUT_MEANING):

@@ -183,7 +183,7 @@ def dead_letters(at: Operator, *, all: bool = False, vhost: OnlyVhost | None = N
     for queue in found[:QUEUES_MAX]:
         most = LETTERS_MAX // len(found[:QUEUES_MAX])
         is_over = partial(_is_over, clock, until_ns)
-        rows.append((yield from _letters_of(queue, queue.ready_count if all else most, is_over)))
+        rows.append((yield from _count_letters(queue, queue.ready_count if all else most, is_over)))
     return {"queues": len(found), "items": rows}
 
 
@@ -265,7 +265,7 @@ def _dry_run(moving: Moving) -> Steps:
         except QueueGone:
             raise CommandError("the queue is gone") from None
         for one in seen:
-            _note(one, targets, transient)
+            _count_target(one, targets, transient)
             if len(sample) < SAMPLE:
                 row = shown_message(one.position, one.message, SAMPLE_OCTETS)
                 sample.append({**row, "to": one.target.title if one.target else "", "stays": one.reason})
@@ -286,7 +286,7 @@ def _dry_run(moving: Moving) -> Steps:
     }
 
 
-def _note(one: DryRunResult, targets: Counter[str], transient: set[str]) -> None:
+def _count_target(one: DryRunResult, targets: Counter[str], transient: set[str]) -> None:
     if one.target is not None:
         targets[one.target.title] += 1
         if one.message.envelope.summary.persistent:
@@ -297,7 +297,7 @@ def _is_over(clock: Clock, until_ns: int) -> bool:
     return clock.monotonic_ns() > until_ns
 
 
-def _letters_of(queue: Queue, most: int, is_over: Callable[[], bool] = lambda: False) -> Steps:
+def _count_letters(queue: Queue, most: int, is_over: Callable[[], bool] = lambda: False) -> Steps:
     """Count about `most` of a queue's first messages by cause and origin, until `is_over`."""
     causes: Counter[tuple[str, str, str]] = Counter()
     after = looked_at = oldest_s = 0

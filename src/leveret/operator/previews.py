@@ -62,7 +62,7 @@ class PreviewedPolicy:
 @command("preview policy", http=Http("POST", "leveret/preview/policies/V/NAME", Level.POLICYMAKER), reads=True)
 def preview_policy(at: Operator, given: PreviewedPolicy, *, vhost: VhostName = "/") -> Steps:
     """Tell what a policy would do to the messages that are there."""
-    return _of_policy(at, given, vhost, is_operator=False)
+    return _preview_policy(at, given, vhost, is_operator=False)
 
 
 @command(
@@ -72,10 +72,10 @@ def preview_policy(at: Operator, given: PreviewedPolicy, *, vhost: VhostName = "
 )
 def preview_operator_policy(at: Operator, given: PreviewedPolicy, *, vhost: VhostName = "/") -> Steps:
     """Tell what an operator policy would do to the messages that are there."""
-    return _of_policy(at, given, vhost, is_operator=True)
+    return _preview_policy(at, given, vhost, is_operator=True)
 
 
-def _of_policy(at: Operator, given: PreviewedPolicy, vhost: str, *, is_operator: bool) -> Steps:
+def _preview_policy(at: Operator, given: PreviewedPolicy, vhost: str, *, is_operator: bool) -> Steps:
     at.vhost(vhost)
     now = at.broker.context.policies
     if given.clear:
@@ -103,7 +103,9 @@ def preview_reload(at: Operator) -> Steps:
     if deleted:
         ready = sum(len(queue.store) + queue.unacked + len(queue.scheduled) for queue in deleted)
         names = _named(queue.name for queue in deleted)
-        found["says"].insert(0, f"{_are(len(deleted), 'queue')} deleted, with {_several(ready, 'message')}: {names}")
+        found["says"].insert(
+            0, f"{_with_verb(len(deleted), 'queue')} deleted, with {_counted(ready, 'message')}: {names}"
+        )
     return {**answer, **found, "deleted": [_place_of(queue) for queue in deleted[:LISTED_MAX]]}
 
 
@@ -148,22 +150,22 @@ def _sentences(found: list[reconfigure.Forecast]) -> Iterator[str]:
     shrinking, full = [one for one in found if one.later], [one for one in found if one.full]
     unused = [one for one in found if one.unused_ms is not None]
     if lost:
-        yield f"{_of(lost)} dropped from {_several(len(lost), 'queue')}"
+        yield f"{_dropped_of(lost)} dropped from {_counted(len(lost), 'queue')}"
     if moved:
         targets = _named(dict.fromkeys(one.dead_letter_target or "the default exchange" for one in moved))
-        yield f"{_of(moved)} dead-lettered from {_several(len(moved), 'queue')} to {targets}"
+        yield f"{_dropped_of(moved)} dead-lettered from {_counted(len(moved), 'queue')} to {targets}"
     if shrinking:
         count = sum(one.later for one in shrinking)
-        rings = _several(len(shrinking), "queue")
-        yield f"{_are(count, 'message')} beyond the smaller ring of {rings}, and dropped as others arrive"
+        rings = _counted(len(shrinking), "queue")
+        yield f"{_with_verb(count, 'message')} beyond the smaller ring of {rings}, and dropped as others arrive"
     for response in dict.fromkeys(one.full for one in full):
         count = sum(one.full == response for one in full)
-        yield f"{_are(count, 'queue')} full then: {RESPONSES.get(response, response)}"
+        yield f"{_with_verb(count, 'queue')} full then: {RESPONSES.get(response, response)}"
     if unused:
         soonest = min(one.unused_ms or 0 for one in unused)
         ready = sum(one.ready for one in unused)
         yield (
-            f"{_several(len(unused), 'queue')} without consumers, with {_several(ready, 'message')}, "
+            f"{_counted(len(unused), 'queue')} without consumers, with {_counted(ready, 'message')}, "
             f"will be deleted if unused, the first after {soonest / 1000:g} s"
         )
 
@@ -178,9 +180,9 @@ RESPONSES = {
 }
 
 
-def _of(found: list[reconfigure.Forecast]) -> str:
+def _dropped_of(found: list[reconfigure.Forecast]) -> str:
     dropped, ready = sum(one.dropped for one in found), sum(one.ready for one in found)
-    return f"{dropped:,} of {_several(ready, 'message')} {'is' if dropped == 1 else 'are'}"
+    return f"{dropped:,} of {_counted(ready, 'message')} {'is' if dropped == 1 else 'are'}"
 
 
 # -- limits ---------------------------------------------------------------------------------------------------------
@@ -198,15 +200,15 @@ def preview_vhost_limits(
     host = at.vhost(vhost)
     connections, queues = len(_clients_in(at, vhost)), len(host.queues)
     says = [
-        *_of_limit("connection", connections, max_connections, "closed"),
-        *_of_limit("queue", queues, max_queues, "deleted"),
+        *_effect_of_limit("connection", connections, max_connections, "closed"),
+        *_effect_of_limit("queue", queues, max_queues, "deleted"),
     ]
     return {"connections": connections, "queues": queues, "says": says}
 
 
-def _of_limit(what: str, now: int, limit: int | None, ended: str) -> Iterator[str]:
+def _effect_of_limit(what: str, now: int, limit: int | None, ended: str) -> Iterator[str]:
     if limit is not None and 0 <= limit <= now:
-        yield f"{_are(now, what)} there: none is {ended}, new ones are refused"
+        yield f"{_with_verb(now, what)} there: none is {ended}, new ones are refused"
 
 
 # -- deletions ------------------------------------------------------------------------------------------------------
@@ -223,16 +225,16 @@ def preview_queue(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> 
         gets_letters |= found in some
         yield
     ready, unacked, scheduled = len(found.store), found.unacked, len(found.scheduled)
-    says = [f"{_are(ready + unacked + scheduled, 'message')} deleted ({_parts(ready, unacked, scheduled)})"]
+    says = [f"{_with_verb(ready + unacked + scheduled, 'message')} deleted ({_by_state(ready, unacked, scheduled)})"]
     if found.consumers:
-        says.append(f"{_are(len(found.consumers), 'consumer')} ended, of {_named(one.label for one in clients)}")
+        says.append(f"{_with_verb(len(found.consumers), 'consumer')} ended, of {_named(one.label for one in clients)}")
     if sources:
-        says.append(f"{_are(len(sources), 'binding')} deleted, from {_named(dict.fromkeys(sources))}")
+        says.append(f"{_with_verb(len(sources), 'binding')} deleted, from {_named(dict.fromkeys(sources))}")
     if gets_letters:
         says.append("dead letters of other queues come here: they will be lost")
-    purge = [f"{_are(ready + scheduled, 'message')} deleted ({_parts(ready, None, scheduled)})"]
+    purge = [f"{_with_verb(ready + scheduled, 'message')} deleted ({_by_state(ready, None, scheduled)})"]
     if unacked:
-        purge.append(f"{_are(unacked, 'unacknowledged message')} not touched")
+        purge.append(f"{_with_verb(unacked, 'unacknowledged message')} not touched")
     return {
         "ready": ready,
         "unacked": unacked,
@@ -245,7 +247,7 @@ def preview_queue(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> 
     }
 
 
-def _parts(ready: int, unacked: int | None, scheduled: int) -> str:
+def _by_state(ready: int, unacked: int | None, scheduled: int) -> str:
     parts = {"ready": ready, "unacknowledged": unacked, "scheduled": scheduled}
     return ", ".join(f"{count:,} {what}" for what, count in parts.items() if count is not None)
 
@@ -266,10 +268,10 @@ def preview_exchange(at: Operator, exchange: ExchangeName, *, vhost: VhostName =
     says = []
     if outgoing:
         names = _named(dict.fromkeys(one.destination.name for one in outgoing))
-        says.append(f"{_are(len(outgoing), 'binding')} deleted, to {names}")
+        says.append(f"{_with_verb(len(outgoing), 'binding')} deleted, to {names}")
     if incoming:
         names = _named(dict.fromkeys(one.source.name for one in incoming))
-        says.append(f"{_are(len(incoming), 'binding')} deleted, from {names}")
+        says.append(f"{_with_verb(len(incoming), 'binding')} deleted, from {names}")
     return {"outgoing": len(outgoing), "incoming": len(incoming), "says": says or ["nothing is bound to it"]}
 
 
@@ -282,8 +284,8 @@ def preview_vhost(at: Operator, vhost: HostName) -> dict[str, Any]:
     policies = sum(policy.vhost == vhost for policy in at.broker.context.policies)
     users = sum(user.permissions is not None and vhost in user.permissions for user in at.broker.users)
     says = [
-        f"{_are(len(queues), 'queue')} deleted, with {_several(messages, 'message')}",
-        f"{_are(policies, 'policy')} deleted, and the permissions of {_several(users, 'user')}",
+        f"{_with_verb(len(queues), 'queue')} deleted, with {_counted(messages, 'message')}",
+        f"{_with_verb(policies, 'policy')} deleted, and the permissions of {_counted(users, 'user')}",
         *closing(clients),
     ]
     return {
@@ -316,17 +318,17 @@ def closing(clients: list[Client]) -> Iterator[str]:
     """Sentences about the effect of closing connections."""
     if not clients:
         return
-    yield f"{_are(len(clients), 'connection')} closed: {_named(one.label for one in clients)}"
+    yield f"{_with_verb(len(clients), 'connection')} closed: {_named(one.label for one in clients)}"
     sessions = [session for client in clients for session in client.sessions]
     consumers, unacked = sum(len(one.consumers) for one in sessions), sum(len(one.unacked) for one in sessions)
     if consumers:
-        yield f"{_are(consumers, 'consumer')} ended"
+        yield f"{_with_verb(consumers, 'consumer')} ended"
     if unacked:
-        yield f"{_are(unacked, 'unacknowledged message')} returned to the queues, and delivered again"
+        yield f"{_with_verb(unacked, 'unacknowledged message')} returned to the queues, and delivered again"
     exclusive: list[Queue] = [queue for client in clients for queue in client.exclusive_queues]
     if exclusive:
         messages = sum(len(queue.store) + queue.unacked for queue in exclusive)
-        yield f"{_are(len(exclusive), 'exclusive queue')} deleted, with {_several(messages, 'message')}"
+        yield f"{_with_verb(len(exclusive), 'exclusive queue')} deleted, with {_counted(messages, 'message')}"
 
 
 def _clients_in(at: Operator, vhost: str) -> list[Client]:
@@ -363,13 +365,13 @@ def _place_of(queue: Queue) -> dict[str, str]:
     return {"vhost": queue.vhost_name, "queue": queue.name}
 
 
-def _several(count: int, one: str) -> str:
+def _counted(count: int, one: str) -> str:
     more = one[:-1] + "ies" if one.endswith("y") else one + "s"
     return f"{count:,} {one if count == 1 else more}"
 
 
-def _are(count: int, one: str) -> str:
-    return f"{_several(count, one)} {'is' if count == 1 else 'are'}"
+def _with_verb(count: int, one: str) -> str:
+    return f"{_counted(count, one)} {'is' if count == 1 else 'are'}"
 
 
 def _named(names: Iterable[str]) -> str:

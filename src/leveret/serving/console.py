@@ -46,13 +46,13 @@ class Commands:
 
     def ask(self, command: str, arguments: Mapping[str, Any]) -> Any:
         try:
-            return self.table.ask(*_words(command, arguments))
+            return self.table.ask(*_split(command, arguments))
         except CommandError as error:
             raise refused(error) from error
 
     def steps(self, command: str, arguments: Mapping[str, Any]) -> Steps:
         try:
-            return (yield from self.table.steps(*_words(command, arguments)))
+            return (yield from self.table.steps(*_split(command, arguments)))
         except CommandError as error:
             raise refused(error) from error
 
@@ -70,7 +70,7 @@ class Commands:
         ]
 
 
-def _words(command: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _split(command: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     name, _, action = command.partition(" ")
     return name, {**arguments, **({"action": action} if action else {})}
 

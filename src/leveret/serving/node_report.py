@@ -162,7 +162,7 @@ class NodeReport:
                 name,
                 tuple(self._shared.differences(other, own, name)),
                 _number(other, "reloads"),
-                tuple(_words(other, "faults")),
+                tuple(_strings(other, "faults")),
             )
             for name, other in sorted(self._other_configurations().items())
         ]
@@ -175,7 +175,7 @@ class NodeReport:
         """The leader's refusals to host queues that a node declares, one line each."""
         led = self.leader_facts
         found = self._node().leader_status.get("not-hosted") if led is None else led.not_hosted
-        return _words(found, name) if isinstance(found, Mapping) else []
+        return _strings(found, name) if isinstance(found, Mapping) else []
 
     def _alarms(self, host: HostFacts) -> tuple[str, ...]:
         """The alarms of this node. A follower has only that of a full disk."""
@@ -188,7 +188,7 @@ class NodeReport:
         for node_id, link in self._linked().items():
             key = None if (view := self._node().view) is None else view.node_of(node_id)
             if key is not None:
-                yield from ((shown_node(key.name), alarm) for alarm in _words(link.status, "alarms"))
+                yield from ((shown_node(key.name), alarm) for alarm in _strings(link.status, "alarms"))
 
     # -- the view of the cluster --------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class NodeReport:
             return [*found, *self._follower_alarms()]
         if node.followed is None:
             return found
-        found += [(shown_node(node.followed), alarm) for alarm in _words(node.leader_status, "alarms")]
+        found += [(shown_node(node.followed), alarm) for alarm in _strings(node.leader_status, "alarms")]
         others = node.leader_status.get("cluster-alarms")
         for one in others if isinstance(others, list) else ():
             if isinstance(one, list) and len(one) == 2 and one[0] != own:
@@ -280,7 +280,7 @@ class NodeReport:
             is_drained=key.is_drained,
             is_older=insync is not None and key.level < insync.level,
             host=_host_of(status),
-            alarms=tuple(_words(status, "alarms")),
+            alarms=tuple(_strings(status, "alarms")),
             listeners=tuple(_listeners_of(key)),
             started_ms=_number(status, "started-ms"),
             product_version=key.version,
@@ -357,6 +357,6 @@ def _text(status: Mapping[str, object], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _words(status: Mapping[str, object], name: str) -> list[str]:
+def _strings(status: Mapping[str, object], name: str) -> list[str]:
     value = status.get(name)
     return [str(one) for one in value] if isinstance(value, list) else []

@@ -136,7 +136,7 @@ class Edge(Runtime):
         self._built = self._build()
         self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
         self._watch(self, True)
-        self._go_on()
+        self._begin_with_engine()
 
     async def reset_vhost(self, name: str) -> None:
         """Reset one virtual host to what the configuration declares in it, and reset its connections."""
@@ -179,9 +179,9 @@ class Edge(Runtime):
             self._built.broker.virtual_hosts.create(name)
         self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
         self._watch(self, False)
-        self._go_on()
+        self._begin_with_engine()
 
-    def _go_on(self) -> None:
+    def _begin_with_engine(self) -> None:
         """Continue with the new engine."""
         if self._data is not None:
             self.nursery.start_soon(self._data.tend)
