@@ -59,28 +59,22 @@ def _exchange_delete(session: AmqpSession, channel: Channel, method: commands.Ex
         session.output.send(channel.number, commands.Exchange.DeleteOk)
 
 
+def _exchange_binding(
+    session: AmqpSession, method: commands.Exchange.Bind | commands.Exchange.Unbind
+) -> "tuple[str, str, str, str, FieldTable, Client]":
+    """The arguments of `Bindings.add` and `Bindings.remove`."""
+    destination, source = clean(method.destination), clean(method.source)
+    return "exchange", destination, source, method.routing_key, _table(method.arguments), _client(session)
+
+
 def _exchange_bind(session: AmqpSession, channel: Channel, method: commands.Exchange.Bind) -> None:
-    _vhost(session).bindings.add(
-        "exchange",
-        clean(method.destination),
-        clean(method.source),
-        method.routing_key,
-        _table(method.arguments),
-        _client(session),
-    )
+    _vhost(session).bindings.add(*_exchange_binding(session, method))
     if not method.nowait:
         session.output.send(channel.number, commands.Exchange.BindOk)
 
 
 def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Exchange.Unbind) -> None:
-    _vhost(session).bindings.remove(
-        "exchange",
-        clean(method.destination),
-        clean(method.source),
-        method.routing_key,
-        _table(method.arguments),
-        _client(session),
-    )
+    _vhost(session).bindings.remove(*_exchange_binding(session, method))
     if not method.nowait:
         session.output.send(channel.number, commands.Exchange.UnbindOk)
 
@@ -116,26 +110,23 @@ def _queue_name(session: AmqpSession, channel: Channel, queue: str) -> str:
     return clean(queue) if queue else session.queue_name(channel, "")
 
 
-def _bound_queue(session: AmqpSession, channel: Channel, queue: str, routing_key: str) -> tuple[str, str]:
-    """Queue and routing key of a (un)bind: both empty mean the last declared queue's name twice."""
-    name = _queue_name(session, channel, queue)
-    return name, name if not queue and not routing_key else routing_key
+def _queue_binding(
+    session: AmqpSession, channel: Channel, method: commands.Queue.Bind | commands.Queue.Unbind
+) -> "tuple[str, str, str, str, FieldTable, Client]":
+    """As `_exchange_binding`. If queue and routing key are empty, both are the name of the last declared queue."""
+    name = _queue_name(session, channel, method.queue)
+    routing_key = method.routing_key if method.queue or method.routing_key else name
+    return "queue", name, clean(method.exchange), routing_key, _table(method.arguments), _client(session)
 
 
 def _queue_bind(session: AmqpSession, channel: Channel, method: commands.Queue.Bind) -> None:
-    name, routing_key = _bound_queue(session, channel, method.queue, method.routing_key)
-    _vhost(session).bindings.add(
-        "queue", name, clean(method.exchange), routing_key, _table(method.arguments), _client(session)
-    )
+    _vhost(session).bindings.add(*_queue_binding(session, channel, method))
     if not method.nowait:
         session.output.send(channel.number, commands.Queue.BindOk)
 
 
 def _queue_unbind(session: AmqpSession, channel: Channel, method: commands.Queue.Unbind) -> None:
-    name, routing_key = _bound_queue(session, channel, method.queue, method.routing_key)
-    _vhost(session).bindings.remove(
-        "queue", name, clean(method.exchange), routing_key, _table(method.arguments), _client(session)
-    )
+    _vhost(session).bindings.remove(*_queue_binding(session, channel, method))
     session.output.send(channel.number, commands.Queue.UnbindOk)
 
 
