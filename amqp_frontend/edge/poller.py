@@ -1,8 +1,8 @@
 """Turns of connections without a switch to their tasks: their sockets stay registered in an epoll beside trio's.
 
-A wait through `trio.lowlevel.wait_readable` costs an epoll_ctl, a switch to the task and one round of trio's loop, half
-of the CPU of a message that comes alone (benchmarks/README.md, "A message that comes alone"). Here the socket's turn is
-called where trio waits for events; its task continues only after a turn that needs more than a read and a send.
+A wait through `trio.lowlevel.wait_readable` costs an epoll_ctl, a switch to the task and one round of trio's loop. That
+is half of the CPU of a message that comes alone (benchmarks/README.md, "A message that comes alone"). Here the socket's
+turn is called where trio waits for events; its task continues only after a turn that needs more than a read and a send.
 
 trio's epoll is one of the registered descriptors, and both are level-triggered, so no event can be lost. trio has no
 public interface for this: `Poller` replaces `_epoll` of its I/O manager, and reads its queue of runnable tasks. Where

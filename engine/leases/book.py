@@ -113,10 +113,9 @@ class Ends:
 class LeaseTable:
     """The leased messages of a queue by id, in the order in which their leases end.
 
-    All leases of a queue last equally long, so they end in the order in which they began, and one note of the end
-    serves all leases that began together. A lease that ends otherwise leaves its note: the note is skipped when its
-    time comes, or swept out when there are too many such notes. A lease takes the memory of a dictionary entry and 8
-    octets.
+    All leases of a queue last equally long, so they end in the order of their beginnings. Leases that began together
+    have one note of their end. A lease that ends otherwise leaves its note: the note is skipped at its time, or swept
+    out when there are too many such notes. A lease takes the memory of a dictionary entry and 8 octets.
     """
 
     __slots__ = ("_again", "_ends", "_noted", "_period_ns", "by_id")

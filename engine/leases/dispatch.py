@@ -1,7 +1,7 @@
 """The dispatch of a leased queue: leases and barriers to consumers, and copies to browsing ones.
 
-If a consumer has a filter, the oldest message that a free consumer's filter takes is next, and the fairness model
-chooses among the consumers that take it. Messages are found as in other queues (`searching.py`).
+If a consumer has a filter, the next message is the oldest one with a free consumer. Among its free consumers the
+fairness model chooses. Messages are found as in other queues (`searching.py`).
 Source: queues page A.4, A.7, A.9.
 """
 
