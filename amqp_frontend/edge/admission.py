@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 from ..options import FrontendOptions
 from ..peer.login import Peer
 
-#: Nanoseconds for which a connection that has begun is safe from strangers whose address has as many slots.
+#: A connection that has begun is safe for this time from strangers whose address has as many slots (ns).
 BEGUN_NS = 1_000_000_000
 #: The same against newcomers from known addresses: long enough for a login, and too short for a flood to lock them out.
 BEGUN_AGAINST_KNOWN_NS = 100_000_000

@@ -29,7 +29,7 @@ ACCEPTS_A_TURN, TLS_ACCEPTS_A_TURN = 16, 4
 #: Errors of a process that lacks descriptors, buffers or memory: accepting is tried again after a pause.
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_PAUSE_S = 0.1
-#: Seconds for which a broker that stops, or that leads no longer, waits for the last close-ok.
+#: Maximum wait for the last close-ok, in seconds: of a broker that stops, and of a node that leads no longer.
 STOP_TIMEOUT_S, RESIGN_TIMEOUT_S = 3.0, 1.0
 
 #: Connections that were accepted elsewhere.

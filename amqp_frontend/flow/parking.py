@@ -114,7 +114,7 @@ logger = logging.getLogger("leveret.amqp")
 S = ParkingState
 MS = 1_000_000
 
-#: Milliseconds for which a connection that would free the room itself may be unread before it is ended.
+#: Maximum time without reads of a connection that could free the room itself (ms). Then it is ended.
 OWN_STALL_MS = 60_000
 
 

@@ -185,7 +185,7 @@ class UsageTree:
     def _memory_nodes(self, queue: "Queue", vhost: str, rules: FlowRules) -> Iterator[Usage]:
         if rules.memory_limit:
             where = f"queue '{queue.name}' in vhost '{vhost}'"
-            # Limits that block and that do not have separate nodes, so that a change releases the blocked clients.
+            # Blocking limits have separate nodes, so that a change to the other kind releases the blocked clients.
             name = queue.name if rules.blocks else ("in memory", queue.name)
             yield self._node("memory", vhost, name, where, rules.memory_limit)
         if self.system is not None:

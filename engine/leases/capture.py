@@ -28,7 +28,7 @@ class TopicCapture:
         self._under: dict[str, set[str]] = {}  # name before a slash -> topics
         self._since: dict[str, int] = {}  # queue name -> lowest id of a message that it may have captured
         self._told: set[Queue] = set()  # a topic that they select was reported as not logged
-        self._told_of: LoggedTopics | None = None  # the list by which that was so
+        self._told_of: LoggedTopics | None = None  # the list of logged topics at that time
 
     def add(self, queue: Queue, next_id: int) -> None:
         self._place(queue)

@@ -17,7 +17,7 @@ from .rules import rules_in
 if TYPE_CHECKING:
     from ..context import BrokerContext
 
-#: Messages that one consumer gets in one deal, at most, so that shares stay even while sockets fill.
+#: Maximum messages for one consumer in one deal, so that shares stay even while sockets fill.
 DEAL_MAX = 64
 
 

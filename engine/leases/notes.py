@@ -15,7 +15,7 @@ from .state import Leases, leases_of
 #: Keys of the notes.
 RECOVERY, LAST_ID, DEFERRED = "leveret recovery", "leveret last-id", "leveret notes"
 HOSTS, SITES, OWNERS, MOVED = "leveret hosts", "leveret sites", "leveret owners", "leveret transferred"
-#: Octets of owners per message from which on those of messages that are gone are looked for.
+#: Octets of owners per message above which the owners of gone messages are forgotten.
 RUNS_OCTETS = 8
 
 

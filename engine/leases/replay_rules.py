@@ -26,7 +26,7 @@ _RANGE = re.compile(r"([\[(])([^:]*):([^:]*)([\])])")
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(|B|KB|MB|GB|X)", re.IGNORECASE)
 _OCTETS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
 BOOKMARKS_MAX = 1000
-#: Recovery points: all that is in the log, only new messages, what came since the queue was declared.
+#: Recovery points: the whole log, only new messages, all messages since the queue was declared.
 EPOCH, NOW, CREATION = "epoch", "now", "creation"
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STEP = 250
 #: Search steps of groups that are behind a found message, before another group is handed that message.
 CATCH_UP = 4
-#: Effort beyond its limit that a step may spend, so that all groups examine the message that it has read.
+#: Effort that a step may spend beyond its limit, so that all groups examine the message just read.
 OVER_MAX = 1000
 #: Paged-out messages that one window reads back.
 WINDOW = 1000
