@@ -23,7 +23,8 @@ from leveret.serving.gate import Frontends
 from leveret.serving.guest import Guest, Service
 from leveret.serving.runtime import Runtime
 from leveret.serving.served_broker import IMPORTED, ServedBroker, digest_of
-from leveret.serving.served_node import ServedLeadership, ServedNode
+from leveret.serving.served_leadership import ServedLeadership
+from leveret.serving.served_node import ServedNode
 from leveret.settings import Configuration, load_configuration
 from leveret.testing.harness import Harness
 

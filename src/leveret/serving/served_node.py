@@ -7,7 +7,7 @@ import logging
 import math
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 
@@ -31,24 +31,25 @@ from ..cluster.options import NodeOptions
 from ..cluster.status import why
 from ..configured.configured import Report
 from ..console.node_facts import Certificate
-from ..engine import OPTIONAL_KINDS, ClusterEvent, EventKind
-from ..journal import ClusterJournal, Journal
+from ..engine import OPTIONAL_KINDS
+from ..journal import ClusterJournal
 from ..settings import Configuration
 from ..settings.declared.cluster import cluster_name_of, nodes_of, own_place, shown_node
 from .addresses import Address, AddressTaken, bind
 from .cluster_admin import ClusterAdmin
 from .cluster_files import ClusterFiles, load_cluster
-from .cluster_sites import ClusterSites, site_of
-from .composition import BuiltBroker, DataUnusable
-from .gate import Frontends, Gate, Passing, own_paths
+from .cluster_sites import site_of
+from .composition import DataUnusable
+from .gate import Gate, Passing, own_paths
 from .guest import Guest, Service
 from .listeners import Listeners
 from .node_checks import NodeChecks
 from .node_pages import NodePages
-from .node_report import LeaderFacts, NodeReport
+from .node_report import NodeReport
 from .options import ServeOptions
 from .reloading import CurrentConfiguration, log_report
 from .served_broker import ServedBroker
+from .served_leadership import ServedLeadership
 from .shared_configuration import SharedConfiguration
 
 logger = logging.getLogger("leveret.cluster")
@@ -74,86 +75,6 @@ CONSOLE_MODULES = (
     "leveret.console.sampler",
     "leveret.console.metrics.requests",
 )
-
-
-class ServedLeadership:
-    """The broker of this process that leads (`cluster.front.Leadership`). `others`: the names of the other nodes."""
-
-    def __init__(self, broker: ServedBroker, gate: Gate, others: Sequence[str], report: NodeReport) -> None:
-        self.broker = broker
-        self._report = report
-        self.sites = ClusterSites(broker.built.broker, others, broker.runtime.end_turn)
-        self._gate = gate
-
-    @property
-    def journal(self) -> Journal:
-        supervisor = self.broker.built.supervisor
-        assert supervisor is not None
-        return supervisor.journal
-
-    async def serve(self) -> None:
-        amqp_out, amqp_in = trio.open_memory_channel[Arrival](math.inf)
-        console_out, console_in = trio.open_memory_channel[Arrival](math.inf)
-        self.arrivals = Frontends(amqp_out, console_out)
-        runtime = self.broker.runtime
-        runtime.divert = lambda arrival: self._gate.take(arrival, runtime.wait_while_suspended)
-        self._report.leader_facts = leader_facts_of(self.broker.built, self.sites.refused)
-        async with amqp_in, console_in, self._gate.lent_listeners():
-            try:
-                await self.broker.run(lambda: self._gate.hand_over(self.arrivals), lambda: None, amqp_in, console_in)
-            except Exception:  # unreadable data: the process lives on as a node, without the broker
-                self.resign()
-                await self.close_unserved()
-                raise
-            finally:
-                self._report.leader_facts = None
-
-    def agree(self, lsn: int, *, at_once: bool) -> None:
-        supervisor = self.broker.built.supervisor
-        assert supervisor is not None
-        supervisor.agree(lsn, at_once=at_once)
-
-    def hold(self, reason: str) -> None:
-        self.broker.runtime.resume()
-        self.broker.built.broker.flow.raise_replication(reason)
-        self.broker.runtime.end_turn()
-
-    def go_on(self) -> None:
-        self.broker.runtime.resume()
-        self.broker.built.broker.flow.end_replication()
-        self.broker.runtime.end_turn()
-
-    def suspend(self) -> None:
-        self.broker.runtime.suspend()
-
-    async def quiesce(self) -> int:
-        runtime, broker = self.broker.runtime, self.broker.built.broker
-        runtime.quiesce()
-        while True:
-            runtime.end_turn()
-            if not broker.is_unfinished or runtime.has_resigned:
-                return self.journal.next_lsn
-            await trio.lowlevel.checkpoint()
-
-    def resign(self) -> None:
-        self.broker.runtime.resign()
-        self.broker.abandon()
-
-    async def close_unserved(self) -> None:
-        await trio.to_thread.run_sync(self.broker.built.abandon)
-
-    def sites_are(self, sites: Mapping[str, Mapping[str, object]]) -> None:
-        self.sites.begin(sites)
-
-    def site_came(self, node: str, site: Mapping[str, object]) -> None:
-        self.sites.came(node, site)
-
-    def site_left(self, node: str) -> None:
-        self.sites.left(node)
-
-    def note(self, kind: EventKind, node: str, term: int, why: str) -> None:
-        self.broker.built.broker.context.emit(ClusterEvent(kind, "", node, term, why))
-        self.broker.runtime.end_turn()
 
 
 class ServedNode:
@@ -383,16 +304,6 @@ class ServedNode:
         listeners = self._listeners
         shown = [*listening(listeners.amqp), *listening(listeners.console, "http")]
         return certificates_of(self._current.tls, [*shown, *listening(listeners.metrics, "http/prometheus")])
-
-
-def leader_facts_of(built: BuiltBroker, refused: Mapping[str, Sequence[str]]) -> LeaderFacts:
-    """The facts that a leading broker adds to the report. `refused`: see `ClusterSites`."""
-    from ..console.views.nodes import alarms_of
-
-    def cluster_name() -> str:
-        return str(built.control.run("cluster-name", {})["name"])
-
-    return LeaderFacts(lambda: alarms_of(built.broker), cluster_name, refused)
 
 
 def node_options(
