@@ -112,13 +112,13 @@ class ConfiguredObjects:
         self._done, self._lost = [], []
         self.configuration = configuration
         broker.reloading.replace_settings(configuration.repository, broker_options(configuration))
-        created = [self._vhost(name) for name in configuration.vhosts]
+        created = [self._create_vhost(name) for name in configuration.vhosts]
         self._done += self._users.apply(configuration)
         self._done += self._policies.apply(configuration)
         broker.reloading.replace_logged_topics(configuration.logged_topics)
-        exchanges_made = [self._exchange(exchange) for exchange in configuration.exchanges]
-        queues_made = [self._queue(queue) for queue in configuration.queues]
-        self._tell_created(sum(created), sum(exchanges_made), sum(queues_made))
+        exchanges_made = [self._declare_exchange(exchange) for exchange in configuration.exchanges]
+        queues_made = [self._declare_queue(queue) for queue in configuration.queues]
+        self._report_created(sum(created), sum(exchanges_made), sum(queues_made))
         here = [at_own_site(broker, queue) for queue in configuration.queues]
         self._drop_queues({(queue.vhost, queue.name) for queue in here})
         self._drop_exchanges({(exchange.vhost, exchange.name) for exchange in configuration.exchanges})
@@ -138,7 +138,7 @@ class ConfiguredObjects:
     def _remark(self, text: str) -> None:
         self._remarks[text] = None
 
-    def _tell_created(self, vhosts: int, exchanges: int, queues: int) -> None:
+    def _report_created(self, vhosts: int, exchanges: int, queues: int) -> None:
         counts = ((vhosts, "virtual host"), (exchanges, "exchange"), (queues, "queue"))
         parts = [f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count]
         if parts:
@@ -146,14 +146,14 @@ class ConfiguredObjects:
 
     # -- creating -----------------------------------------------------------------------------------------------------
 
-    def _vhost(self, name: str) -> bool:
+    def _create_vhost(self, name: str) -> bool:
         """Returns whether it is new."""
         is_new = name not in self.broker.virtual_hosts
         self.broker.virtual_hosts.create(name)
         self._vhosts.add(name)
         return is_new
 
-    def _exchange(self, declared: ExchangeDeclaration) -> bool:
+    def _declare_exchange(self, declared: ExchangeDeclaration) -> bool:
         """Returns whether it is new."""
         vhost = self.broker.virtual_hosts.create(declared.vhost)
         is_new = declared.name not in vhost.exchanges
@@ -166,7 +166,7 @@ class ConfiguredObjects:
         self._exchanges[declared.vhost, declared.name] = _ManagedExchange(exchange, declared)
         return is_new
 
-    def _queue(self, declared: QueueDeclaration) -> bool:
+    def _declare_queue(self, declared: QueueDeclaration) -> bool:
         """Returns whether it is new."""
         vhost = self.broker.virtual_hosts.create(declared.vhost)
         called, declared = declared.name, at_own_site(self.broker, declared)
@@ -241,7 +241,7 @@ class ConfiguredObjects:
         for declared in (at_own_site(self.broker, one) for one in configuration.queues):
             managed = self._queues.get((declared.vhost, declared.name))
             if managed is not None and not managed.queue.deleted:
-                arguments, changed, _ = self._changes(managed.queue, declared)
+                arguments, changed, _ = self._argument_changes(managed.queue, declared)
                 if changed:
                     found[managed.queue] = arguments
         return found
@@ -263,23 +263,23 @@ class ConfiguredObjects:
         """Change a managed queue to its new declaration as far as possible; remark on the rest."""
         queue, managed.declaration = managed.queue, declared
         if queue.durable != declared.durable:
-            self._later(declared, "durable", queue.durable, declared.durable)
+            self._remark_later(declared, "durable", queue.durable, declared.durable)
         if queue.address != declared.address:
-            self._later(declared, "address", queue.address, declared.address)
-        arguments, changed, later = self._changes(queue, declared)
+            self._remark_later(declared, "address", queue.address, declared.address)
+        arguments, changed, later = self._argument_changes(queue, declared)
         for key in later:
             wanted = fields_of(declared.arguments).get(key)
-            self._later(declared, key, _value(queue.arguments.get(key)), _value(wanted))
+            self._remark_later(declared, key, _shown_field(queue.arguments.get(key)), _shown_field(wanted))
         if changed:
-            self._change(queue, declared, arguments, changed)
+            self._change_arguments(queue, declared, arguments, changed)
 
-    def _changes(self, queue: Queue, declared: QueueDeclaration) -> tuple[FieldTable, list[str], list[str]]:
+    def _argument_changes(self, queue: Queue, declared: QueueDeclaration) -> tuple[FieldTable, list[str], list[str]]:
         """A queue's arguments after the changes that act at once, the names of these, and the names of later ones."""
         wanted = fields_of(declared.arguments)
         changed = [
             key
             for key in sorted(queue.arguments.keys() | wanted.keys())
-            if key != "x-address" and _differ(key, queue.arguments.get(key), wanted.get(key))
+            if key != "x-address" and _is_different(key, queue.arguments.get(key), wanted.get(key))
         ]
         live = frozenset() if "x-queue-type" in changed else live_arguments(declared.arguments)
         if self._is_starting and live:
@@ -288,7 +288,9 @@ class ConfiguredObjects:
         arguments |= {key: wanted[key] for key in changed if key in live and key in wanted}
         return arguments, [key for key in changed if key in live], [key for key in changed if key not in live]
 
-    def _change(self, queue: Queue, declared: QueueDeclaration, arguments: FieldTable, changed: list[str]) -> None:
+    def _change_arguments(
+        self, queue: Queue, declared: QueueDeclaration, arguments: FieldTable, changed: list[str]
+    ) -> None:
         """Change arguments of a queue that act at once. `arguments`: all of the queue's; `changed`: names."""
         while True:
             try:
@@ -308,13 +310,13 @@ class ConfiguredObjects:
                 else:
                     del arguments[key]
         for key in changed:
-            before, after = _value(queue.arguments.get(key)), _value(arguments.get(key))
+            before, after = _shown_field(queue.arguments.get(key)), _shown_field(arguments.get(key))
             self._done.append(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key}: {before} -> {after}")
         reconfigure.redeclare(queue, arguments, own)
         if RING in changed:  # removed: the address settings apply again
             set_ring_size(queue, reconfigure.resolved(queue).default_ring_size)
 
-    def _later(self, declared: QueueDeclaration, key: str, before: object, after: object) -> None:
+    def _remark_later(self, declared: QueueDeclaration, key: str, before: object, after: object) -> None:
         origin = declared.origin_of(key)
         later = AFTER_RESTART if key in AT_START else LATER
         self._remark(f"{origin}: queue {shown(declared.name)}: {key}: {before} -> {after} {later}")
@@ -324,7 +326,7 @@ class ConfiguredObjects:
         declared = {(divert.vhost, divert.name): divert for divert in configuration.diverts}
         kept: dict[Key, Divert] = {}
         for key in [key for key in self._diverts if key not in declared]:
-            divert, what = self._diverts[key], f"divert {_in(*key)}"
+            divert, what = self._diverts[key], f"divert {_shown_in(*key)}"
             if self.broker.context.settings.resolve(divert.address, divert.vhost).config_delete_diverts == "FORCE":
                 self._done.append(f"{what} is no longer declared: deleted, as config-delete-diverts is FORCE")
             else:
@@ -339,7 +341,7 @@ class ConfiguredObjects:
         for key in [key for key in self._queues if key not in declared]:
             managed = self._queues[key]
             queue = managed.queue
-            what = f"queue {_in(*key)}"
+            what = f"queue {_shown_in(*key)}"
             if queue.deleted:
                 del self._queues[key]
                 continue
@@ -359,7 +361,7 @@ class ConfiguredObjects:
         for key in [key for key in self._exchanges if key not in declared]:
             exchange = self._exchanges[key].exchange
             vhost = self.broker.virtual_hosts[key[0]]
-            what = f"exchange {_in(*key)}"
+            what = f"exchange {_shown_in(*key)}"
             if vhost.exchanges.get(exchange.name) is not exchange or exchange.name in predeclared:
                 del self._exchanges[key]
             elif self.broker.context.settings.resolve(exchange.name, vhost.name).config_delete_addresses != "FORCE":
@@ -449,7 +451,7 @@ def _follows(queue: Queue, declared: QueueDeclaration) -> bool:
     wanted, live = fields_of(declared.arguments), live_arguments(declared.arguments) | AT_START
     keys = (queue.arguments.keys() | wanted.keys()) - live
     is_same = queue.durable and declared.durable and not queue.auto_delete and queue.address == declared.address
-    return is_same and not any(_differ(key, queue.arguments.get(key), wanted.get(key)) for key in keys)
+    return is_same and not any(_is_different(key, queue.arguments.get(key), wanted.get(key)) for key in keys)
 
 
 def set_ring_size(queue: Queue, size: int) -> None:
@@ -462,7 +464,7 @@ def text_of(error: EngineError) -> str:
     return reply_for(error).text.partition(" - ")[2] or str(error)
 
 
-def _differ(key: str, is_now: Field | None, wanted: Field | None) -> bool:
+def _is_different(key: str, is_now: Field | None, wanted: Field | None) -> bool:
     if is_now is not None and wanted is not None:
         return is_now.comparable() != wanted.comparable()
     if key == "x-queue-type":  # classic is the default type
@@ -471,7 +473,7 @@ def _differ(key: str, is_now: Field | None, wanted: Field | None) -> bool:
     return wanted is not None or (is_now is not None and key in ARGUMENTS)
 
 
-def _value(field: Field | None) -> str:
+def _shown_field(field: Field | None) -> str:
     if field is None:
         return "unset"
     plain = plain_of({"": field})[""]
@@ -479,12 +481,12 @@ def _value(field: Field | None) -> str:
 
 
 def _queue_at(declared: QueueDeclaration) -> str:
-    return f"{declared.origin}: queue {_in(declared.vhost, declared.name)}"
+    return f"{declared.origin}: queue {_shown_in(declared.vhost, declared.name)}"
 
 
 def _exchange_at(declared: ExchangeDeclaration) -> str:
-    return f"{declared.origin}: exchange {_in(declared.vhost, declared.name)}"
+    return f"{declared.origin}: exchange {_shown_in(declared.vhost, declared.name)}"
 
 
-def _in(vhost: str, name: str) -> str:
+def _shown_in(vhost: str, name: str) -> str:
     return shown(name) if vhost == "/" else f"{shown(name)} in vhost {shown(vhost)}"

@@ -44,9 +44,13 @@ class ConfiguredUsers:
 
     def apply(self, configuration: Configuration) -> list[str]:
         """Apply the declared users and limits. Returns a line for each change. The virtual hosts must exist."""
-        return [*self._limit(configuration), *self._change(configuration), *self._drop(configuration)]
+        return [
+            *self._apply_limits(configuration),
+            *self._replace_users(configuration),
+            *self._delete_users(configuration),
+        ]
 
-    def _limit(self, configuration: Configuration) -> Iterator[str]:
+    def _apply_limits(self, configuration: Configuration) -> Iterator[str]:
         for name, vhost in self.broker.virtual_hosts.items():
             declared = configuration.limits.get(name)
             if declared is None and name not in self._limited:
@@ -61,7 +65,7 @@ class ConfiguredUsers:
                 yield f"virtual host {shown(name)}: other limits"
         self._limited = set(configuration.limits)
 
-    def _change(self, configuration: Configuration) -> Iterator[str]:
+    def _replace_users(self, configuration: Configuration) -> Iterator[str]:
         users = self.broker.users
         for declared in configuration.users:
             if self._users.get(declared.name) == declared and users.find(declared.name) is not None:
@@ -71,7 +75,7 @@ class ConfiguredUsers:
             self.broker.connections.replace_user(user_of(declared))
             yield f"{declared.origin}: user {shown(declared.name)} {word}"
 
-    def _drop(self, configuration: Configuration) -> Iterator[str]:
+    def _delete_users(self, configuration: Configuration) -> Iterator[str]:
         declared = {user.name for user in configuration.users}
         for name in [name for name in self._users if name not in declared]:
             del self._users[name]
