@@ -96,7 +96,7 @@ def test_recovery_asks_on_a_line_of_its_own(
     """What the operator types is on the next one, and so is what comes of it."""
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
     recovery = _Recovery(SimpleNamespace(), ["a", "b"])  # type: ignore[arg-type]
-    assert recovery._is_wanted(View(7), "a") is is_wanted
+    assert recovery._is_confirmed(View(7), "a") is is_wanted
     said = capsys.readouterr().out
     assert said.endswith("\nType the node's name (a) to begin with it, anything else changes nothing:\n")
 

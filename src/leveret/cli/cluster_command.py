@@ -103,7 +103,7 @@ class _Recovery:
         if why:
             print(f"leveret cluster: {why}", file=sys.stderr)
             return EXIT_FAILED
-        if not is_sure and not self._is_wanted(view, node):
+        if not is_sure and not self._is_confirmed(view, node):
             print("nothing was changed")
             return EXIT_FAILED
         is_done, _ = trio.run(self._coordinator.transact, self._transaction(view, node))
@@ -145,7 +145,7 @@ class _Recovery:
             return f"the directory of node {node} is empty: all others would become empty"
         return ""
 
-    def _is_wanted(self, view: "View", node: str) -> bool:
+    def _is_confirmed(self, view: "View", node: str) -> bool:
         missing = [name for name in self._names if view.node(name) is None]
         if missing:
             print(f"absent: {', '.join(missing)}. What they have and {node} has not is lost.")

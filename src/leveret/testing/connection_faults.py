@@ -43,13 +43,13 @@ class DropConnection(Fault):
     def begin(self, edge: "Edge") -> None:
         if self._on is None and not self._mid_frame:  # otherwise `on_event` or `on_send` acts
             for endpoint in list(edge.server.endpoints):
-                if self.scope.covers(endpoint) and self.scope.takes():
+                if self.scope.covers(endpoint) and self.scope.acts():
                     self.hit(f"dropped {endpoint.name}")
                     endpoint.abort()
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`. The method is lost with its connection."""
-        if self._is_outgoing or self._on != method_of(event) or not self.scope.takes():
+        if self._is_outgoing or self._on != method_of(event) or not self.scope.acts():
             return event
         self.hit(f"dropped {endpoint.name} on {self._on}")
         endpoint.abort()
@@ -61,7 +61,7 @@ class DropConnection(Fault):
             return len(data), False
         wanted = INDEX_OF.get(self._on or "", -1)
         for start, end, index in frames_of(data):
-            if (self._on is None or index == wanted) and end <= len(data) and self.scope.takes():
+            if (self._on is None or index == wanted) and end <= len(data) and self.scope.acts():
                 cut = start + self._dice.randrange(1, end - start) if self._mid_frame else start
                 self.hit(f"dropped {endpoint.name} after {cut - start} of {end - start} octets of a frame")
                 return cut, True
@@ -107,10 +107,10 @@ class CloseByServer(Fault):
                 continue
             if self._closes_channel:
                 for channel in endpoint.open_channels():
-                    if self.scope.takes():
+                    if self.scope.acts():
                         self.hit(f"closed channel {channel.number} of {endpoint.name}")
                         endpoint.session.closing.close_channel(channel, self._code, self._text, 0, 0)
-            elif self.scope.takes():
+            elif self.scope.acts():
                 self.hit(f"closed {endpoint.name}")
                 endpoint.session.closing.close_connection(self._code, self._text)
             endpoint.flush()
@@ -119,7 +119,7 @@ class CloseByServer(Fault):
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`. The method is refused."""
         channel = channel_of(event)
-        if self._on is None or self._on != method_of(event) or channel is None or not self.scope.takes():
+        if self._on is None or self._on != method_of(event) or channel is None or not self.scope.acts():
             return event
         ids = event.ids
         if self._closes_channel:
@@ -153,7 +153,7 @@ class RefuseLogin(Fault):
             return event
         login = endpoint.session.login
         login.note_properties(event.method.client_properties)
-        if self._connection not in endpoint.name or not self.scope.takes():
+        if self._connection not in endpoint.name or not self.scope.acts():
             return event
         self.hit(f"refused the login of {endpoint.name}")
         endpoint.session.closing.refuse(errors.LoginRefused(mechanism=event.method.mechanism), None)

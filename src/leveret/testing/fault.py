@@ -32,8 +32,8 @@ class FaultScope:
     def __init__(self, vhost: str | None, connection: str = "", *, after: int = 0, times: int | None = None) -> None:
         self.vhost = vhost
         self.connection = connection
-        self._to_pass = after
-        self._left = times
+        self._passes_left = after
+        self._actions_left = times
 
     def covers(self, endpoint: WatchedEndpoint) -> bool:
         """Whether the fault concerns this connection; before its login, only faults without a virtual host do."""
@@ -42,25 +42,25 @@ class FaultScope:
             return False
         return not self.connection or self.connection in endpoint.name
 
-    def takes(self) -> bool:
+    def acts(self) -> bool:
         """Count an occasion. Returns whether the fault acts on it."""
-        if self._to_pass > 0:
-            self._to_pass -= 1
+        if self._passes_left > 0:
+            self._passes_left -= 1
             return False
-        if self._left is None:
+        if self._actions_left is None:
             return True
-        self._left -= 1
-        return self._left >= 0
+        self._actions_left -= 1
+        return self._actions_left >= 0
 
 
 @nearest_names
 class Fault:
     """One fault in force. It ends with its `with` block, by `stop`, or with the broker's reset.
 
-    `hits`: a line for each action so far, so that a test can assert them. `steps_in`: whether the fault uses the hooks.
+    `hits`: a line for each action so far, so that a test can assert them. `uses_hooks`: False: no hook has an effect.
     """
 
-    steps_in = True
+    uses_hooks = True
 
     def __init__(self, scope: FaultScope) -> None:
         self.scope = scope
@@ -134,10 +134,10 @@ class FaultTable:
     def __init__(self) -> None:
         self._faults: dict[Fault, None] = {}
         self._changed = trio.Event()
-        self._steps_in = False
+        self._uses_hooks = False
 
     def __bool__(self) -> bool:
-        return self._steps_in
+        return self._uses_hooks
 
     def add(self, fault: Fault, edge: "Edge") -> None:
         self._faults[fault] = None
@@ -161,7 +161,7 @@ class FaultTable:
                 self.remove(fault, edge)
 
     def _tell(self) -> None:
-        self._steps_in = any(fault.steps_in for fault in self._faults)
+        self._uses_hooks = any(fault.uses_hooks for fault in self._faults)
         self._changed.set()
         self._changed = trio.Event()
 

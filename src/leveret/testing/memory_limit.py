@@ -20,7 +20,7 @@ class MemoryLimit(Fault):
     `fails`, `fails_after_ms`: messages without room are refused, at once or after this wait; None: as configured.
     """
 
-    steps_in = False
+    uses_hooks = False
 
     def __init__(
         self, scope: FaultScope, size: int, address: str | None, fails: bool | None, fails_after_ms: int | None
