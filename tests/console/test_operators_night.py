@@ -12,21 +12,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import pika
 import pytest
 from api_client import ApiClient
+from night_clients import ACME, DEAD, MISSED, SETTINGS, Clients
 from page_person import Person
 
 from leveret.testing import RunningBroker, start_broker
 
 pytestmark = pytest.mark.skipif("LEVERET_BROWSER" not in os.environ, reason="the long run (make browser)")
-
-DEAD, EVERY = 5_000, 137
-#: One of acme's, about which somebody calls.
-MISSED = f"order-{3 * EVERY}"
-#: So many of the dead letters are acme's.
-ACME = len(range(0, DEAD, EVERY))
-SETTINGS = {"match": "archive", "max-size-messages": 2, "address-full-policy": "BLOCK"}
 
 
 @pytest.fixture(scope="module")
@@ -36,67 +29,10 @@ def broker() -> Iterator[RunningBroker]:
         yield running
 
 
-class Clients:
-    """Those that the operator does not see, but for what they do."""
-
-    def __init__(self, broker: RunningBroker, api: ApiClient) -> None:
-        self._broker = broker
-        self._connections: list[pika.BlockingConnection] = []
-        dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.dead"}
-        for name, arguments in [
-            ("orders", dead),
-            *((one, {}) for one in ("orders.dead", "mails", "invoices", "archive")),
-        ]:
-            api.ask("PUT", f"queues/%2F/{name}", {"durable": True, "arguments": arguments})
-        self._publisher = self.connect("shop")
-
-    def connect(self, name: str) -> Any:
-        parameters = pika.URLParameters(self._broker.url)
-        parameters.client_properties = {"connection_name": name}
-        parameters.heartbeat = 0  # the night is longer than a heartbeat that nothing answers
-        connection = pika.BlockingConnection(parameters)
-        self._connections.append(connection)
-        return connection.channel()
-
-    def publish(self, queue: str, count: int) -> None:
-        for number in range(count):
-            self._publisher.basic_publish("", queue, b"%d" % number)
-        self._publisher.queue_declare(queue, passive=True)  # answered behind them
-
-    def fall_ill(self) -> None:
-        """5,000 orders expire; acme's are every 137th, each with an id of its own."""
-        for number in range(DEAD):
-            customer = "acme" if number % EVERY == 0 else "others"
-            properties = pika.BasicProperties(delivery_mode=2, expiration="1000", message_id=f"order-{number}")
-            body = b'{"order": %d, "customer": "%s"}' % (number, customer.encode())
-            self._publisher.basic_publish("", "orders", body, properties)
-        self._publisher.queue_declare("orders", passive=True)
-        self._broker.clock.advance(seconds=2)
-
-    def sleep(self, tag: str) -> None:
-        """A consumer gets one message, and does nothing with it."""
-        channel = self.connect(tag)
-        channel.basic_qos(prefetch_count=1)
-        channel.basic_consume("invoices", lambda *delivery: None, consumer_tag=tag)
-        channel.basic_publish("", "invoices", tag.encode())
-        channel.connection.process_data_events(0)
-
-    def fill(self) -> None:
-        """A publisher does not get its third message into the archive."""
-        channel = self.connect("archivist")
-        for _ in range(3):
-            channel.basic_publish("", "archive", b"x")
-        channel.connection.process_data_events(0)
-
-    def close(self) -> None:
-        for connection in self._connections:
-            connection.close()
-
-
 @pytest.fixture
-def clients(broker: RunningBroker, api: ApiClient) -> Iterator[Clients]:
+def clients(broker: RunningBroker) -> Iterator[Clients]:
     """The night begins."""
-    one = Clients(broker, api)
+    one = Clients(broker)
     yield one
     one.close()
 
@@ -154,7 +90,8 @@ def test_a_night(person: Person, broker: RunningBroker, clients: Clients, api: A
     assert "sleeper" in first.inner_text() and "invoices" in first.inner_text()
     first.get_by_role("link", name="invoices").click()
     person.sees_heading("invoices")
-    fold = person.unfolds("Browse messages")
+    person.turns_to("Messages")
+    fold = person.panel("Browse messages")
     person.fills(fold.get_by_role("form"), state="unacked")
     person.button("Browse", within=fold).click()
     person.sees("sleeper", within=fold)

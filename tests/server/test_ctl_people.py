@@ -97,11 +97,12 @@ def test_watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
 
     monkeypatch.setattr(ctl_command, "time", SimpleNamespace(sleep=sleep))
     with start_broker() as running:
-        assert main(["ctl", "--url", running.url, "--watch", "5", "cluster-name"]) == 0
-        assert pauses == [5, 5] and capsys.readouterr().out.count("name: rabbit@localhost") == 2
-        assert main(["ctl", "--url", running.url, "--watch", "1", "purge", "nothing"]) == 1
+        assert main(["ctl", "--url", running.url, "--watch", "5", "vhosts", "list"]) == 0
+        assert pauses == [5, 5] and capsys.readouterr().out.count("  vhosts list") == 2
+        assert main(["ctl", "--url", running.url, "--watch", "1", "consumers", "queue=nothing"]) == 1
         assert len(pauses) == 2
         pauses.clear()
         capsys.readouterr()
-        assert main(["ctl", "--url", running.url, "--json", "--watch", "1", "cluster-name"]) == 0
-        assert capsys.readouterr().out == '{"name": "rabbit@localhost"}\n' * 2
+        assert main(["ctl", "--url", running.url, "--json", "--watch", "1", "permissions", "list"]) == 0
+        row = '[{"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}]'
+        assert capsys.readouterr().out == f"{row}\n" * 2

@@ -150,12 +150,14 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
         print(_help_of(options.command) if options.command in COMMANDS else options.parser.format_help().rstrip())
         return EXIT_OK if options.help else EXIT_FAILED
     if options.url is not None and options.url.startswith("http://"):
-        return _run_remote(options)
+        return _run_remote(options, rates)
     try:
         into, items = "-", options.arguments
         if options.command == "export_definitions" and items:  # rabbitmqctl writes a file
             into, *items = items
         name, arguments = _read(options.command, items, options.vhost)
+        if rates is not None and (command := find(name, dict(arguments))).changes:
+            raise command.error("--watch repeats commands that only show something, and this one changes something")
         if name == "where" and not options.json:
             arguments["report"] = True
         if name == "definitions" and "definitions" in arguments:
@@ -213,11 +215,14 @@ def _definitions(name: str) -> "JsonFile":
         raise ControlFailed(f"{name}:{fault.line}: {fault}") from None
 
 
-def _run_remote(options: argparse.Namespace) -> int:
-    """Send an operation to a test server, and print its result."""
+def _run_remote(options: argparse.Namespace, rates: Rates | None) -> int:
+    """Send an operation to a test server, and print its result. `rates`: of --watch, which repeats none of these."""
     from .control_client import ControlFailed
     from .remote_control import remote_request
 
+    if rates is not None:
+        print("leveret ctl: --watch is for commands to a broker, not to a test server", file=sys.stderr)
+        return EXIT_FAILED
     items = [*options.arguments, *([f"vhost={options.vhost}"] if options.vhost is not None else [])]
     try:
         result = remote_request(options.url, options.command, items, options.timeout)

@@ -63,7 +63,7 @@ class Password:
 # -- users ----------------------------------------------------------------------------------------------------------
 
 
-@command("users list")
+@command("users list", reads=True)
 def list_users(at: Operator) -> list[dict[str, Any]]:
     """List all users."""
     return [_shown_user(user) for user in at.broker.users]
@@ -159,7 +159,7 @@ def _limit(given: int | None, before: int | None) -> int | None:
 # -- permissions ----------------------------------------------------------------------------------------------------
 
 
-@command("permissions list")
+@command("permissions list", reads=True)
 def list_permissions(
     at: Operator, *, user: OnlyUser | None = None, vhost: OnlyVhost | None = None
 ) -> list[dict[str, Any]]:
@@ -213,7 +213,7 @@ def clear_permissions(at: Operator, user: UserName, *, vhost: VhostName = "/") -
     return {"user": user, "vhost": vhost}
 
 
-@command("topic-permissions list")
+@command("topic-permissions list", reads=True)
 def list_topics(at: Operator, *, user: OnlyUser | None = None, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
     """List which user may use which routing keys."""
     return [
@@ -278,7 +278,7 @@ def _change_topics(
 # -- virtual hosts --------------------------------------------------------------------------------------------------
 
 
-@command("vhosts list")
+@command("vhosts list", reads=True)
 def list_vhosts(at: Operator) -> list[dict[str, Any]]:
     """List all virtual hosts."""
     clients = [client.vhost for client in at.broker.connections]

@@ -22,7 +22,7 @@ BROWSED, BROWSED_MAX, BROWSED_AT_ONCE = 50, 500, 20
 LOOKED_AT_ONCE, LOOKED_MAX = 100, 20_000
 
 
-@command("browse", http=Http("POST", "leveret/queues/V/Q/browse", Level.VHOST))
+@command("browse", http=Http("POST", "leveret/queues/V/Q/browse", Level.VHOST), reads=True)
 def browse(
     at: Operator,
     queue: QueueName,

@@ -71,13 +71,15 @@ def history(at: Operator) -> dict[str, Any]:
 # These commands write to etcd and not to the journal, so `reads` is true: their answers wait for no record.
 
 
-@command("cluster raise-level", http=Http("POST", "leveret/cluster/raise-level", Level.ADMINISTRATOR), reads=True)
+@command(
+    "cluster raise-level", http=Http("POST", "leveret/cluster/raise-level", Level.ADMINISTRATOR), reads=True, acts=True
+)
 def raise_level(at: Operator) -> dict[str, Any]:
     """Let the leader write what all nodes can read, after an upgrade; a node of the release before cannot lead then."""
     return _admin(at).raise_level()
 
 
-@command("handover", http=Http("POST", "leveret/cluster/handover", Level.ADMINISTRATOR), reads=True)
+@command("handover", http=Http("POST", "leveret/cluster/handover", Level.ADMINISTRATOR), reads=True, acts=True)
 def hand_over(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     """Let another node lead; clients are disconnected and connect again.
 
@@ -86,7 +88,7 @@ def hand_over(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     return _admin(at).handover(node)
 
 
-@command("drain", http=Http("POST", "leveret/cluster/drain", Level.ADMINISTRATOR), reads=True)
+@command("drain", http=Http("POST", "leveret/cluster/drain", Level.ADMINISTRATOR), reads=True, acts=True)
 def drain(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     """Let a node copy the journal and not lead, before its machine is switched off.
 
@@ -96,7 +98,7 @@ def drain(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     return admin.drain(admin.status()["leader"] if node is None else node)
 
 
-@command("revive", http=Http("POST", "leveret/cluster/revive", Level.ADMINISTRATOR), reads=True)
+@command("revive", http=Http("POST", "leveret/cluster/revive", Level.ADMINISTRATOR), reads=True, acts=True)
 def revive(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     """Let a drained node lead again.
 
@@ -111,7 +113,7 @@ def revive(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
     return admin.revive(node)
 
 
-@command("forget", http=Http("DELETE", "nodes/N", Level.ADMINISTRATOR, 204), reads=True)
+@command("forget", http=Http("DELETE", "nodes/N", Level.ADMINISTRATOR, 204), reads=True, acts=True)
 def forget(at: Operator, node: NodeName) -> dict[str, Any]:
     """Forget a node that is down: its key in etcd, and the segments that are kept for it."""
     return _admin(at).forget(node)

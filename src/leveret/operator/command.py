@@ -50,7 +50,8 @@ class Argument:
 class Command:
     """One command. `words`: its name, and its action if it has one. `reads`: its answer waits for no record.
 
-    `groups`: parameter -> the dataclass whose fields are arguments of the command.
+    `acts`: nevertheless it changes something: the cluster. `groups`: parameter -> the dataclass whose fields are
+    arguments of the command.
     """
 
     words: str
@@ -60,6 +61,12 @@ class Command:
     http: Http | None
     reads: bool
     groups: Mapping[str, Any]
+    acts: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether it does something, so that it must not be repeated unasked."""
+        return self.acts or not self.reads
 
     @property
     def usage(self) -> str:
@@ -103,7 +110,7 @@ class Command:
 COMMANDS: dict[str, dict[str, Command]] = {}
 
 
-def command(words: str, *, http: Http | None = None, reads: bool = False) -> Callable[[Any], Any]:
+def command(words: str, *, http: Http | None = None, reads: bool = False, acts: bool = False) -> Callable[[Any], Any]:
     """Make a function a command. Its first parameter is the `Operator`."""
 
     def made(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,7 +118,7 @@ def command(words: str, *, http: Http | None = None, reads: bool = False) -> Cal
         text, helps = _documented(function)
         arguments = tuple(_arguments_of(function, helps))
         groups = {name: hint for name, hint in _hints(function).items() if is_dataclass(hint) and name != "at"}
-        one = Command(words, text, arguments, function, http, reads, groups)
+        one = Command(words, text, arguments, function, http, reads, groups, acts)
         COMMANDS.setdefault(name, {})[action] = one
         return function
 

@@ -27,7 +27,7 @@ CLOSED_BY_HAND = "Closed via management plugin"
 ALARM_BY_HAND = "low on memory"
 
 
-@command("connections")
+@command("connections", reads=True)
 def connections(at: Operator, *, vhost: OnlyVhost | None = None, user: OnlyUser | None = None) -> list[dict[str, Any]]:
     """List the connections: clients, since when, and in which state."""
     waits: dict[Client, list[dict[str, Any]]] = {}
@@ -52,7 +52,7 @@ def connections(at: Operator, *, vhost: OnlyVhost | None = None, user: OnlyUser 
     ]
 
 
-@command("channels")
+@command("channels", reads=True)
 def channels(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
     """List all channels: unacknowledged deliveries, prefetch, mode."""
     return [
@@ -76,7 +76,7 @@ def channels(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, 
     ]
 
 
-@command("consumers")
+@command("consumers", reads=True)
 def consumers(at: Operator, *, vhost: OnlyVhost | None = None, queue: Name | None = None) -> list[dict[str, Any]]:
     """List all subscriptions: unacknowledged deliveries, and the age of the oldest.
 

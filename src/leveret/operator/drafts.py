@@ -47,7 +47,7 @@ def explain(
     return [asdict(one) for one in explain_running(at.objects, name, vhost)]
 
 
-@command("diff")
+@command("diff", reads=True)
 def diff(at: Operator, files: Json, *, included: Included = None) -> Steps:
     """Tell what other configuration files would change; `leveret diff --live` sends them.
 
@@ -57,7 +57,7 @@ def diff(at: Operator, files: Json, *, included: Included = None) -> Steps:
     return (yield from live_difference(objects, new, objects.policies_after(new)))
 
 
-@command("draft")
+@command("draft", reads=True)
 def draft(
     at: Operator,
     name: Name | None = None,

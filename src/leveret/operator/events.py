@@ -16,7 +16,7 @@ SHOWN, SHOWN_MAX = 100, 1000
 _KINDS = frozenset(kind.value for kind in EventKind)
 
 
-@command("events")
+@command("events", reads=True)
 def events(
     at: Operator,
     *,

@@ -14,7 +14,7 @@ from .steps import Steps
 LISTED_MAX = 1000
 
 
-@command("leases")
+@command("leases", reads=True)
 def leases(
     at: Operator, queue: QueueName, *, after: int = 0, count: int = LISTED_MAX, vhost: VhostName = "/"
 ) -> list[dict[str, Any]]:
@@ -26,7 +26,7 @@ def leases(
     return list_leases(_leased(at, vhost, queue), after + min(count, LISTED_MAX))[after:]
 
 
-@command("owners")
+@command("owners", reads=True)
 def owners(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Steps:
     """List whose messages a leased queue has, by node of a cluster: ready, leased, stranded, and what they wait for."""
     try:

@@ -166,7 +166,7 @@ def _set_paused(at: Operator, vhost: str, name: str, *, paused: bool) -> dict[st
     return {"queue": name, "vhost": vhost, "paused": paused, "ready": queue.ready_count}
 
 
-@command("dead-letters")
+@command("dead-letters", reads=True)
 def dead_letters(at: Operator, *, all: bool = False, vhost: OnlyVhost | None = None) -> Steps:
     """List the queues that dead letters go to, and what is there by cause and origin.
 
@@ -190,13 +190,13 @@ def dead_letters(at: Operator, *, all: bool = False, vhost: OnlyVhost | None = N
 # -- jobs -----------------------------------------------------------------------------------------------------------
 
 
-@command("jobs list")
+@command("jobs list", reads=True)
 def list_jobs(at: Operator) -> list[dict[str, Any]]:
     """List moves, replays and discards: those under way, and the last ones that ended."""
     return [job.row() for job in at.jobs]
 
 
-@command("jobs show")
+@command("jobs show", reads=True)
 def show_job(at: Operator, id: JobId) -> dict[str, Any]:
     """Show one of them."""
     return at.jobs.find(id).row()

@@ -75,7 +75,7 @@ Value = Annotated[Any, JSON, "any JSON"]
 HostName = Annotated[str, NAME, "of the virtual host"]
 
 
-@command("parameters list")
+@command("parameters list", reads=True)
 def list_parameters(
     at: Operator, *, component: Name | None = None, vhost: OnlyVhost | None = None
 ) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ def clear_one(at: Operator, component: Component, name: ParameterName, *, vhost:
     return {"vhost": vhost, "component": component, "name": name}
 
 
-@command("global-parameters list")
+@command("global-parameters list", reads=True)
 def list_global(at: Operator) -> list[dict[str, Any]]:
     """List those of no virtual host."""
     found = global_parameters(at.broker)
@@ -163,7 +163,7 @@ def _cluster_name(at: Operator) -> str:
     return cluster_name_of(configuration)
 
 
-@command("vhosts about")
+@command("vhosts about", reads=True)
 def about(at: Operator, name: HostName) -> dict[str, Any]:
     """Show the description and tags of a virtual host."""
     return about_vhost(at.broker, name)

@@ -25,7 +25,7 @@ class Wanted:
     priority: Annotated[Any, JSON, "of those that match the highest wins (default 0)"] = 0
 
 
-@command("policies list")
+@command("policies list", reads=True)
 def list_policies(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
     """List policies, the highest priority first."""
     return _listed(at, vhost, is_operator=False)
@@ -43,7 +43,7 @@ def clear_policy(at: Operator, name: PolicyName, *, vhost: VhostName = "/") -> d
     return _clear(at, name, vhost, is_operator=False)
 
 
-@command("operator-policies list")
+@command("operator-policies list", reads=True)
 def list_operator_policies(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
     """List operator policies, the highest priority first."""
     return _listed(at, vhost, is_operator=True)

@@ -338,7 +338,7 @@ def _clients_in(at: Operator, vhost: str) -> list[Client]:
 # -- definitions ----------------------------------------------------------------------------------------------------
 
 
-@command("preview definitions")
+@command("preview definitions", reads=True)
 def preview_definitions(at: Operator, definitions: Document, *, vhost: IntoVhost | None = None) -> Steps:
     """Compare a file of RabbitMQ's JSON with what is there, object by object, and tell what its import would do.
 

@@ -22,7 +22,7 @@ LISTED_MAX = 500
 ASKED_AT_ONCE = 50
 
 
-@command("route", http=Http("POST", "leveret/route/V", Level.VHOST))
+@command("route", http=Http("POST", "leveret/route/V", Level.VHOST), reads=True)
 def route(
     at: Operator,
     exchange: str,

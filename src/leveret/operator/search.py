@@ -31,7 +31,7 @@ STORIES_MAX, STORY_EVENTS_MAX, EVENTS_A_STEP = 20, 100, 500
 SEGMENTS_MAX = 4
 
 
-@command("search")
+@command("search", reads=True)
 def search(
     at: Operator,
     *,
