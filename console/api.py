@@ -6,7 +6,7 @@ Source: management page 1.9, 20.
 
 import ipaddress
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from .node_rates import NodeRates
 from .options import CommandRefused, ConsoleOptions, Steps
 from .origins import may_change
 from .pages import Pages
+from .ranges import Range
 from .sampler import Sampler
 from .sessions import Sessions
 
@@ -119,7 +120,7 @@ class Api:
         self.dispatcher = Dispatcher()
         self.dispatcher.add(routes)
         self.logins = Logins(broker)
-        self.sessions = Sessions(lambda: self.broker.context.clock.monotonic_ns(), broker)
+        self.sessions = Sessions(lambda: self.broker.context.clock.monotonic_ns(), broker, lambda: self.options.data)
         self.sampler = sampler
         self.node_rates: dict[str, NodeRates] = {}
         self.facts: MetricsFacts | None = None
@@ -224,6 +225,10 @@ class Api:
     def run(self, command: str, **arguments: Any) -> Steps:
         """Run a command; arguments that are None are left out. Raises: CommandRefused."""
         return self.options.control.steps(command, _given(arguments))
+
+    def since(self, one: Any, ranges: Mapping[str, Range]) -> dict[str, Any]:
+        """Beside ranges of a connection, channel or exchange: the wall time of its oldest sample."""
+        return {"leveret": {"sampled_since_ms": self.sampler.since_ms(one)}} if ranges else {}
 
     def find_node(self, name: str) -> str | None:
         """The node with this name. A broker alone has any name: tools invent the part after the @."""

@@ -125,13 +125,20 @@ class Dispatcher:
         return None
 
 
+def _name_of(text: str) -> str:
+    """The name in a segment. Browsers take the segments `.` and `..` for steps, encoded or not: names of one or two
+    dots, perhaps behind NULs, may be sent with one NUL more before them.
+    """
+    return text[1:] if text.startswith("\0") and text.strip("\0") in (".", "..") else text
+
+
 def _match(words: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:
     names = {}
     for word, segment in zip(words, segments):
         if word.isupper():
             if not segment and word not in _EXCHANGES:
                 return None
-            value = unquote(segment, errors="replace")
+            value = _name_of(unquote(segment, errors="replace"))
             names[word] = "" if word in _EXCHANGES and value == DEFAULT_EXCHANGE else value
         elif word != segment:
             return None

@@ -13,6 +13,7 @@ from .resources import (
     events,
     exchanges,
     health,
+    log,
     login,
     messages,
     moving,
@@ -47,6 +48,7 @@ ROUTES = [
     *login.ROUTES,
     *session.ROUTES,
     *events.ROUTES,
+    *log.ROUTES,
     *ours.ROUTES,
     *(route for name in PACKAGES for route in import_module(f"{__package__}.resources.{name}").ROUTES),
 ]

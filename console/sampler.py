@@ -28,14 +28,20 @@ from .counts import (
     session_values,
     vhost_values,
 )
+from .node_facts import HostFacts
 from .options import Steps
 from .ranges import Range
-from .series import LONG, SHORT, Series
+from .series import LONG, MEDIUM, OF_NODE, SHORT, Series
 
 PERIOD_S = 1.0
 #: Objects sampled in one step, about a millisecond.
 SAMPLED_A_STEP = 250
 FOLLOWED_MAX = 2_000
+#: Connections, channels, and exchanges of a virtual host with ranges of ten minutes; others have a minute.
+FOLLOWED_LONGER_MAX = 300
+#: Milliseconds between two samples of the node, and its figures.
+NODE_PERIOD_MS = 5_000
+NODE_NAMES = ("mem_used", "fd_used", "sockets_used", "disk_free")
 #: Samples over which the room of consumers is averaged, roughly.
 SAMPLES_OF_ROOM = 5
 CONSUMERS_ASKED = 50
@@ -52,7 +58,11 @@ _KIND_OF = {
     **dict.fromkeys((*PUBLISHES, *DELIVERIES, *DISK, "publish_in", "publish_out"), "msg_rates"),
     **dict.fromkeys(LENGTHS, "lengths"),
     **dict.fromkeys(OCTETS, "data_rates"),
+    **dict.fromkeys(CHURN, "msg_rates"),
+    **dict.fromkeys(NODE_NAMES, "node_stats"),
 }
+#: Figures that go up and down.
+_GAUGES = frozenset({*LENGTHS, *NODE_NAMES})
 
 #: The averages that RabbitMQ's queues show, and the rates that replace them here.
 _AVERAGES = {
@@ -71,13 +81,16 @@ def _has_room(queue: Queue) -> float:
 class Sampler:
     """Samples the objects of one broker, or of the one that replaces it."""
 
-    def __init__(self, broker: Callable[[], Broker]) -> None:
+    def __init__(self, broker: Callable[[], Broker], node: Callable[[], tuple[HostFacts, int]] | None = None) -> None:
+        """`node`: the facts of its process, and its listeners."""
         self._broker = broker
+        self._node = node
         self.forget()
 
     def forget(self) -> None:
         self._of: Broker | None = None
         self._whole: Series | None = None
+        self._of_node: tuple[int, Series] | None = None  # with the time of its last sample
         self._signs: tuple[int, ...] = ()
         self._same = 0  # samples without any activity
         self._series: dict[Any, Series] = {}
@@ -100,12 +113,12 @@ class Sampler:
         self._fresh = {}
         room: dict[Queue, float] = {}
         clients = list(broker.connections)
-        all_ready = all_unacked = 0
+        all_ready = all_unacked = channels = 0
         for vhost in list(broker.virtual_hosts.values()):
             ready = unacked = 0
-            for exchange in list(vhost.exchanges.values()):
-                if exchange.published_in:
-                    self._sample(exchange, (exchange.published_in, exchange.published_out), SHORT)
+            used = [exchange for exchange in vhost.exchanges.values() if exchange.published_in]
+            for number, exchange in enumerate(used):
+                self._sample(exchange, (exchange.published_in, exchange.published_out), _levels(number))
             queues = list(vhost.queues.values())
             for start in range(0, len(queues), SAMPLED_A_STEP):
                 some = queues[start : start + SAMPLED_A_STEP]
@@ -127,12 +140,15 @@ class Sampler:
         self._sample_whole((yield from broker_values(broker, (all_ready, all_unacked))))
         yield
         for start in range(0, len(clients), SAMPLED_A_STEP):
-            for client in clients[start : start + SAMPLED_A_STEP]:
-                self._sample(client, (client.connection_info.octets_in, client.connection_info.octets_out), SHORT)
+            for number, client in enumerate(clients[start : start + SAMPLED_A_STEP], start):
+                info = client.connection_info
+                self._sample(client, (info.octets_in, info.octets_out), _levels(number))
                 for session in client.sessions:
-                    self._sample(session, session_values(session), SHORT)
+                    self._sample(session, session_values(session), _levels(channels))
+                    channels += 1
             yield
         self._series, self._room = self._fresh, room
+        self._sample_node(len(clients))
 
     def _is_quiet(self, broker: Broker) -> bool:
         """Whether nothing was published, delivered, acknowledged or declared since the last two samples.
@@ -153,6 +169,18 @@ class Sampler:
         self._same = self._same + 1 if signs == self._signs else 0
         self._signs = signs
         return self._same >= 2 and self._same % SAMPLES_SKIPPED != 0
+
+    def _sample_node(self, clients: int) -> None:
+        now_ms = self._now_ms()
+        if self._node is None or (self._of_node is not None and now_ms - self._of_node[0] < NODE_PERIOD_MS):
+            return
+        host, listeners = self._node()
+        values = (host.memory, host.descriptors, clients + listeners, host.disk_free)
+        if self._of_node is None:
+            self._of_node = (now_ms, Series(now_ms, values, OF_NODE))
+        else:
+            self._of_node[1].look(now_ms, values)
+            self._of_node = (now_ms, self._of_node[1])
 
     def _sample_whole(self, values: tuple[int, ...]) -> None:
         if self._whole is None:
@@ -194,14 +222,26 @@ class Sampler:
                 found["idle_since"] = self._broker().context.clock.wall_ms() - idle_ms
         return found
 
-    def since_ms(self, queue: Queue | None = None) -> int | None:
-        """Wall time of the first sample of a queue, or of the broker; what ranges show before it is not known, though
-        RabbitMQ's tools read 0. None: there is none.
+    def since_ms(self, one: Any = None) -> int | None:
+        """Wall time of the oldest sample of an object, or of the broker; what ranges show before it is not known,
+        though RabbitMQ's tools read 0. None: there is none.
         """
-        series = self._whole if queue is None else self._series.get(queue)
-        if series is None:
-            return None
-        return self._broker().context.clock.wall_ms() - self._now_ms() + series.began_ms
+        return self._wall_ms(self._whole if one is None else self._series.get(one))
+
+    def _wall_ms(self, series: Series | None) -> int | None:
+        return None if series is None else self._broker().context.clock.wall_ms() - self._now_ms() + series.since_ms
+
+    def of_node(self, view: Mapping[str, Any], ranges: Mapping[str, Range]) -> dict[str, Any]:
+        """What a range adds to the view of this node: the samples of its figures, and the time of the oldest one."""
+        if "node_stats" not in ranges:
+            return {}
+        series = None if self._of_node is None else self._of_node[1]
+        shown = self._shown(NODE_NAMES, [view[name] for name in NODE_NAMES], series, ranges)
+        details = {name: shown[f"{name}_details"] for name in NODE_NAMES}
+        return {
+            **{f"{name}_details": {**found, **view[f"{name}_details"]} for name, found in details.items() if found},
+            "leveret": {"sampled_since_ms": self._wall_ms(series)},
+        }
 
     def rate(self, queue: Queue, name: str) -> float:
         """The rate of one of `QUEUE_NAMES`."""
@@ -302,7 +342,7 @@ class Sampler:
             details: dict[str, Any] = {"rate": 0.0 if series is None else series.rate(index)}
             wanted = ranges.get(_KIND_OF.get(name, ""))
             if wanted is not None:
-                details |= self._samples(index, value, series, wanted, is_length=name in LENGTHS)
+                details |= self._samples(index, value, series, wanted, is_length=name in _GAUGES)
             found[f"{name}_details"] = details
         return found
 
@@ -324,6 +364,11 @@ class Sampler:
         first, last = samples[-1]["sample"], samples[0]["sample"]
         average = sum(one["sample"] for one in samples) / len(samples)
         return {"samples": samples, "avg": average, "avg_rate": (last - first) / wanted.age}
+
+
+def _levels(number: int) -> tuple[tuple[int, int], ...]:
+    """The levels of a connection, channel or exchange by its place in the list."""
+    return MEDIUM if number < FOLLOWED_LONGER_MAX else SHORT
 
 
 def _some(shown: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

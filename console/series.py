@@ -11,6 +11,10 @@ from dataclasses import dataclass
 #: (seconds between two samples, number of samples): five minutes, an hour, a day.
 LONG = ((1, 300), (5, 720), (60, 1440))
 SHORT = ((1, 61),)
+#: A minute, and ten minutes.
+MEDIUM = ((1, 61), (5, 120))
+#: An hour, and a day.
+OF_NODE = LONG[1:]
 
 
 @dataclass(slots=True)
@@ -32,17 +36,15 @@ class _Level:
 
 
 class Series:
-    """The samples of one object. `latest`: the newest values; `changed_ms`: when they changed; `began_ms`: the first
-    sample.
-    """
+    """The samples of one object. `latest`: the newest values; `changed_ms`: when they changed."""
 
-    __slots__ = ("_before", "_levels", "_looked_ms", "_period_ms", "began_ms", "changed_ms", "latest")
+    __slots__ = ("_before", "_levels", "_looked_ms", "_period_ms", "changed_ms", "latest")
 
     def __init__(self, at_ms: int, values: Sequence[int], levels: Sequence[tuple[int, int]]) -> None:
         self.latest = tuple(values)
         self._before = self.latest
         self._looked_ms, self._period_ms = at_ms, 0
-        self.began_ms = self.changed_ms = at_ms
+        self.changed_ms = at_ms
         self._levels = [_Level(seconds * 1000, count, [], []) for seconds, count in levels]
         self._note(at_ms)
 
@@ -66,6 +68,11 @@ class Series:
         if self._period_ms <= 0:
             return 0.0
         return round((self.latest[index] - self._before[index]) * 1000 / self._period_ms, 3)
+
+    @property
+    def since_ms(self) -> int:
+        """The time of the oldest sample that is kept."""
+        return min((level.times[0] for level in self._levels), default=self._looked_ms)
 
     def at(self, index: int, at_ms: int) -> int | None:
         """The value at a time; None: before the first stored sample."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .connection import ConsoleState, Runtime
     from .messages import Peer
     from .metrics.facts import MetricsFacts
+    from .node_facts import HostFacts
     from .options import ConsoleOptions
     from .sampler import Sampler
     from .slots import Slot, Slots
@@ -90,8 +91,12 @@ class Server:
         if self._sampler is None:
             from .sampler import Sampler
 
-            self._sampler = Sampler(lambda: self.runtime.broker)
+            self._sampler = Sampler(lambda: self.runtime.broker, self._node)
         return self._sampler
+
+    def _node(self) -> "tuple[HostFacts, int]":
+        options = self.options()
+        return options.machine(), len(options.listeners())
 
     async def accept_from(self, listener: socket.socket, *, is_metrics: bool, is_tls: bool = False) -> None:
         """Accept connections until cancelled; one too many is closed at once. `is_metrics`: a metrics port."""

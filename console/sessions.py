@@ -1,71 +1,140 @@
-"""Sessions of people who logged in by the page: an opaque name in a cookie.
+"""Sessions of people who logged in by the page: a signed token in a cookie, which outlives a restart of the broker.
 
+A token tells whose it is, when the session began, and when the token was issued. The signature covers the hash of the
+user's password, too: another password, or another user of that name, ends the session. A logout revokes it.
 Source: management page 20.
 """
 
+import hmac
 import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from ..engine import Broker, User
+from ..engine import MS, Broker, User
+from .session_secrets import SessionSecrets
 
 COOKIE = "leveret-session"
 HOUR_NS = 3_600_000_000_000
 LIFETIME_NS, IDLE_NS = 8 * HOUR_NS, HOUR_NS
+#: Sessions whose last use is known; of others the age of the token counts.
 SESSIONS_MAX = 1_000
-_OCTETS = 32
+#: The age from which a token is replaced, and how far in the future it may have been issued: clocks are set back.
+RENEWED_MS, SKEW_MS = 600_000, 60_000
+_OCTETS = 16
+
+
+@dataclass(slots=True, frozen=True)
+class _Token:
+    """What is signed; times are wall times."""
+
+    user: str
+    began_ms: int
+    issued_ms: int
+    id: str
+
+    def text(self) -> str:
+        return f"{urlsafe_b64encode(self.user.encode()).decode()}.{self.began_ms}.{self.issued_ms}.{self.id}"
 
 
 @dataclass(slots=True)
 class _Session:
-    user: User
+    """Monotonic times."""
+
     began_ns: int
     used_ns: int
 
 
 class Sessions:
-    """The sessions, in memory: a restart ends them, and so does a change of the user or the password."""
+    """The sessions of one console."""
 
-    def __init__(self, now_ns: Callable[[], int], broker: Callable[[], Broker]) -> None:
+    def __init__(
+        self,
+        now_ns: Callable[[], int],
+        broker: Callable[[], Broker],
+        directory: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`directory`: of the journal."""
         self._now_ns = now_ns
         self._broker = broker
+        self._directory = directory
         self._known: dict[str, _Session] = {}
 
+    @cached_property
+    def _secrets(self) -> SessionSecrets:
+        return SessionSecrets(self._directory())
+
     def open(self, user: User, path: str, *, host: str = "", is_secure: bool = False) -> str:
-        """Open a session. Returns the cookie that names it. `path`: the cookie's scope. `host`: see `cookie_name`.
+        """Open a session. Returns the cookie with its token. `path`: the cookie's scope. `host`: see `cookie_name`.
         `is_secure`: over TLS only.
         """
-        if len(self._known) >= SESSIONS_MAX:
-            del self._known[next(iter(self._known))]
-        name = secrets.token_urlsafe(_OCTETS)
-        now_ns = self._now_ns()
-        self._known[name] = _Session(user, now_ns, now_ns)
-        lifetime_s = LIFETIME_NS // 1_000_000_000
-        secure = "; Secure" if is_secure else ""
-        scope = f"Path={path}; HttpOnly; SameSite=Strict"
-        return f"{cookie_name(host)}={name}; {scope}; Max-Age={lifetime_s}{secure}"
+        now_ms = self._wall_ms()
+        token = _Token(user.name, now_ms, now_ms, secrets.token_urlsafe(_OCTETS))
+        self._secrets.keep()  # before the first cookie
+        self._remember(token, _Session(self._now_ns(), self._now_ns()))
+        return self._cookie(token, user, path, host, is_secure=is_secure)
 
     def find(self, header: str | None, host: str = "") -> User | None:
         """The user of a request's headers `cookie` and `host`."""
-        name = _named(header, host)
-        session = None if name is None else self._known.get(name)
-        if name is None or session is None:
+        found = self._valid(header, host)
+        if found is None:
             return None
-        now_ns = self._now_ns()
-        current = self._broker().users.find(session.user.name)
-        is_over = now_ns - session.began_ns > LIFETIME_NS or now_ns - session.used_ns > IDLE_NS
-        if is_over or current is None or current.password != session.user.password:
-            del self._known[name]
+        token, session, user = found
+        session.used_ns = self._now_ns()
+        self._remember(token, session)
+        return user
+
+    def renewed(self, header: str | None, path: str, host: str = "", *, is_secure: bool = False) -> str | None:
+        """A cookie with a newer token of an open session; None: the one that there is will do."""
+        found = self._valid(header, host)
+        if found is None or self._wall_ms() - found[0].issued_ms < RENEWED_MS:
             return None
-        session.used_ns = now_ns
-        return current
+        token, _, user = found
+        return self._cookie(replace(token, issued_ms=self._wall_ms()), user, path, host, is_secure=is_secure)
 
     def close(self, header: str | None, path: str, host: str = "") -> str:
-        """End a session. Returns the cookie that removes its name."""
-        name = _named(header, host)
-        if name is not None:
-            self._known.pop(name, None)
+        """End a session for good. Returns the cookie that removes its token."""
+        found = self._valid(header, host)
+        if found is not None:
+            token = found[0]
+            self._known.pop(token.id, None)
+            self._secrets.revoke(token.id, token.began_ms + LIFETIME_NS // MS, self._wall_ms())
         return f"{cookie_name(host)}=; Path={path}; HttpOnly; SameSite=Strict; Max-Age=0"
+
+    def _valid(self, header: str | None, host: str) -> tuple[_Token, _Session, User] | None:
+        token, signature = _read(_named(header, host))
+        user = None if token is None else self._broker().users.find(token.user)
+        if token is None or user is None or not hmac.compare_digest(signature, self._signature(token, user)):
+            return None
+        if token.id in self._secrets.revoked:
+            return None
+        now_ns, now_ms = self._now_ns(), self._wall_ms()
+        session = self._known.get(token.id)
+        if session is None and token.issued_ms <= now_ms + SKEW_MS:  # from before a restart, or not remembered
+            began_ns, issued_ns = (now_ns - (now_ms - at_ms) * MS for at_ms in (token.began_ms, token.issued_ms))
+            session = _Session(began_ns, issued_ns)
+        if session is None or now_ns - session.began_ns > LIFETIME_NS or now_ns - session.used_ns > IDLE_NS:
+            return None
+        return token, session, user
+
+    def _remember(self, token: _Token, session: _Session) -> None:
+        if token.id not in self._known and len(self._known) >= SESSIONS_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[token.id] = session
+
+    def _signature(self, token: _Token, user: User) -> str:
+        signed = f"{token.text()} {user.password.text()}"
+        return urlsafe_b64encode(hmac.digest(self._secrets.key, signed.encode(), "sha256")).decode().rstrip("=")
+
+    def _cookie(self, token: _Token, user: User, path: str, host: str, *, is_secure: bool) -> str:
+        value = f"{token.text()}.{self._signature(token, user)}"
+        left_s = (token.began_ms - self._wall_ms()) // 1000 + LIFETIME_NS // 1_000_000_000
+        secure = "; Secure" if is_secure else ""
+        return f"{cookie_name(host)}={value}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={left_s}{secure}"
+
+    def _wall_ms(self) -> int:
+        return self._broker().context.clock.wall_ms()
 
 
 def cookie_name(host: str) -> str:
@@ -76,10 +145,22 @@ def cookie_name(host: str) -> str:
     return f"{COOKIE}-{port}" if port.isascii() and port.isdigit() else COOKIE
 
 
-def _named(header: str | None, host: str) -> str | None:
+def _named(header: str | None, host: str) -> str:
+    """The value of the cookie; empty: there is none."""
     wanted = cookie_name(host)
     for part in (header or "").split(";"):
         name, equals, value = part.strip().partition("=")
         if name == wanted and equals:
             return value
-    return None
+    return ""
+
+
+def _read(text: str) -> tuple[_Token | None, str]:
+    """The token and its signature, which is not checked."""
+    try:
+        user, began, issued, id_, signature = text.split(".")
+        if not (text.isascii() and began.isdigit() and issued.isdigit() and len(began + issued) < 40):
+            return None, ""
+        return _Token(urlsafe_b64decode(user).decode(), int(began), int(issued), id_), signature
+    except ValueError:
+        return None, ""

@@ -62,7 +62,8 @@ def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
 def _show(api: Api, request: Request) -> Any:
     client = _client(api, request)
     view = connection_view(client, api.broker, api.options.node, is_alone=True)
-    return Columns(request).of({**view, **api.sampler.client(client, ranges_of(request))})
+    ranges = ranges_of(request)
+    return Columns(request).of({**view, **api.sampler.client(client, ranges), **api.since(client, ranges)})
 
 
 def _reason(request: Request) -> str:
@@ -118,8 +119,9 @@ def _show_channel(api: Api, request: Request) -> Steps:
         raise not_found()
     if not is_monitor(user) and found.client.user.name != user.name:
         raise not_authorised(_NOT_YOURS, needs_tag(user, "monitoring"))
-    rates = with_time(api.sampler.session(found, ranges_of(request)))
-    view = {**channel_view(found, api.broker, node), **rates}
+    ranges = ranges_of(request)
+    rates = with_time(api.sampler.session(found, ranges))
+    view = {**channel_view(found, api.broker, node), **rates, **api.since(found, ranges)}
     return Columns(request).of({**view, **(yield from channel_details(found, node))})
 
 

@@ -6,7 +6,7 @@ is told so, and its stream ends.
 
 from typing import Any
 
-from ..api import EVENT_STREAM, Api, wants_stream
+from ..api import EVENT_STREAM, Api, named_in, wants_stream
 from ..bodies import integer
 from ..dispatcher import Action, Level, Route
 from ..encoding import encoded
@@ -16,6 +16,8 @@ from ..options import CommandRefused
 
 #: Maximum events in one piece of a stream.
 PIECE_MAX = 500
+#: Why a stream is cut.
+OVER = "the login is not valid any more"
 #: Milliseconds between two totals.
 TOTALS_MS = 1000
 _TEXTS = ("vhost", "queue", "kind")
@@ -43,7 +45,7 @@ class EventStream:
     def __init__(self, api: Api, request: Request, given: dict[str, Any]) -> None:
         """`given`: arguments of the command `events`. Raises: CommandRefused."""
         self._api = api
-        self._user = request.user.name
+        self._request = request
         self._given = given
         self._pieces = 0
         self._told_ms = 0
@@ -56,31 +58,30 @@ class EventStream:
         """New events, and totals once a second. The last piece of a stream that is cut has the reason."""
         if self._is_cut:
             return None
-        user = self._api.broker.users.find(self._user)
-        if user is None or not is_monitor(user):
-            return self._cut("the login is not valid any more")
+        if not is_still_monitor(self._api, self._request):
+            return self._cut(OVER)
         parts: list[bytes] = []
         now_ms = self._api.broker.context.clock.wall_ms()
         if not 0 <= now_ms - self._told_ms < TOTALS_MS:
-            parts.append(_event("totals", self._totals()))
+            parts.append(sent("totals", self._totals()))
             self._told_ms = now_ms
         self._pieces += 1
         try:
             found = self._api.ask("events", **self._given, count=PIECE_MAX)
         except CommandRefused as refused:
             return self._cut(refused.reason)
-        parts += [_event("event", row, row["number"]) for row in found["items"]]
+        parts += [sent("event", row, row["number"]) for row in found["items"]]
         self._given["since"] = found["next"]
         self.is_behind = len(found["items"]) == PIECE_MAX
         if not found["dropped"]:
             return b"".join(parts)
         if self._pieces == 1:  # it asked for older events than are kept
-            return b"".join([_event("gap", {"dropped": found["dropped"]}), *parts])
+            return b"".join([sent("gap", {"dropped": found["dropped"]}), *parts])
         return self._cut(f"read too slowly: {found['dropped']} events were not kept")
 
     def _cut(self, why: str) -> bytes:
         self._is_cut, self.is_behind = True, True
-        return _event("cut", {"reason": why})
+        return sent("cut", {"reason": why})
 
     def _totals(self) -> dict[str, Any]:
         broker = self._api.broker
@@ -92,8 +93,15 @@ class EventStream:
         }
 
 
-def _event(name: str, value: Any, number: int | None = None) -> bytes:
-    """One event. JSON has no line ends, so it is one line of data."""
+def is_still_monitor(api: Api, request: Request) -> bool:
+    """Whether the user is there, may see events and the log, and has not logged out."""
+    is_session = "authorization" not in request.headers
+    user = api.sessions.find(*named_in(request)) if is_session else api.broker.users.find(request.user.name)
+    return user is not None and is_monitor(user)
+
+
+def sent(name: str, value: Any, number: int | None = None) -> bytes:
+    """One event of a stream. JSON has no line ends, so it is one line of data."""
     id_ = b"" if number is None else b"id: %d\n" % number
     return b"event: %s\n%sdata: %s\n\n" % (name.encode(), id_, encoded(value))
 

@@ -26,16 +26,17 @@ def _log_in(api: Api, request: Request) -> Answer:
         raise login_failed(challenges=challenges)
     admitted = api.logins.check_admitted(user, request.peer)
     host = request.headers.get("host", "")
-    cookie = api.sessions.open(admitted, _path(api), host=host, is_secure=request.peer.is_secure)
+    cookie = api.sessions.open(admitted, cookie_path(api), host=host, is_secure=request.peer.is_secure)
     return Answer(200, "ok", (("set-cookie", cookie),))
 
 
 def _log_out(api: Api, request: Request) -> Answer:
     cookie, host = named_in(request)
-    return Answer(204, headers=(("set-cookie", api.sessions.close(cookie, _path(api), host)),))
+    return Answer(204, headers=(("set-cookie", api.sessions.close(cookie, cookie_path(api), host)),))
 
 
-def _path(api: Api) -> str:
+def cookie_path(api: Api) -> str:
+    """The scope of cookies."""
     return f"{api.options.path_prefix}/api"
 
 

@@ -11,6 +11,7 @@ from ..listing import Columns, listed
 from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..node_rates import NodeRates
 from ..options import Steps
+from ..ranges import ranges_of
 from ..views.nodes import binary_view, down_view, memory_view, node_view, own_facts
 
 NS_A_MS = 1_000_000
@@ -33,6 +34,8 @@ def _view(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:
     clock = api.broker.context.clock
     view = {**node_view(facts, facts.host, api.options, clock.wall_ms()), **churn}
     view |= api.node_rates.setdefault(facts.name, NodeRates()).of(view, clock.monotonic_ns() // NS_A_MS)
+    if is_own:
+        view |= api.sampler.of_node(view, ranges_of(request))
     if request.flag("memory"):
         view["memory"] = memory_view(facts.host, _bodies(api, facts.name))
     if request.flag("binary"):

@@ -107,15 +107,11 @@ def _act_on_scheduled(api: Api, request: Request) -> Steps:
     delay = integer(require(given, "delay")[0]) if action == "reschedule" else None
     if delay is not None and delay < 0:
         raise bad_request("delay: expected milliseconds")
-    return (
-        yield from api.run(
-            f"scheduled {action}",
-            queue=queue.name,
-            vhost=queue.vhost_name,
-            id=integer(request.names["ID"]),
-            delay=delay,
-        )
-    )
+    ids = [integer(request.names["ID"])] if "ID" in request.names else require(given, "ids")[0]
+    if not isinstance(ids, list) or not ids:
+        raise bad_request("ids: expected a list of numbers")
+    place = {"queue": queue.name, "vhost": queue.vhost_name}
+    return (yield from api.run(f"scheduled {action}", **place, id=ids, delay=delay))
 
 
 def _before_browsing(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -221,7 +217,10 @@ ROUTES = [
     Route("leveret/blocked", {"GET": Action(Level.MONITORING, _blocked)}),
     Route("leveret/growing", {"GET": Action(Level.MONITORING, _growing)}),
     Route("leveret/scheduled", {"GET": Action(Level.MONITORING, _scheduled)}),
-    Route("leveret/scheduled/V/Q", {"GET": Action(Level.VHOST, _scheduled_of)}),
+    Route(
+        "leveret/scheduled/V/Q",
+        {"GET": Action(Level.VHOST, _scheduled_of), "POST": Action(Level.VHOST, _act_on_scheduled)},
+    ),
     Route("leveret/scheduled/V/Q/ID", {"POST": Action(Level.VHOST, _act_on_scheduled)}),
     Route("leveret/draft", {"POST": Action(Level.ADMINISTRATOR, _draft)}),
     Route("leveret/draft/V", {"POST": Action(Level.ADMINISTRATOR, _draft)}),

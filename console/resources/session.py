@@ -9,16 +9,25 @@ from ...engine import User
 from ..api import Api, named_in
 from ..dispatcher import Action, Level, Route
 from ..login import may_see
-from ..messages import Request, bad_request
+from ..messages import Answer, Request, bad_request
 from ..packages import PACKAGES
+from .login import cookie_path
 
 ACTIONS = ("configure", "write", "read")
 
 
-def _session(api: Api, request: Request) -> dict[str, Any]:
-    """The user of the session, and packages with a page; empty without one: the page asks before it shows a login."""
-    user = api.sessions.find(*named_in(request))
-    return {} if user is None else {"name": user.name, "tags": list(user.tags), "packages": list(PACKAGES)}
+def _session(api: Api, request: Request) -> Any:
+    """The user of the session, and packages with a page; empty without one: the page asks before it shows a login.
+
+    Its cookie is renewed: the page asks again and again while it is open.
+    """
+    cookie, host = named_in(request)
+    user = api.sessions.find(cookie, host)
+    if user is None:
+        return {}
+    renewed = api.sessions.renewed(cookie, cookie_path(api), host, is_secure=request.peer.is_secure)
+    headers = () if renewed is None else (("set-cookie", renewed),)
+    return Answer(200, {"name": user.name, "tags": list(user.tags), "packages": list(PACKAGES)}, headers)
 
 
 def _hidden(api: Api, request: Request) -> dict[str, int]:

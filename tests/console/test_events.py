@@ -1,46 +1,11 @@
 """Events over the API: as a list and as a stream. Source: management page 16."""
 
-import http.client
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
-from api_client import ApiClient, basic
+from api_client import ApiClient
+from sent_events import streaming, until
 
 from leveret.operator import event_log
 from leveret.testing import RunningBroker
-
-
-@contextmanager
-def streaming(api: ApiClient, query: str = "", user: str = "guest", **headers: str) -> Iterator[Iterator[Any]]:
-    """The events of a stream: name, data."""
-    connection = http.client.HTTPConnection(*api.address, timeout=30)
-    sent = {"authorization": basic(user, user), "accept": "text/event-stream", **headers}
-    connection.request("GET", f"/api/leveret/events{query}", headers=sent)
-    answer = connection.getresponse()
-    assert (answer.status, answer.getheader("content-type")) == (200, "text/event-stream")
-    try:
-        yield _events(answer)
-    finally:
-        connection.close()
-        answer.close()
-
-
-def _events(answer: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
-    fields: dict[str, str] = {}
-    for line in answer:
-        name, _, value = line.decode().rstrip("\n").partition(": ")
-        if name:
-            fields[name] = value
-        else:
-            yield fields["event"], json.loads(fields["data"])
-            fields = {}
-
-
-def until(events: Iterator[Any], wanted: str) -> Any:
-    return next(data for name, data in events if name == wanted)
 
 
 def test_list(api: ApiClient) -> None:

@@ -44,6 +44,23 @@ def test_scheduled(api: ApiClient) -> None:
     assert api.get("leveret/scheduled")["total"] == 0
     assert api.get("queues/%2F/due")["messages"] == 1
 
+    # several at once; those that wait no longer are named, and only if none waits it is refused
+    for _ in range(4):
+        api.ask("POST", "exchanges/%2F/later/publish", body)
+    ids = [one["id"] for one in api.get("leveret/scheduled")["items"]]
+    place = "leveret/scheduled/%2F/due"
+    for wrong in ({"action": "cancel"}, {"action": "cancel", "ids": []}, {"action": "cancel", "ids": ["x"]}):
+        assert api.ask("POST", place, wrong).status == 400
+    done = api.ask("POST", place, {"action": "cancel", "ids": [*ids[:2], first["id"]]}).json
+    assert done == {"done": "cancel", "ids": ids[:2], "missing": [first["id"]]}
+    assert api.ask("POST", place, {"action": "cancel", "ids": ids[:2]}).status == 400
+    assert api.ask("POST", place, {"action": "reschedule", "ids": ids[2:], "delay": 7_200_000}).json["ids"] == ids[2:]
+    assert all(one["due_in_ms"] > 7_000_000 for one in api.get("leveret/scheduled")["items"])
+    assert api.ask("POST", place, {"action": "fire", "ids": ids[2:]}).status == 200
+    assert api.get("queues/%2F/due")["messages"] == 3
+    too_many = api.ask("POST", place, {"action": "fire", "ids": [*range(501)]})
+    assert too_many.status == 400 and "at most 500 messages at once" in too_many.reason
+
 
 def test_leases(api: ApiClient, broker: RunningBroker) -> None:
     """Who has which message of a leased queue; a lease is broken by its bookmark, and nothing else is."""

@@ -1,9 +1,12 @@
 """Samples, rates and ranges, by the broker's own clock. Source: management page 5."""
 
+from typing import Any
+
 import pytest
 
 from leveret.console.counts import broker_values, vhost_values
 from leveret.console.listing import sort_key
+from leveret.console.node_facts import HostFacts
 from leveret.console.ranges import Range
 from leveret.console.resources import queues
 from leveret.console.sampler import Sampler
@@ -311,3 +314,68 @@ def test_samples_of_the_broker_are_of_all_virtual_hosts(broker: Broker, client: 
     _look(sampler, clock)
     totals = sampler.whole_at_last_sample()["queue_totals"]
     assert (totals["messages_ready"], totals["messages_unacknowledged"], totals["messages"]) == (2, 1, 3)
+
+
+def test_ten_minutes_of_a_connection_a_channel_and_an_exchange(
+    broker: Broker, client: Client, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first ones; others have a minute, and say so: nothing is drawn before their oldest sample."""
+    monkeypatch.setattr("leveret.console.sampler.FOLLOWED_LONGER_MAX", 1)
+    sampler = Sampler(lambda: broker)
+    vhost, session, other = client.vhost, client.open_session(1), client.open_session(2)
+    exchange = vhost.exchanges["amq.topic"]
+    vhost.queues.declare("q", client=client)
+    vhost.bindings.add("queue", "q", "amq.topic", "q", {})
+    route = vhost.router.route("amq.topic", "q", client.user)
+    began_ms = clock.wall_ms() + 1000
+    for _ in range(600):
+        for one in (session, other):
+            one.publish(route, Envelope("amq.topic", "q"), [b"x"], mandatory=False)
+        client.connection_info.octets_in += 100
+        _look(sampler, clock)
+    ten_minutes = {kind: Range(590, 10) for kind in ("msg_rates", "data_rates")}
+
+    def middle(details: dict[str, Any]) -> int:
+        sample: int = next(one["sample"] for one in details["samples"] if one["timestamp"] <= began_ms + 300_000)
+        return sample
+
+    exchange_stats = sampler.exchange(exchange, ten_minutes)["message_stats"]
+    assert 560 <= middle(exchange_stats["publish_in_details"]) <= 602
+    assert 280 <= middle(sampler.session(session, ten_minutes)["message_stats"]["publish_details"]) <= 301
+    assert 28_000 <= middle(sampler.client(client, ten_minutes)["recv_oct_details"]) <= 30_100
+    assert sampler.since_ms(session) == sampler.since_ms(exchange) == sampler.since_ms(client) == began_ms
+    assert middle(sampler.session(other, ten_minutes)["message_stats"]["publish_details"]) == 0
+    since_ms = sampler.since_ms(other)
+    assert since_ms is not None and began_ms + 470_000 <= since_ms <= clock.wall_ms() - 60_000
+
+
+def test_samples_of_the_node_and_of_what_is_opened_and_closed(broker: Broker, clock: ManualClock) -> None:
+    """A day of memory, descriptors, sockets and disk, each five seconds at most; rates of connections and queues."""
+    asked = 0
+
+    def node() -> tuple[HostFacts, int]:
+        nonlocal asked
+        asked += 1
+        return HostFacts(1, 10 + asked, 100, 1_000_000 * asked, 0, 5_000_000, 2, 1), 3
+
+    sampler = Sampler(lambda: broker, node)
+    client = broker.connections.open("/", User("guest"), name="c", flush=lambda: None)
+    for number in range(60):
+        client.vhost.queues.declare(f"q{number}", client=client)
+        _look(sampler, clock)
+    assert asked == 12
+    view = {"mem_used": 99, "fd_used": 30, "sockets_used": 4, "disk_free": 5_000_000}
+    rated = {**view, **{f"{name}_details": {"rate": 0.5} for name in view}}
+    assert sampler.of_node(rated, {}) == {}
+    found = sampler.of_node(rated, {"node_stats": Range(30, 10)})
+    memory = found["mem_used_details"]
+    assert memory["rate"] == 0.5 and [one["sample"] for one in memory["samples"]][1:] == [
+        10_000_000,
+        8_000_000,
+        6_000_000,
+    ]
+    assert [one["sample"] for one in found["sockets_used_details"]["samples"]] == [4] * 4
+    assert found["leveret"]["sampled_since_ms"] == clock.wall_ms() - 59_000
+    churn = finished(sampler.whole({"msg_rates": Range(30, 10)}))["churn_rates"]
+    assert [one["sample"] for one in churn["queue_declared_details"]["samples"]] == [60, 50, 40, 30]
+    assert churn["queue_declared_details"]["rate"] == 1.0

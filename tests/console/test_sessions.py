@@ -1,11 +1,19 @@
 """Sessions of the page: a cookie instead of a password. Source: management page 20."""
 
+import stat
+from pathlib import Path
 from urllib.parse import urlencode
 
+import pytest
 from api_client import ApiClient, Response
+from sent_events import streaming, until
 
+from leveret.console.session_secrets import REVOKED_MAX
 from leveret.console.sessions import COOKIE, IDLE_NS, LIFETIME_NS, SESSIONS_MAX, Sessions
-from leveret.engine import Broker, ManualClock, User, Users
+from leveret.engine import MS, Broker, ManualClock, User, Users
+from leveret.testing import start_broker
+
+MINUTE_NS = 60_000 * MS
 
 OF_PAGE = {"x-requested-with": "leveret"}
 FORM = "application/x-www-form-urlencoded"
@@ -74,27 +82,149 @@ def test_a_changed_password_ends_it(api: ApiClient) -> None:
     assert as_page(api, "GET", "whoami", cookie).status == 401
 
 
+def sessions_of(clock: ManualClock, *users: User, directory: Path | None = None) -> Sessions:
+    """Those of a broker, or of the one after a restart."""
+    broker = Broker(clock, Users(users))
+    return Sessions(clock.monotonic_ns, lambda: broker, lambda: None if directory is None else str(directory))
+
+
 def test_it_ends_by_itself() -> None:
-    """After an hour without a request, after eight in any case; and there are not too many."""
-    now = [0]
-    guest = User("guest")
-    broker = Broker(ManualClock(), Users([guest]))
-    sessions = Sessions(lambda: now[0], lambda: broker)
+    """After an hour without a request, after eight in any case; and not too many are remembered."""
+    clock, guest = ManualClock(), User("guest")
+    sessions = sessions_of(clock, guest)
     idle = sessions.open(guest, "/api")
-    now[0] = IDLE_NS
+    clock.advance_ns(IDLE_NS)
     assert sessions.find(idle) is guest
-    now[0] += IDLE_NS + 1
+    clock.advance_ns(IDLE_NS + MS)
     assert sessions.find(idle) is None
-    began, busy = now[0], sessions.open(guest, "/api")
-    while now[0] + IDLE_NS <= began + LIFETIME_NS:
-        now[0] += IDLE_NS
+    began, busy = clock.monotonic_ns(), sessions.open(guest, "/api")
+    while clock.monotonic_ns() + IDLE_NS <= began + LIFETIME_NS:
+        clock.advance_ns(IDLE_NS)
         assert sessions.find(busy) is guest
-    now[0] += 1
+    clock.advance_ns(MS)
     assert sessions.find(busy) is None
     first = sessions.open(guest, "/api")
     for _ in range(SESSIONS_MAX):
         sessions.open(guest, "/api")
-    assert sessions.find(first) is None
+    assert sessions.find(first) is guest  # by the age of its token
+    assert len(sessions._known) == SESSIONS_MAX
+
+
+def test_it_outlives_a_restart(tmp_path: Path) -> None:
+    """With a journal: for an hour after its token was issued, which the page renews; never after a logout."""
+    clock, guest = ManualClock(), User("guest")
+    before = sessions_of(clock, guest, directory=tmp_path)
+    kept, left = (before.open(guest, "/api").partition(";")[0] for _ in range(2))
+    before.close(left, "/api")
+    assert before.find(left) is None and before.renewed(kept, "/api") is None  # it is new
+    clock.advance_ns(MINUTE_NS * 50)
+    renewed = before.renewed(kept, "/api") or ""
+    assert before.find(kept) is before.find(renewed) is guest and before.renewed(renewed, "/api") is None
+    clock.advance_ns(MINUTE_NS * 20)
+    after = sessions_of(clock, guest, directory=tmp_path)
+    assert after.find(kept) is None  # the token is older than an hour
+    assert after.find(renewed) is guest and after.find(left) is None
+    after.close(renewed, "/api")
+    assert sessions_of(clock, guest, directory=tmp_path).find(renewed) is None
+    assert after.find(kept) is None  # an older token of the session that was left
+    assert stat.S_IMODE((tmp_path / "sessions").stat().st_mode) == 0o600
+
+
+def test_the_end_of_its_eight_hours_is_not_put_off(tmp_path: Path) -> None:
+    """Neither by renewed tokens nor by restarts."""
+    clock, guest = ManualClock(), User("guest")
+    cookie = sessions_of(clock, guest, directory=tmp_path).open(guest, "/api")
+    for minutes in range(40, 481, 40):
+        clock.advance_ns(MINUTE_NS * 40)
+        sessions = sessions_of(clock, guest, directory=tmp_path)
+        assert sessions.find(cookie) is guest
+        cookie = sessions.renewed(cookie, "/api") or ""
+        assert f"Max-Age={(480 - minutes) * 60}" in cookie
+    clock.advance_ns(MINUTE_NS)
+    assert sessions_of(clock, guest, directory=tmp_path).find(cookie) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Z3Vlc3Q=.0.0.x.",  # no signature
+        "Z3Vlc3Q=.0.0.x.AAAA",
+        "Z3Vlc3Q=.0.0.x",
+        "....",
+        "Z3Vlc3Q=.-1.0.x.y",
+        "\u0663.\u0663.\u0663.\u0663.\u0663",
+        "%%%.0.0.x.y",
+        "Z3Vlc3Q=." + "9" * 50 + ".0.x.y",
+        "/w==.0.0.x.y",  # no UTF-8
+    ],
+)
+def test_what_is_no_token_is_nobody(text: str) -> None:
+    """Of a known user, of nobody, not at all."""
+    sessions = sessions_of(ManualClock(), User("guest"))
+    assert sessions.find(f"{COOKIE}={text}") is None
+    sessions.close(f"{COOKIE}={text}", "/api")
+
+
+def test_each_part_of_a_token_is_signed(tmp_path: Path) -> None:
+    """Another user, times or id; and the signature of another broker."""
+    clock, users = ManualClock(), [User("guest"), User("admin", tags=("administrator",))]
+    clock.advance_ns(IDLE_NS * 9)
+    sessions = sessions_of(clock, *users, directory=tmp_path)
+    name, value = sessions.open(users[0], "/api").partition(";")[0].split("=", 1)
+    parts = value.split(".")
+    assert sessions.find(f"{name}={value}") is users[0]
+    for index, other in ((0, "YWRtaW4="), (1, "1"), (2, str(int(parts[2]) + 1)), (3, "id")):
+        changed = ".".join([*parts[:index], other, *parts[index + 1 :]])
+        assert sessions.find(f"{name}={changed}") is None
+    other_key = sessions_of(clock, *users).find(f"{name}={value}")
+    assert other_key is None
+
+
+def test_a_file_that_is_no_use_ends_all_sessions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is said once, and replaced by the next login."""
+    clock, guest = ManualClock(), User("guest")
+    cookie = sessions_of(clock, guest, directory=tmp_path).open(guest, "/api")
+    (tmp_path / "sessions").write_text('{"key": "short"')
+    after = sessions_of(clock, guest, directory=tmp_path)
+    assert after.find(cookie) is None and "all sessions of the page end" in caplog.text
+    again = after.open(guest, "/api")
+    assert sessions_of(clock, guest, directory=tmp_path).find(again) is guest
+
+
+def test_what_is_revoked_is_bounded(tmp_path: Path) -> None:
+    """With too many logouts in eight hours all sessions end."""
+    clock, guest = ManualClock(), User("guest")
+    sessions = sessions_of(clock, guest)
+    kept = sessions.open(guest, "/api")
+    for _ in range(REVOKED_MAX):
+        sessions.close(sessions.open(guest, "/api"), "/api")
+    assert sessions.find(kept) is guest
+    sessions.close(sessions.open(guest, "/api"), "/api")
+    assert sessions.find(kept) is None
+
+
+def test_over_a_restart_of_a_broker(tmp_path: Path) -> None:
+    """A person who is logged in goes on; who logged out, or got another password, does not."""
+    with start_broker(management=True, data=tmp_path) as broker:
+        api = ApiClient(broker.management_url)
+        api.ask("PUT", "users/ann", {"password": "one", "tags": "monitoring"})
+        cookies = [logged_in(api), logged_in(api), logged_in(api, "ann", "one")]
+        as_page(api, "POST", "leveret/logout", cookies[1])
+    with start_broker(management=True, data=tmp_path) as broker:
+        api = ApiClient(broker.management_url)
+        cookies = [f"{COOKIE}-{api.address[1]}={one.partition('=')[2]}" for one in cookies]
+        assert [as_page(api, "GET", "whoami", one).status for one in cookies] == [200, 401, 200]
+        api.ask("PUT", "users/ann", {"password": "one", "tags": "monitoring"})  # the same word is another hash
+        assert as_page(api, "GET", "whoami", cookies[2]).status == 401
+
+
+def test_a_stream_ends_with_its_session(api: ApiClient) -> None:
+    """By a logout; by an open page it does not idle."""
+    cookie = logged_in(api)
+    with streaming(api, user=None, cookie=cookie) as events:
+        until(events, "totals")
+        as_page(api, "POST", "leveret/logout", cookie)
+        assert until(events, "cut") == {"reason": "the login is not valid any more"}
 
 
 def test_it_has_the_rights_that_the_user_has_now() -> None:

@@ -181,7 +181,7 @@ def test_help_shows_every_command_with_its_arguments(capsys: pytest.CaptureFixtu
     "words, said",
     [
         (["scheduled"], "scheduled list: expected queue=NAME\nusage: scheduled list QUEUE [after=NUMBER]"),
-        (["scheduled", "fire", "jobs"], "scheduled fire: expected id=NUMBER\nusage: scheduled fire QUEUE ID"),
+        (["scheduled", "fire", "jobs"], "scheduled fire: expected id=NUMBER[,NUMBER]\nusage: scheduled fire QUEUE ID"),
         (["scheduled", "jobs"], "scheduled: unknown action 'jobs', expected one of list, fire, cancel, reschedule"),
         (["scheduled", "cancle", "jobs", "1"], "scheduled: unknown action 'cancle', did you mean 'cancel'?"),
         (["xylophone", "bills"], "unknown command 'xylophone', expected one of status, queues"),

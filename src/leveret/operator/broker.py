@@ -86,7 +86,7 @@ def _blocked(broker: Broker) -> list[dict[str, Any]]:
     ]
 
 
-@command("queues")
+@command("queues", reads=True)
 def queues(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
     """List all queues with their messages."""
     objects = at.configured
@@ -130,16 +130,17 @@ def resize_ring(at: Operator, queue: QueueName, size: RingSize, *, vhost: VhostN
     return {"queue": queue, "vhost": vhost, "ring_size": size}
 
 
-@command("log", http=Http("GET", "leveret/log", Level.ADMINISTRATOR), reads=True)
-def log(at: Operator, level: Word = "debug") -> list[dict[str, Any]]:
+@command("log", reads=True)
+def log(at: Operator, level: Word = "debug", *, since: int = 0) -> list[dict[str, Any]]:
     """Show the last 200 lines of the log, oldest first.
 
     level: info, warning, ...: this and graver ones (default debug: all)
+    since: only those behind the line with this number
     """
     if level not in LOG_LEVELS:
         raise CommandError(f"log: level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
     levels = LOG_LEVELS[LOG_LEVELS.index(level) :]
-    return [line for line in at.log_lines() if line["level"] in levels]
+    return [line for line in at.log_lines() if line["level"] in levels and line["number"] > since]
 
 
 @command("reload", http=Http("POST", "leveret/reload", Level.ADMINISTRATOR))

@@ -50,6 +50,11 @@ def _read_number(name: str, value: object) -> int:
     return int(text)
 
 
+def _read_numbers(name: str, value: object) -> list[int]:
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+    return [_read_number(name, part) for part in parts]
+
+
 def _read_time(name: str, value: object) -> int:
     if isinstance(value, str) and not value.isdigit():
         try:
@@ -104,6 +109,7 @@ def _read_anything(name: str, value: object) -> Any:
 
 NAME, TEXT = Kind("NAME", _read_name), Kind("TEXT", _read_text)
 NUMBER, FLAG, JSON = Kind("NUMBER", _read_number), Kind("BOOLEAN", _read_flag), Kind("JSON", _read_json)
+NUMBERS = Kind("NUMBER[,NUMBER]", _read_numbers)
 WORD = Kind("WORD", _read_name)
 TIME = Kind("TIME", _read_time)
 

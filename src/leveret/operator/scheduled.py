@@ -1,11 +1,12 @@
 """Commands about scheduled messages: list them, make one due now or later, delete one. Source: management page 16."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from ..engine import MS, Queue, scheduled
 from .command import command
 from .command_error import CommandError
-from .kinds import NUMBER, Milliseconds, QueueName, VhostName
+from .kinds import NUMBERS, Milliseconds, QueueName, VhostName
 from .operator import Operator
 from .slices import SCHEDULED, slices_of
 from .steps import Steps
@@ -13,10 +14,13 @@ from .steps import Steps
 #: Messages in an answer by default, and at most; messages that are read in one step.
 LISTED, LISTED_MAX, LISTED_AT_ONCE = 1000, 5000, 100
 
-ScheduledId = Annotated[int, NUMBER, "the message's id in `scheduled list`"]
+#: Messages that one command changes: each is looked for among all that are scheduled.
+CHANGED_MAX = 500
+
+ScheduledIds = Annotated[list[int], NUMBERS, "the message's id in `scheduled list`, or several"]
 
 
-@command("scheduled list")
+@command("scheduled list", reads=True)
 def list_scheduled(
     at: Operator, queue: QueueName, *, after: int = 0, count: int = LISTED, vhost: VhostName = "/"
 ) -> Steps:
@@ -48,32 +52,40 @@ def list_scheduled(
 
 
 @command("scheduled fire")
-def fire(at: Operator, queue: QueueName, id: ScheduledId, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Make one ready now."""
-    found = at.queue(vhost, queue)
-    return _done("fire", found, id, scheduled.reschedule(found, id, 0))
+def fire(at: Operator, queue: QueueName, id: ScheduledIds, *, vhost: VhostName = "/") -> Steps:
+    """Make one or several ready now."""
+    return _change("fire", at.queue(vhost, queue), id, lambda found, one: scheduled.reschedule(found, one, 0))
 
 
 @command("scheduled cancel")
-def cancel(at: Operator, queue: QueueName, id: ScheduledId, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Delete one."""
-    found = at.queue(vhost, queue)
-    return _done("cancel", found, id, scheduled.cancel(found, id))
+def cancel(at: Operator, queue: QueueName, id: ScheduledIds, *, vhost: VhostName = "/") -> Steps:
+    """Delete one or several."""
+    return _change("cancel", at.queue(vhost, queue), id, scheduled.cancel)
 
 
 @command("scheduled reschedule")
 def reschedule(
-    at: Operator, queue: QueueName, id: ScheduledId, delay: Milliseconds, *, vhost: VhostName = "/"
-) -> dict[str, Any]:
-    """Make one due later, or sooner.
+    at: Operator, queue: QueueName, id: ScheduledIds, delay: Milliseconds, *, vhost: VhostName = "/"
+) -> Steps:
+    """Make one or several due later, or sooner.
 
     delay: ms from now, or a time like 10s, 5m, 2h
     """
-    found = at.queue(vhost, queue)
-    return _done("reschedule", found, id, scheduled.reschedule(found, id, delay))
+    return _change("reschedule", at.queue(vhost, queue), id, lambda found, one: scheduled.reschedule(found, one, delay))
 
 
-def _done(what: str, queue: Queue, id_: int, is_there: bool) -> dict[str, Any]:
-    if not is_there:
-        raise CommandError(f"no message {id_} waits in queue {queue.name!r}")
-    return {"id": id_, "done": what}
+def _change(what: str, queue: Queue, ids: list[int], change: Callable[[Queue, int], bool]) -> Steps:
+    """Change those that still wait. Returns {"done": what, "ids": [changed], "missing": [delivered or deleted
+    meanwhile]}. Raises: CommandError, if none waits.
+    """
+    if len(ids) > CHANGED_MAX:
+        raise CommandError(f"scheduled {what}: at most {CHANGED_MAX} messages at once, not {len(ids)}")
+    changed: list[int] = []
+    for one in ids:
+        if not queue.deleted and change(queue, one):
+            changed.append(one)
+        yield
+    missing = [one for one in ids if one not in changed]
+    if not changed:
+        raise CommandError(f"no message {', '.join(map(str, missing[:10]))} waits in queue {queue.name!r}")
+    return {"done": what, "ids": changed, "missing": missing}

@@ -23,10 +23,14 @@ class PrintableFormatter(logging.Formatter):
 
 
 class LogTail(logging.Handler):
-    """Keeps the last lines, beside the handler that writes the log."""
+    """Keeps the last lines, beside the handler that writes the log.
+
+    Lines have numbers that rise by one, so that a reader knows what it has missed.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self._number = 0
         self._lines: deque[dict[str, Any]] = deque(maxlen=LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -35,8 +39,10 @@ class LogTail(logging.Handler):
         except Exception:
             self.handleError(record)
             return
-        at_ms = int(record.created * 1000)
-        self._lines.append({"at_ms": at_ms, "level": record.levelname.lower(), "logger": record.name, "text": text})
+        self._number += 1  # handlers are called one at a time
+        level, at_ms = record.levelname.lower(), int(record.created * 1000)
+        line = {"number": self._number, "at_ms": at_ms, "level": level, "logger": record.name, "text": text}
+        self._lines.append(line)
 
     def lines(self) -> list[dict[str, Any]]:
         """The last lines, oldest first."""

@@ -1,0 +1,55 @@
+"""The last lines of the broker's log, as a list and as a stream of server-sent events. Source: management page 15, 16.
+
+A stream has no queue: it continues at its position in the lines that the broker keeps. A client that reads too slowly
+is told how many lines it missed.
+"""
+
+from typing import Any
+
+from ..api import EVENT_STREAM, Api, wants_stream
+from ..dispatcher import Action, Level, Route
+from ..messages import Answer, Request
+from .events import OVER, is_still_monitor, sent
+
+
+def _log(api: Api, request: Request) -> Any:
+    level = request.query.get("level") or "debug"
+    lines = api.ask("log", level=level)
+    if not wants_stream(request):
+        return lines
+    last = request.headers.get("last-event-id", "")
+    stream = LogStream(api, request, level, int(last) if last.isdigit() else 0)
+    return Answer(200, headers=(("content-type", EVENT_STREAM),), stream=stream)
+
+
+class LogStream:
+    """The stream of one client, from the oldest kept line on, or behind the line `since`. See `messages.Stream`."""
+
+    def __init__(self, api: Api, request: Request, level: str, since: int) -> None:
+        self._api = api
+        self._request = request
+        self._is_cut = False
+        self._level = level
+        self._since = since
+        self.is_behind = False
+
+    def piece(self) -> bytes | None:
+        if self._is_cut:
+            return None
+        if not is_still_monitor(self._api, self._request):
+            self._is_cut, self.is_behind = True, True
+            return sent("cut", {"reason": OVER})
+        kept = self._api.ask("log")
+        newest = kept[-1]["number"] if kept else 0
+        if self._since > newest:  # a number of a broker before this one
+            self._since = 0
+        if self._since == newest:
+            return b""
+        missed = kept[0]["number"] - self._since - 1 if kept and self._since else 0
+        parts = [sent("gap", {"dropped": missed})] if missed > 0 else []
+        lines = self._api.ask("log", level=self._level, since=self._since)
+        self._since = newest
+        return b"".join([*parts, *(sent("line", line, line["number"]) for line in lines)])
+
+
+ROUTES = [Route("leveret/log", {"GET": Action(Level.MONITORING, _log, may_stream=True)})]
