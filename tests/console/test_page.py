@@ -36,6 +36,7 @@ PAGES = [
     (["vhosts", "/"], "/"),
     (["definitions"], "Definitions"),
     (["node"], "Node"),
+    (["log"], "Log"),
     (["nodes"], "Nodes"),
 ]
 
@@ -95,11 +96,13 @@ def test_a_queue(person: Person, api: ApiClient) -> None:
     assert api.get("queues/%2F/made")["arguments"] == {"x-max-length": 7}
 
     person.opens("queues", "/", "made", heading="made")
+    person.turns_to("Messages")
     form = person.unfolds("Publish to this queue")
     person.fills(form, payload='{"order": 1}', headers='{"region": "eu"}')
     person.button("Publish", within=form).click()
     person.sees("Published; a queue has it.")
-    form = person.unfolds("Browse messages")
+    person.turns_to("Messages")
+    form = person.panel("Browse messages")
     person.button("Browse", within=form).click()
     person.sees('"order": 1', within=form)
     assert api.get("queues/%2F/made")["message_stats"].get("get", 0) == 0
@@ -109,6 +112,7 @@ def test_a_queue(person: Person, api: ApiClient) -> None:
     person.sees("region", within=form)
     assert api.get("queues/%2F/made")["messages"] == 1
 
+    person.turns_to("Bindings")
     form = person.unfolds("Add a binding")
     person.fills(form, source="amq.topic", key="a.#")
     person.button("Bind", within=form).click()
@@ -117,10 +121,13 @@ def test_a_queue(person: Person, api: ApiClient) -> None:
     person.confirms("Unbind")
     person.sees("The binding is ended.")
 
+    person.turns_to("Settings")
     explained = person.panel("Settings, and what gave them")
     person.sees("queue argument", within=explained)
 
-    person.tab.reload()
+    person.tab.reload()  # its part is in the address
+    person.sees("queue argument", within=explained)
+    person.turns_to("Overview")
     person.button("Purge 1 message …").click()
     person.confirms("Cancel")
     assert api.get("queues/%2F/made")["messages"] == 1
@@ -151,7 +158,9 @@ def test_hostile_names(person: Person, broker: RunningBroker, api: ApiClient) ->
         person.opens("queues", heading="Queues")
         person.link(shown).click()
         person.sees_heading(shown)
+        person.turns_to("Clients")
         person.sees(shown, within=person.panel("Consumers"))
+        person.turns_to("Bindings")
         person.sees(shown, within=person.panel("Bindings"))
         person.opens("exchanges", "/", name, heading=shown)
         person.sees(shown, within=person.panel("Goes to"))

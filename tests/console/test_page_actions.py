@@ -4,8 +4,9 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-import pika
+import pika.exceptions
 import pytest
 from api_client import ApiClient
 from broker_process import leveret_serve
@@ -64,6 +65,7 @@ def test_policies(person: Person, api: ApiClient) -> None:
     person.sees("short holds from now on.")
     person.opens("queues", "/", "ruled", heading="ruled")
     person.tab.get_by_role("link", name="short").wait_for()
+    person.turns_to("Settings")
     person.sees("policy", within=person.panel("Settings, and what gave them"))
     assert api.get("queues/%2F/ruled")["policy"] == "short"
     person.opens("policies", heading="Policies")
@@ -124,8 +126,10 @@ def test_from_a_message_to_its_client(person: Person, broker: RunningBroker, api
     billing.basic_consume("named", lambda *delivery: None, consumer_tag="bill")
     connections[1].process_data_events(0)
     person.opens("queues", "/", "named", heading="named")
+    person.turns_to("Clients")
     person.sees("shop", within=person.panel("Who publishes here"))
-    fold = person.unfolds("Browse messages")
+    person.turns_to("Messages")
+    fold = person.panel("Browse messages")
     person.fills(fold.get_by_role("form"), state="unacked")
     person.button("Browse", within=fold).click()
     fold.get_by_role("link", name="billing", exact=True).click()
@@ -188,6 +192,42 @@ def test_users(person: Person, api: ApiClient) -> None:
     person.confirms("Delete")
     person.sees("ann is deleted.")
     assert api.ask("GET", "users/ann").status == 404
+
+
+def test_names_of_dots(person: Person, api: ApiClient) -> None:
+    """A browser takes . and .. in addresses for steps; these are names as others are."""
+    for name in (".", "..", "\0.."):
+        api.ask("PUT", f"queues/%2F/{quote(chr(0) + name, safe='')}", {"durable": True})
+    assert {".", "..", "\0.."} <= {one["name"] for one in api.get("queues")}
+    for name, shown in ((".", "."), ("..", ".."), ("\0..", "⟨U+0000⟩..")):
+        person.opens("queues", heading="Queues")
+        person.link(shown).click()
+        person.sees_heading(shown)
+        person.turns_to("Bindings")
+        person.sees("(default)", within=person.panel("Bindings"))
+        person.turns_to("Overview")
+        person.allowed.append("status of 404")
+        person.button("Delete the queue …").click()
+        person.confirms("Delete")
+        person.sees("is deleted.")
+        assert name not in {one["name"] for one in api.get("queues")}
+
+
+def test_the_log(browser: Any, tmp_path: Path) -> None:
+    """Lines appear by themselves, by level; a monitor may look."""
+    with leveret_serve(tmp_path, management="127.0.0.1:0") as process, browser.new_context() as context:
+        url = process.lines[-1].removeprefix("leveret ready ")
+        ApiClient(url).ask("PUT", "users/watcher", {"password": "watcher", "tags": "monitoring"})
+        person = Person(context, url).log_in("watcher")
+        person.opens("log", heading="Log")
+        with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+            pika.BlockingConnection(pika.URLParameters(f"amqp://guest:wrong@127.0.0.1:{process.port}/"))
+        person.sees("ACCESS_REFUSED", within=person.row("warning").first)
+        person.tab.get_by_label("Level").select_option("error")
+        person.sees_no(person.row("warning"))
+        person.sees("Nothing yet.")
+        assert "level=error" in person.tab.evaluate("location.hash")
+        assert person.complaints == []
 
 
 def test_virtual_hosts(person: Person, api: ApiClient) -> None:
@@ -255,15 +295,32 @@ def test_scheduled(person: Person, api: ApiClient) -> None:
         api.ask("POST", "exchanges/%2F/later/publish", body)
     person.opens("scheduled", heading="Scheduled")
     person.button("Fire now").first.click()
-    person.sees("The message is ready.")
+    person.sees("1 message made ready.")
     person.button("Reschedule …").first.click()
     person.confirms("Reschedule", asked="7200")
-    person.sees("The message has another time.")
+    person.sees("1 message rescheduled.")
     assert api.get("leveret/scheduled")["items"][-1]["due_in_ms"] > 7_000_000
     person.button("Cancel …").first.click()
-    person.confirms("Delete it")
-    person.sees("The message is deleted.")
+    person.confirms("Delete")
+    person.sees("1 message deleted.")
     assert (api.get("leveret/scheduled")["total"], api.get("queues/%2F/due")["messages"]) == (1, 1)
+    for _ in range(2):
+        api.ask("POST", "exchanges/%2F/later/publish", body)
+    person.tab.reload()
+    person.tab.get_by_label("Choose all on this page").check()
+    person.tab.get_by_label("Choose this row").first.uncheck()
+    chosen = person.tab.get_by_role("group", name="What to do with those chosen")
+    person.sees("2 messages chosen", within=chosen)
+    person.button("Reschedule …", within=chosen).click()
+    person.confirms("Reschedule", asked="9000")
+    person.sees("2 messages rescheduled.")
+    assert [one["due_in_ms"] > 8_000_000 for one in api.get("leveret/scheduled")["items"]] == [False, True, True]
+    person.tab.get_by_label("Choose all on this page").check()
+    person.button("Cancel …", within=chosen).click()
+    person.sees("3 messages", within=person.tab.get_by_role("dialog"))
+    person.confirms("Delete")
+    person.sees("Nothing is scheduled.")
+    assert api.get("leveret/scheduled")["total"] == 0
     api.ask("DELETE", "queues/%2F/due")
 
 
@@ -414,10 +471,13 @@ def test_an_ended_session_leaves_nothing_in_sight(person: Person, api: ApiClient
     body = {"routing_key": "secret-queue", "payload": "secret-body", "payload_encoding": "string", "properties": {}}
     api.ask("POST", "exchanges/%2F/amq.default/publish", body)
     person.opens("queues", "/", "secret-queue", heading="secret-queue")
-    fold = person.unfolds("Browse messages")
+    person.turns_to("Messages")
+    fold = person.panel("Browse messages")
     person.button("Browse", within=fold).click()
     person.sees("secret-body")
-    person.button("Purge 1 message …").click()
+    form = person.unfolds("Get messages")
+    person.fills(form, ackmode="ack_requeue_false")
+    person.button("Get", within=form).click()
     person.tab.get_by_role("dialog").wait_for()
     person.allowed.append("status of 401")
     person.tab.context.clear_cookies()
@@ -552,8 +612,9 @@ def test_ten_thousand_queues(person: Person, api: ApiClient) -> None:
 
 
 def test_the_broker_goes_and_comes(browser: Any, tmp_path: Path) -> None:
-    """The page says so, keeps what it has, and goes on by itself; the session has ended with the process."""
-    with leveret_serve(tmp_path, management="127.0.0.1:0") as process:
+    """The page says so, keeps what it has, and goes on by itself, in the same session."""
+    data = tmp_path / "data"
+    with leveret_serve(tmp_path, management="127.0.0.1:0", data=data) as process:
         url = next(line for line in process.lines if "http://" in line).split()[-1]
         with browser.new_context() as context:
             person = Person(context, url).log_in()
@@ -564,8 +625,9 @@ def test_the_broker_goes_and_comes(browser: Any, tmp_path: Path) -> None:
             assert person.tab.get_by_text("no answer").is_visible()
             assert person.panel("Listeners").is_visible()
             address = url.removeprefix("http://").rstrip("/")
-            with leveret_serve(tmp_path, management=address):
-                person.tab.get_by_label("Password").wait_for()
-                person.log_in()
+            with leveret_serve(tmp_path, management=address, data=data):
                 person.sees_no(person.tab.get_by_text("The broker has not answered since"))
+                person.opens("users", "guest", heading="guest")
+                person.button("Log out").click()
+                person.tab.get_by_label("Password").wait_for()
                 assert person.complaints == []

@@ -91,3 +91,32 @@ def test_the_range_of_a_queue(person: Person, api: ApiClient) -> None:
         person.button("1 h").click()
     assert person.button("1 h").get_attribute("aria-pressed") == "true"
     assert person.button("24 h").count() == 0
+
+
+def test_the_range_of_a_connection_a_channel_and_an_exchange(
+    person: Person, broker: RunningBroker, api: ApiClient
+) -> None:
+    """A minute or ten; the node has a day."""
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        connection.channel().basic_publish("amq.fanout", "", b"x")
+        connection.process_data_events(0)
+        (client,), (channel,) = api.get("connections"), api.get("channels")
+        for place, name in (
+            ("connections", client["name"]),
+            ("channels", channel["name"]),
+            ("exchanges", "amq.fanout"),
+        ):
+            names = ("/", name) if place == "exchanges" else (name,)
+            person.opens(place, *names, heading=name)
+            with person.tab.expect_response(lambda answer: "msg_rates_age=600" in answer.url) as answered:
+                person.button("10 min").click()
+            assert "sampled_since_ms" in answered.value.json()["leveret"]
+            assert person.button("1 h").count() == 0
+    person.opens("node", heading="Node")
+    with person.tab.expect_response(lambda answer: "node_stats_age=86400" in answer.url) as answered:
+        person.button("24 h").click()
+    (node,) = answered.value.json()
+    assert len(node["mem_used_details"]["samples"]) == 49
+    person.tab.get_by_role("img", name="Memory, now").wait_for()
+    person.opens("", heading="Overview")
+    person.tab.get_by_role("img", name="Opened and closed, now: connections created").wait_for()

@@ -3,6 +3,7 @@
 Source: management page 15, 16, 19.
 """
 
+import json
 import os
 import threading
 from typing import Any
@@ -37,13 +38,57 @@ def test_a_message_is_found(person: Person, broker: RunningBroker, api: ApiClien
     person.sees("1 message found")
     person.link("haystack").click()
     person.sees_heading("haystack")
-    fold = person.unfolds("Browse messages")
+    person.turns_to("Messages")
+    fold = person.panel("Browse messages")
     person.fills(fold, text="needle")
     person.button("Browse", within=fold).click()
     person.sees("the needle", within=fold)
     person.fills(fold, text="camel")
     person.button("Browse", within=fold).click()
     person.sees("None of the 3 messages looked at.", within=fold)
+
+
+def test_messages_as_a_table(person: Person, api: ApiClient) -> None:
+    """Columns are headers and paths of JSON bodies, chosen or written, kept in the address; what has none is empty."""
+    api.ask("PUT", "queues/%2F/tabled", {})
+    for number, customer in enumerate(("ann", "bob")):
+        payload = json.dumps({"order": number, "customer": {"name": customer, "a.b": [number]}, "<b>": None})
+        properties = {"headers": {"tenant": f"t{number}", "x.y": "dots"}, "message_id": f"m{number}"}
+        body = {"routing_key": "tabled", "payload": payload, "payload_encoding": "string", "properties": properties}
+        api.ask("POST", "exchanges/%2F/amq.default/publish", body)
+    plain = {"routing_key": "tabled", "payload": "no JSON", "payload_encoding": "string", "properties": {}}
+    api.ask("POST", "exchanges/%2F/amq.default/publish", plain)
+    person.opens("queues", "/", "tabled", heading="tabled")
+    person.turns_to("Messages")
+    panel = person.panel("Browse messages")
+    panel.get_by_label("Show").select_option("table")
+    person.button("Browse", within=panel).click()
+    person.sees("no JSON", within=panel)
+    panel.get_by_text("Columns", exact=True).click()
+    for name in ("headers.tenant", "headers.x.y", "body.customer.name", "body.<b>"):
+        panel.get_by_role("checkbox", name=name, exact=True).check()
+    for name in ("Routing key", "Size", "Body"):
+        panel.get_by_role("checkbox", name=name, exact=True).uncheck()
+    panel.get_by_label("A column more").fill("body.customer.a.b")
+    person.button("Add", within=panel).click()
+    panel.get_by_role("columnheader", name="body.customer.a.b").wait_for()
+    titles = panel.get_by_role("columnheader").all_inner_texts()
+    assert titles[:2] == ["Position", "Message id"]
+    assert sorted(titles[2:]) == [
+        "body.<b>",
+        "body.customer.a.b",
+        "body.customer.name",
+        "headers.tenant",
+        "headers.x.y",
+    ]
+    first = dict(zip(titles, person.row("ann").locator("th, td").all_inner_texts()))
+    wanted = {"body.<b>": "", "body.customer.a.b": "[0]", "headers.tenant": "t0", "headers.x.y": "dots"}
+    assert first == {"Position": first["Position"], "Message id": "m0", "body.customer.name": "ann", **wanted}
+    person.tab.reload()
+    person.button("Browse", within=panel).click()
+    panel.get_by_role("columnheader", name="body.customer.name").wait_for()
+    person.turns_to("Overview")
+    assert "columns" not in person.tab.evaluate("location.hash")
 
 
 def test_a_search_that_takes_long(person: Person, broker: RunningBroker, api: ApiClient) -> None:

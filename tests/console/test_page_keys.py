@@ -22,11 +22,23 @@ BESIDE: dict[str, dict[str, object]] = {
 }
 
 
-def _rows(name: str) -> list[tuple[str, Any]]:
-    """The keys and examples of one table of keys.js."""
+def _table(name: str) -> str:
+    """The text of one table of keys.js."""
     text = (FOLDER / "js" / "keys.js").read_text(encoding="utf-8")
-    table = text[text.index(f"export const {name} = [") :]
-    return [(key, json.loads(example)) for key, example in ROW.findall(table[: table.index("];")])]
+    table = text[text.index(f"const {name} = [") :]
+    return table[: table.index("];")]
+
+
+def _rows(name: str) -> list[tuple[str, Any]]:
+    """The keys and examples of one table."""
+    return [(key, json.loads(example)) for key, example in ROW.findall(_table(name))]
+
+
+def _arguments() -> list[tuple[str, Any]]:
+    """The arguments of queues: some keys of policies, and others."""
+    shared = re.findall(r'"([^"]+)"', _table("QUEUES_HAVE"))
+    rows = [row for row in _rows("POLICY_KEYS") if row[0] in shared] + _rows("QUEUE_ONLY")
+    return [(f"x-{key}", example) for key, example in rows]
 
 
 @pytest.mark.parametrize("key, example", _rows("POLICY_KEYS"))
@@ -45,7 +57,7 @@ def test_keys_of_operator_policies(api: ApiClient, key: str) -> None:
     assert f'"{key}"' in (FOLDER / "js" / "keys.js").read_text().partition("LIMITS = [")[2].partition("]")[0]
 
 
-@pytest.mark.parametrize("key, example", _rows("QUEUE_ARGUMENTS"))
+@pytest.mark.parametrize("key, example", _arguments())
 def test_arguments_of_queues(api: ApiClient, key: str, example: object) -> None:
     """Each is an argument that is kept."""
     arguments = {key: example, **BESIDE.get(key, {})}
@@ -56,4 +68,4 @@ def test_arguments_of_queues(api: ApiClient, key: str, example: object) -> None:
 
 def test_there_are_some() -> None:
     """The tables are read as they are written."""
-    assert len(_rows("POLICY_KEYS")) > 10 and len(_rows("QUEUE_ARGUMENTS")) > 10
+    assert len(_rows("POLICY_KEYS")) > 10 and len(_arguments()) > 10

@@ -82,6 +82,10 @@ class Person:
         fold.locator("summary").click()
         return fold
 
+    def turns_to(self, part: str) -> None:
+        """Show a part of the page of one object."""
+        self.tab.get_by_role("navigation", name="Parts of this page").get_by_role("link", name=part, exact=True).click()
+
     def fills(self, form: Any, **values: str) -> None:
         """Fields by the names they are sent by."""
         for name, value in values.items():

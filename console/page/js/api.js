@@ -19,8 +19,8 @@ export class Refused extends Error {
   }
 }
 
-/** A path of the API from its segments. */
-export const path = (...segments) => segments.map((one) => encodeURIComponent(one)).join("/");
+/** A path of the API from its segments. A browser takes . and .. for steps, encoded or not: the API takes a NUL away that stands before them. */
+export const path = (...segments) => segments.map((one) => encodeURIComponent(/^\0*\.\.?$/.test(one) ? `\0${one}` : one)).join("/");
 
 /** The segment for an exchange: that without a name has one in paths. */
 export const exchangeSegment = (name) => name || "amq.default";

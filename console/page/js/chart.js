@@ -1,6 +1,6 @@
 // Charts over time. What the broker has as samples is shown; else what this page has seen since it was opened.
-import { html, useEffect, useRef } from "./lib.js";
-import { several } from "./format.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
+import { rateOf, several } from "./format.js";
 import { useShared } from "./state.js";
 
 export const RANGES = [
@@ -22,13 +22,19 @@ const lineOf = (label, index) => {
 };
 const seen = new Map();
 
-/** Seconds for which the broker surely has samples of connections, channels and exchanges. */
-export const SHORT_S = 55;
+/** The last of the ranges of connections, channels and exchanges: 10 minutes. Their samples of a minute may lack its first seconds. */
+const [OBJECT_MOST, LATEST_S] = [1, 55];
 
-/** The parameters that ask for samples of a range; `age`: in seconds, if not all of it. */
-export function rangeQuery(index, age = RANGES[index][0]) {
-  const step = RANGES[index][1];
-  return ["lengths", "msg_rates", "data_rates"].map((name) => `${name}_age=${age}&${name}_incr=${step}`).join("&");
+/** The parameters that ask for samples of a range; `age`: in seconds, if not all of it; `step`: between two. */
+export function rangeQuery(index, age = RANGES[index][0], step = RANGES[index][1]) {
+  return ["lengths", "msg_rates", "data_rates", "node_stats"].map((name) => `${name}_age=${age}&${name}_incr=${step}`).join("&");
+}
+
+/** Ranges of a connection, a channel or an exchange: the parameters that ask for them, what its charts need, and buttons. */
+export function useRange() {
+  const [range, setRange] = useState(0);
+  const query = range ? rangeQuery(range, undefined, 10) : rangeQuery(0, LATEST_S);
+  return { query, range, choice: html`<${RangeChoice} range=${range} setRange=${setRange} most=${OBJECT_MOST} />` };
 }
 
 /** The colours of lines, as names in the style sheet. */
@@ -96,8 +102,21 @@ function clock(at, ticks) {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** The line of a rate in statistics. */
+export const rateLine = (label, stats, name) => [label, rateOf(stats, name), stats?.[`${name}_details`], true];
+
+/** The lines of what is in queues. */
+export const lengthLines = (one) => [["ready", "Ready"], ["unacknowledged", "Unacknowledged"]].map(([name, label]) => [label, one[`messages_${name}`], one[`messages_${name}_details`]]);
+
+/** A chart of `lines`: [label, value now, samples, whether of a counter's rate]. `id`: of what they are about. */
+export function Lines({ title, id, at, lines, range, since, shown, isWhole }) {
+  const series = lines.map(([, value, details, isRate]) => ({ value, details, isRate }));
+  const points = useMemo(() => history(`${id}\n${title}\n${lines.length}`, at, series, range, since), [at, range]);
+  return html`<${Chart} title=${title} points=${points} labels=${lines.map(([label]) => label)} shown=${shown} isWhole=${isWhole} />`;
+}
+
 /** `points`: of `history`; `labels`: of its lines; `shown`: how a value is written. */
-export function Chart({ title, points, labels, shown, isWhole = false }) {
+function Chart({ title, points, labels, shown, isWhole = false }) {
   const place = useRef(null);
   const plot = useRef(null);
   const span = useRef(points.span);
@@ -145,7 +164,8 @@ export function Chart({ title, points, labels, shown, isWhole = false }) {
       plot.current = null;
     };
   }, [labels.join("\n"), theme]);
-  useEffect(() => {
+  // In the frame in which the tiles change.
+  useLayoutEffect(() => {
     if (plot.current) plot.current.setData([points.times, ...points.lines]);
   }, [points]);
   const last = points.now.map((value, index) => `${labels[index]} ${shown(value ?? 0)}`);

@@ -20,5 +20,10 @@ const NUMBERS = [bytes, count, duration, number, orNone, rate];
 /** The value of a row: `field` may name parts of parts. */
 export const at = (row, field) => field.split(".").reduce((value, word) => value?.[word], row);
 
+/** What tells rows apart: `fields`, with spaces between them. */
+export const keyBy = (fields) => (row) => fields.split(" ").map((field) => at(row, field)).join("\n");
+
 /** `shown(value, row)`: how a value is written. `field`: what the column sorts by, too, unless a table is shown. */
 export const column = (title, field, shown = named, more = {}) => ({ title, sort: shown === table ? "" : field, isNumber: NUMBERS.includes(shown), cell: (row) => shown(at(row, field), row), ...more });
+
+export const OF_VHOST = column("Virtual host", "vhost", named, WIDE);

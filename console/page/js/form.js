@@ -1,7 +1,20 @@
 // Forms: from a list of fields to an object. A field that is not right says so beside itself.
 import { html, useState } from "./lib.js";
-import { Why } from "./parts.js";
-import { useKept } from "./state.js";
+import { parsed } from "./format.js";
+import { optionsOf, Why } from "./parts.js";
+import { state, useKept } from "./state.js";
+
+/** Fields of an object that is made. */
+export const NAME = { name: "name", label: "Name", required: true };
+export const inVhost = () => ({ name: "vhost", label: "Virtual host", value: state.vhost || "/", required: true });
+
+/** Fields of what a message may say. */
+export const MATCHES = [
+  { name: "routing_key", label: "Routing key" },
+  { name: "header", label: "Headers", type: "json" },
+  { name: "text", label: "Text in the body" },
+  { name: "filter", label: "Filter", hint: "like /amount > 100 AND tenant = 'acme'" },
+];
 
 /** The value of a field; throws what is wrong with it. */
 function read(field, text) {
@@ -17,13 +30,8 @@ function read(field, text) {
     return number;
   }
   if (field.type === "json") {
-    let value;
-    try {
-      value = JSON.parse(given);
-    } catch {
-      throw new Error('is not a JSON object, like {"name": "value"}');
-    }
-    if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("is no object in braces");
+    const value = objectOf(given);
+    if (!value) throw new Error('is not a JSON object, like {"name": "value"}');
     return value;
   }
   return given;
@@ -70,7 +78,7 @@ export function Form({ fields, verb, also, onSubmit, name, kind = "", username, 
       fault=${faults[field.name]}
       isGrey=${Boolean(why)}
       onChange=${(value) => setGiven((old) => ({ ...old, [field.name]: value }))}
-    />`)}
+   />`)}
     <div class="buttons"><button type="submit" class="main" disabled=${isBusy || Boolean(why)}>${verb}</button>
       ${also && html`<button type="submit" value="also" disabled=${isBusy || Boolean(why)}>${also}</button>`}
       ${why && html`<${Why} text=${why} />`}</div>
@@ -79,12 +87,8 @@ export function Form({ fields, verb, also, onSubmit, name, kind = "", username, 
 
 /** The object that a text of JSON is; null: it is none. */
 function objectOf(text) {
-  try {
-    const value = JSON.parse(text || "{}");
-    return value !== null && typeof value === "object" && !Array.isArray(value) ? value : null;
-  } catch {
-    return null;
-  }
+  const value = parsed(text || "{}");
+  return value && typeof value === "object" && !Array.isArray(value) ? value : null;
 }
 
 /** The text of an object with one key more; what is written stays as it is: numbers and names would be other ones if it was parsed. */
@@ -128,12 +132,7 @@ function Field({ field, form, value, fault, isGrey, onChange }) {
   const onInput = (event) => onChange(event.currentTarget.value);
   let control;
   if (field.options) {
-    control = html`<select ...${shared} value=${value} onChange=${onInput}>
-      ${field.options.map((one) => {
-        const [key, text] = Array.isArray(one) ? one : [one, one];
-        return html`<option key=${key} value=${key} selected=${key === value}>${text}</option>`;
-      })}
-    </select>`;
+    control = html`<select ...${shared} value=${value} onChange=${onInput}>${optionsOf(field.options, value)}</select>`;
   } else if (field.type === "textarea" || field.type === "json") {
     control = html`<textarea ...${shared} rows=${field.rows || 2} spellcheck=${false} value=${value || ""}
       placeholder=${field.type === "json" ? "{}" : ""} onInput=${onInput}></textarea>`;

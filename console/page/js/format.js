@@ -55,5 +55,14 @@ export const plain = (value) => (typeof value === "string" ? value : value === u
 /** The rate beside a count; undefined when the broker does not tell. */
 export const rateOf = (stats, name) => stats && stats[`${name}_details`] && stats[`${name}_details`].rate;
 
+/** What a text of JSON says; undefined: it is none. */
+export function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** One and several. */
 export const several = (number, one, more = one.endsWith("y") ? `${one.slice(0, -1)}ies` : `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;

@@ -12,13 +12,15 @@ const forAdministrators = () => lacksTag();
 const GROUPS = [
   ["", [["", "Overview"], ["connections", "Connections"], ["channels", "Channels"], ["exchanges", "Exchanges"], ["queues", "Queues"], ["find", "Find a message"], ["events", "Events", forMonitors]]],
   ["In trouble", [["blocked", "Blocked", forMonitors], ["scheduled", "Scheduled", forMonitors], ["leases", "Leases", forMonitors], ["unacknowledged", "Unacknowledged", forMonitors], ["dead-letters", "Dead letters", forMonitors], ["jobs", "Jobs"]]],
-  ["Administration", [["policies", "Policies"], ["parameters", "Parameters", () => lacksTag("policymaker")], ["changes", "Changes", forAdministrators], ["users", "Users", forAdministrators], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", forAdministrators], ["node", "Node", forMonitors], ["nodes", "Nodes", forMonitors]]],
+  ["Administration", [["policies", "Policies"], ["parameters", "Parameters", () => lacksTag("policymaker")], ["changes", "Changes", forAdministrators], ["users", "Users", forAdministrators], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", forAdministrators], ["node", "Node", forMonitors], ["log", "Log", forMonitors], ["nodes", "Nodes", forMonitors]]],
 ];
 /** Pages that show only what is in the virtual host that the menu chose. */
 const NARROWED = ["connections", "channels", "exchanges", "queues", "scheduled", "leases", "unacknowledged", "dead-letters", "policies"];
 /** Pages of packages that a broker may not have. */
 const OPTIONAL = ["leases"];
 const EVERY = [["1", "1 s"], ["5", "5 s"], ["30", "30 s"], ["0", "off"]];
+/** Between two questions for the session. */
+const SESSION_MS = 600000;
 const THEMES = [["auto", "System"], ["light", "Light"], ["dark", "Dark"]];
 
 function Search() {
@@ -50,11 +52,9 @@ function Search() {
   const close = () => setText("");
   const links = found
     ? [
-        ...found.queues.map((one) => ["queue", one.name, one.vhost, to(["queues", one.vhost, one.name])]),
-        ...found.exchanges.map((one) => ["exchange", one.name, one.vhost, to(["exchanges", one.vhost, exchangeSegment(one.name)])]),
+        ...["queue", "exchange"].flatMap((kind) => found[`${kind}s`].map(({ name, vhost }) => [kind, name, vhost, to([`${kind}s`, vhost, exchangeSegment(name)])])),
         ...found.connections.map((name) => [`connection${found.connection_names[name] ? ` ${name}` : ""}`, found.connection_names[name] || name, "", to(["connections", name])]),
-        ...found.users.map((name) => ["user", name, "", to(["users", name])]),
-        ...found.vhosts.map((name) => ["virtual host", name, "", to(["vhosts", name])]),
+        ...[["user", "users"], ["virtual host", "vhosts"]].flatMap(([kind, place]) => found[place].map((name) => [kind, name, "", to([place, name])])),
       ].slice(0, 30)
     : [];
   const keys = (event) => {
@@ -107,6 +107,10 @@ export function Frame({ children }) {
     const title = GROUPS.flatMap(([, links]) => links).find(([key]) => key === place);
     document.title = `${segments.length > 1 ? `${segments[segments.length - 1]} – ` : ""}${title ? title[1] : "Page"} – Leveret`;
   }, [segments.join("\n")]);
+  useEffect(() => {
+    const timer = setInterval(lookWhoIsHere, SESSION_MS); // which renews it
+    return () => clearInterval(timer);
+  }, []);
   const leave = async () => {
     await ask("POST", "leveret/logout").catch(() => {});
     enter(null);

@@ -1,6 +1,6 @@
 // The one door to the vendored libraries.
-import { Fragment, h, render } from "../vendor/preact.js";
-import { useEffect, useMemo, useRef, useState } from "../vendor/preact-hooks.js";
+import { h, render } from "../vendor/preact.js";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact-hooks.js";
 import htm from "../vendor/htm.js";
 
 /** Characters that are not seen, or turn the text behind them around: a name with them can look like another one. */
@@ -15,4 +15,4 @@ const element = (type, props, ...children) =>
   h(type, props, ...(props && /\bname\b/.test(props.class) ? children.map(visible) : children));
 
 export const html = htm.bind(element);
-export { Fragment, render, useEffect, useMemo, useRef, useState };
+export { render, useEffect, useLayoutEffect, useMemo, useRef, useState };

@@ -1,7 +1,7 @@
 // Lists: a page of rows at a time, sorted and filtered by the broker where it can, here where it cannot.
-import { html, useEffect, useMemo, useState } from "./lib.js";
+import { html, useEffect, useMemo, useState, visible } from "./lib.js";
 import { usePoll } from "./api.js";
-import { at } from "./columns.js";
+import { at, keyBy } from "./columns.js";
 import { emptiness } from "./may.js";
 import { several } from "./format.js";
 import { Choice, Waiting } from "./parts.js";
@@ -12,10 +12,10 @@ const SIZE = 100;
 const SHORT = 10;
 
 /** The name of a column in the address. */
-const keyOfColumn = (column) => column.title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+export const keyOfColumn = (column) => column.key || column.title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
 
 /** The columns that the address names, or else those that are shown by default. The first and the buttons are always shown. */
-function chosenColumns(columns, query) {
+export function chosenColumns(columns, query) {
   if (!query.columns) return columns.filter((column) => !column.isExtra);
   const wanted = new Set(query.columns.split(","));
   return columns
@@ -24,7 +24,7 @@ function chosenColumns(columns, query) {
 }
 
 /** Which columns are shown: kept in the address, which can be shared. */
-function ColumnChoice({ columns, query }) {
+export function ColumnChoice({ columns, query }) {
   const [isOpen, setOpen] = useState(false);
   const shown = new Set(chosenColumns(columns, query).map(keyOfColumn));
   const choose = (column, isOn) => {
@@ -35,7 +35,7 @@ function ColumnChoice({ columns, query }) {
     <summary>Columns</summary>
     ${isOpen && html`<div class="inside">
       ${columns.slice(1).filter((column) => column.title).map((column) => html`<label key=${column.title}><input type="checkbox" checked=${shown.has(keyOfColumn(column))}
-        onChange=${(event) => choose(column, event.currentTarget.checked)} /> ${column.title}</label>`)}
+        onChange=${(event) => choose(column, event.currentTarget.checked)} /> ${visible(column.title)}</label>`)}
       <button type="button" disabled=${!query.columns} onClick=${() => refine({ columns: "" })}>As by default</button>
     </div>`}
   </details>`;
@@ -93,10 +93,10 @@ function target(base, query) {
 
 /**
  * A list that is asked for. `isPaged`: the broker pages it. `columns`: {title, cell, sort, isNumber, isWide, isExtra}; the
- * first is the row's name; an extra one is shown when it is chosen. `keyOf`: of a row. `actions(rows, reload)`: buttons for the rows that are chosen.
+ * first is the row's name; an extra one is shown when it is chosen. `by`: the fields, or `keyOf`: of a row, that tell it apart. `actions(rows, reload)`: buttons for the rows that are chosen.
  * `isWhole`: it shows users all there is, whatever virtual hosts they see.
  */
-export function List({ base, query, columns, caption, what, empty, keyOf, isPaged = true, filterBy = ["name"], actions, isWhole = false }) {
+export function List({ base, query, columns, caption, what, empty, by = "name", keyOf = keyBy(by), isPaged = true, filterBy = ["name"], actions, isWhole = false }) {
   const view = usePoll(isPaged ? target(base, query) : base);
   const [chosen, setChosen] = useState(() => new Set());
   const page = useMemo(() => {
@@ -112,9 +112,7 @@ export function List({ base, query, columns, caption, what, empty, keyOf, isPage
   const picked = rows.filter((row) => chosen.has(keyOf(row)));
   return html`<div class="list">
     <${Tools} query=${query} page=${page} what=${what} isPaged=${isPaged} columns=${columns} />
-    ${actions && picked.length > 0 && html`<div class="chosen" role="group" aria-label="What to do with those chosen">
-      <span>${several(picked.length, what)} chosen</span> ${actions(picked, () => { setChosen(new Set()); view.reload(); })}
-    </div>`}
+    ${actions && html`<${Chosen} rows=${picked} what=${what}>${actions(picked, () => { setChosen(new Set()); view.reload(); })}<//>`}
     <${Waiting} view=${view} what=${`${what}s`} />
     ${page && !isRefused && rows.length === 0 && html`<p class="empty">${page.total_count ? `No ${what} matches this filter.` : isWhole ? empty : emptiness(empty)}</p>`}
     ${rows.length > 0 &&
@@ -123,6 +121,10 @@ export function List({ base, query, columns, caption, what, empty, keyOf, isPage
     ${page?.page_count > 1 && html`<${Pager} page=${page} />`}
   </div>`;
 }
+
+/** What can be done with the rows that are chosen. */
+export const Chosen = ({ rows, what, children }) => rows.length > 0 && html`<div class="chosen" role="group" aria-label="What to do with those chosen">
+  <span>${several(rows.length, what)} chosen</span> ${children}</div>`;
 
 function Tools({ query, page, what, isPaged, columns }) {
   const [text, setText] = useState(query.name || "");
@@ -153,20 +155,19 @@ function Tools({ query, page, what, isPaged, columns }) {
 }
 
 function Pager({ page }) {
-  const turn = (number) => () => refine({ page: number > 1 ? number : "" });
+  const [isFirst, isLast] = [page.page <= 1, page.page >= page.page_count];
+  const turn = (label, number, disabled) => html`<button type="button" onClick=${() => refine({ page: number > 1 ? number : "" })} disabled=${disabled}>${label}</button>`;
   return html`<nav class="pager" aria-label="Pages of the list">
-    <button type="button" onClick=${turn(1)} disabled=${page.page <= 1}>First</button>
-    <button type="button" onClick=${turn(page.page - 1)} disabled=${page.page <= 1}>Previous</button>
+    ${turn("First", 1, isFirst)} ${turn("Previous", page.page - 1, isFirst)}
     <span>Page ${page.page} of ${page.page_count}</span>
-    <button type="button" onClick=${turn(page.page + 1)} disabled=${page.page >= page.page_count}>Next</button>
-    <button type="button" onClick=${turn(page.page_count)} disabled=${page.page >= page.page_count}>Last</button>
+    ${turn("Next", page.page + 1, isLast)} ${turn("Last", page.page_count, isLast)}
   </nav>`;
 }
 
 const kindOf = (column) => `${column.isNumber ? "number" : ""} ${column.isWide ? "wide" : ""} ${column.title ? "" : "does"}`.trim();
 
-/** A table; `empty`: what is said when it has no rows. With `query` its columns sort; with `chosen` its rows can be chosen. */
-export function Rows({ rows, columns, caption, keyOf, empty, query, chosen, setChosen, isOld = false }) {
+/** A table; `by`, `keyOf`: see `List`; `empty`: what is said when it has no rows. With `query` its columns sort; with `chosen` its rows can be chosen. */
+export function Rows({ rows, columns, caption, by = "name", keyOf = keyBy(by), empty, query, chosen, setChosen, isOld = false }) {
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
   const all = chosen && rows.every((row) => chosen.has(keyOf(row)));
   const choose = (keys, isOn) => {
@@ -191,7 +192,7 @@ export function Rows({ rows, columns, caption, keyOf, empty, query, chosen, setC
             ${columns.map((column, index) =>
               index === 0
                 ? html`<th role="rowheader" key=${column.title} scope="row" class=${kindOf(column)}>${column.cell(row)}</th>`
-                : html`<td role="cell" key=${column.title} class=${kindOf(column)} data-title=${column.title}>${column.cell(row)}</td>`,
+                : html`<td role="cell" key=${column.title} class=${kindOf(column)} data-title=${visible(column.title)}>${column.cell(row)}</td>`,
             )}
           </tr>`;
         })}
@@ -202,7 +203,7 @@ export function Rows({ rows, columns, caption, keyOf, empty, query, chosen, setC
 
 function Head({ column, query }) {
   const isSorted = query && column.sort && query.sort === column.sort;
-  if (!query || !column.sort) return html`<th role="columnheader" scope="col" class=${kindOf(column)}>${column.title || html`<span class="hidden">Actions</span>`}</th>`;
+  if (!query || !column.sort) return html`<th role="columnheader" scope="col" class=${kindOf(column)}>${visible(column.title) || html`<span class="hidden">Actions</span>`}</th>`;
   const isDown = Boolean(query.reverse);
   const sort = () => {
     if (isSorted) refine({ reverse: isDown ? "" : "1", page: "" });

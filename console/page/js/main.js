@@ -29,6 +29,7 @@ const PAGES = {
   vhosts: ["vhosts", "VirtualHosts", "VirtualHost"],
   definitions: ["definitions", "Definitions"],
   node: ["node", "Node"],
+  log: ["log", "Log"],
   nodes: ["nodes", "Nodes"],
 };
 

@@ -1,6 +1,7 @@
 // What pages are made of. Everything that comes from the broker is a text node: a name can be anything.
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { duration, moment } from "./format.js";
+import { here, to } from "./route.js";
 import { forget, set, state, useKept, useShared } from "./state.js";
 
 /** A section with a heading. */
@@ -22,6 +23,16 @@ export function Fold({ title, children, isOpen = false }) {
   </details>`;
 }
 
+/** The head of the page of one object. `list`: the place and the title of the list that it is in; `vhost`: where, if it has one; `shown`: its name. */
+export const Head = ({ list: [place, title], what, name, shown = name, vhost, view, children }) => html`
+  <p class="crumbs"><a href=${to([place])}>${title}</a>${vhost !== undefined && html` in <a class="name" href=${to(["vhosts", vhost])}>${vhost}</a>`}</p>
+  <h1><span class="name">${shown}</span> ${view.isHere && children}</h1>
+  <${Waiting} view=${view} what=${`${what} ${name}`} />`;
+
+/** Links to the parts of a page, of which one is shown: kept in the address. `tabs`: [key, label]. */
+export const Tabs = ({ tabs, shown }) => html`<nav class="tabs" aria-label="Parts of this page">
+  ${tabs.map(([tab, label]) => html`<a key=${tab} href=${to(here().segments, { tab })} aria-current=${tab === shown ? "true" : undefined}>${label}</a>`)}</nav>`;
+
 /** Names and values. `rows`: [name, value]; those without a value are left out. */
 export function Facts({ rows }) {
   return html`<dl class="facts">
@@ -37,14 +48,16 @@ export function Tile({ label, value, link, kind = "" }) {
   return link ? html`<a class="tile ${kind}" href=${link}>${inner}</a>` : html`<div class="tile ${kind}">${inner}</div>`;
 }
 
-/** A menu. `options`: [key, text], or a text that is its own key. */
+/** Those of a menu: [key, text], or a text that is its own key. */
+export const optionsOf = (options, value) => options.map((one) => {
+  const [key, text = key] = [].concat(one);
+  return html`<option key=${key} value=${key} selected=${key === value}>${text}</option>`;
+});
+
+/** A menu. `options`: see `optionsOf`. */
 export const Choice = ({ label, value, options, onChange, ...more }) => html`<label>${label}${" "}
   <select ...${more} value=${value} onChange=${(event) => onChange(event.currentTarget.value)}>
-    ${options.map((one) => {
-      const [key, text = key] = [].concat(one);
-      return html`<option key=${key} value=${key} selected=${key === value}>${text}</option>`;
-    })}
-  </select></label>`;
+    ${optionsOf(options, value)}</select></label>`;
 
 /** A short word with a meaning; never by colour alone. */
 export const Badge = ({ text, title, kind = "" }) => html`<abbr class="badge ${kind}" title=${title || text}>${text}</abbr>`;

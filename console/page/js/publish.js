@@ -2,7 +2,7 @@
 import { html, useState } from "./lib.js";
 import { act, exchangeSegment, path } from "./api.js";
 import { asIs, column } from "./columns.js";
-import { bytes, count, duration, moment } from "./format.js";
+import { bytes, count, duration, moment, parsed } from "./format.js";
 import { Form } from "./form.js";
 import { ConnectionLink, QueueLink } from "./links.js";
 import { useMay } from "./may.js";
@@ -57,7 +57,7 @@ function Where({ found, vhost }) {
       ["Expires after", found.expiration_ms === null ? "" : duration(found.expiration_ms)],
       ["Diverted to", found.diverts.map((one) => one.to.join(", ")).join("; ")],
     ]} />
-    ${found.queues.length > 0 && html`<${Rows} rows=${found.queues} columns=${columns} caption="Queues that would get it" keyOf=${(one) => one.queue} />`}
+    ${found.queues.length > 0 && html`<${Rows} rows=${found.queues} columns=${columns} caption="Queues that would get it" by="queue" />`}
     ${found.others.length > 0 && html`<p>Not by ${count(found.others_total)} other${found.others_total > 1 ? "s" : ""}:</p>
       <ul>${found.others.map((one, index) => html`<li key=${index}><span class="name">${one.destination}</span>: ${one.why}</li>`)}</ul>`}`;
 }
@@ -75,12 +75,8 @@ function hex(text) {
 }
 
 function pretty(text) {
-  try {
-    const value = JSON.parse(text);
-    return value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : null;
-  } catch {
-    return null;
-  }
+  const value = parsed(text);
+  return value && typeof value === "object" ? JSON.stringify(value, null, 2) : null;
 }
 
 function Body({ message }) {

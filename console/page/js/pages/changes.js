@@ -55,6 +55,6 @@ export function Changes({ query }) {
     </div>
     <${Waiting} view=${view} what="changes" />
     <${Panel} title="The newest first">
-      ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Changes" keyOf=${(one) => one.id} />` : view.data && html`<p class="empty">Nothing was changed since this broker keeps versions.</p>`}
+      ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Changes" by="id" />` : view.data && html`<p class="empty">Nothing was changed since this broker keeps versions.</p>`}
     <//>`;
 }

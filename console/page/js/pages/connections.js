@@ -1,12 +1,12 @@
 // Connections and channels.
-import { html, useMemo } from "../lib.js";
+import { html } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
-import { ago, column, EXTRA, named, orNone, WIDE, yesNo } from "../columns.js";
-import { Chart, history, rangeQuery, SHORT_S } from "../chart.js";
-import { bytes, count, duration, rate, rateOf, several } from "../format.js";
+import { ago, column, EXTRA, named, OF_VHOST, orNone, WIDE, yesNo } from "../columns.js";
+import { Lines, rateLine, useRange } from "../chart.js";
+import { bytes, count, duration, rate, several } from "../format.js";
 import { ClientOf, ConnectionLink, OF_QUEUE, QueueLink, UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
-import { Ago, Badge, confirm, Danger, Facts, Panel, Table, Waiting } from "../parts.js";
+import { Ago, Badge, confirm, Danger, Facts, Head, Panel, Table } from "../parts.js";
 import { go, to } from "../route.js";
 import { secondStep } from "../second_step.js";
 import { lacksTag } from "../may.js";
@@ -28,7 +28,7 @@ const CONNECTIONS = [
     cell: (one) => html`<${ConnectionLink} name=${one.name} label=${one.user_provided_name} />`,
   },
   column("User", "user"),
-  column("Virtual host", "vhost", named, WIDE),
+  OF_VHOST,
   column("State", "state", stateOf),
   { title: "TLS", sort: "ssl", isWide: true, cell: (one) => (one.ssl ? one.ssl_protocol || "yes" : "no") },
   column("Channels", "channels", count),
@@ -47,21 +47,13 @@ export function Connections({ query }) {
   return html`
     <h1>Connections</h1>
     <${List} base="connections" query=${query} columns=${CONNECTIONS} caption="Connections" what="connection" isWhole=${isMonitor()}
-      empty=${lacksTag("monitoring") ? "You have no connection; those of others need the tag monitoring." : "No client is connected."} keyOf=${(one) => one.name} />`;
-}
-
-/** The rates of the last minute. `lines`: [label, the details of a counter]. */
-function LastMinute({ title, id, at, lines, shown, since, isWhole = false }) {
-  const points = useMemo(
-    () => history(`${id}\n${title}`, at, lines.map(([, details]) => ({ value: details?.rate, details, isRate: true })), 0, since),
-    [at],
-  );
-  return html`<div class="charts"><${Chart} title=${title} points=${points} labels=${lines.map(([label]) => label)} shown=${shown} isWhole=${isWhole} /></div>`;
+     empty=${lacksTag("monitoring") ? "You have no connection; those of others need the tag monitoring." : "No client is connected."} />`;
 }
 
 export function Connection({ names: [name] }) {
   const place = path("connections", name);
-  const view = usePoll(`${place}?${rangeQuery(0, SHORT_S)}`);
+  const { query, range, choice } = useRange();
+  const view = usePoll(`${place}?${query}`);
   const channels = usePoll(`${place}/channels`);
   const about = usePoll(isMonitor() ? path("leveret", "connections", name) : null);
   const one = view.data;
@@ -76,15 +68,13 @@ export function Connection({ names: [name] }) {
     if (await act("The connection is closed.", "DELETE", place, { headers })) go(["connections"]);
   };
   return html`
-    <p class="crumbs"><a href=${to(["connections"])}>Connections</a></p>
-    <h1><span class="name">${(isHere && one.user_provided_name) || name}</span></h1>
+    <${Head} list=${["connections", "Connections"]} what="Connection" name=${name} shown=${(isHere && one.user_provided_name) || name} view=${view} />
     ${isHere && one.user_provided_name && html`<p class="dim name">${name}</p>`}
-    <${Waiting} view=${view} what=${`Connection ${name}`} />
     ${isHere && html`
       <${Blocked} about=${about.data} />
-      <${Panel} title="Details">
-        <${LastMinute} title="Octets over the last minute" id=${name} at=${view.at} since=${one.connected_at} isWhole shown=${(value) => `${bytes(Math.round(value))}/s`}
-          lines=${[["From client", one.recv_oct_details], ["To client", one.send_oct_details]]} />
+      <${Panel} title="Details" aside=${choice}>
+        <div class="charts"><${Lines} title="Octets" id=${name} at=${view.at} range=${range} since=${one.leveret?.sampled_since_ms} isWhole shown=${(value) => `${bytes(Math.round(value))}/s`}
+          lines=${[rateLine("From client", one, "recv_oct"), rateLine("To client", one, "send_oct")]} /></div>
         <${Facts} rows=${[
         ["Name given by the client", one.user_provided_name],
         ["User", html`<${UserLink} name=${one.user} />`],
@@ -101,7 +91,7 @@ export function Connection({ names: [name] }) {
         ["The client says", html`<${Table} value=${one.client_properties} />`],
       ]} /><//>
       <${Panel} title="Channels of this connection">
-        <${Rows} rows=${channels.rows} columns=${CHANNELS.filter((column) => !column.isExtra && column.title !== "Virtual host")} caption="Channels" keyOf=${(row) => row.name} empty="It has no channel open." />
+        <${Rows} rows=${channels.rows} columns=${CHANNELS.filter((column) => !column.isExtra && column.title !== "Virtual host")} caption="Channels" empty="It has no channel open." />
       <//>
       ${about.data && html`<${Held} about=${about.data} />`}
       ${!isMonitor() && html`<${Panel} title="Consumers and unacknowledged messages"><p class="empty">Hidden: ${lacksTag("monitoring")}.</p><//>`}
@@ -134,10 +124,10 @@ function Held({ about }) {
   ];
   return html`
     <${Panel} title="Consumers">
-      <${Rows} rows=${about.consumers} columns=${consumers} caption="Consumers" keyOf=${(one) => `${one.channel}\n${one.tag}`} empty="It consumes nothing." />
+      <${Rows} rows=${about.consumers} columns=${consumers} caption="Consumers" by="channel tag" empty="It consumes nothing." />
     <//>
     <${Panel} title="Messages that it has not acknowledged">
-      ${about.messages.length ? html`<${Rows} rows=${about.messages} columns=${messages} caption="Unacknowledged messages" keyOf=${(one) => `${one.channel}\n${one.delivery_tag}`} />
+      ${about.messages.length ? html`<${Rows} rows=${about.messages} columns=${messages} caption="Unacknowledged messages" by="channel delivery_tag" />
         ${about.unacked > about.messages.length && html`<p class="dim">${count(about.messages.length)} of ${count(about.unacked)}, the oldest.</p>`}` : html`<p class="empty">None.</p>`}
     <//>`;
 }
@@ -145,7 +135,7 @@ function Held({ about }) {
 const CHANNELS = [
   { title: "Name", sort: "name", cell: (one) => html`<${ClientOf} details=${{ ...one.connection_details, name: one.name }} />` },
   column("User", "user", named, EXTRA),
-  column("Virtual host", "vhost", named, WIDE),
+  OF_VHOST,
   {
     title: "Mode",
     cell: (one) => html`${one.confirm && html`<${Badge} text="C" title="confirms what is published" />`}${one.transactional && html`<${Badge} text="T" title="transactional" />`}`,
@@ -168,13 +158,14 @@ export function Channels({ query }) {
   return html`
     <h1>Channels</h1>
     <${List} base="channels" query=${query} columns=${CHANNELS} caption="Channels" what="channel" isWhole=${isMonitor()}
-      empty=${lacksTag("monitoring") ? "You have no channel open; those of others need the tag monitoring." : "No channel is open."} keyOf=${(one) => one.name} />`;
+     empty=${lacksTag("monitoring") ? "You have no channel open; those of others need the tag monitoring." : "No channel is open."} />`;
 }
 
 const CHANNEL_RATES = [["publish", "Published"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"]];
 
 export function Channel({ names: [name] }) {
-  const view = usePoll(`${path("channels", name)}?${rangeQuery(0, SHORT_S)}`);
+  const { query, range, choice } = useRange();
+  const view = usePoll(`${path("channels", name)}?${query}`);
   const one = view.data;
   const { isHere } = view;
   const columns = [
@@ -184,13 +175,11 @@ export function Channel({ names: [name] }) {
     column("Acknowledges", "ack_required", yesNo),
   ];
   return html`
-    <p class="crumbs"><a href=${to(["channels"])}>Channels</a></p>
-    <h1><span class="name">${name}</span></h1>
-    <${Waiting} view=${view} what=${`Channel ${name}`} />
+    <${Head} list=${["channels", "Channels"]} what="Channel" name=${name} view=${view} />
     ${isHere && html`
-      <${Panel} title="Details">
-        ${one.message_stats && html`<${LastMinute} title="Rates over the last minute" id=${name} at=${view.at} shown=${rate}
-          lines=${CHANNEL_RATES.filter(([key]) => one.message_stats[`${key}_details`]).map(([key, label]) => [label, one.message_stats[`${key}_details`]])} />`}
+      <${Panel} title="Details" aside=${choice}>
+        ${one.message_stats && html`<div class="charts"><${Lines} title="Rates" id=${name} at=${view.at} range=${range} since=${one.leveret?.sampled_since_ms} shown=${rate}
+          lines=${CHANNEL_RATES.filter(([key]) => one.message_stats[`${key}_details`]).map(([key, label]) => rateLine(label, one.message_stats, key))} /></div>`}
         <${Facts} rows=${[
         ["Connection", one.connection_details && html`<${ConnectionLink} name=${one.connection_details.name} label=${one.connection_details.user_provided_name} />`],
         ["User", html`<${UserLink} name=${one.user} />`],
@@ -203,13 +192,10 @@ export function Channel({ names: [name] }) {
         ["Unacknowledged", count(one.messages_unacknowledged)],
         ["Unconfirmed", count(one.messages_unconfirmed)],
         ["Uncommitted", count(one.messages_uncommitted)],
-        ["Published", rate(rateOf(one.message_stats, "publish"))],
-        ["Delivered", rate(rateOf(one.message_stats, "deliver_get"))],
-        ["Acknowledged", rate(rateOf(one.message_stats, "ack"))],
         ["Idle", one.idle_since && html`<${Ago} ms=${Date.parse(one.idle_since)} />`],
       ]} /><//>
       <${Panel} title="Consumers">
-        <${Rows} rows=${one.consumer_details || []} columns=${columns} caption="Consumers" keyOf=${(row) => row.consumer_tag} empty="It consumes nothing." />
+        <${Rows} rows=${one.consumer_details || []} columns=${columns} caption="Consumers" by="consumer_tag" empty="It consumes nothing." />
       <//>
     `}`;
 }

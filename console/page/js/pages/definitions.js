@@ -27,7 +27,7 @@ function Difference({ found }) {
     { title: "Differs", cell: (one) => html`<ul class="pairs">${one.differs.map((row) => html`<li key=${row.key}><b>${row.key}</b> ${row.now} → ${row.then}</li>`)}</ul>` },
   ];
   return html`
-    <${Rows} rows=${found.sections} columns=${columns} caption="What the file holds" keyOf=${(row) => row.section} />
+    <${Rows} rows=${found.sections} columns=${columns} caption="What the file holds" by="section" />
     ${found.objects.length > 0 && html`<${Rows} rows=${found.objects} columns=${objects} caption="What is other than here" keyOf=${(one) => [one.section, ...one.name].join("\n")} />`}
     ${found.unlisted > 0 && html`<p class="dim">and ${several(found.unlisted, "other object")}</p>`}
     ${[...found.faults, ...found.remarks].length > 0 && html`<ul class="says">${[...found.faults, ...found.remarks].map((one) => html`<li key=${one}>${one}</li>`)}</ul>`}`;

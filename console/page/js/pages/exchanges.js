@@ -1,19 +1,19 @@
 // Exchanges: what is bound to them, and publishing.
 import { html } from "../lib.js";
 import { act, exchangeSegment, path, usePoll } from "../api.js";
-import { asIs, column, EXTRA, named, table, WIDE } from "../columns.js";
+import { asIs, column, EXTRA, named, OF_VHOST, table } from "../columns.js";
 import { Bind, Bindings } from "../bindings.js";
-import { count, rate, rateOf } from "../format.js";
-import { Form } from "../form.js";
+import { Lines, rateLine, useRange } from "../chart.js";
+import { count, rate } from "../format.js";
+import { Form, inVhost, NAME } from "../form.js";
 import { EXCHANGE_ARGUMENTS } from "../keys.js";
-import { ExchangeLink, VhostLink } from "../links.js";
+import { ExchangeLink } from "../links.js";
 import { List } from "../list.js";
-import { Badge, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
+import { Badge, Danger, Facts, Fold, Head, Panel, Table } from "../parts.js";
 import { useMay } from "../may.js";
 import { Publish } from "../publish.js";
 import { go, to } from "../route.js";
 import { remove } from "../second_step.js";
-import { state } from "../state.js";
 
 const TYPES = ["direct", "fanout", "topic", "headers"];
 
@@ -29,7 +29,7 @@ function features(exchange) {
 
 const COLUMNS = [
   { title: "Name", sort: "name", cell: (one) => html`<${ExchangeLink} vhost=${one.vhost} name=${one.name} />` },
-  column("Virtual host", "vhost", named, WIDE),
+  OF_VHOST,
   column("Type", "type", asIs),
   { title: "Features", cell: features },
   column("In", "message_stats.publish_in_details.rate", rate),
@@ -43,15 +43,15 @@ export function Exchanges({ query }) {
   return html`
     <h1>Exchanges</h1>
     <${List} base="exchanges" query=${query} columns=${COLUMNS} caption="Exchanges" what="exchange" empty="No exchanges."
-      keyOf=${(one) => path(one.vhost, one.name)} />
+      by="vhost name" />
     <${Fold} title="Add an exchange"><${Add} /><//>
   `;
 }
 
 function Add() {
   const fields = [
-    { name: "name", label: "Name", required: true },
-    { name: "vhost", label: "Virtual host", value: state.vhost || "/", required: true },
+    NAME,
+    inVhost(),
     { name: "type", label: "Type", options: TYPES, value: "direct" },
     { name: "durable", label: "Durable", type: "checkbox", value: true },
     { name: "auto_delete", label: "Auto-delete", type: "checkbox" },
@@ -66,7 +66,8 @@ function Add() {
 export function Exchange({ names: [vhost, segment] }) {
   const name = segment === exchangeSegment("") ? "" : segment;
   const place = path("exchanges", vhost, segment);
-  const view = usePoll(place);
+  const { query, range, choice } = useRange();
+  const view = usePoll(`${place}?${query}`);
   const from = usePoll(`${place}/bindings/source`);
   const into = usePoll(`${place}/bindings/destination`);
   const may = useMay(vhost, "exchange", name);
@@ -83,14 +84,13 @@ export function Exchange({ names: [vhost, segment] }) {
     if (await remove("exchanges", "exchange", [vhost, name], { text })) go(["exchanges"]);
   };
   return html`
-    <p class="crumbs"><a href=${to(["exchanges"])}>Exchanges</a> in <${VhostLink} name=${vhost} /></p>
-    <h1><span class="name">${name || "(default)"}</span> ${isHere && features(exchange)}</h1>
-    <${Waiting} view=${view} what=${`Exchange ${name}`} />
+    <${Head} list=${["exchanges", "Exchanges"]} what="Exchange" name=${name} shown=${name || "(default)"} vhost=${vhost} view=${view}>${isHere && features(exchange)}<//>
     ${isHere && html`
-      <${Panel} title="Details"><${Facts} rows=${[
+      <${Panel} title="Details" aside=${choice}>
+        ${exchange.message_stats && html`<div class="charts"><${Lines} title="Rates" id=${place} at=${view.at} range=${range} since=${exchange.leveret?.sampled_since_ms} shown=${rate}
+          lines=${[rateLine("In", exchange.message_stats, "publish_in"), rateLine("Out", exchange.message_stats, "publish_out")]} /></div>`}
+        <${Facts} rows=${[
         ["Type", exchange.type],
-        ["In", rate(rateOf(exchange.message_stats, "publish_in"))],
-        ["Out", rate(rateOf(exchange.message_stats, "publish_out"))],
         ["Policy", exchange.policy],
         ["Arguments", html`<${Table} value=${exchange.arguments} />`],
       ]} /><//>

@@ -1,24 +1,22 @@
 // Where a message is, and what happens in the broker.
-import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
-import { ask, listen, useLong } from "../api.js";
+import { html, useEffect, useState } from "../lib.js";
+import { ask, useLong } from "../api.js";
 import { asIs, column, WIDE } from "../columns.js";
 import { count, moment, several } from "../format.js";
-import { Form } from "../form.js";
+import { Form, MATCHES } from "../form.js";
 import { lacksTag } from "../may.js";
 import { QueueLink } from "../links.js";
 import { Rows } from "../list.js";
 import { Busy, Choice, Fold, Panel } from "../parts.js";
 import { Messages } from "../publish.js";
+import { Stream } from "../stream.js";
 
 /** As long as the broker looks: 20 s into queues, and then into the journal. */
 const PATIENCE_MS = 90000;
 const FIELDS = [
   { name: "message_id", label: "Message id" },
   { name: "correlation_id", label: "Correlation id" },
-  { name: "routing_key", label: "Routing key" },
-  { name: "header", label: "Headers", type: "json" },
-  { name: "text", label: "Text in the body" },
-  { name: "filter", label: "A filter takes it", hint: "like amount > 10" },
+  ...MATCHES,
   { name: "journal", label: "What the journal tells, too", type: "checkbox" },
 ];
 const STATES = { ready: "ready", unacked: "with a consumer", scheduled: "scheduled" };
@@ -74,84 +72,13 @@ const COLUMNS = [
 
 const EventRows = ({ rows }) => html`<${Rows} rows=${rows} columns=${COLUMNS} caption="Events" keyOf=${(one) => one.number ?? one.lsn} />`;
 
-const KEPT = 200;
-/** Between two drawings: what came meanwhile is drawn at once, however much it is. */
-const DRAWN_EVERY_MS = 250;
 const KINDS = [["", "everything"], ["connection_opened,connection_closed,consumer_added,consumer_removed", "clients"], ["declared,undeclared,bound,unbound,settings_changed", "what there is"], ["published,routed,unroutable", "publishes"], ["delivered,acked,requeued,transferred", "deliveries"], ["expired,dead_lettered,killed,evicted,replaced,dropped,blocked,unblocked", "losses, and blocked publishers"], ["led,followed,in_sync_changed,held,suspended", "the cluster"]];
-
-/**
- * The latest events, newest first, drawn in one frame when several came: {rows, waiting, ended, isPaused, pause}.
- * `waiting`: how many came while it is paused; of these, too, the latest are kept.
- */
-function useEvents(target, turn) {
-  const [drawn, draw] = useState({ rows: [], waiting: 0 });
-  const [ended, setEnded] = useState("");
-  const [isPaused, setPaused] = useState(false);
-  const gathered = useRef({ texts: [], count: 0, isPaused: false, timer: 0, frame: 0, target }).current;
-  const plan = () => {
-    if (gathered.timer) return;
-    gathered.timer = setTimeout(() => {
-      gathered.frame = requestAnimationFrame(() => {
-        gathered.timer = 0;
-        const { texts, count: waiting } = gathered;
-        if (gathered.isPaused) return draw((old) => ({ ...old, waiting }));
-        const fresh = texts.slice(-KEPT).reverse().map((text) => JSON.parse(text));
-        gathered.texts = [];
-        gathered.count = 0;
-        return draw((old) => ({ rows: [...fresh, ...old.rows].slice(0, KEPT), waiting: 0 }));
-      });
-    }, DRAWN_EVERY_MS);
-  };
-  const pause = (isOn) => {
-    gathered.isPaused = isOn;
-    setPaused(isOn);
-    plan();
-  };
-  useEffect(() => {
-    setEnded("");
-    if (gathered.target !== target) {
-      Object.assign(gathered, { target, texts: [], count: 0 });
-      draw({ rows: [], waiting: 0 });
-    }
-    const source = listen(target);
-    source.addEventListener("event", (event) => {
-      gathered.count += 1;
-      if (gathered.texts.push(event.data) >= 2 * KEPT) gathered.texts = gathered.texts.slice(-KEPT);
-      plan();
-    });
-    source.addEventListener("cut", (event) => {
-      source.close();
-      setEnded(JSON.parse(event.data).reason);
-    });
-    return () => {
-      source.close();
-      clearTimeout(gathered.timer);
-      cancelAnimationFrame(gathered.frame);
-      gathered.timer = 0;
-    };
-  }, [target, turn]);
-  return { ...drawn, ended, isPaused, pause };
-}
 
 /** As they happen; the broker keeps them only while a page shows them. */
 export function Events() {
-  const why = lacksTag("monitoring");
-  return why ? html`<h1>Events</h1><p class="empty" role="alert">Hidden: ${why}.</p>` : html`<${Happening} />`;
-}
-
-function Happening() {
   const [kind, setKind] = useState("");
   const [queue, setQueue] = useState("");
-  const [turn, setTurn] = useState(0);
-  const wanted = new URLSearchParams({ kind, queue });
-  const { rows, waiting, ended, isPaused, pause } = useEvents(`leveret/events?${wanted}`, turn);
-  const table = useMemo(() => rows.length && html`<${EventRows} rows=${rows} />`, [rows]);
-  return html`<h1>Events</h1>
-    <p class="dim">What happens from now on, the latest ${KEPT}, newest first.</p>
-    <div class="buttons"><${Choice} label="Only" value=${kind} options=${KINDS} onChange=${setKind} />
-      <label>Of the queue <input type="search" value=${queue} placeholder="all" onChange=${(event) => setQueue(event.currentTarget.value)} /></label>
-      <button type="button" aria-pressed=${isPaused} onClick=${() => pause(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
-      ${isPaused && html`<span role="status">Paused; ${several(waiting, "event")} since.</span>`}
-      ${ended && html`<span class="fault" role="alert">Ended: ${ended}.</span> <button type="button" onClick=${() => setTurn(turn + 1)}>Begin again</button>`}</div>
-    ${table || html`<p class="empty">Nothing yet.</p>`}`;
+  return html`<${Stream} title="Events" about="What happens from now on" target=${`leveret/events?${new URLSearchParams({ kind, queue })}`} name="event" what="event" draw=${(rows) => html`<${EventRows} rows=${rows} />`}>
+      <${Choice} label="Only" value=${kind} options=${KINDS} onChange=${setKind} />
+      <label>Of the queue <input type="search" value=${queue} placeholder="all" onChange=${(event) => setQueue(event.currentTarget.value)} /></label><//>`;
 }

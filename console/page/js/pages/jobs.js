@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../lib.js";
 import { act, ask, path, usePoll } from "../api.js";
 import { ago, column, named, WIDE } from "../columns.js";
 import { count, moment, rate, several } from "../format.js";
-import { Form } from "../form.js";
+import { Form, MATCHES } from "../form.js";
 import { QueueLink } from "../links.js";
 import { Rows } from "../list.js";
 import { confirm, Danger, Facts, Panel, Waiting } from "../parts.js";
@@ -22,10 +22,7 @@ const ACTS = {
 const CHOICE = [
   { name: "cause", label: "Cause of death", hint: "rejected, expired, maxlen, delivery_limit" },
   { name: "origin", label: "Died in queue" },
-  { name: "routing_key", label: "Routing key" },
-  { name: "header", label: "Headers", type: "json" },
-  { name: "text", label: "Text in the body" },
-  { name: "filter", label: "Filter", hint: "like /amount > 100 AND tenant = 'acme'" },
+  ...MATCHES,
   { name: "limit", label: "At most", type: "number" },
   { name: "rate", label: "Messages a second", type: "number", hint: "empty: as fast as it goes" },
 ];
@@ -126,7 +123,7 @@ export function Jobs() {
   return html`<h1>Jobs</h1>
     <p class="dim">Moves, replays and discards of many messages. A restart ends them; what they have moved stays moved.</p>
     <${Waiting} view=${view} what="jobs" />
-    ${view.data && (jobs.length ? html`<${Rows} rows=${jobs} columns=${columns} caption="Jobs" keyOf=${(job) => job.id} />`
+    ${view.data && (jobs.length ? html`<${Rows} rows=${jobs} columns=${columns} caption="Jobs" by="id" />`
       : html`<p class="empty">${lacksTag("monitoring") ? "You have started no job since the broker started; those of others need the tag monitoring." : "No job has run since the broker started."}</p>`)}`;
 }
 
@@ -176,7 +173,7 @@ function Letters({ queue }) {
   ];
   const aside = html`<span>${several(queue.messages, "message")}${queue.oldest && html`, the oldest of <time>${moment(queue.oldest * 1000)}</time>`}</span>`;
   return html`<${Panel} id=${`letters-${queue.vhost}-${queue.queue}`} title=${html`<${QueueLink} vhost=${queue.vhost} name=${queue.queue} />`} aside=${aside}>
-    <${Rows} rows=${queue.causes} columns=${columns} caption=${`Dead letters in ${queue.queue}`} keyOf=${(one) => `${one.cause}\n${one.origin}\n${one.exchange}`} empty="None." />
+    <${Rows} rows=${queue.causes} columns=${columns} caption=${`Dead letters in ${queue.queue}`} by="cause origin exchange" empty="None." />
     ${queue.looked_at < queue.messages && html`<p class="dim">Of the first ${count(queue.looked_at)}.</p>`}
     ${first && html`<${Many} vhost=${queue.vhost} queue=${queue.queue} first=${first} why=${why} />`}
   <//>`;

@@ -1,15 +1,13 @@
 // The process: its memory, its counters, what it was told.
-import { html, useMemo, useState } from "../lib.js";
+import { html, useState } from "../lib.js";
 import { act, usePoll } from "../api.js";
-import { Chart, history, RangeChoice } from "../chart.js";
+import { Lines, RangeChoice, rangeQuery } from "../chart.js";
 import { bytes, count, duration, moment } from "../format.js";
 import { lacksTag } from "../may.js";
-import { Button, Choice, Facts, Panel, Table, Tile, Waiting } from "../parts.js";
+import { Button, Facts, Panel, Table, Tile, Waiting } from "../parts.js";
+import { to } from "../route.js";
 import { dropped, secondStep } from "../second_step.js";
-import { isAdministrator } from "../state.js";
 
-/** The last of the ranges that the values of an open page fill: 1 hour. */
-const RANGE_MOST = 2;
 const words = (name) => name.replace(/_ms$/, "").replaceAll("_", " ").replaceAll("-", " ");
 
 /** A value of the status in words. */
@@ -27,26 +25,22 @@ async function reload() {
   await act("The configuration files are in force.", "POST", "leveret/reload", { body: {} });
 }
 
-/** Memory and descriptors while this page has been open: the broker keeps no samples of these. */
-function Charts({ node, at }) {
-  const [range, setRange] = useState(1);
-  const memory = useMemo(() => history(`${node.name}\nmemory`, at, [{ value: node.mem_used }], range), [at, range]);
-  const used = useMemo(() => history(`${node.name}\nused`, at, [{ value: node.fd_used }, { value: node.sockets_used }], range), [at, range]);
-  return html`<${Panel} title="Over time" aside=${html`<${RangeChoice} range=${range} setRange=${setRange} most=${RANGE_MOST} />`}>
+function Charts({ node, at, range, setRange }) {
+  const shared = { id: node.name, at, range, since: node.leveret?.sampled_since_ms };
+  return html`<${Panel} title="Over time" aside=${html`<${RangeChoice} range=${range} setRange=${setRange} />`}>
     <div class="charts">
-      <${Chart} title="Memory" points=${memory} labels=${["Memory"]} shown=${bytes} />
-      <${Chart} title="Open files" points=${used} labels=${["File descriptors", "Sockets"]} shown=${count} isWhole />
+      <${Lines} title="Memory" ...${shared} shown=${bytes} lines=${[["Memory", node.mem_used, node.mem_used_details]]} />
+      <${Lines} title="Disk free" ...${shared} shown=${bytes} lines=${[["Disk free", node.disk_free, node.disk_free_details]]} />
+      <${Lines} title="Open files" ...${shared} shown=${count} isWhole lines=${[["File descriptors", node.fd_used, node.fd_used_details], ["Sockets", node.sockets_used, node.sockets_used_details]]} />
     </div><//>`;
 }
 
 export function Node() {
-  const nodes = usePoll("nodes");
+  const [range, setRange] = useState(1);
+  const nodes = usePoll(`nodes?${rangeQuery(range)}`);
   const about = usePoll("overview?disable_stats=true&columns=node"); // of several nodes, the one that answers
   const view = usePoll("leveret/status");
   const turns = usePoll("leveret/turns");
-  const [level, setLevel] = useState("info");
-  const log = usePoll(isAdministrator() ? `leveret/log?level=${level}` : null);
-  const lines = log.rows;
   const node = about.data && Array.isArray(nodes.data) ? nodes.data.find((one) => one.name === about.data.node) : null;
   const status = view.data;
   const { counters = {}, usage, blocked, held, slow_consumers, ...rest } = status || {};
@@ -59,15 +53,12 @@ export function Node() {
         ${node && html`<${Tile} label="Memory" value=${bytes(node.mem_used)} /><${Tile} label="Disk free" value=${bytes(node.disk_free)} />
           <${Tile} label="File descriptors" value=${count(node.fd_used)} /><${Tile} label="Sockets" value=${count(node.sockets_used)} />`}
       </div>
-      ${node && html`<${Charts} node=${node} at=${nodes.at} />`}
+      ${node && html`<${Charts} node=${node} at=${nodes.at} range=${range} setRange=${setRange} />`}
       <${Panel} title="Counters since the start"><${Facts} rows=${Object.entries(counters).map(([name, value]) => [words(name), count(value)])} /><//>
       ${turns.data && html`<${Panel} title="How late the event loop was"><${Facts} rows=${turns.data.counts.map((times, index) => {
         const bound = turns.data.bounds_ms[index];
         return [bound === undefined ? "more" : `up to ${bound} ms`, times ? `${count(times)} ×` : ""];
       })} /><//>`}
-      ${lacksTag() ? html`<${Panel} title="Log"><p class="empty">Hidden: ${lacksTag()}.</p><//>` : html`<${Panel} title="Log" aside=${html`<${Choice} label="Level" value=${level} options=${["info", "warning", "error"]} onChange=${setLevel} />`}>
-        ${lines.length ? html`<pre tabindex="0" aria-label="The last lines of the log">${lines.map((one) => `${moment(one.at_ms)} ${one.level} ${one.text}`).join("\n")}</pre>`
-          : html`<p class="empty">No such line.</p>`}<//>`}
       ${node && (node.config_files || []).length > 0 && html`<${Panel} title="Configuration files">
         <p>${node.config_files.join(", ")}</p>
         <${Button} label="Read them again …" onClick=${reload} why=${lacksTag()} /><//>`}
@@ -79,7 +70,7 @@ export function Node() {
         ["Disk limit", node.disk_free_limit ? bytes(node.disk_free_limit) : "none"],
         ["Journal", node.db_dir],
         ["Configuration", (node.config_files || []).join(", ")],
-        ["Log", (node.log_files || []).join(", ")],
+        ["Log", html`${(node.log_files || []).join(", ")} <a href=${to(["log"])}>its latest lines</a>`],
       ]} /><//>`}
     `}`;
 }

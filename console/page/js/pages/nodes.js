@@ -1,6 +1,7 @@
 // The nodes of a cluster: who leads, whose copies are behind, and what an operator does before a machine is switched off.
 import { html } from "../lib.js";
 import { act, usePoll } from "../api.js";
+import { asIs, column, WIDE } from "../columns.js";
 import { bytes, count, duration, moment } from "../format.js";
 import { Rows } from "../list.js";
 import { Ago, Badge, confirm, Danger, Facts, Panel, Tile, Waiting } from "../parts.js";
@@ -17,11 +18,6 @@ const STATES = {
   lost: "does not answer",
 };
 
-/** Ask, do it, and look again: what becomes of it, the rows say. */
-async function change(question, done, verb, node, reload) {
-  if ((await confirm(question)) && (await act(done, "POST", `leveret/cluster/${verb}`, { body: { node } }))) reload();
-}
-
 /** Of a node whose files say something else than the leader's. */
 function differs(node) {
   const found = [...(node.differences || []), ...(node.faults || []).map((fault) => `cannot be reloaded: ${fault}`)];
@@ -34,14 +30,15 @@ const alarms = (node) => (node.status?.alarms || []).map((one) => html` <${Badge
 function Acts({ node, leader, reload }) {
   const { name } = node;
   const close = "Its clients are disconnected and connect again, to any node: some seconds.";
-  const handOver = () => change({ title: `Let ${name} lead`, text: `${leader} hands over to ${name}. ${close}`, verb: "Hand over" }, `${leader} was asked to hand over to ${name}.`, "handover", name, reload);
-  const drain = () => change({ title: `Drain ${name}`, text: `It copies and does not lead until it is revived.${name === leader ? ` It leads now, and hands over first. ${close}` : ""}`, verb: "Drain" }, `${name} was asked to drain.`, "drain", name, reload);
-  const revive = () => change({ title: `Revive ${name}`, text: "It may lead again.", verb: "Revive" }, `${name} was asked to revive.`, "revive", name, reload);
-  if (node["is-drained"]) return html`<${Danger} label="Revive …" onClick=${revive} why=${lacksTag()} />`;
-  if (name === leader) return html`<${Danger} label="Drain …" onClick=${drain} why=${lacksTag()} />`;
+  /** Ask, do it, and look again: what becomes of it, the rows say. */
+  const button = (verb, title, text, done = `${name} was asked to ${verb.toLowerCase()}.`) => html`<${Danger} label=${`${verb} …`} why=${lacksTag()} onClick=${async () => {
+    if ((await confirm({ title, text, verb })) && (await act(done, "POST", `leveret/cluster/${verb.toLowerCase().replace(" ", "")}`, { body: { node: name } }))) reload();
+  }} />`;
+  const drain = button("Drain", `Drain ${name}`, `It copies and does not lead until it is revived.${name === leader ? ` It leads now, and hands over first. ${close}` : ""}`);
+  if (node["is-drained"]) return button("Revive", `Revive ${name}`, "It may lead again.");
+  if (name === leader) return drain;
   return node["is-linked"] && html`<span class="buttons">
-    ${node["is-in-sync"] && html`<${Danger} label="Hand over …" onClick=${handOver} why=${lacksTag()} />`}
-    <${Danger} label="Drain …" onClick=${drain} why=${lacksTag()} /></span>`;
+    ${node["is-in-sync"] && button("Hand over", `Let ${name} lead`, `${leader} hands over to ${name}. ${close}`, `${leader} was asked to hand over to ${name}.`)} ${drain}</span>`;
 }
 
 /** A change of the cluster, in words. */
@@ -62,7 +59,7 @@ function History({ view }) {
   const rows = found?.changes.map((change, index) => ({ ...change, index })).reverse();
   return html`<${Panel} title="History">
     <${Waiting} view=${view} what="the history" />
-    ${rows && html`<${Rows} rows=${rows} columns=${columns} caption="Changes" keyOf=${(change) => change.index} />
+    ${rows && html`<${Rows} rows=${rows} columns=${columns} caption="Changes" by="index" />
       <p class="dim">As node ${found.node} has seen it since ${moment(found["since-ms"])}, also while it followed; who led before then, as far as another node knows. At most 200 changes.</p>`}
   <//>`;
 }
@@ -79,10 +76,10 @@ export function Nodes() {
     { title: "Node", cell: (node) => html`<span class="name">${node.name}</span> ${node.name === cluster.leader && html`<${Badge} text="leads" kind="good" />`}` },
     { title: "State", cell: (node) => html`${node.state.replace("_", " ")} <small>${STATES[node.state] || ""}</small>${alarms(node)}${differs(node)}` },
     { title: "Behind", isNumber: true, cell: (node) => (node.lag == null ? "" : count(node.lag)) },
-    { title: "Memory", isNumber: true, isWide: true, cell: (node) => (of(node).mem_used === undefined ? "" : bytes(of(node).mem_used)) },
-    { title: "Disk free", isNumber: true, isWide: true, cell: (node) => (of(node).disk_free === undefined ? "" : bytes(of(node).disk_free)) },
-    { title: "Up for", isNumber: true, isWide: true, cell: (node) => (of(node).uptime === undefined ? "" : duration(of(node).uptime)) },
-    { title: "Version", isWide: true, cell: (node) => node.version || "" },
+    column("Memory", "of.mem_used", bytes, WIDE),
+    column("Disk free", "of.disk_free", bytes, WIDE),
+    column("Up for", "of.uptime", duration, WIDE),
+    column("Version", "version", asIs, WIDE),
     { title: "Reaches", isWide: true, cell: (node) => (node.reaches || []).join(", ") },
     { title: "", cell: (node) => html`<${Acts} node=${node} leader=${cluster.leader} reload=${view.reload} />` },
   ];
@@ -98,7 +95,7 @@ export function Nodes() {
         <${Tile} label="Term" value=${count(cluster.term)} />
         <${Tile} label="Not yet agreed" value=${count(Math.max(0, cluster.end - cluster.agreed))} />
       </div>
-      <${Rows} rows=${cluster.nodes} columns=${columns} caption="Nodes" keyOf=${(node) => node.name} />
+      <${Rows} rows=${cluster.nodes.map((node) => ({ ...node, of: of(node) }))} columns=${columns} caption="Nodes" />
       <p class="dim">Behind: records that a node does not have on disk yet.</p>
       <${Panel} title="The node that answers"><${Facts} rows=${[
         ["Cluster", cluster.cluster],

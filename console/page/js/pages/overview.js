@@ -1,8 +1,8 @@
 // The broker at a glance: how much is in it, how fast it goes, and what is wrong now.
-import { html, useMemo, useState } from "../lib.js";
+import { html, useState } from "../lib.js";
 import { usePoll } from "../api.js";
 import { asIs, column, number } from "../columns.js";
-import { Chart, history, RangeChoice, rangeQuery } from "../chart.js";
+import { lengthLines, Lines, RangeChoice, rangeQuery, rateLine } from "../chart.js";
 import { bytes, count, duration, rate, rateOf, several } from "../format.js";
 import { ConnectionLink, QueueLink } from "../links.js";
 import { Rows } from "../list.js";
@@ -19,6 +19,8 @@ const RATES = [
   ["redeliver", "Redelivered"],
   ["return_unroutable", "Unroutable"],
 ];
+
+const CHURN = ["connection_created", "connection_closed", "channel_created", "channel_closed", "queue_declared", "queue_deleted"].map((name) => [name, name.replace("_", "s ")]);
 
 /** Who has had a message for so long is worth a look. */
 const LATE_MS = 10 * 60000;
@@ -58,25 +60,15 @@ function Charts({ view, range, setRange }) {
   const totals = data.queue_totals || {};
   const stats = data.message_stats;
   const known = RATES.filter(([name]) => isRate(stats, name));
-  const key = `overview-${range}`;
-  const since = data.leveret?.sampled_since_ms;
-  const depth = useMemo(
-    () => history(`${key}-depth`, at, [
-      { value: totals.messages_ready, details: totals.messages_ready_details },
-      { value: totals.messages_unacknowledged, details: totals.messages_unacknowledged_details },
-    ], range, since),
-    [at, range],
-  );
-  const rates = useMemo(
-    () => history(`${key}-rates-${known.length}`, at, known.map(([name]) => ({ value: rateOf(stats, name), details: stats[`${name}_details`], isRate: true })), range, since),
-    [at, range],
-  );
+  const shared = { id: `overview-${range}`, at, range, since: data.leveret?.sampled_since_ms };
   return html`<${Panel} title="Messages" aside=${html`<${RangeChoice} range=${range} setRange=${setRange} />`}>
     <div class="charts">
-      <${Chart} title="In queues" points=${depth} labels=${["Ready", "Unacknowledged"]} shown=${count} isWhole />
+      <${Lines} title="In queues" ...${shared} shown=${count} isWhole
+        lines=${lengthLines(totals)} />
       ${known.length > 0
-        ? html`<${Chart} title="Rates" points=${rates} labels=${known.map(([, label]) => label)} shown=${rate} />`
+        ? html`<${Lines} title="Rates" ...${shared} shown=${rate} lines=${known.map(([name, label]) => rateLine(label, stats, name))} />`
         : html`<p class="empty">No rates: nothing was published or delivered since the broker started, or it keeps no rates.</p>`}
+      <${Lines} title="Opened and closed" ...${shared} shown=${rate} lines=${CHURN.map(([name, label]) => rateLine(label, data.churn_rates, name))} />
     </div>
     ${known.length > 0 && html`<div class="tiles small">
       ${known.map(([name, label]) => html`<${Tile} key=${name} label=${label} value=${rate(rateOf(stats, name))} />`)}
@@ -141,7 +133,7 @@ function Listeners({ data }) {
     column("Port", "port", number),
   ];
   return html`<${Panel} title="Listeners">
-    <${Rows} rows=${data.listeners} columns=${columns} caption="Listeners" keyOf=${(one) => `${one.protocol} ${one.ip_address} ${one.port}`} />
+    <${Rows} rows=${data.listeners} columns=${columns} caption="Listeners" by="protocol ip_address port" />
     <p class="dim">${data.product_name} ${data.product_version}, answers as RabbitMQ ${data.rabbitmq_version}; ${data.erlang_full_version}</p>
   <//>`;
 }

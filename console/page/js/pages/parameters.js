@@ -1,8 +1,9 @@
 // Parameters of virtual hosts and of the broker, as clients and tools set them; and what this broker tells of feature flags.
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
-import { asIs, code, column, named, WIDE } from "../columns.js";
-import { Form } from "../form.js";
+import { asIs, code, column, OF_VHOST, WIDE } from "../columns.js";
+import { Form, inVhost, NAME } from "../form.js";
+import { parsed } from "../format.js";
 import { List, Rows } from "../list.js";
 import { lacksTag } from "../may.js";
 import { confirm, Danger, Fold, Panel, Waiting } from "../parts.js";
@@ -16,10 +17,10 @@ const KINDS = {
     place: (one) => path("parameters", one.component, one.vhost, one.name),
     called: (one) => `${one.component} ${one.name} in ${one.vhost}`,
     whyNot: (one) => OF_ADMINISTRATORS.includes(one.component) && lacksTag(),
-    fields: () => [{ name: "component", label: "Component", required: true }, { name: "vhost", label: "Virtual host", value: state.vhost || "/", required: true }],
+    fields: () => [{ name: "component", label: "Component", required: true }, inVhost()],
     columns: [
       column("Component", "component"),
-      column("Virtual host", "vhost", named, WIDE),
+      OF_VHOST,
     ],
   },
   "global-parameters": { place: (one) => path("global-parameters", one.name), called: (one) => one.name, whyNot: () => "", fields: () => [], columns: [] },
@@ -35,10 +36,8 @@ function Kind({ title, base, query, what }) {
     changed(await act(`${one.name} is deleted.`, "DELETE", place(one)));
   };
   const save = async ({ value, ...one }) => {
-    let given;
-    try {
-      given = JSON.parse(value);
-    } catch {
+    const given = parsed(value);
+    if (given === undefined) {
       note("The value is not JSON: a text stands in quotes.", true);
       return false;
     }
@@ -52,7 +51,7 @@ function Kind({ title, base, query, what }) {
     column("Value", "value", code),
     { title: "", cell: (one) => html`<${Danger} label="Delete …" onClick=${() => remove(one)} why=${whyNot(one)} />` },
   ];
-  const form = [{ name: "name", label: "Name", required: true }, ...fields(), { name: "value", label: "Value", type: "textarea", required: true, hint: 'JSON, like {"uri": "amqp://other"} or "text"' }];
+  const form = [NAME, ...fields(), { name: "value", label: "Value", type: "textarea", required: true, hint: 'JSON, like {"uri": "amqp://other"} or "text"' }];
   return html`<${Panel} title=${title}>
     ${why ? html`<p class="empty">Hidden: ${why}.</p>` : html`<${List} key=${turn} base=${base} query=${query} columns=${all} caption=${title} what=${what} isPaged=${false} empty=${`There is no ${what}.`} keyOf=${place} />`}
     <${Fold} title=${`Set a ${what}`}><${Form} name=${`Set a ${what}`} fields=${form} verb="Set" onSubmit=${save} why=${why} /><//>
@@ -73,7 +72,7 @@ function FeatureFlags() {
   return html`<${Panel} title="Feature flags">
     ${why ? html`<p class="empty">Hidden: ${why}.</p>` : html`<p class="dim">Those that RabbitMQ's tools ask for. They cannot be changed here.</p>
       <${Waiting} view=${view} what="feature flags" />
-      ${rows.length > 0 && html`<${Rows} rows=${rows} columns=${columns} caption="Feature flags" keyOf=${(one) => one.name} />`}`}
+      ${rows.length > 0 && html`<${Rows} rows=${rows} columns=${columns} caption="Feature flags" />`}`}
   <//>`;
 }
 

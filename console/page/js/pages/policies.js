@@ -1,8 +1,8 @@
 // Policies and operator policies: in the order in which they win, with what they say.
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
-import { asIs, bold, code, column, named, number, table, WIDE } from "../columns.js";
-import { Form } from "../form.js";
+import { asIs, bold, code, column, number, OF_VHOST, table, WIDE } from "../columns.js";
+import { Form, NAME } from "../form.js";
 import { plain, several } from "../format.js";
 import { OPERATOR_KEYS, POLICY_KEYS } from "../keys.js";
 import { List, Rows } from "../list.js";
@@ -38,7 +38,7 @@ function Rules({ vhost }) {
     column("From", "origin", asIs, WIDE),
   ];
   return html`<${Panel} title="All rules, the strongest first">
-    <${Rows} rows=${rows} columns=${columns} caption="Rules" keyOf=${(one) => `${one.kind}\n${one.vhost}\n${one.name}`} empty="No rule is set: everything is as by default." />
+    <${Rows} rows=${rows} columns=${columns} caption="Rules" by="kind vhost name" empty="No rule is set: everything is as by default." />
   <//>`;
 }
 
@@ -61,7 +61,7 @@ function Draft({ vhost }) {
   ];
   return html`<${Form} name="Draft" fields=${fields} verb="What would change?" onSubmit=${look} why=${lacksTag()} />
     <div aria-live="polite">${found && html`
-      <${Rows} rows=${found.differs} columns=${columns} caption="What would be other" keyOf=${(one) => `${one.vhost}\n${one.name}`} empty="Nothing, there." />
+      <${Rows} rows=${found.differs} columns=${columns} caption="What would be other" by="vhost name" empty="Nothing, there." />
       <p class="dim">${several(found.queues.length + found.more, "queue")} would change in all. Nothing is in force yet.</p>`}</div>`;
 }
 
@@ -76,7 +76,7 @@ function Kind({ title, base, query, why, example }) {
   };
   const columns = [
     column("Name", "name"),
-    column("Virtual host", "vhost", named, WIDE),
+    OF_VHOST,
     column("Pattern", "pattern", code),
     column("Applies to", "apply-to", asIs, WIDE),
     column("Priority", "priority", number),
@@ -89,7 +89,7 @@ function Kind({ title, base, query, why, example }) {
   ];
   return html`<${Panel} title=${title}>
     <${List} key=${turn} base=${base} query=${{ ...query, sort: query.sort || "priority", reverse: query.sort ? query.reverse : "1" }} columns=${columns} caption=${title} what=${one} isPaged=${false}
-      empty=${`There is no ${one}.`} keyOf=${(policy) => path(policy.vhost, policy.name)} />
+     empty=${`There is no ${one}.`} by="vhost name" />
     ${why && html`<p class="dim">Edit, delete: ${why}.</p>`}
     <${Fold} key=${edited ? path(edited.vhost, edited.name) : ""} title=${edited ? `Edit ${edited.name}` : `Add or replace a ${one}`.replace("a o", "an o")} isOpen=${Boolean(edited)}>
       <${Edit} base=${base} policy=${edited} example=${example} why=${why} done=${() => { setEdited(null); reload(); }} /><//>
@@ -98,7 +98,7 @@ function Kind({ title, base, query, why, example }) {
 
 function Edit({ base, policy, example, why, done }) {
   const fields = [
-    { name: "name", label: "Name", required: true, value: policy?.name },
+    { ...NAME, value: policy?.name },
     { name: "vhost", label: "Virtual host", required: true, value: policy ? policy.vhost : state.vhost || "/" },
     { name: "pattern", label: "Pattern", required: true, value: policy?.pattern, hint: "a regular expression; ^orders\\. is every name that begins so" },
     { name: "apply", label: "Applies to", options: APPLY, value: policy ? policy["apply-to"] : "queues" },

@@ -1,16 +1,17 @@
 // One queue: what is in it, how fast it goes, why it is as it is, and what can be done with it.
-import { html, useMemo, useState } from "../lib.js";
+import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { asIs, bold, code, column, named, orNone, WIDE, yesNo } from "../columns.js";
 import { Bind, Bindings } from "../bindings.js";
-import { Chart, history, RangeChoice, rangeQuery } from "../chart.js";
+import { lengthLines, Lines, RangeChoice, rangeQuery, rateLine } from "../chart.js";
 import { bytes, count, moment, rate, rateOf, several } from "../format.js";
-import { Form } from "../form.js";
-import { ClientOf, ofClient, VhostLink } from "../links.js";
+import { Form, MATCHES } from "../form.js";
+import { ClientOf, ofClient } from "../links.js";
 import { Rows } from "../list.js";
-import { Ago, Button, confirm, Danger, Facts, Fold, Panel, Table, Tile, Waiting } from "../parts.js";
+import { Ago, Button, Choice, confirm, Danger, Facts, Fold, Head, Panel, Table, Tabs, Tile, Waiting } from "../parts.js";
+import { MessageTable } from "../message_table.js";
 import { Messages, Publish } from "../publish.js";
-import { go, to } from "../route.js";
+import { go, refine, to } from "../route.js";
 import { ofQueue, remove, secondStep } from "../second_step.js";
 import { lacksTag, useMay } from "../may.js";
 import { Many } from "./jobs.js";
@@ -21,64 +22,63 @@ const RATES = [["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"
 /** Of the ranges: what its charts show at first, 10 minutes, and for how long the broker keeps samples of a queue. */
 const [RANGE, RANGE_MOST] = [1, 2];
 
-export function Queue({ names: [vhost, name] }) {
-  const place = path("queues", vhost, name);
+const TABS = [["", "Overview"], ["clients", "Clients"], ["bindings", "Bindings"], ["messages", "Messages"], ["settings", "Settings"]];
+/** What belongs to each tab. */
+const SHOWN = {
+  "": ({ queue, view, range, setRange, may }) => html`<${Details} queue=${queue} at=${view.at} range=${range} setRange=${setRange} />
+    <${End} queue=${queue} reload=${view.reload} may=${may} />`,
+  clients: ({ queue }) => html`<${Panel} title="Consumers"><${Consumers} list=${queue.consumer_details || []} /><//>
+    <${Publishers} vhost=${queue.vhost} name=${queue.name} why=${lacksTag("monitoring")} />`,
+  bindings: ({ queue, may }) => html`<${BoundBy} queue=${queue} why=${may("write")} />`,
+  messages: ({ queue, query, view, may }) => html`
+    ${queue.leveret?.scheduled > 0 && html`<${Panel} title="Scheduled"><${ScheduledRows} vhost=${queue.vhost} queue=${queue.name} why=${may("write")} /><//>`}
+    ${queue.type !== "stream" && html`<${Browse} queue=${queue} query=${query} why=${may("read")} />`}
+    <${Take} queue=${queue} reload=${view.reload} why=${may("read")} />
+    ${queue.type !== "stream" && html`<${Fold} title="Move, replay or discard messages"><${Many} vhost=${queue.vhost} queue=${queue.name} first=${{ what: "move" }} why=${may("read")} /><//>`}
+    <${Fold} title="Publish to this queue"><${Publish} vhost=${queue.vhost} exchange="" routingKey=${queue.name} /><//>`,
+  settings: ({ queue }) => html`<${Explained} vhost=${queue.vhost} name=${queue.name} />`,
+};
+
+export function Queue({ names: [vhost, name], query }) {
   const [range, setRange] = useState(RANGE);
-  const view = usePoll(`${place}?${rangeQuery(range)}`);
-  const bindings = usePoll(`${place}/bindings`);
+  const view = usePoll(`${path("queues", vhost, name)}?${rangeQuery(range)}`);
   const may = useMay(vhost, "queue", name);
-  const queue = view.data;
-  const { isHere } = view;
+  const { data: queue, isHere } = view;
+  const tab = SHOWN[query.tab] ? query.tab : "";
   return html`
-    <p class="crumbs"><a href=${to(["queues"])}>Queues</a> in <${VhostLink} name=${vhost} /></p>
-    <h1><span class="name">${name}</span> ${isHere && html`<${Features} queue=${queue} />`}</h1>
-    <${Waiting} view=${view} what=${`Queue ${name}`} />
+    <${Head} list=${["queues", "Queues"]} what="Queue" name=${name} vhost=${vhost} view=${view}>${isHere && html`<${Features} queue=${queue} />`}<//>
     ${isHere && html`
-      <${Numbers} queue=${queue} at=${view.at} range=${range} setRange=${setRange} />
-      <${Panel} title="Consumers"><${Consumers} list=${queue.consumer_details || []} /><//>
-      <${Publishers} vhost=${vhost} name=${name} why=${lacksTag("monitoring")} />
-      <${Panel} title="Bindings">
-        <${Bindings} side="source" bindings=${bindings.rows} reload=${bindings.reload} empty="No bindings." why=${may("write")} />
-        <${Fold} title="Add a binding"><${Bind} vhost=${vhost} queue=${name} reload=${bindings.reload} why=${may("write")} /><//>
-      <//>
-      <${Explained} vhost=${vhost} name=${name} />
-      ${queue.leveret?.scheduled > 0 && html`<${Panel} title="Scheduled"><${ScheduledRows} vhost=${vhost} queue=${name} why=${may("write")} /><//>`}
-      ${queue.type !== "stream" && html`<${Browse} queue=${queue} why=${may("read")} />`}
-      <${Take} queue=${queue} reload=${view.reload} why=${may("read")} />
-      ${queue.type !== "stream" && html`<${Fold} title="Move, replay or discard messages"><${Many} vhost=${vhost} queue=${name} first=${{ what: "move" }} why=${may("read")} /><//>`}
-      <${Fold} title="Publish to this queue"><${Publish} vhost=${vhost} exchange="" routingKey=${name} /><//>
-      <${End} queue=${queue} reload=${view.reload} may=${may} />
+      <${Numbers} queue=${queue} />
+      <${Tabs} tabs=${TABS} shown=${tab} />
+      ${SHOWN[tab]({ queue, query, view, range, setRange, may })}
     `}`;
 }
 
-function Numbers({ queue, at, range, setRange }) {
-  const stats = queue.message_stats || {};
-  const known = RATES.filter(([name]) => rateOf(stats, name) !== undefined);
-  const key = `queue\n${queue.vhost}\n${queue.name}`;
-  const since = queue.leveret?.sampled_since_ms;
-  const depth = useMemo(
-    () => history(`${key}\ndepth`, at, [
-      { value: queue.messages_ready, details: queue.messages_ready_details },
-      { value: queue.messages_unacknowledged, details: queue.messages_unacknowledged_details },
-    ], range, since),
-    [at],
-  );
-  const rates = useMemo(
-    () => history(`${key}\nrates${known.length}`, at, known.map(([name]) => ({ value: rateOf(stats, name), details: stats[`${name}_details`], isRate: true })), range, since),
-    [at],
-  );
-  return html`
-    <div class="tiles">
-      <${Tile} label="Ready" value=${count(queue.messages_ready)} kind="strong" />
-      <${Tile} label="Unacknowledged" value=${count(queue.messages_unacknowledged)} kind="strong" />
-      <${Tile} label="Scheduled" value=${count(queue.leveret?.scheduled)} />
-      <${Tile} label="Consumers" value=${count(queue.consumers)} />
-      ${known.map(([one, label]) => html`<${Tile} key=${one} label=${label} value=${rate(rateOf(stats, one))} />`)}
-    </div>
-    <${Panel} title="Details" aside=${html`<${RangeChoice} range=${range} setRange=${setRange} most=${RANGE_MOST} />`}>
+function BoundBy({ queue, why }) {
+  const view = usePoll(path("queues", queue.vhost, queue.name, "bindings"));
+  return html`<${Panel} title="Bindings">
+    <${Bindings} side="source" bindings=${view.rows} reload=${view.reload} empty="No bindings." why=${why} />
+    <${Fold} title="Add a binding"><${Bind} vhost=${queue.vhost} queue=${queue.name} reload=${view.reload} why=${why} /><//>
+  <//>`;
+}
+
+const known = (queue) => RATES.filter(([name]) => rateOf(queue.message_stats, name) !== undefined);
+
+const Numbers = ({ queue }) => html`<div class="tiles">
+  <${Tile} label="Ready" value=${count(queue.messages_ready)} kind="strong" />
+  <${Tile} label="Unacknowledged" value=${count(queue.messages_unacknowledged)} kind="strong" />
+  <${Tile} label="Scheduled" value=${count(queue.leveret?.scheduled)} />
+  <${Tile} label="Consumers" value=${count(queue.consumers)} />
+  ${known(queue).map(([one, label]) => html`<${Tile} key=${one} label=${label} value=${rate(rateOf(queue.message_stats, one))} />`)}
+</div>`;
+
+function Details({ queue, at, range, setRange }) {
+  const id = `queue\n${queue.vhost}\n${queue.name}`;
+  const shared = { id, at, range, since: queue.leveret?.sampled_since_ms };
+  return html`<${Panel} title="Details" aside=${html`<${RangeChoice} range=${range} setRange=${setRange} most=${RANGE_MOST} />`}>
       <div class="charts">
-        <${Chart} title="Messages" points=${depth} labels=${["Ready", "Unacknowledged"]} shown=${count} isWhole />
-        ${known.length > 0 && html`<${Chart} title="Rates" points=${rates} labels=${known.map(([, label]) => label)} shown=${rate} />`}
+        <${Lines} title="Messages" ...${shared} shown=${count} isWhole lines=${lengthLines(queue)} />
+        ${known(queue).length > 0 && html`<${Lines} title="Rates" ...${shared} shown=${rate} lines=${known(queue).map(([name, label]) => rateLine(label, queue.message_stats, name))} />`}
       </div>
       <${Facts} rows=${[
         ["Type", queue.type],
@@ -108,7 +108,7 @@ function Consumers({ list }) {
     { title: "Active", cell: (one) => (one.active ? "yes" : one.activity_status || "no") },
     column("Exclusive", "exclusive", yesNo, WIDE),
   ];
-  return html`<${Rows} rows=${list} columns=${columns} caption="Consumers" keyOf=${(one) => `${one.channel_details.name}\n${one.consumer_tag}`} />`;
+  return html`<${Rows} rows=${list} columns=${columns} caption="Consumers" by="channel_details.name consumer_tag" />`;
 }
 
 /** Whose last publishes came here. */
@@ -123,7 +123,7 @@ function Publishers({ vhost, name, why }) {
     { title: "State", cell: (one) => (one.blocked ? html`<b class="fault">blocked</b>` : "running") },
   ];
   return html`<${Panel} title="Who publishes here">
-    <${Rows} rows=${rows} columns=${columns} caption="Publishers" keyOf=${(one) => one.connection} empty=${why ? `Hidden: ${why}.` : "No client that is connected has published here lately."} />
+    <${Rows} rows=${rows} columns=${columns} caption="Publishers" by="connection" empty=${why ? `Hidden: ${why}.` : "No client that is connected has published here lately."} />
   <//>`;
 }
 
@@ -144,7 +144,7 @@ function Explained({ vhost, name }) {
   return html`<${Panel} title="Settings, and what gave them" aside=${aside}>
     <${Waiting} view=${view} what="the settings" />
     ${found && html`
-      <${Rows} rows=${shown} columns=${columns} caption="Settings" keyOf=${(row) => `${row.name}\n${row.rule}`} empty="Everything is as by default." />
+      <${Rows} rows=${shown} columns=${columns} caption="Settings" by="name rule" empty="Everything is as by default." />
       <${Facts} rows=${[
         ["Declared at", found.declared_at],
         ["Address", found.address],
@@ -155,8 +155,8 @@ function Explained({ vhost, name }) {
   <//>`;
 }
 
-/** Messages as they lie there. */
-function Browse({ queue, why }) {
+/** Messages as they lie there, whole or as a table. */
+function Browse({ queue, query, why }) {
   const [found, setFound] = useState(null);
   const place = path("leveret", "queues", queue.vhost, queue.name, "browse");
   const look = async (wanted, after) => {
@@ -167,20 +167,17 @@ function Browse({ queue, why }) {
   const fields = [
     { name: "state", label: "Messages that are", options: [["ready", "ready"], ["unacked", "with consumers"], ["scheduled", "scheduled"]], value: "ready" },
     { name: "count", label: "At a time", type: "number", value: 20, required: true },
-    { name: "text", label: "With this text" },
-    { name: "header", label: "With headers", type: "json" },
-    { name: "filter", label: "That a filter takes", hint: 'like amount > 10' },
+    ...MATCHES,
   ];
-  return html`<${Fold} title="Browse messages">
+  return html`<${Panel} title="Browse messages" aside=${html`<${Choice} label="Show" value=${query.as || ""} options=${[["", "whole messages"], ["table", "a table"]]} onChange=${(as) => refine({ as, columns: "" })} />`}>
     <p class="dim">Nothing is taken, marked or moved.</p>
     <${Form} name="Browse messages" kind="row" fields=${fields} verb="Browse" onSubmit=${(wanted) => look(wanted, 0)} why=${why} />
     <div aria-live="polite">
-      ${found && (found.items.length ? html`<${Messages} messages=${found.items} />` : html`<p class="empty">None${found.looked_at ? ` of the ${several(found.looked_at, "message")} looked at` : ""}.</p>`)}
+      ${found && (found.items.length ? html`<${query.as ? MessageTable : Messages} messages=${found.items} query=${query} />` : html`<p class="empty">None${found.looked_at ? ` of the ${several(found.looked_at, "message")} looked at` : ""}.</p>`)}
       ${found?.wanted.state === "ready" && found.items.length > 0 && html`<${Fold} key=${found.items[0].position} title=${`Move, replay or discard these ${count(found.items.length)}`}>
         <${Many} vhost=${queue.vhost} queue=${queue.name} positions=${found.items.map((one) => one.position)} first=${{ what: "move" }} /><//>`}
       ${found && found.next !== null && html`<button type="button" onClick=${() => look(found.wanted, found.next)}>Next ${count(found.wanted.count)} of ${count(found.total)}</button>`}
-    </div>
-  <//>`;
+    </div><//>`;
 }
 
 const MODES = [

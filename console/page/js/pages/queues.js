@@ -1,9 +1,9 @@
 // Queues, and adding one. One queue has a file of its own.
 import { html } from "../lib.js";
 import { act, ask, path } from "../api.js";
-import { ago, asIs, column, EXTRA, named, table, WIDE, yesNo } from "../columns.js";
+import { ago, asIs, column, EXTRA, named, OF_VHOST, table, WIDE, yesNo } from "../columns.js";
 import { bytes, count, rate, several } from "../format.js";
-import { Form } from "../form.js";
+import { Form, inVhost, NAME } from "../form.js";
 import { QUEUE_ARGUMENTS } from "../keys.js";
 import { QueueLink } from "../links.js";
 import { List } from "../list.js";
@@ -42,7 +42,7 @@ export const Features = ({ queue }) => features(queue).map(([text, title, kind])
 const stats = (queue) => queue.message_stats || {};
 const COLUMNS = [
   { title: "Name", sort: "name", cell: (queue) => html`<${QueueLink} vhost=${queue.vhost} name=${queue.name} />` },
-  column("Virtual host", "vhost", named, WIDE),
+  OF_VHOST,
   { title: "Features", isWide: true, cell: (queue) => html`<${Features} queue=${queue} />` },
   column("Ready", "messages_ready", count),
   column("Unacked", "messages_unacknowledged", count),
@@ -70,8 +70,8 @@ export function Queues({ query }) {
   return html`
     <h1>Queues</h1>
     <${List} base="queues" query=${query} columns=${COLUMNS} caption="Queues" what="queue"
-      empty="No queues here; add one below, declare one by a client, or import definitions."
-      keyOf=${(queue) => path(queue.vhost, queue.name)} actions=${(rows, done) => html`<${Many} rows=${rows} done=${done} />`} />
+     empty="No queues here; add one below, declare one by a client, or import definitions."
+      by="vhost name" actions=${(rows, done) => html`<${Many} rows=${rows} done=${done} />`} />
     <${Fold} title="Add a queue"><${Add} /><//>
   `;
 }
@@ -111,8 +111,8 @@ function Many({ rows, done }) {
 
 function Add() {
   const fields = [
-    { name: "name", label: "Name", required: true },
-    { name: "vhost", label: "Virtual host", value: state.vhost || "/", required: true },
+    NAME,
+    inVhost(),
     { name: "type", label: "Type", options: ["classic", "quorum", "stream"], value: "classic" },
     { name: "durable", label: "Durable", type: "checkbox", value: true },
     { name: "auto_delete", label: "Auto-delete", type: "checkbox" },

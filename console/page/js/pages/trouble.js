@@ -1,11 +1,12 @@
 // What waits, and for what: publishers for room, messages for their time.
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
-import { asIs, code, column, named, WIDE } from "../columns.js";
+import { asIs, code, column, OF_VHOST, WIDE } from "../columns.js";
 import { bytes, count, duration, moment, several } from "../format.js";
 import { ExchangeLink, OF_QUEUE, ofClient } from "../links.js";
-import { Rows } from "../list.js";
+import { Chosen, Rows } from "../list.js";
 import { Button, confirm, Danger, Facts, Panel, Tile, Waiting } from "../parts.js";
+import { note } from "../state.js";
 
 /** Limits of the number of messages end so; all others are of octets. */
 const shownAs = (limit) => (/messages|count|length/.test(limit) ? count : bytes);
@@ -15,7 +16,7 @@ export function Blocked() {
   const { alarm, blocked = [], usage = [], held = {}, slow_consumers: slow = {} } = view.data || {};
   const waiting = [
     ofClient("Connection"),
-    column("Virtual host", "vhost", named, WIDE),
+    OF_VHOST,
     { title: "Waits for", cell: (one) => html`room in <b class="name">${one.destination}</b> <small>${one.limit}</small>` },
     column("For", "waiting_ms", duration),
     { title: "Held publishes", isNumber: true, cell: (one) => count(one.held.publishes || 0) },
@@ -42,10 +43,10 @@ export function Blocked() {
         <${Tile} label="Limits reached" value=${count(usage.filter((one) => one.full).length)} />
       </div>
       <${Panel} title="Who waits">
-        <${Rows} rows=${blocked} columns=${waiting} caption="Blocked connections" keyOf=${(one) => one.connection} empty="No client is blocked." />
+        <${Rows} rows=${blocked} columns=${waiting} caption="Blocked connections" by="connection" empty="No client is blocked." />
       <//>
       <${Panel} title="Limits">
-        <${Rows} rows=${usage} columns=${limits} caption="Limits" keyOf=${(one) => `${one.destination}\n${one.limit}`} empty="No destination has a limit that blocks publishers." />
+        <${Rows} rows=${usage} columns=${limits} caption="Limits" by="destination limit" empty="No destination has a limit that blocks publishers." />
       <//>
       ${Object.keys(slow).length > 0 && html`<${Panel} title="Slow consumers"><${Facts} rows=${Object.entries(slow).map(([name, value]) => [name, typeof value === "number" ? count(value) : JSON.stringify(value)])} /><//>`}
     `}`;
@@ -64,44 +65,58 @@ export function Scheduled() {
 /** Of one queue, or of all. `why`: the reason why the user may not change these. */
 export function ScheduledRows({ vhost, queue, why = "" }) {
   const [after, setAfter] = useState(0);
+  const [chosen, setChosen] = useState(() => new Set());
   const isOne = queue !== undefined;
   const view = usePoll(isOne ? `${path("leveret", "scheduled", vhost, queue)}?after=${after}` : "leveret/scheduled");
   const found = (view.data?.items || []).map((one) => (isOne ? { ...one, vhost, queue } : one));
-  const place = (one) => path("leveret", "scheduled", one.vhost, one.queue, String(one.id));
-  const fire = async (one) => {
-    if (await act("The message is ready.", "POST", place(one), { body: { action: "fire" } })) view.reload();
+  const keyOf = (one) => `${one.vhost}\n${one.queue}\n${one.id}`;
+  /** One request a queue; what is no longer there is told. */
+  const change = async (rows, done, body) => {
+    const places = new Map();
+    for (const one of rows) {
+      const place = path("leveret", "scheduled", one.vhost, one.queue);
+      places.set(place, [...(places.get(place) || []), one.id]);
+    }
+    let changed = 0;
+    for (const [place, ids] of places) {
+      const answer = await act("", "POST", place, { body: { ...body, ids } });
+      changed += answer ? answer.value.ids.length : 0;
+    }
+    if (changed) note(`${several(changed, "message")} ${done}${changed < rows.length ? `; ${count(rows.length - changed)} did not wait any longer` : ""}.`);
+    setChosen(new Set());
+    view.reload();
   };
-  const cancel = async (one) => {
-    const text = `The message ${one.id} of ${one.queue} will be deleted, not delivered. This cannot be undone.`;
-    if (!(await confirm({ title: "Cancel this message", text, verb: "Delete it" }))) return;
-    if (await act("The message is deleted.", "POST", place(one), { body: { action: "cancel" } })) view.reload();
+  const these = (rows) => (rows.length > 1 ? several(rows.length, "message") : `message ${rows[0].id} of ${rows[0].queue}`);
+  const fire = (rows) => change(rows, "made ready", { action: "fire" });
+  const cancel = async (rows) => {
+    const text = `To be deleted, not delivered: ${these(rows)}. This cannot be undone.`;
+    if (await confirm({ title: "Cancel messages", text, verb: "Delete" })) await change(rows, "deleted", { action: "cancel" });
   };
-  const later = async (one) => {
-    const given = await confirm({ title: "Another time", text: `Message ${one.id} of ${one.queue} is due in ${duration(one.due_in_ms)}.`, verb: "Reschedule", asks: "Seconds from now" });
+  const later = async (rows) => {
+    const given = await confirm({ title: "Another time", text: `For ${these(rows)}${rows.length > 1 ? "" : `, due in ${duration(rows[0].due_in_ms)}`}.`, verb: "Reschedule", asks: "Seconds from now" });
     if (!given) return;
     const seconds = Number(given);
     const delay = Number.isFinite(seconds) && given !== true ? Math.round(seconds * 1000) : "";
-    if (await act("The message has another time.", "POST", place(one), { body: { action: "reschedule", delay } })) view.reload();
+    await change(rows, "rescheduled", { action: "reschedule", delay });
   };
+  const buttons = (rows) => html`<${Button} label="Fire now" onClick=${() => fire(rows)} why=${why} />
+        <${Button} label="Reschedule …" onClick=${() => later(rows)} why=${why} />
+        <${Danger} label="Cancel …" onClick=${() => cancel(rows)} why=${why} />`;
+  const picked = found.filter((one) => chosen.has(keyOf(one)));
   const columns = [
     { title: "Due in", cell: (one) => html`<time title=${moment(one.due_ms)}>${duration(one.due_in_ms)}</time>` },
     ...(queue === undefined ? [OF_QUEUE] : []),
     { title: "Exchange", isWide: true, cell: (one) => html`<${ExchangeLink} vhost=${one.vhost} name=${one.exchange} />` },
     column("Routing key", "routing_key", code, WIDE),
     column("Attempts", "attempts", count),
-    {
-      title: "",
-      cell: (one) => html`<span class="buttons">
-        <${Button} label="Fire now" onClick=${() => fire(one)} why=${why} />
-        <${Button} label="Reschedule …" onClick=${() => later(one)} why=${why} />
-        <${Danger} label="Cancel …" onClick=${() => cancel(one)} why=${why} /></span>`,
-    },
+    { title: "", cell: (one) => html`<span class="buttons">${buttons([one])}</span>` },
   ];
   return html`
     <${Waiting} view=${view} what="scheduled messages" />
     ${view.data && (found.length
       ? html`${!isOne && view.data.total > view.data.items.length && html`<p class="dim">The soonest ${several(view.data.items.length, "message")} of ${count(view.data.total)}.</p>`}
-          <${Rows} rows=${found} columns=${columns} caption="Scheduled messages" keyOf=${(one) => `${one.vhost}\n${one.queue}\n${one.id}`} />
+          <${Chosen} rows=${picked} what="message">${buttons(picked)}<//>
+          <${Rows} rows=${found} columns=${columns} caption="Scheduled messages" keyOf=${keyOf} chosen=${why ? null : chosen} setChosen=${setChosen} />
           ${why && html`<p class="dim">Fire, reschedule, cancel: ${why}.</p>`}`
       : html`<p class="empty">Nothing is scheduled.</p>`)}
     ${isOne && view.data && (after > 0 || view.data.next !== null) && html`<div class="buttons">

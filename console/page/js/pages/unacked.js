@@ -23,6 +23,6 @@ export function Unacknowledged() {
   return html`<h1>Unacknowledged</h1>
     <p class="dim">Consumers that have messages, those that have had one the longest first. Which messages: the queue's page, “Browse messages”, with consumers.</p>
     <${Waiting} view=${view} what="consumers" />
-    ${view.data && html`<${Rows} rows=${rows} columns=${COLUMNS} caption="Consumers with unacknowledged messages" keyOf=${(one) => `${one.connection}\n${one.channel}\n${one.tag}`} empty="No consumer has a message that it has not acknowledged." />`}
+    ${view.data && html`<${Rows} rows=${rows} columns=${COLUMNS} caption="Consumers with unacknowledged messages" by="connection channel tag" empty="No consumer has a message that it has not acknowledged." />`}
     ${view.data?.total > rows.length && html`<p class="dim">${count(rows.length)} of ${count(view.data.total)}.</p>`}`;
 }

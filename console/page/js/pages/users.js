@@ -2,11 +2,11 @@
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { column, table, WIDE } from "../columns.js";
-import { Form } from "../form.js";
+import { Form, NAME } from "../form.js";
 import { Limits } from "../limits.js";
 import { UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
-import { Badge, Button, confirm, Danger, Facts, Fold, Panel, Waiting } from "../parts.js";
+import { Badge, Button, confirm, Danger, Facts, Fold, Head, Panel } from "../parts.js";
 import { go, to } from "../route.js";
 import { remove } from "../second_step.js";
 import { me } from "../state.js";
@@ -40,7 +40,7 @@ export function Users({ query }) {
     column("Limits", "limits", table, WIDE),
   ];
   const fields = [
-    { name: "name", label: "Name", required: true, autocomplete: "username" },
+    { ...NAME, autocomplete: "username" },
     { name: "password", label: "Password", type: "password", autocomplete: "new-password", required: true },
     { name: "tags", label: "Tags", hint: TAGS },
     { ...VHOST, required: false, hint: "in which it has the permissions below; empty: in none" },
@@ -56,7 +56,7 @@ export function Users({ query }) {
   };
   return html`
     <h1>Users</h1>
-    <${List} key=${turn} base="users" query=${query} columns=${columns} caption="Users" what="user" isPaged=${false} empty="No users." keyOf=${(user) => user.name} />
+    <${List} key=${turn} base="users" query=${query} columns=${columns} caption="Users" what="user" isPaged=${false} empty="No users." />
     <${Fold} title="Add a user"><${Form} name="Add a user" fields=${fields} verb="Add" onSubmit=${add} /><//>`;
 }
 
@@ -71,9 +71,7 @@ export function User({ names: [name] }) {
     if (await remove("users", "user", [name], { text: `${name}, with all permissions.`, typed: name === me() ? name : "" })) go(["users"]);
   };
   return html`
-    <p class="crumbs"><a href=${to(["users"])}>Users</a></p>
-    <h1><span class="name">${name}</span></h1>
-    <${Waiting} view=${view} what=${`User ${name}`} />
+    <${Head} list=${["users", "Users"]} what="User" name=${name} view=${view} />
     ${isHere && html`
       <${Panel} title="Details"><${Facts} rows=${[
         ["Tags", [].concat(user.tags).join(", ") || "none"],

@@ -3,11 +3,11 @@ import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { asIs, code, column, number, WIDE } from "../columns.js";
 import { count } from "../format.js";
-import { Form } from "../form.js";
+import { Form, NAME } from "../form.js";
 import { Limits } from "../limits.js";
 import { UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
-import { Danger, Facts, Fold, Panel, Waiting } from "../parts.js";
+import { Danger, Facts, Fold, Head, Panel } from "../parts.js";
 import { go, to } from "../route.js";
 import { remove } from "../second_step.js";
 import { lacksTag } from "../may.js";
@@ -24,7 +24,7 @@ const COLUMNS = [
 export function VirtualHosts({ query }) {
   const [turn, setTurn] = useState(0);
   const fields = [
-    { name: "name", label: "Name", required: true },
+    NAME,
     { name: "description", label: "Description" },
     { name: "defaultqueuetype", label: "Default queue type", options: [["", "none"], "classic", "quorum", "stream"], value: "" },
   ];
@@ -35,7 +35,7 @@ export function VirtualHosts({ query }) {
   };
   return html`
     <h1>Virtual hosts</h1>
-    <${List} key=${turn} base="vhosts" query=${query} columns=${COLUMNS} caption="Virtual hosts" what="virtual host" empty="None." keyOf=${(one) => one.name} />
+    <${List} key=${turn} base="vhosts" query=${query} columns=${COLUMNS} caption="Virtual hosts" what="virtual host" empty="None." />
     <${Fold} title="Add a virtual host"><${Form} name="Add a virtual host" fields=${fields} verb="Add" onSubmit=${add} why=${lacksTag()} /><//>`;
 }
 
@@ -60,9 +60,7 @@ export function VirtualHost({ names: [name] }) {
   ];
   const rows = permissions.rows;
   return html`
-    <p class="crumbs"><a href=${to(["vhosts"])}>Virtual hosts</a></p>
-    <h1><span class="name">${name}</span></h1>
-    <${Waiting} view=${view} what=${`Virtual host ${name}`} />
+    <${Head} list=${["vhosts", "Virtual hosts"]} what="Virtual host" name=${name} view=${view} />
     ${view.data && !one && html`<p class="empty" role="alert">It is not here, or you have no permissions in it.</p>`}
     ${isHere && html`
       <${Panel} title="Details"><${Facts} rows=${[
@@ -74,7 +72,7 @@ export function VirtualHost({ names: [name] }) {
         ["Unacknowledged", count(one.messages_unacknowledged ?? 0)],
       ]} /><//>
       <${Panel} title="Who may do what">
-        <${Rows} rows=${rows} columns=${columns} caption="Permissions" keyOf=${(row) => row.user} empty=${lacksTag() ? `Hidden: ${lacksTag()}.` : "No user has permissions here."} />
+        <${Rows} rows=${rows} columns=${columns} caption="Permissions" by="user" empty=${lacksTag() ? `Hidden: ${lacksTag()}.` : "No user has permissions here."} />
       <//>
       ${limits.data && html`<${Limits} names=${["max-connections", "max-queues"]} limits=${limited} place=${path("leveret", "vhosts", name, "limits")} preview=${path("leveret", "preview", "vhost-limits", name)} reload=${limits.reload} why=${lacksTag()} />`}
       ${isAdministrator() && html`<p><a href=${to(["changes"], { kind: "limits", vhost: name })}>Earlier limits</a></p>`}

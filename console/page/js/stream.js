@@ -1,0 +1,80 @@
+// What the broker sends as it happens, the latest first.
+import { html, useEffect, useMemo, useRef, useState } from "./lib.js";
+import { listen } from "./api.js";
+import { several } from "./format.js";
+import { lacksTag } from "./may.js";
+
+const KEPT = 200;
+/** Between two drawings: what came meanwhile is drawn at once, however much it is. */
+const DRAWN_EVERY_MS = 250;
+
+/**
+ * The latest events of that name, newest first, drawn in one frame when several came: {rows, waiting, ended, isPaused, pause}.
+ * `waiting`: how many came while it is paused; of these, too, the latest are kept.
+ */
+function useEvents(target, name, turn) {
+  const [drawn, draw] = useState({ rows: [], waiting: 0 });
+  const [ended, setEnded] = useState("");
+  const [isPaused, setPaused] = useState(false);
+  const gathered = useRef({ texts: [], count: 0, isPaused: false, timer: 0, frame: 0, target }).current;
+  const plan = () => {
+    if (gathered.timer) return;
+    gathered.timer = setTimeout(() => {
+      gathered.frame = requestAnimationFrame(() => {
+        gathered.timer = 0;
+        const { texts, count: waiting } = gathered;
+        if (gathered.isPaused) return draw((old) => ({ ...old, waiting }));
+        const fresh = texts.slice(-KEPT).reverse().map((text) => JSON.parse(text));
+        gathered.texts = [];
+        gathered.count = 0;
+        return draw((old) => ({ rows: [...fresh, ...old.rows].slice(0, KEPT), waiting: 0 }));
+      });
+    }, DRAWN_EVERY_MS);
+  };
+  const pause = (isOn) => {
+    gathered.isPaused = isOn;
+    setPaused(isOn);
+    plan();
+  };
+  useEffect(() => {
+    setEnded("");
+    if (gathered.target !== target) {
+      Object.assign(gathered, { target, texts: [], count: 0 });
+      draw({ rows: [], waiting: 0 });
+    }
+    const source = listen(target);
+    source.addEventListener(name, (event) => {
+      gathered.count += 1;
+      if (gathered.texts.push(event.data) >= 2 * KEPT) gathered.texts = gathered.texts.slice(-KEPT);
+      plan();
+    });
+    source.addEventListener("cut", (event) => {
+      source.close();
+      setEnded(JSON.parse(event.data).reason);
+    });
+    return () => {
+      source.close();
+      clearTimeout(gathered.timer);
+      cancelAnimationFrame(gathered.frame);
+      gathered.timer = 0;
+    };
+  }, [target, name, turn]);
+  return { ...drawn, ended, isPaused, pause };
+}
+
+/** A page of events of that name as they come, with a button to pause. `draw`: the rows as a table; `children`: what chooses among them. */
+export function Stream({ title, about, ...rest }) {
+  const why = lacksTag("monitoring");
+  return html`<h1>${title}</h1>${why ? html`<p class="empty" role="alert">Hidden: ${why}.</p>` : html`<p class="dim">${about}, the latest ${KEPT}, newest first.</p><${Open} ...${rest} />`}`;
+}
+
+function Open({ target, name, what, draw, children }) {
+  const [turn, setTurn] = useState(0);
+  const { rows, waiting, ended, isPaused, pause } = useEvents(target, name, turn);
+  const table = useMemo(() => rows.length > 0 && draw(rows), [rows]);
+  return html`<div class="buttons">${children}
+      <button type="button" aria-pressed=${isPaused} onClick=${() => pause(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
+      ${isPaused && html`<span role="status">Paused; ${several(waiting, what)} since.</span>`}
+      ${ended && html`<span class="fault" role="alert">Ended: ${ended}.</span> <button type="button" onClick=${() => setTurn(turn + 1)}>Begin again</button>`}</div>
+    ${table || html`<p class="empty">Nothing yet.</p>`}`;
+}
