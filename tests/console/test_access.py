@@ -227,6 +227,36 @@ def test_users_and_permissions_that_are_not_there(
     assert (answer.status, answer.reason) == (status, reason)
 
 
+def test_one_topic_permission_is_cleared_alone(api: ApiClient) -> None:
+    """That of the exchange in the path; without one all of the virtual host go."""
+    assert api.ask("PUT", "users/topics", {"password": "x", "tags": ""}).status == 201
+    for exchange in ("amq.topic", "other", "third"):
+        patterns = {"exchange": exchange, "write": "^a", "read": "^b"}
+        assert api.ask("PUT", "topic-permissions/%2F/topics", patterns).status in (201, 204)
+    assert api.ask("DELETE", "topic-permissions/%2F/topics/other").status == 204
+    assert [row["exchange"] for row in api.get("topic-permissions/%2F/topics")] == ["amq.topic", "third"]
+    assert api.ask("DELETE", "topic-permissions/%2F/topics").status == 204
+    assert api.ask("GET", "topic-permissions/%2F/topics").status == 404
+
+
+def test_a_virtual_host_gets_another_default_queue_type(api: ApiClient) -> None:
+    """By a second PUT; one that names none leaves it."""
+    for given, status in (({}, 201), ({"default_queue_type": "quorum"}, 204), ({"description": "d"}, 204)):
+        assert api.ask("PUT", "vhosts/typed", given).status == status
+    assert api.get("vhosts/typed")["default_queue_type"] == "quorum"
+
+
+def test_the_location_of_a_binding_is_its_own(api: ApiClient) -> None:
+    """Also beside another one with the same key and other arguments."""
+    api.ask("PUT", "queues/%2F/located", {})
+    path = "bindings/%2F/e/amq.headers/q/located"
+    for number in (1, 2, 1):
+        answer = api.ask("POST", path, {"routing_key": "k", "arguments": {"n": number}})
+        assert answer.status == 201
+        found = api.get(f"{path}/{answer.headers['location'].rpartition('/')[2]}")
+        assert found["arguments"] == {"n": number}
+
+
 def test_lists_in_parts(api: ApiClient) -> None:
     """Pages, the order where a value is missing, and fields that lead nowhere (management page 1.6)."""
     assert api.ask("PUT", "vhosts/parts", {}).status == 201
@@ -234,6 +264,8 @@ def test_lists_in_parts(api: ApiClient) -> None:
         api.ask("PUT", f"queues/parts/{name}", {"arguments": {} if size is None else {"x-max-length": size}})
     shown = api.get("queues/parts?page=2&page_size=2&columns=name,messages.none.more,name.none")
     assert (shown["items"], shown["page_count"], shown["total_count"]) == ([{"name": "c"}], 2, 3)
+    shown = api.get("queues/parts?page=1&page_size=2&name=B")
+    assert (shown["filtered_count"], shown["total_count"], shown["item_count"]) == (1, 3, 1)
     answer = api.ask("GET", "queues/parts?page=3&page_size=2")
     assert (answer.status, answer.json["error"]) == (400, "page_out_of_range")
     shown = api.get("queues/parts?sort=arguments.x-max-length&columns=name")

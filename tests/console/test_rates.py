@@ -65,6 +65,24 @@ def test_a_series_is_bounded() -> None:
     assert short.at(0, 100_000) is None
 
 
+def test_another_broker_has_samples_of_its_own(clock: ManualClock) -> None:
+    """After a takeover a node shows nothing of the broker that led before, and no rate below zero."""
+    brokers = [Broker(clock), Broker(clock)]
+    client = brokers[0].connections.open("/", User("guest"), name="a", flush=lambda: None)
+    client.vhost.queues.declare("q", client=client)
+    route = client.vhost.router.route("", "q", client.user)
+    session = client.open_session(1)
+    sampler = Sampler(lambda: brokers[0])
+    for _ in range(2):
+        session.publish(route, Envelope("", "q"), [b"x"] * 10, mandatory=False)
+        _look(sampler, clock)
+    assert sampler.whole_at_last_sample()["message_stats"]["publish_details"]["rate"] == 10.0
+    del brokers[0]
+    _look(sampler, clock)
+    assert sampler.whole_at_last_sample()["queue_totals"]["messages_details"]["rate"] == 0.0
+    assert sampler.since_ms() == clock.wall_ms()
+
+
 def test_when_samples_begin(broker: Broker, client: Client, clock: ManualClock) -> None:
     """With the first activity of a queue; of the broker with the first look. Until then it is not known."""
     sampler = Sampler(lambda: broker)

@@ -397,3 +397,17 @@ def test_what_came_back_and_was_paged_out_is_redelivered_from_the_disk() -> None
     world.consume()
     world.finish_turns()
     assert (len(world.session.unacked), world.session.redelivered) == (200, 3)
+
+
+def test_what_came_back_goes_out_before_a_new_message_drops_it() -> None:
+    """In one turn: the consumer that waits gets it, and the limit of length does not count it."""
+    world = Harness()
+    queue = world.queue(x_max_length=1)
+    world.session.set_prefetch(1, total=False)
+    world.consume()
+    world.publish("a")
+    world.ends_turns = False
+    world.session.reject(1, requeue=True)
+    world.publish("b")
+    world.finish_turns()
+    assert (world.taken(), queue.ready_count) == ("aa", 1)

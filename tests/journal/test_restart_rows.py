@@ -283,3 +283,31 @@ def test_all_that_reached_their_last_attempt_are_dead_after_a_restart() -> None:
     desk.settle()
     again = cut(desk, text, persists=True)
     assert (again.all("D"), again.all()) == ("ABCDE", "FG")
+
+
+def test_what_is_out_is_kept_by_each_checkpoint() -> None:
+    """Though it is older than all that is ready, and what lay between them is gone."""
+    world = Harness(journal=SimulatedFiles())
+    world.queue()
+    world.publish("a", delivery_mode=2)
+    assert world.get(no_ack=False) is not None
+    for _ in range(20):
+        world.publish("x", delivery_mode=2)
+        world.take()
+    world.publish("z", delivery_mode=2)
+    for _ in range(2):
+        world.checkpoint()
+    world.kill()
+    assert world.all() == "az"
+
+
+def test_priorities_are_kept_by_each_checkpoint() -> None:
+    """Of messages that nobody has taken yet, which a checkpoint states in short."""
+    world = Harness(journal=SimulatedFiles())
+    world.queue(x_max_priority=9)
+    for body, priority in (("a", 0), ("b", 5), ("c", 9), ("d", 5)):
+        world.publish(body, priority=priority, delivery_mode=2)
+    for _ in range(2):
+        world.checkpoint()
+        world.kill()
+    assert world.all() == "cbda"
