@@ -126,7 +126,7 @@ def table_for(broker: Broker | None = None) -> ControlTable:
 def imported(document: Any) -> ControlTable:
     """A broker that took this in."""
     table = table_for()
-    table.definitions.take_in(document)
+    table.definitions.import_document(document)
     return table
 
 
@@ -164,8 +164,8 @@ def test_twice_is_once_and_from_one_broker_to_the_next() -> None:
     """Importing again, or importing an export, changes nothing."""
     table = imported(RABBIT)
     first = table.definitions.export()
-    table.definitions.take_in(RABBIT)
-    table.definitions.take_in(first)
+    table.definitions.import_document(RABBIT)
+    table.definitions.import_document(first)
     assert table.definitions.export() == first
     assert imported(first).definitions.export() == first
 
@@ -177,11 +177,11 @@ def test_a_policy_that_an_earlier_release_accepted_is_taken_in_again() -> None:
     broker.reloading.replace_policies(Policies([make_policy("p", "/", "^q", odd, is_stored=True)]))
     table = table_for(broker)
     exported = table.definitions.export()
-    table.definitions.take_in(exported, is_whole=True)
+    table.definitions.import_document(exported, is_whole=True)
     for other in ({"name": "other"}, {"definition": {**odd, "ha-params": 3}}):
         document = {**exported, "policies": [{**exported["policies"][0], **other}]}
         with pytest.raises(DefinitionsFault, match="does not take parameters"):
-            table.definitions.take_in(document, is_whole=True)
+            table.definitions.import_document(document, is_whole=True)
 
 
 def test_passwords_in_clear_are_hashed_once() -> None:
@@ -190,7 +190,7 @@ def test_passwords_in_clear_are_hashed_once() -> None:
     table = imported(document)
     first = table.definitions.export()
     assert "password" not in first["users"][1] and first["users"][1]["password_hash"]
-    table.definitions.take_in(document)
+    table.definitions.import_document(document)
     assert table.definitions.export() == first
 
 
@@ -199,7 +199,7 @@ def test_an_import_adds_and_never_deletes() -> None:
     table = imported(RABBIT)
     other = copy.deepcopy(RABBIT["queues"][0])
     other["arguments"] = {"x-max-length": 6}
-    answer = table.definitions.take_in({"queues": [other]})
+    answer = table.definitions.import_document({"queues": [other]})
     assert answer["imported"]["queues"] == 1
     (remark,) = answer["remarks"]
     assert remark.startswith("queue 'orders' stays as it is: inequivalent arg 'x-max-length'")
@@ -219,7 +219,7 @@ def test_what_virtual_hosts_are_about_and_the_name_of_the_cluster() -> None:
     about = {"description": "of the shop", "tags": ["a", "b"]}
     table = table_for()
     named = [{"name": "cluster_name", "value": "ours"}]
-    table.definitions.take_in({"vhosts": [{"name": "v", "metadata": about}], "global_parameters": named})
+    table.definitions.import_document({"vhosts": [{"name": "v", "metadata": about}], "global_parameters": named})
     assert table.run("vhosts", {"action": "about", "name": "v"}) == about
     assert table.run("cluster-name") == {"name": "ours"}
     exported = table.definitions.export()
@@ -235,7 +235,7 @@ def test_topic_permissions_without_permissions() -> None:
     exported = table.definitions.export()
     assert exported["topic_permissions"] == [topic]
     assert [one for one in exported["permissions"] if one["user"] == "a"] == []
-    table.definitions.take_in(
+    table.definitions.import_document(
         {"permissions": [{"user": "a", "vhost": "/", **dict.fromkeys(("configure", "write", "read"), ".*")}]}
     )
     user = table.broker.users.find("a")
@@ -279,7 +279,7 @@ def test_one_fault_and_nothing_is_changed(document: Any, fault: str) -> None:
     table = table_for()
     before = table.definitions.export()
     with pytest.raises(DefinitionsFault) as refused:
-        table.definitions.take_in(document, is_whole=True)
+        table.definitions.import_document(document, is_whole=True)
     assert any(line.startswith(fault) for line in refused.value.faults), refused.value.faults
     assert table.definitions.export() == before
 
@@ -300,7 +300,7 @@ def test_any_json_is_taken_in_or_refused(document: dict[str, Any], data: st.Data
     table = table_for()
     before = table.definitions.export()
     try:
-        table.definitions.take_in({"vhosts": RABBIT["vhosts"], **document, "queues": [entry]}, is_whole=True)
+        table.definitions.import_document({"vhosts": RABBIT["vhosts"], **document, "queues": [entry]}, is_whole=True)
     except DefinitionsFault:
         assert table.definitions.export() == before
     else:
@@ -408,7 +408,7 @@ def test_rabbitmq_takes_our_export_and_we_take_its(tmp_path: Path) -> None:
     with peers.rabbitmq(config=f"load_definitions = {tmp_path / 'ours.json'}\n") as peer:
         peers.rabbitmqctl(peer, "export_definitions", str(tmp_path / "theirs.json"))
     table = table_for()
-    answer = table.definitions.take_in(json.loads((tmp_path / "theirs.json").read_text()))
+    answer = table.definitions.import_document(json.loads((tmp_path / "theirs.json").read_text()))
     assert (answer["faults"], answer["remarks"]) == ([], [])
     theirs = table.definitions.export()
     ours["queues"] = [queue for queue in ours["queues"] if queue["durable"]]  # RabbitMQ exports no others
@@ -511,7 +511,7 @@ def test_steps_of_an_import_are_cut_by_what_they_cost(what: str) -> None:
             spent = context.turn.effort
 
     measured(reader.plan(), reader.dry.context)
-    measured(definitions.steps_of(document), pair.broker.context)
+    measured(definitions.import_steps(document), pair.broker.context)
     assert max(costs) <= IMPORT_TURN_MAX
     assert len(costs) >= 6
 
@@ -557,7 +557,7 @@ def test_no_section_is_imported_or_exported_in_one_step(what: str) -> None:
     broker = Pair().broker
     definitions = Definitions(lambda: broker)
     document = {"vhosts": [{"name": "/"}], **_many_of_a_section()[what]}
-    for taken in (definitions.steps_of(document), definitions.export_steps()):
+    for taken in (definitions.import_steps(document), definitions.export_steps()):
         lines = [0]
         is_over = False
 
@@ -590,7 +590,7 @@ def test_users_of_a_document_are_not_looked_up_for_each_other() -> None:
             "users": [{"name": name, "password_hash": "", "tags": ""} for name in names],
             "permissions": [{"user": name, "vhost": "/", "configure": "", "write": "", "read": ""} for name in names],
         }
-        return steps(lambda: Definitions(lambda: broker).take_in(document))
+        return steps(lambda: Definitions(lambda: broker).import_document(document))
 
     work(10)
     few = work(100)

@@ -171,7 +171,7 @@ def test_files_of_every_release_load_whole(release: str) -> None:
     """The user logs in with the password that was hashed then; nothing is left out."""
     document = json.loads(json.dumps(RELEASES[release]))
     table = table_for()
-    answer = table.definitions.take_in(document)
+    answer = table.definitions.import_document(document)
     assert (answer["faults"], answer["remarks"]) == ([], [])
     user = table.broker.users.find("u")
     assert user is not None and user.password.is_right("hare") and not user.password.is_right("rabbit")
@@ -217,7 +217,7 @@ def test_what_releases_leave_in_a_file_is_remarked(section: str, entry: dict[str
     document = json.loads(json.dumps(RELEASES["4.2, protected from deletion"]))
     document[section].append(entry)
     table = table_for()
-    answer = table.definitions.take_in(document, is_whole=True)
+    answer = table.definitions.import_document(document, is_whole=True)
     assert (answer["faults"], answer["remarks"]) == ([], [line])
     assert "q" in table.broker.virtual_hosts["/"].queues
 
@@ -240,20 +240,20 @@ def test_one_wrong_entry_does_not_stop_the_others(section: str) -> None:
     document = json.loads(json.dumps(RELEASES["4.2, protected from deletion"]))
     document[section].insert(0, entry)
     table = table_for()
-    answer = table.definitions.take_in(document)
+    answer = table.definitions.import_document(document)
     (line,) = answer["faults"]
     assert line.startswith(f"{section}[0]: ") and why in line
     assert answer["imported"] == dict.fromkeys(answer["imported"], 1)
     vhost = table.broker.virtual_hosts["/"]
     assert vhost.queues["q"].incoming and table.broker.users.find("u") is not None
     with pytest.raises(DefinitionsFault):
-        table_for().definitions.take_in(document, is_whole=True)
+        table_for().definitions.import_document(document, is_whole=True)
 
 
 def test_the_export_of_one_virtual_host() -> None:
     """Its entries do not name it: where to import it is said."""
     document = {"queues": [{"name": "q", "durable": True}]}
-    (line,) = table_for().definitions.take_in(document)["faults"]
+    (line,) = table_for().definitions.import_document(document)["faults"]
     assert line.startswith("queues[0]: vhost: is missing, as in the export of one virtual host")
 
 

@@ -383,7 +383,7 @@ def test_definitions_carry_leased_queues() -> None:
         "x-dead-letter-routing-key": "Dead",
     }
     desk = VirtualDesk()
-    assert Definitions(lambda: desk.pair.broker).take_in(json.loads(json.dumps(document)))["remarks"] == []
+    assert Definitions(lambda: desk.pair.broker).import_document(json.loads(json.dumps(document)))["remarks"] == []
     assert desk.publish("a", exchange="Orders") == ["ack"]
     desk.must_get()
     desk.advance_ms(30_050)
@@ -436,7 +436,7 @@ def test_definitions_carry_every_setting_and_policies_of_leases() -> None:
     document = Definitions(lambda: broker).export()
     assert "amps.control" not in {one["name"] for one in document["exchanges"]}
     other = VirtualDesk()
-    taken = Definitions(lambda: other.pair.broker).take_in(json.loads(json.dumps(document)))
+    taken = Definitions(lambda: other.pair.broker).import_document(json.loads(json.dumps(document)))
     assert taken["remarks"] == [] and taken["imported"]["queues"] == len(EVERY)
     for number in range(len(EVERY)):
         one, two = (each.vhost.queues[f"q{number}"] for each in (desk, other))

@@ -28,9 +28,9 @@ class Ruled:
         said = {key.replace("_", "-"): value for key, value in arguments.items()}
         return self.table.run(command, {"action": action, **said})
 
-    def take_in(self, **document: Any) -> Any:
+    def import_document(self, **document: Any) -> Any:
         """Import these sections."""
-        return self.table.definitions.take_in(document)
+        return self.table.definitions.import_document(document)
 
     def topics(self, user: str) -> list[tuple[str, str, str]]:
         """Virtual host, exchange and read pattern of each topic permission of a user, in force or waiting."""
@@ -64,7 +64,7 @@ def test_an_imported_user_keeps_its_permissions_of_topics() -> None:
     ruled("topic-permissions", "set", user="guest", exchange="x", write=".*", read="^1", vhost="/")
     guest = ruled.broker.users.find("guest")
     assert guest is not None and guest.loopback_only
-    ruled.take_in(users=[{"name": "guest", "password": "other", "tags": "monitoring"}])
+    ruled.import_document(users=[{"name": "guest", "password": "other", "tags": "monitoring"}])
     guest = ruled.broker.users.find("guest")
     assert guest is not None and guest.loopback_only and guest.tags == ("monitoring",)
     assert ("/", "x", "^1") in ruled.topics("guest") and guest.permissions is not None and "/" in guest.permissions
@@ -77,14 +77,14 @@ def test_imported_users_and_permissions_keep_topics_in_force_and_waiting(ruled: 
     before = ruled.broker.users.find("a")
     assert before is not None
     ruled.broker.connections.replace_user(replace(before, loopback_only=True))
-    ruled.take_in(users=[{"name": "a", "password": "p", "tags": ""}])
+    ruled.import_document(users=[{"name": "a", "password": "p", "tags": ""}])
     after = ruled.broker.users.find("a")
     assert ruled.topics("a") == both and after is not None and after.loopback_only
-    ruled.take_in(permissions=[{"user": "a", "vhost": "/", **ALL}])
+    ruled.import_document(permissions=[{"user": "a", "vhost": "/", **ALL}])
     assert ruled.topics("a") == both
-    ruled.take_in(topic_permissions=[topic("z", "/", "^3"), topic("z", "v", "^4")])
+    ruled.import_document(topic_permissions=[topic("z", "/", "^3"), topic("z", "v", "^4")])
     assert ruled.topics("a") == [("/", "x", "^1"), ("/", "z", "^3"), ("v", "y", "^2"), ("v", "z", "^4")]
-    ruled.take_in(topic_permissions=[topic("x", "/", "^5")])
+    ruled.import_document(topic_permissions=[topic("x", "/", "^5")])
     assert ("/", "x", "^5") in ruled.topics("a") and len(ruled.topics("a")) == 4
 
 
@@ -114,16 +114,16 @@ def test_an_import_keeps_other_policies_and_the_hash_of_the_same_password(ruled:
     def policy(name: str, length: int) -> dict[str, Any]:
         return {"vhost": "/", "name": name, "pattern": "^none$", "definition": {"max-length": length}}
 
-    ruled.take_in(policies=[policy("p", 1)])
-    ruled.take_in(policies=[policy("q", 2)])
-    ruled.take_in(policies=[policy("p", 3)])
+    ruled.import_document(policies=[policy("p", 1)])
+    ruled.import_document(policies=[policy("q", 2)])
+    ruled.import_document(policies=[policy("p", 3)])
     found = {one.name: one.definition["max-length"] for one in ruled.broker.context.policies}
     assert found == {"p": 3, "q": 2}
     before = ruled.broker.users.find("a")
-    ruled.take_in(users=[{"name": "a", "password": "p", "tags": ""}])
+    ruled.import_document(users=[{"name": "a", "password": "p", "tags": ""}])
     after = ruled.broker.users.find("a")
     assert before is not None and after is not None and before.password == after.password
-    ruled.take_in(users=[{"name": "a", "password": "other", "tags": ""}])
+    ruled.import_document(users=[{"name": "a", "password": "other", "tags": ""}])
     after = ruled.broker.users.find("a")
     assert after is not None and after.password.is_right("other")
 
@@ -133,9 +133,9 @@ def test_limits_and_the_default_type_of_a_virtual_host_do_not_replace_each_other
     host = ruled.broker.virtual_hosts["v"]
     ruled("vhosts", "default-queue-type", name="v", type="quorum")
     limits = {"vhost": "v", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 7}}
-    ruled.take_in(parameters=[limits])
+    ruled.import_document(parameters=[limits])
     assert host.context.limits == VirtualHostLimits(None, 7, "quorum")
-    ruled.take_in(vhosts=[{"name": "v", "metadata": {"default_queue_type": "stream"}}])
+    ruled.import_document(vhosts=[{"name": "v", "metadata": {"default_queue_type": "stream"}}])
     assert host.context.limits == VirtualHostLimits(None, 7, "stream")
     ruled("vhosts", "limits", name="v", max_connections=5)
     assert host.context.limits == VirtualHostLimits(5, 7, "stream")
@@ -173,9 +173,9 @@ def test_all_or_nothing_changes_nothing_for_one_fault(ruled: Ruled) -> None:
     """And all without one."""
     good, bad = {"name": "b", "password": "p", "tags": ""}, {"name": "", "password": "p", "tags": ""}
     with pytest.raises(DefinitionsFault):
-        ruled.table.definitions.take_in({"users": [good, bad]}, is_whole=True)
+        ruled.table.definitions.import_document({"users": [good, bad]}, is_whole=True)
     assert ruled.broker.users.find("b") is None
-    ruled.table.definitions.take_in({"users": [good]}, is_whole=True)
+    ruled.table.definitions.import_document({"users": [good]}, is_whole=True)
     assert ruled.broker.users.find("b") is not None
 
 

@@ -124,12 +124,12 @@ class Definitions:
             **objects,
         }
 
-    def take_in(self, document: object, *, is_whole: bool = False) -> dict[str, Any]:
-        """Import a document at once. See `steps_of`."""
-        result: dict[str, Any] = finished(self.steps_of(document, is_whole=is_whole))
+    def import_document(self, document: object, *, is_whole: bool = False) -> dict[str, Any]:
+        """Import a document at once. See `import_steps`."""
+        result: dict[str, Any] = finished(self.import_steps(document, is_whole=is_whole))
         return result
 
-    def steps_of(self, document: object, only: str | None = None, *, is_whole: bool = False) -> Steps:
+    def import_steps(self, document: object, only: str | None = None, *, is_whole: bool = False) -> Steps:
         """Import a document.
 
         Returns counts of imported entries; `faults`: wrong entries, which were left out; `remarks`: right entries that
@@ -181,7 +181,7 @@ def import_file(
     all_or_nothing: change nothing if anything in it is wrong
     """
     try:
-        return (yield from Definitions(lambda: at.broker).steps_of(definitions, vhost, is_whole=all_or_nothing))
+        return (yield from Definitions(lambda: at.broker).import_steps(definitions, vhost, is_whole=all_or_nothing))
     except DefinitionsFault as fault:
         raise CommandError(f"nothing was changed:\n{fault}") from None
 

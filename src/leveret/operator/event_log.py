@@ -57,7 +57,7 @@ class EventLog:
         self.next = 1
         self.since_ms: int | None = None
 
-    def look(self) -> None:
+    def keep_listening(self) -> None:
         """Listen for events, until there was no request for `IDLE_MS`."""
         broker = self._broker
         if self.since_ms is None:
@@ -79,7 +79,7 @@ class EventLog:
         """The number of the oldest kept event, or of the next one."""
         return self._entries[0].number if self._entries else self.next
 
-    def behind(self, number: int) -> Iterator[Entry]:
+    def after(self, number: int) -> Iterator[Entry]:
         """Events with a higher number, oldest first. No event may be added during the iteration."""
         return islice(self._entries, max(0, number + 1 - self.first), None)
 

@@ -38,7 +38,7 @@ def events(
     The answer has `next`: what to go on with as `since`; `dropped`: how many that `since` asks for are not kept.
     """
     wanted, log = _filter_of(kind, vhost, queue, message), at.events
-    log.look()
+    log.keep_listening()
     count = min(count, SHOWN_MAX)
     found: list[dict[str, Any]] = []
     if since is None:  # the latest
@@ -51,7 +51,7 @@ def events(
         following = log.next - 1
     else:
         following = max(since, log.first - 1)
-        for entry in log.behind(since):
+        for entry in log.after(since):
             if len(found) == count:
                 break
             following = entry.number

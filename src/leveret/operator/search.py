@@ -139,7 +139,7 @@ def _stories(
     if wanted_id is None and (given.text is not None or given.filter is not None):
         return []  # contents are not kept
     number = log.first - 1
-    while entries := [entry for _, entry in zip(range(EVENTS_A_STEP), log.behind(number))]:
+    while entries := [entry for _, entry in zip(range(EVENTS_A_STEP), log.after(number))]:
         for entry in entries:
             for id_, header in zip(entry.ids, entry.headers) if wanted_id is None else ():
                 if len(ids) < STORIES_MAX and fits(entry, header):

@@ -110,7 +110,7 @@ class ServedBroker:
 
         is_whole = self._current.configuration.broker.definitions_all_or_nothing
         try:
-            imported = self.built.control.definitions.take_in(file.value, is_whole=is_whole)
+            imported = self.built.control.definitions.import_document(file.value, is_whole=is_whole)
         except DefinitionsFault as fault:
             raise DefinitionsRefused("\n".join(file.placed(fault.faults))) from None
         return file.placed([*(f"{one} (left out)" for one in imported["faults"]), *imported["remarks"]])
