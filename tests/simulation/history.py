@@ -126,7 +126,9 @@ class FakeBroker:
         self.queues = {queue.name: queue for queue in queues}
         self.virtual_hosts = {"/": SimpleNamespace(name="/", queues=self.queues)}
         durability = SimpleNamespace(takes_nothing=False, is_lost=False, is_behind=False, has_failed=False)
-        self.context = SimpleNamespace(storage=SimpleNamespace(durability=durability), listeners=[])
+        activity = SimpleNamespace(octets_in=0, octets_out=0, reads=0, writes=0)
+        self.context = SimpleNamespace(storage=SimpleNamespace(durability=durability), listeners=[], activity=activity)
+        self.connections: list[Any] = []
         self.counted = SimpleNamespace(queues=0, ready=0, scheduled=0, counters={"published": 0, "unroutable": 0})
 
     def statistics(self) -> Any:

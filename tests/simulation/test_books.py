@@ -6,6 +6,7 @@ Each says yes to a history that is correct, and no to each fault that it is for:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -294,6 +295,19 @@ def test_statistics_says_no_to_a_counter_of_a_queue(name: str) -> None:
 @pytest.mark.parametrize("name", ["published", "unroutable"])
 def test_statistics_says_no_to_a_counter_of_the_broker(name: str) -> None:
     say_no(of_statistics(**{name: -1}), [("check",)], f"the broker counts .* {name}, of events")
+
+
+def test_totals_of_connections_never_fall() -> None:
+    """Also when a connection ends."""
+    history = of_statistics()
+    totals = {"octets_in": 1, "octets_out": 5, "reads": 1, "writes": 1}
+    history.broker.connections = [SimpleNamespace(connection_info=SimpleNamespace(**totals))]
+    history.tell([("check",)])
+    history.broker.connections = []
+    history.broker.context.activity = SimpleNamespace(**totals)
+    history.tell([("check",)])
+    history.broker.context.activity = SimpleNamespace(**totals | {"octets_out": 4})
+    say_no(history, [("check",)], "counts 4 octets_out, before there were 5")
 
 
 @pytest.mark.parametrize("name", ["queues", "ready", "scheduled"])

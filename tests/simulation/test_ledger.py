@@ -193,6 +193,29 @@ def test_what_is_transient_does_not_survive(run: Run) -> None:
     run.starts()
 
 
+def test_an_id_that_was_safe_is_not_given_again(run: Run) -> None:
+    """One of a message that a restart lost may be."""
+    run.comes(1, 2)
+    run.turn()
+    run.goes(1, 2)
+    run.turn()
+    run.comes(3)
+    run.turn(durable=False)
+    run.starts()
+    run.comes(3)
+    with pytest.raises(Broken, match="the id 2 is given again: up to 2 they were safe"):
+        run.comes(2)
+
+
+def test_a_restart_finds_the_parameters_of_some_turn() -> None:
+    """Of those that the broker sets for itself nothing is said."""
+    operated = Operated()
+    operated.broker.parameters = [(("", "", "g0"), 1), (("", "broker", "own"), 1)]
+    operated.turn(durable=True)
+    with pytest.raises(Broken, match="found .*, instead of .*parameter.*g0"):
+        operated.starts()
+
+
 @pytest.mark.parametrize("found", [(1,), (1, 2), (1, 3), (1, 2, 3)])
 def test_what_came_while_the_disk_was_full_is_there_or_not_each_for_itself(run: Run, found: tuple[int, ...]) -> None:
     run.comes(1)
@@ -311,7 +334,7 @@ class Operated:
     def starts(self, *users: str, written_lsn: int | None = None) -> None:
         storage = SimpleNamespace(durability=SimpleNamespace(is_lost=False, is_behind=False))
         context = SimpleNamespace(policies=[], listeners=[], storage=storage)
-        self.broker: Any = SimpleNamespace(users=[], virtual_hosts={}, context=context)
+        self.broker: Any = SimpleNamespace(users=[], virtual_hosts={}, parameters=[], context=context)
         self.has(*users)
         self.objects.attach(self.broker, written_lsn)
 

@@ -65,6 +65,7 @@ class Ledger:
         self.committed_lsn: Callable[[], int] = lambda: 0  # answers may speak of what is below, now
         self._keys: dict[int, bytes] = {}  # of what is being published
         self._copies: set[int] = set()  # dead letters, of which no publisher waits for a confirm
+        self._safe_max = self._floor = 0  # the highest id that ever was safe; and when this life began
         self._broker: Broker | None = None
         #: Queue and message id -> times that it was delivered by this process.
         self.places: dict[bytes, set[tuple[QueueName, int]]] = {}  # where a message has to be durably, by its key
@@ -93,6 +94,8 @@ class Ledger:
             raise Broken(f"queue {event.subject} was deleted with messages that nobody accounted for")
 
     def _published(self, event: PublishedEvent) -> None:
+        if event.messages[0] <= self._floor:
+            raise Broken(f"the id {event.messages[0]} is given again: up to {self._floor} they were safe")
         if event.cause is not None:
             self._copies.update(event.messages)
         self._keys.update(zip(event.messages, keys_of(event)))
@@ -177,6 +180,7 @@ class Ledger:
         for name, id_, key in changes:
             there = self.durable.setdefault(name, {})
             if key is not None:
+                self._safe_max = max(id_, self._safe_max)
                 there[id_] = key
                 places.setdefault(key, set()).add((name, id_))
             elif (gone := there.pop(id_, None)) is not None:
@@ -237,6 +241,7 @@ class Ledger:
         self.unstated = []
         self._turn = []
         self._keys.clear()
+        self._floor = self._safe_max
         self._broker = broker
         broker.context.listeners.append(self)
 

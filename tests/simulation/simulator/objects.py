@@ -1,4 +1,5 @@
-"""The oracle's books of what there is beside messages: users, policies, virtual hosts, exchanges, bindings, queues.
+"""The oracle's books of what there is beside messages: users, policies, parameters, virtual hosts, exchanges,
+bindings, queues.
 
 After a restart there is what there was behind some turn, the last durable one or a later one: what an operator or a
 client was told is done stays done, and who was deleted does not come back.
@@ -14,6 +15,7 @@ from leveret.engine import (
     Broker,
     Event,
     ExchangeEvent,
+    ParameterEvent,
     PolicyEvent,
     QueueEvent,
     UserDeclaredEvent,
@@ -30,6 +32,7 @@ _CHANGES = frozenset(
     {
         BindingEvent,
         ExchangeEvent,
+        ParameterEvent,
         PolicyEvent,
         QueueEvent,
         UserDeclaredEvent,
@@ -136,6 +139,9 @@ def facts_of(broker: Broker) -> State:
             )
     for policy in broker.context.policies:
         found["policy", *policy.identity] = (policy.pattern, policy.priority, tuple(policy.definition.items()))
+    for (host, component, parameter), value in broker.parameters:
+        if host or not component:  # else the broker has set it
+            found["parameter", host, component, parameter] = str(value)
     for name, vhost in broker.virtual_hosts.items():
         found["vhost", name] = vhost.context.limits
         for exchange in vhost.exchanges.values():

@@ -53,6 +53,7 @@ WEIGHTS = {
     "operator deletes a user": 2,
     "operator sets a policy": 3,
     "operator clears a policy": 2,
+    "operator sets a parameter": 1,
     "operator adds a virtual host": 3,
     "operator deletes a virtual host": 1,
     "operator blocks publishers": 1,

@@ -96,7 +96,7 @@ FAULT_GROUPS: dict[str, dict[str, int]] = {
         "operator adds a virtual host": 3, "operator deletes a virtual host": 1,
         "operator imports what was exported": 1,
     },
-    "policies": {"operator sets a policy": 3, "operator clears a policy": 2},
+    "policies": {"operator sets a policy": 3, "operator clears a policy": 2, "operator sets a parameter": 3},
     "operators": {
         "operator blocks publishers": 2, "operator closes a connection": 2, "operator looks": 1,
         "operator changes the configuration": 2, "operator traces": 1,
@@ -112,6 +112,8 @@ FAULT_GROUPS: dict[str, dict[str, int]] = {
 OF_FEATURES: tuple[tuple[frozenset[str], dict[str, int]], ...] = (
     (frozenset({"delays", "delay_ms"}), {"operator changes what is scheduled": 6}),
 )
+#: Clients that may close their channel, and open it again.
+LEAVING = frozenset({"publisher", "worker", "borrower", "getter"})
 #: While these last, publishes wait or are refused.
 TROUBLING = frozenset({"operator blocks publishers", *FAULT_GROUPS["disk"], *FAULT_GROUPS["room"]})
 #: Queues that any message may come to.
@@ -169,6 +171,8 @@ def _give_habits(plan: Plan, chance: Random) -> None:
         if chance.random() < 0.5:
             client.options["channel_max"] = len(channels)
         for kind, options in channels:
+            if kind in LEAVING and chance.random() < 0.15:
+                options["leaves"] = True
             if kind == "publisher" and chance.random() < 0.2:
                 options["cuts"] = True
             if options.get("mode") == "none" and not any(exchange for exchange, _ in options.get("targets", ())):

@@ -37,6 +37,8 @@ COUNTER = {
 
 #: The exchange that the broker itself serves.
 CONTROL = "amps.control"
+#: Totals of all connections.
+TOTALS = ("octets_in", "octets_out", "reads", "writes")
 
 
 class Statistics(Book):
@@ -47,6 +49,7 @@ class Statistics(Book):
         self._counted: dict[QueueName, Counter[str]] = {}
         self._published = self._unroutable = 0
         self._before = {"published": 0, "unroutable": 0}
+        self._totals: dict[str, int] = {}
         self._broker: Broker | None = None
 
     def handlers(self) -> Handlers:
@@ -66,6 +69,7 @@ class Statistics(Book):
         self._counted = {name: Counter(place.queue.counters.as_dict()) for name, place in self._where.places.items()}
         self._before = broker.statistics().counters
         self._published = self._unroutable = 0
+        self._totals = {}
 
     def _queue(self, event: QueueEvent) -> None:
         if event.kind is EventKind.DECLARED:
@@ -101,6 +105,15 @@ class Statistics(Book):
         """How many messages of a queue events told this of, in this life; also when the queue is gone."""
         return self._counted.get((vhost, queue), Counter[str]())[counter]
 
+    def _check_totals(self, broker: Broker) -> None:
+        """What connections sent and received, also of those that are gone."""
+        activity, connections = broker.context.activity, [client.connection_info for client in broker.connections]
+        for total in TOTALS:
+            now = getattr(activity, total) + sum(getattr(one, total) for one in connections)
+            if now < self._totals.get(total, 0):
+                raise Broken(f"the broker counts {now} {total}, before there were {self._totals[total]}")
+            self._totals[total] = now
+
     def check(self) -> None:
         assert self._broker is not None
         for name, place in self._where.places.items():
@@ -111,6 +124,7 @@ class Statistics(Book):
                     continue  # what is refused because the journal takes nothing is counted and not announced
                 if value != counted[counter]:
                     raise Broken(f"{name} counts {value} {counter}, of events there were {counted[counter]}")
+        self._check_totals(self._broker)
         statistics = self._broker.statistics()
         places = self._where.places.values()
         sums = {

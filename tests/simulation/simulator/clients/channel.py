@@ -32,6 +32,7 @@ class Channel:
         self.options = options
         self.chance = Random(seed)
         self.is_open = False
+        self.leaves = bool(options.get("leaves"))  # it is closed by its client now and then
 
     # -- what kinds do ------------------------------------------------------------------------------------------------
 
@@ -46,6 +47,9 @@ class Channel:
 
     def lost(self) -> None:
         """It is gone, or its connection."""
+
+    def ended(self) -> None:
+        """Its client closed it, and was answered; `lost` comes next."""
 
     def unanswered(self) -> Question | None:
         """What it waits for, beside the answers to methods."""

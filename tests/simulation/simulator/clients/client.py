@@ -56,6 +56,8 @@ SILENCING = frozenset(
 )
 #: How often the time between two tries to connect doubles: to half a minute on average.
 TRIES_MAX = 6
+#: How likely a client closes a channel instead of what that would do, where it closes any.
+LEAVES = 0.1
 
 Answered = Callable[[Method], object]
 
@@ -341,6 +343,20 @@ class Client:
         """Its channel of that number; `opened` when it is there."""
         self.ask(number, "channel.open", "channel.open-ok", lambda _: self._channel_opened(number))
 
+    def close_channel(self, number: int) -> None:
+        """Its channel of that number, which is opened again."""
+        self.channels[number].is_open = False
+        ends = {"reply_code": 200, "reply_text": "", "class_id": 0, "method_id": 0}
+        self.ask(number, "channel.close", "channel.close-ok", lambda _: self._channel_closed(number), **ends)
+
+    def _channel_closed(self, number: int) -> None:
+        channel = self.channels[number]
+        channel.ended()
+        channel.lost()
+        self.world.books.deliveries.closed(self.product, number)
+        self.world.knowledge.happened["channel closed by its client"] += 1
+        self.open_channel(number)
+
     def _channel_opened(self, number: int) -> None:
         channel = self.channels[number]
         channel.is_open = True
@@ -394,10 +410,15 @@ class Client:
             return
         for channel in self.channels.values():
             if channel.is_open and (len(self.channels) == 1 or chance.random() < 0.5 or self.mood is ENDING):
-                if self.mood is BUSY:
-                    channel.act()
-                else:
+                if self.mood is not BUSY:
                     channel.finish()
+                elif channel.leaves and not self._is_asked(channel.number) and chance.random() < LEAVES:
+                    self.close_channel(channel.number)
+                else:
+                    channel.act()
+
+    def _is_asked(self, channel: int) -> bool:
+        return any(question.channel == channel for question in self.waiting)
 
     def unanswered(self) -> Question | None:
         """The oldest question that nobody has answered yet; None: it waits for nothing."""

@@ -13,6 +13,7 @@ from ..ledger import KEY_SIZE, Broken
 from ..parts import behind
 from ..selectors import TEXTS
 from ..sites import called
+from ..swarm import TROUBLING
 from .channel import Channel
 from .client import Client, Question
 from .knowledge import body_of, key_of, publisher_of
@@ -106,6 +107,15 @@ class Publisher(Channel):
         self._unanswered.clear()
         self._transaction = []
         self._committing = []
+
+    def ended(self) -> None:
+        """What was published before has its answer, where nothing holds it, and what was not committed never comes."""
+        plan, disk = self.world.plan, self.world.disk
+        may_hold = "[flow]" in plan.configuration or any(fault.kind in TROUBLING for fault in plan.faults)
+        if self._unconfirmed and not may_hold and not disk.is_troubled and not disk.has_been_full:
+            first = next(iter(self._unconfirmed.values())).key.hex()
+            raise Broken(f"client {self.client.number} closed a channel, and {first} has no answer")
+        self.world.books.routing.never.update(key for key, _ in self._transaction)
 
     def unanswered(self) -> Question | None:
         if not self._unconfirmed:

@@ -16,7 +16,7 @@ from leveret.operator.command_error import CommandError
 
 from .victim import Fault, Victim, some_time_ns
 
-USERS, VHOSTS, POLICIES = ("u0", "u1", "u2"), ("v0", "v1"), ("p0", "p1")
+USERS, VHOSTS, POLICIES, PARAMETERS = ("u0", "u1", "u2"), ("v0", "v1"), ("p0", "p1"), ("g0", "g1")
 PATTERNS = (".*", "", "^t", "^(t|amq)")
 #: Which policies there are for tenants.
 DEFINITIONS: tuple[dict[str, Any], ...] = (
@@ -111,6 +111,15 @@ def _clear_policy(world: Victim, chance: Random) -> None:
     if policies:
         one = chance.choice(policies)
         run(world, command, action="clear", name=one["name"], vhost=one["vhost"])
+
+
+def _set_parameter(world: Victim, chance: Random) -> None:
+    """What the broker keeps for others and never reads."""
+    name, value = chance.choice(PARAMETERS), {"number": chance.randrange(100)}
+    if chance.random() < 0.3:
+        run(world, "global-parameters", action="clear", name=name)
+    else:
+        run(world, "global-parameters", action="set", name=name, value=value)
 
 
 def _add_vhost(world: Victim, chance: Random) -> None:
@@ -209,6 +218,7 @@ _ACTS: dict[str, Callable[[Victim, Random], None]] = {
     "deletes a user": _delete_user,
     "sets a policy": _set_policy,
     "clears a policy": _clear_policy,
+    "sets a parameter": _set_parameter,
     "adds a virtual host": _add_vhost,
     "deletes a virtual host": _delete_vhost,
     "blocks publishers": _block,
