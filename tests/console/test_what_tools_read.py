@@ -81,3 +81,4 @@ def test_the_cluster_name_of_the_configuration_is_shown() -> None:
         assert api.ask("GET", "overview").json["cluster_name"] == "shop"
         api.ask("PUT", "cluster-name", {"name": "other"})
         assert api.ask("GET", "global-parameters/cluster_name").json["value"] == "other"
+        assert api.ask("GET", "global-parameters/internal_cluster_id").json["value"] == "leveret-shop"  # as before

@@ -76,7 +76,6 @@ OTHERWISE = {
     "of a newer release": ("default type *quorum*", "metadata *", 'virtual host with {"tags": "a,b"}'),
     "an empty tag is none": ('user with {"tags": [[]""]}',),
     "shovels do not run": ("parameter w of shovel",),
-    "the cluster's id is its name": ('global cluster_name = "w"',),
 }
 
 

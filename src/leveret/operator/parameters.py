@@ -116,8 +116,8 @@ def list_global(at: Operator) -> list[dict[str, Any]]:
     """List those of no virtual host."""
     found = global_parameters(at.broker)
     given = {entry["name"] for entry in found}
-    own = [{"name": name, "value": _cluster_name(at)} for name in (CLUSTER_NAME, "internal_cluster_id")]
-    return [*(entry for entry in own if entry["name"] not in given), *found]
+    own = {CLUSTER_NAME: _cluster_name(at), "internal_cluster_id": f"leveret-{_configured_name(at)}"}
+    return [*({"name": name, "value": value} for name, value in own.items() if name not in given), *found]
 
 
 @command("global-parameters set", http=Http("PUT", "global-parameters/NAME", Level.POLICYMAKER, created))
@@ -155,8 +155,10 @@ def cluster_name(at: Operator, name: Name | None = None) -> dict[str, Any]:
 def _cluster_name(at: Operator) -> str:
     """The name that an operator has set, or that of the configuration."""
     found = at.broker.parameters.get(("", "", CLUSTER_NAME))
-    if isinstance(found, str):
-        return found
+    return found if isinstance(found, str) else _configured_name(at)
+
+
+def _configured_name(at: Operator) -> str:
     configuration = None if at.configured is None else at.configured.configuration
     if configuration is None or not (configuration.is_clustered or configuration.explicit.get(_CONFIGURED_NAME)):
         return CLUSTER_NAME_DEFAULT
