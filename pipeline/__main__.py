@@ -51,7 +51,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _as_a_process() -> int:
+def _main_of_process() -> int:
     """Run as a process: replace closed streams, and escape characters that a stream's character set lacks."""
     while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next opened file would be stdout
         pass
@@ -65,4 +65,4 @@ def _as_a_process() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_as_a_process())
+    sys.exit(_main_of_process())

@@ -64,12 +64,12 @@ def lost_cluster_text(error: Exception, master: str) -> str | None:
     if not isinstance(error, ConnectionError) and not any(words in text for words in _LOST):
         return None
     return (
-        f"the cluster {master} is lost: {_answers(master)}{spark_error_text(error)} Its master's page and logs (in"
+        f"the cluster {master} is lost: {_probe_text(master)}{spark_error_text(error)} Its master's page and logs (in"
         " SPARK_HOME/logs) and its workers' (in SPARK_HOME/work) say more, LEVERET_TRACEBACK=1 shows what Spark says"
     )
 
 
-def _answers(master: str) -> str:
+def _probe_text(master: str) -> str:
     """A sentence on whether a standalone master listens now: Spark says only that it has stopped."""
     named = _STANDALONE.match(master)
     if named is None:

@@ -94,12 +94,12 @@ def ingest_one(
 ) -> dict[str, Any]:
     """Ingest one source. If it has copies, a second one is read if the first does not have the newest records.
     `searched`: as for `fill_holes`. Raises: as `ingest`."""
-    from .lake.ingest import reached
+    from .lake.ingest import lake_position
     from .lake.lake import absolute
 
     rows: Counter[str] = Counter()
     for _ in source.copies:
-        at = reached(absolute(options.lake), source.journal_id) if len(source.copies) > 1 else None
+        at = lake_position(absolute(options.lake), source.journal_id) if len(source.copies) > 1 else None
         copy = source.choose_copy(at)
         result = _ingest_copy(engines, options, payloads, source.name, copy, searched)
         rows.update(result["rows"])

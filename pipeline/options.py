@@ -31,7 +31,7 @@ JOBS = {
     "report": "one HTML page with plots",
 }
 #: Other commands -> their help.
-OTHERS = {
+OTHER_COMMANDS = {
     "ingest": "bring a lake of Delta tables up to date with the journal",
     "follow": "ingest what living brokers record, again and again, until it is told to end",
     "compact": "make few large files of a lake's many small ones",
@@ -50,13 +50,13 @@ PAUSE_MAX_DAYS = 7
 #: The engines that run a job's SQL; see jobs/opening.py.
 ENGINES = ("auto", "local", "spark")
 #: Jobs that cannot be in a list with others.
-ALONE = ("trace", "replay", "whatif", *OTHERS)
+ALONE = ("trace", "replay", "whatif", *OTHER_COMMANDS)
 #: Jobs that read contents of messages. An ingest before them stores contents.
 WITH_CONTENTS = ("trace", "replay", "deadletters")
-JOURNALS = (
+JOURNALS_HELP = (
     "a journal, or a broker's data directory; a directory of these; @FILE, a list of them; or URI; may be repeated"
 )
-JOURNAL = f"{JOURNALS}. With a name it may be one more node of the lake"
+JOURNAL_HELP = f"{JOURNALS_HELP}. With a name it may be one more node of the lake"
 #: Options that name a place.
 PLACES = ("journal", "lake", "out")
 USAGE = "leveret pipeline JOB[,JOB ...] (--journal DIR [--lake DIR] | --lake DIR) [options]"
@@ -91,7 +91,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         if getattr(found, "format", None) == "parquet" and not found.out:
             one.error("--format parquet needs --out")
         if names[0] in JOBS:
-            _finish(found, one)
+            _check_job_options(found, one)
         return found
     except SystemExit as end:  # argparse exits with 2, which here means that an audit found a fault
         raise Refused(1 if end.code else 0) from None
@@ -99,7 +99,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def _names_of_jobs(given: Sequence[str]) -> list[str]:
     names = given[0].split(",") if given else []
-    known = JOBS | OTHERS
+    known = JOBS | OTHER_COMMANDS
     if not names or names == [""] or names[0].startswith("-"):
         _overview().parse_args([] if names == [""] else given[:1])
         _overview().error("JOB is missing")
@@ -133,7 +133,7 @@ def _on_this_machine(where: str) -> str:
 
 
 def _overview() -> argparse.ArgumentParser:
-    lines = "\n".join(f"  {name:12} {text}" for name, text in (JOBS | OTHERS).items())
+    lines = "\n".join(f"  {name:12} {text}" for name, text in (JOBS | OTHER_COMMANDS).items())
     return NearestParser(
         prog="leveret pipeline",
         usage=USAGE,
@@ -145,10 +145,10 @@ def _overview() -> argparse.ArgumentParser:
 
 def parser(names: Sequence[str]) -> argparse.ArgumentParser:
     """The options of these jobs."""
-    text = "; ".join((JOBS | OTHERS)[name] for name in names)
+    text = "; ".join((JOBS | OTHER_COMMANDS)[name] for name in names)
     one = NearestParser(prog=f"leveret pipeline {','.join(names)}", description=text, epilog=EPILOG)
     if names[0] in ("ingest", "follow"):
-        one.add_argument("--journal", required=True, action="append", metavar="[NAME=]DIR", help=JOURNAL)
+        one.add_argument("--journal", required=True, action="append", metavar="[NAME=]DIR", help=JOURNAL_HELP)
         one.add_argument("--lake", "--out", required=True, metavar="DIR", help="directory of the tables; or URI")
         _add_ingest_options(one)
         text = "then drop the days of the lake that are older, such as 90d"
@@ -168,12 +168,12 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
             one.add_argument("--keep-hours", type=_count, default=24, metavar="N", help=text)
         one.set_defaults(journal=None, conf=[])
     elif names[0] == "readers":
-        one.add_argument("--journal", required=True, action="append", metavar="DIR", help=JOURNALS)
+        one.add_argument("--journal", required=True, action="append", metavar="DIR", help=JOURNALS_HELP)
         text = "keep nothing more for this reader; may be repeated"
         one.add_argument("--drop", action="append", default=[], metavar="READER", help=text)
         _add_result_options(one)
     elif names[0] == "forget":
-        one.add_argument("--journal", required=True, action="append", metavar="DIR", help=JOURNALS)
+        one.add_argument("--journal", required=True, action="append", metavar="DIR", help=JOURNALS_HELP)
         one.add_argument("--lake", required=True, metavar="DIR", help="the lake, which need not exist any more; or URI")
         one.set_defaults(conf=[])
     else:
@@ -243,7 +243,7 @@ def _add_lineage_option(one: argparse.ArgumentParser) -> None:
     )
 
 
-def _finish(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
+def _check_job_options(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
     """Check combinations of options, and put those that select messages into `selection`."""
     if not found.lake and not found.journal:
         one.error("one of --lake and --journal is needed")

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
             return fail(options.job, f"--conf {setting}: expected NAME=VALUE")
     engines = LazyEngines(options)
     try:
-        return _guarded(options.job, lambda: run_in(engines, options, check(options)), _master_of(options))
+        return _guarded(options.job, lambda: run_with(engines, options, check(options)), _master_of(options))
     finally:
         engines.close()
 
@@ -70,7 +70,7 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
 def _check_journals(options: argparse.Namespace) -> None:
     """Choose the sources, and check an only one. The ingest checks each of several."""
     from ..journal import JournalError
-    from .lake.ingest import check_journal, reached
+    from .lake.ingest import check_journal, lake_position
     from .lake.lake import absolute
     from .reading.positions import JournalPlan
 
@@ -82,11 +82,11 @@ def _check_journals(options: argparse.Namespace) -> None:
         options.sources = []  # each round of `follow` reports the missing journal, and waits for it
     if len(options.sources) == 1 and "://" not in options.lake:
         (source,), lake = options.sources, absolute(options.lake)
-        place = source.choose_copy(reached(lake, source.journal_id)).place
+        place = source.choose_copy(lake_position(lake, source.journal_id)).place
         check_journal(lake, JournalPlan(place, strict=options.strict), source.name)
 
 
-def run_in(engines: LazyEngines, options: argparse.Namespace, failures: dict[str, "list[Condition]"]) -> int:
+def run_with(engines: LazyEngines, options: argparse.Namespace, failures: dict[str, "list[Condition]"]) -> int:
     """Bring the lake up to date, run the jobs, return the exit code. `failures`: conditions of --fail-if, by job."""
     if options.job == "ingest":
         result = ingest_all(engines, options, options.payloads)
@@ -164,7 +164,7 @@ def _readers(options: argparse.Namespace) -> int:
 
 def _maintain(options: argparse.Namespace) -> int:
     from .lake.compact import compact
-    from .lake.lake import locked
+    from .lake.lake import lake_lock
     from .lake.retention import days_ago, retain, today
     from .lake.spark_log import migrate
 
@@ -176,7 +176,7 @@ def _maintain(options: argparse.Namespace) -> int:
         before = options.before or days_ago(options.days, today())
         result = retain(options.lake, before, progress, options.keep_hours, is_dry=options.dry_run)
     else:
-        with locked(options.lake):
+        with lake_lock(options.lake):
             result = {"lake": options.lake, "migrated": migrate(options.lake, progress)}
     progress.close()
     print_text(json.dumps(result) + "\n")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: Jobs that compute each row from events of one queue: events of other queues are not read.
 BY_QUEUE = ("audit", "latency", "depth", "redelivery", "loss", "fairness")
 #: Jobs that need only some events of before `since` -> SQL for the events that they read. {since}: a time.
-WITHOUT_OLDER = {
+EVENTS_SINCE = {
     "latency": "ts >= {since}",
     "fairness": "ts >= {since}",
     "deadletters": "(ts >= {since} OR kind NOT IN ('dead_lettered', 'killed', 'expired'))",
@@ -59,28 +59,28 @@ class Selection:
             return self.since_us
         return self.since_us // (window_s * 10**6) * window_s * 10**6
 
-    def read(self, job: str, window_s: int) -> tuple[int | None, int | None]:
+    def times_to_read(self, job: str, window_s: int) -> tuple[int | None, int | None]:
         """(since, until): the times of the events that a job reads; None: no limit."""
         return (self.since_of(job, window_s) if job in READS_SINCE else None), self.until_us
 
-    def events(self, job: str, window_s: int, sql: "Dialect") -> str | None:
+    def events_condition(self, job: str, window_s: int, sql: "Dialect") -> str | None:
         """The condition on `events`; None: all are needed."""
         parts = self._of_queue(sql, "queue") if job in BY_QUEUE else []
         parts = [f"({part} OR {part.split(' ')[0]} = '')" for part in parts]  # "": of all queues
         if self.until_us is not None:
             parts.append(f"ts < {sql.timestamp(self.until_us)} AND date <= DATE '{_day(self.until_us)}'")
         since = self.since_of(job, window_s)
-        if since is not None and job in WITHOUT_OLDER:
-            parts.append(WITHOUT_OLDER[job].format(since=sql.timestamp(since)))
+        if since is not None and job in EVENTS_SINCE:
+            parts.append(EVENTS_SINCE[job].format(since=sql.timestamp(since)))
             if job != "deadletters":
                 parts.append(f"date >= DATE '{_day(since)}'")
         return " AND ".join(parts) or None
 
-    def snapshots(self, sql: "Dialect") -> str | None:
+    def snapshots_condition(self, sql: "Dialect") -> str | None:
         """The condition on `snapshots`."""
         return " AND ".join(self._of_queue(sql, "queue")) or None
 
-    def rows(self, job: str, window_s: int, sql: "Dialect") -> str | None:
+    def rows_condition(self, job: str, window_s: int, sql: "Dialect") -> str | None:
         """The condition on the job's rows."""
         parts = self._of_queue(sql, QUEUE_COLUMN.get(job, "queue"))
         if job == "trace":  # an event `published` has no queue

@@ -35,7 +35,7 @@ SETTINGS = {
     "spark.hadoop.fs.file.impl.disable.cache": "false",
 }
 #: For tests, which compute little: Java starts faster, and computes more slowly.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+TEST_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: Spark's own log goes to stderr.
 LOGGING = """
 rootLogger.level = {level}
@@ -49,10 +49,10 @@ appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 #: Loggers of Spark's Python, which log wrong queries.
 CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 #: On small machines Java chooses the serial collector, which takes a third longer on large data.
-GOOD_JAVA = "-XX:+UseParallelGC"
+JAVA_OPTIONS = "-XX:+UseParallelGC"
 LOOPBACK = "127.0.0.1"
 #: The rooms that executors need.
-SENT = ("engine", "expressions", "journal", "pipeline", "settings", "vendored")
+SENT_ROOMS = ("engine", "expressions", "journal", "pipeline", "settings", "vendored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _partitions(master: str) -> int:
     return 2 * (int(count) if count.isdigit() else os.cpu_count() or 1)
 
 
-def prepare(environment: MutableMapping[str, str], options: SessionOptions, scratch: Path) -> None:
+def set_java_environment(environment: MutableMapping[str, str], options: SessionOptions, scratch: Path) -> None:
     """Set the environment for Java. Raises: NoJava."""
     environment["JAVA_HOME"] = find_java(environment, scratch)
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -105,7 +105,7 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     options = options or SessionOptions()
     scratch = (scratch or private_directory(Path(tempfile.gettempdir()))).absolute()
     scratch.mkdir(parents=True, exist_ok=True)
-    prepare(os.environ, options, scratch)
+    set_java_environment(os.environ, options, scratch)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(options.master).appName(options.name)
@@ -113,7 +113,9 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     logging = scratch / "log4j2.properties"
     logging.write_text(LOGGING.format(level=options.log_level))
-    java_options = f"-Dlog4j2.configurationFile={logging.as_uri()}" + f" {QUICK_JAVA if options.is_test else GOOD_JAVA}"
+    java_options = (
+        f"-Dlog4j2.configurationFile={logging.as_uri()}" + f" {TEST_JAVA_OPTIONS if options.is_test else JAVA_OPTIONS}"
+    )
     builder = builder.config("spark.driver.extraJavaOptions", java_options)
     for name, value in options.settings(os.environ).items():
         builder = builder.config(name, value)
@@ -122,13 +124,13 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(options.log_level.upper())
     if options.log_level == "off":
-        hush()
+        disable_context_loggers()
     session.dataSource.register(JournalSource)
     session.dataSource.register(Amqp)
     return session
 
 
-def hush() -> None:
+def disable_context_loggers() -> None:
     """Turn off the log of Spark's Python: it logs errors of queries with Java's stack before it raises them."""
     from pyspark.logger import PySparkLogger
 
@@ -154,7 +156,7 @@ def pack(scratch: Path) -> Path:
     (root,) = (Path(one) for one in import_module("..", __package__).__path__)
     path = scratch / "leveret.zip"
     partial = scratch / f"leveret.{os.getpid()}.zip"
-    modules = [*root.glob("*.py"), *(module for room in SENT for module in (root / room).rglob("*.py"))]
+    modules = [*root.glob("*.py"), *(module for room in SENT_ROOMS for module in (root / room).rglob("*.py"))]
     with zipfile.ZipFile(partial, "w") as archive:
         for module in sorted(modules):
             archive.write(module, Path("leveret") / module.relative_to(root))

@@ -41,7 +41,7 @@ async def publish_all(options: Publishing, rows: Iterator[dict[str, Any]], prefi
     try:
         return await _publish_all(options, rows, prefix)
     except (OSError, AMQPError) as error:
-        raise NotSent(f"{_without_password(options.url)}: {_why(error)}") from error
+        raise NotSent(f"{_without_password(options.url)}: {_reason(error)}") from error
 
 
 def _without_password(url: str) -> str:
@@ -50,7 +50,7 @@ def _without_password(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     returned = error.message.delivery if isinstance(error, PublishError) and error.message else None
     if isinstance(returned, Basic.Return):
         place = f"exchange {returned.exchange!r} with key {returned.routing_key!r}"

@@ -20,9 +20,9 @@ from .rows import NAMES
 
 OPTIONS = ("url", "exchange", "routing_key", "window", "rate", "mandatory")
 #: Options of `writeStream` itself, which are in the same dict.
-OF_SPARK = ("checkpointlocation", "queryname", "path")
+SPARK_OPTIONS = ("checkpointlocation", "queryname", "path")
 #: Spark's local properties with the ids of a streaming query and its micro-batch.
-QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SinkOptions(Publishing):
     def read(cls, options: Any, columns: list[str]) -> "SinkOptions":
         """From the options of Spark. `columns`: of the rows. Raises: ValueError."""
         for name in options:
-            if name.lower() not in (*OPTIONS, *OF_SPARK):
+            if name.lower() not in (*OPTIONS, *SPARK_OPTIONS):
                 raise ValueError(f"amqp: the sink has no option {name!r}; it has {', '.join(OPTIONS)}")
         if "url" not in options:
             raise ValueError('amqp: option "url" is missing: amqp://USER:PASSWORD@HOST:PORT/VHOST')
@@ -76,7 +76,7 @@ class AmqpStreamWriter(DataSourceStreamWriter):
 
     def write(self, iterator: Iterator[Any]) -> Sent:
         context: Any = TaskContext.get()
-        names = (context.getLocalProperty(QUERY), context.getLocalProperty(BATCH), context.partitionId())
+        names = (context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID), context.partitionId())
         return Sent(asyncio.run(publish_all(self._options, _values(iterator), "-".join(map(str, names)))))
 
     def commit(self, messages: list[Any], batchId: int) -> None:

@@ -84,7 +84,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:
-        return {"offset": asyncio.run(oldest(self._options)) or 0}
+        return {"offset": asyncio.run(oldest_offset(self._options)) or 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.per_trigger)
@@ -104,7 +104,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end(self, begin: int) -> int:
         """The offset after the newest message. Raises: StreamFailed (it is before `begin`)."""
         deadline = time.monotonic() + self._options.timeout
-        while (last := asyncio.run(newest(self._options))) is not None:
+        while (last := asyncio.run(newest_offset(self._options))) is not None:
             if last + 1 >= begin:
                 return last + 1
             if time.monotonic() > deadline:  # before that it may be a replica that lags
@@ -122,7 +122,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, OffsetRange) or partition.begin >= partition.end:
             return
         with asyncio.Runner() as runner:
-            runs = consumed(self._options, partition.begin, partition.end)
+            runs = consume(self._options, partition.begin, partition.end)
             try:
                 while (rows := runner.run(anext(runs, None))) is not None:
                     yield from rows
@@ -130,21 +130,21 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 runner.run(runs.aclose())
 
 
-async def oldest(options: SourceOptions) -> int | None:
+async def oldest_offset(options: SourceOptions) -> int | None:
     """Offset of the oldest message; None for an empty stream."""
     async with _channel(options, prefetch=1) as (channel, inbox):
-        message = await _edge(channel, options, "first", inbox)
+        message = await _first_from(channel, options, "first", inbox)
         return None if message is None else _offset_of(message)
 
 
-async def newest(options: SourceOptions) -> int | None:
+async def newest_offset(options: SourceOptions) -> int | None:
     """Offset of the newest message, or of a recent one; None for an empty stream.
 
     It consumes from the last chunk on while messages come, because RabbitMQ's count of messages is up to five seconds
     old.
     """
     async with _channel(options, prefetch=options.prefetch) as (channel, inbox):
-        message = await _edge(channel, options, "last", inbox)
+        message = await _first_from(channel, options, "last", inbox)
         if message is None:
             return None
         until = time.monotonic() + LOOK_SECONDS
@@ -152,28 +152,28 @@ async def newest(options: SourceOptions) -> int | None:
             while time.monotonic() < until:
                 if inbox.empty():
                     await message.ack(multiple=True)
-                message = await _next(options, inbox, "the newest message", QUIET_SECONDS)
+                message = await _receive(options, inbox, "the newest message", QUIET_SECONDS)
         return _offset_of(message)
 
 
-async def _edge(channel: Any, options: SourceOptions, which: str, inbox: "asyncio.Queue[Any]") -> Any:
+async def _first_from(channel: Any, options: SourceOptions, which: str, inbox: "asyncio.Queue[Any]") -> Any:
     """The first message of the stream, or of its last chunk; None if the stream is empty. `which`: first or last."""
-    await _begin(channel, options, which, inbox)
+    await _subscribe(channel, options, which, inbox)
     declared = await channel.declare_queue(options.queue, passive=True)
     if declared.declaration_result.message_count:
         try:
-            return await _next(options, inbox, f"the {which} message", options.timeout)
+            return await _receive(options, inbox, f"the {which} message", options.timeout)
         except TimeoutError:
             raise StreamFailed(f"amqp: {options.queue}: no message came in {options.timeout:g} s") from None
     with suppress(TimeoutError):  # RabbitMQ may not have counted yet
-        return await _next(options, inbox, f"the {which} message", EMPTY_SECONDS)
+        return await _receive(options, inbox, f"the {which} message", EMPTY_SECONDS)
     return None
 
 
-async def consumed(options: SourceOptions, begin: int, end: int) -> AsyncGenerator[list[Row], None]:
+async def consume(options: SourceOptions, begin: int, end: int) -> AsyncGenerator[list[Row], None]:
     """Rows with begin <= offset < end, in lists. Raises: StreamFailed."""
     async with _channel(options, prefetch=options.prefetch) as (channel, inbox):
-        await _begin(channel, options, begin, inbox)
+        await _subscribe(channel, options, begin, inbox)
         due, at_once = begin, (options.prefetch + 1) // 2
         while due < end:
             rows: list[Row] = []
@@ -181,7 +181,7 @@ async def consumed(options: SourceOptions, begin: int, end: int) -> AsyncGenerat
                 if rows and inbox.empty():
                     break
                 try:
-                    message = await _next(options, inbox, f"offset {due}", options.timeout)
+                    message = await _receive(options, inbox, f"offset {due}", options.timeout)
                 except TimeoutError:
                     words = f"offset {due} did not come in {options.timeout:g} s"
                     raise StreamFailed(f"amqp: {options.queue}: {words}") from None
@@ -209,12 +209,12 @@ async def _channel(options: SourceOptions, prefetch: int) -> AsyncIterator[tuple
         yield channel, inbox
 
 
-async def _begin(channel: Any, options: SourceOptions, where: int | str, inbox: "asyncio.Queue[Any]") -> None:
+async def _subscribe(channel: Any, options: SourceOptions, where: int | str, inbox: "asyncio.Queue[Any]") -> None:
     queue = await channel.get_queue(options.queue, ensure=False)
     await queue.consume(inbox.put, arguments={OFFSET: where})
 
 
-async def _next(options: SourceOptions, inbox: "asyncio.Queue[Any]", what: str, seconds: float) -> Any:
+async def _receive(options: SourceOptions, inbox: "asyncio.Queue[Any]", what: str, seconds: float) -> Any:
     """The next message. `what`: names it in errors. Raises: TimeoutError, StreamFailed."""
     found = await asyncio.wait_for(inbox.get(), seconds)
     if isinstance(found, BaseException):

@@ -128,7 +128,7 @@ class LocalEngine:
     def parquet_files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
         nothing = {column: f"CAST(NULL AS {self.dialect.type(type_)})" for column, type_, _ in columns}
         if not paths:
-            self.view(name, f"SELECT {_named(nothing)} WHERE false")
+            self.view(name, f"SELECT {_select_list(nothing)} WHERE false")
             return
         listed = ", ".join(self.dialect.text(_PATTERN.sub(r"[\g<0>]", path)) for path in paths)
         source = f"read_parquet([{listed}], hive_partitioning = true, union_by_name = true)"
@@ -137,13 +137,13 @@ class LocalEngine:
             column: f"CAST({column} AS {self.dialect.type(type_)})" if column in there else nothing[column]
             for column, type_, _ in columns
         }
-        self.view(name, f"SELECT {_named(found)} FROM {source}")
+        self.view(name, f"SELECT {_select_list(found)} FROM {source}")
 
     def write(self, sql: str, path: str) -> None:
         """The file gets its name when it is complete. See `Engine`."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_dir() and not all(_is_sparks(one) for one in target.iterdir()):
+        if target.is_dir() and not all(_is_spark_file(one) for one in target.iterdir()):
             raise ValueError(f"{path}: a directory with other files than Spark's is there")
         begun = self._copy(sql, target.parent)
         if target.is_dir():
@@ -182,7 +182,7 @@ class LocalEngine:
         self._scratch.cleanup()
 
 
-def _is_sparks(file: Path) -> bool:
+def _is_spark_file(file: Path) -> bool:
     """Whether Spark writes such a file into a directory of Parquet files: `part-...`, `_SUCCESS`, their checksums."""
     return file.is_file() and file.name.lstrip(".").startswith(("part-", "_SUCCESS"))
 
@@ -202,7 +202,7 @@ def _plain_errors() -> Iterator[None]:
         raise OSError(sql_error_text(error)) from error
 
 
-def _named(columns: dict[str, str]) -> str:
+def _select_list(columns: dict[str, str]) -> str:
     return ", ".join(f"{text} AS {name}" for name, text in columns.items())
 
 

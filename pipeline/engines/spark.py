@@ -59,7 +59,7 @@ class SparkEngine:
         self._cached: dict[str, Any] = {}
 
     def view(self, name: str, sql: str, *, cached: bool = False) -> None:
-        self._name(name, self._run(sql), cached=cached)
+        self._register(name, self._run(sql), cached=cached)
 
     def _run(self, sql: str) -> Any:
         """Raises: ValueError."""
@@ -70,7 +70,7 @@ class SparkEngine:
         except (AnalysisException, ParseException) as error:
             raise ValueError(spark_error_text(error)) from error
 
-    def _name(self, name: str, frame: Any, *, cached: bool = False) -> None:
+    def _register(self, name: str, frame: Any, *, cached: bool = False) -> None:
         if name in self._cached:
             self._cached.pop(name).unpersist()
         if cached:
@@ -91,14 +91,14 @@ class SparkEngine:
     def parquet_files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
         wanted = ddl(columns).replace(" NOT NULL", "")
         read = self.session.read.schema(wanted).option("__globPaths__", "false")
-        self._name(name, read.parquet(*paths) if paths else self.session.createDataFrame([], wanted))
+        self._register(name, read.parquet(*paths) if paths else self.session.createDataFrame([], wanted))
 
     def memory_table(self, name: str, table: Any) -> None:
-        self._name(name, self.session.createDataFrame(table))
+        self._register(name, self.session.createDataFrame(table))
 
     def frame(self, name: str, frame: Any) -> None:
         """Make a view of a DataFrame of this session."""
-        self._name(name, frame)
+        self._register(name, frame)
 
     def write(self, sql: str, path: str) -> None:
         self._run(sql).write.mode("overwrite").parquet(path)
@@ -116,7 +116,7 @@ class SparkEngine:
             return pyarrow.Table.from_pylist(work(found), arrow(columns))
 
         made = self._run(sql).groupBy("vhost", "queue").applyInArrow(one, ddl(columns).replace(" NOT NULL", ""))
-        self._name(name, made)
+        self._register(name, made)
 
     def close(self) -> None:
         for frame in self._cached.values():

@@ -58,7 +58,7 @@ CHECKS = (
     ),
 )
 #: Faults in the events of one message. Only the few messages with a fault are joined with all checks.
-OF_LIVES = """
+FAULTS_OF_LIVES = """
 SELECT fault, msg_id, vhost, queue, lsn, detail
 FROM (
     SELECT msg_id, vhost, queue,
@@ -76,8 +76,8 @@ SELECT msg_id, vhost, queue, enqueues, terminals, enqueued_lsn, again_lsn, finis
     between_min, between_max, kind, is_durable
 FROM {lives}
 """
-#: Whether a message entered a queue after a younger one, or came twice. A cheap query that mostly saves `OF_ORDER`: it
-#: looks at each part of the journal alone, and then at the order of the parts.
+#: Whether a message entered a queue after a younger one, or came twice. A cheap query that mostly saves `ENTERED_LATE`:
+#: it looks at each part of the journal alone, and then at the order of the parts.
 IS_OUT_OF_ORDER = """
 SELECT part FROM (
     SELECT part, is_mixed, lowest, lag(highest) OVER (ORDER BY part) AS before
@@ -94,7 +94,7 @@ SELECT part FROM (
 WHERE is_mixed OR before > lowest LIMIT 1
 """
 #: Messages that entered a queue after a younger one.
-OF_ORDER = f"""
+ENTERED_LATE = f"""
 SELECT '{REORDERED}' AS fault, msg_id, vhost, queue, lsn,
     'enqueued at LSN ' || lsn || ', behind the younger message ' || ahead AS detail
 FROM (
@@ -106,7 +106,7 @@ FROM (
 ) AS entered
 WHERE ahead > msg_id
 """
-OPEN_THEN = f"""
+MISSING_AT_CHECKPOINT = f"""
 SELECT '{LOST}' AS fault, msg_id, vhost, queue, lsn,
     'open by its events, but not in the queue at the checkpoint of LSN ' || lsn || ' to ' || until AS detail
 FROM (
@@ -137,7 +137,7 @@ FROM (
 """
 SPANS = "SELECT DISTINCT begin_lsn, end_lsn FROM checkpoints"
 #: Only checkpoints without a hole.
-WHOLE_SPANS = """
+SPANS_WITHOUT_HOLES = """
 SELECT DISTINCT begin_lsn, end_lsn FROM checkpoints LEFT JOIN joined_holes ON last_lsn >= begin_lsn AND first_lsn <
 end_lsn WHERE first_lsn IS NULL
 """
@@ -188,13 +188,13 @@ FROM snapshots JOIN spans ON lsn >= begin_lsn AND lsn < end_lsn
 
 def fates(tables: Tables) -> str:
     """`MESSAGE_FATE`: the fate of every message."""
-    text = f"SELECT lives.*, {_fate(tables)} AS fate FROM {tables.lives_view()} AS lives{_seen(tables)}"
+    text = f"SELECT lives.*, {_fate(tables)} AS fate FROM {tables.lives_view()} AS lives{_join_seen(tables)}"
     return conform(tables.engine.dialect, text, MESSAGE_FATE)
 
 
 def judged_fates(tables: Tables) -> str:
     """The column `fate` of every message; call `audit` first. Cheaper than `fates`."""
-    return f"SELECT {_fate(tables)} AS fate FROM {JUDGED_VIEW} AS lives{_seen(tables)}"
+    return f"SELECT {_fate(tables)} AS fate FROM {JUDGED_VIEW} AS lives{_join_seen(tables)}"
 
 
 def audit(tables: Tables) -> str:
@@ -203,13 +203,13 @@ def audit(tables: Tables) -> str:
     if tables.holes():
         lost = ", ".join(f"({first}, {last})" for first, last in _joined_holes(tables))
         tables.engine.view("joined_holes", f"SELECT * FROM (VALUES {lost}) AS joined_holes(first_lsn, last_lsn)")
-    parts = [_of_lives(tables)]
+    parts = [_faults_of_lives(tables)]
     if rows(tables.engine, IS_OUT_OF_ORDER):
-        parts.append(OF_ORDER)
+        parts.append(ENTERED_LATE)
     if value(tables.engine, "SELECT count(*) FROM checkpoints"):
-        tables.engine.view("spans", WHOLE_SPANS if tables.holes() else SPANS)
+        tables.engine.view("spans", SPANS_WITHOUT_HOLES if tables.holes() else SPANS)
         tables.engine.view("held", HELD)
-        parts += [OPEN_THEN, UNEXPECTED_HELD.format(first=tables.first_lsn())]
+        parts += [MISSING_AT_CHECKPOINT, UNEXPECTED_HELD.format(first=tables.first_lsn())]
     text = " UNION ALL ".join(parts)
     if tables.holes():
         tables.engine.view("found", text, cached=True)
@@ -238,7 +238,7 @@ def _joined_holes(tables: Tables) -> list[tuple[int, int]]:
     return found
 
 
-def _seen(tables: Tables) -> str:
+def _join_seen(tables: Tables) -> str:
     """A join for `_fate`: the messages in a checkpoint behind the last hole, as `seen`."""
     if not tables.holes():
         return ""
@@ -266,7 +266,7 @@ def _is_unknown(tables: Tables) -> str:
     return f" WHEN {known} < {last} AND seen.msg_id IS NULL THEN 'unknown'"
 
 
-def _of_lives(tables: Tables) -> str:
+def _faults_of_lives(tables: Tables) -> str:
     """The faults in the events of one message. Messages from before the lake may lack their `enqueued`."""
     known = 0
     if tables.first_lsn() > 1:
@@ -278,7 +278,7 @@ def _of_lives(tables: Tables) -> str:
         texts = (f"'{check[0]}'" if place == 0 else check[place] for check in checks)
         return " ".join(f"WHEN {number} THEN {text}" for number, text in enumerate(texts))
 
-    return OF_LIVES.format(
+    return FAULTS_OF_LIVES.format(
         conditions=cases(1),
         faults=cases(0),
         lsns=cases(2),

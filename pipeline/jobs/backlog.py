@@ -13,7 +13,7 @@ PUSHED_OUT = ("evicted", "replaced", "dropped")
 #: running sums take DuckDB half as long as those of integers. A record that removes many messages removes them one by
 #: one here, which adds no extreme. A message that pushes others out is recorded before them, and levels in between must
 #: not count: so of consecutive arrivals only the last level counts, and only if no message is pushed out next.
-DEPTHS = """
+DEPTH_QUERY = """
 WITH lived AS (
     SELECT msg_id, vhost, queue, size_bytes, enqueued_lsn, enqueued_ts, finished_lsn, finished_ts, is_durable,
         kind IN ({pushed}) AS is_pushed
@@ -74,14 +74,14 @@ SELECT vhost, queue,
 FROM every
 """
 #: Ends of transient messages: the next start of a broker.
-ENDED = """
+TRANSIENT_ENDS = """
     UNION ALL
     SELECT vhost, queue, -1 AS step, min(starts.lsn) AS lsn, min(unix_seconds(starts.ts)) AS second,
         -min(size_bytes) AS octets, false AS is_pushed
     FROM (SELECT * FROM lived WHERE finished_ts IS NULL AND NOT is_durable) AS passing
     JOIN (SELECT lsn, ts FROM events WHERE {started}) AS starts ON starts.lsn > enqueued_lsn
     GROUP BY msg_id, vhost, queue"""
-#: Whether a broker was started after a message arrived. In most journals none was, which saves `ENDED`.
+#: Whether a broker was started after a message arrived. In most journals none was, which saves `TRANSIENT_ENDS`.
 IS_STARTED_AGAIN = """
 SELECT lsn FROM events WHERE {started} AND lsn > (SELECT min(lsn) FROM events WHERE kind = 'enqueued') LIMIT 1
 """
@@ -97,9 +97,9 @@ def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
     last = tables.span()[1] if until is None else until
     slot = WINDOW.format(second="second", window_s=window_s)
     is_started_again = begin is not None or rows(tables.engine, IS_STARTED_AGAIN.format(started=STARTED))
-    text = DEPTHS.format(
+    text = DEPTH_QUERY.format(
         lives=lives,
-        ended=ENDED.format(started=STARTED) if is_started_again else "",
+        ended=TRANSIENT_ENDS.format(started=STARTED) if is_started_again else "",
         pushed=quoted_list(PUSHED_OUT),
         slot=slot,
         window_s=window_s,
@@ -168,7 +168,7 @@ def with_waiting(tables: Tables, window_s: int) -> tuple[str, int]:
     return "lives_and_waiting", begin
 
 
-WAITS = """
+BLOCKED_QUERY = """
 WITH marks AS (
     SELECT lsn, ts, kind, vhost, conn_id,
         {connection} AS `connection`,
@@ -191,4 +191,4 @@ def blocked(tables: Tables) -> str:
     tables.require_deliveries("blocked")
     dialect = tables.engine.dialect
     fields = {name: dialect.json_field("reason", name) for name in ("connection", "destination", "limit", "waited_ms")}
-    return conform(dialect, WAITS.format(**fields), BLOCKED)
+    return conform(dialect, BLOCKED_QUERY.format(**fields), BLOCKED)

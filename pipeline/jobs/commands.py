@@ -33,7 +33,7 @@ from .trace import Trail, replays_in, trace, trace_messages
 #: Messages that a replay sends between two entries in its log. After a kill it may send this many again.
 REPLAY_BATCH = 1000
 #: Jobs that fold the lives of messages.
-FOLDED = ("audit", "latency", "depth")
+JOBS_WITH_LIVES = ("audit", "latency", "depth")
 #: The columns of the table that a job prints.
 COLUMNS: dict[str, Columns] = {
     "audit": outputs.FAULTS,
@@ -78,12 +78,12 @@ class OpenTables:
 
     def tables(self, engine: Engine, job: str, options: argparse.Namespace, node: Node | None = None) -> Tables:
         """The tables with the times that a job reads. `node`: of a lake with several. Raises: as `open_tables`."""
-        read = options.selection.read(job, options.window)
+        read = options.selection.times_to_read(job, options.window)
         if self._tables is None or self._of != (engine, read, node):
             since, until = read
             self._of = engine, read, node
             self._tables = open_tables(options.lake, engine, since, until, node)
-            self._tables.is_shared = sum(one in FOLDED for one in options.jobs) > 1
+            self._tables.is_shared = sum(one in JOBS_WITH_LIVES for one in options.jobs) > 1
         return self._tables
 
 
@@ -193,8 +193,8 @@ def selected_tables(
                     continue
                 raise ValueError(f"the lake knows no {what} {name!r}")
     conditions = {
-        "events": selection.events(job, options.window, dialect),
-        "snapshots": selection.snapshots(dialect),
+        "events": selection.events_condition(job, options.window, dialect),
+        "snapshots": selection.snapshots_condition(dialect),
     }
     if selection.until_us is not None:
         last = (
@@ -208,7 +208,7 @@ def selected_tables(
 def _selected_rows(sql: str, work: JobContext) -> str:
     """The rows of an answer that the options select."""
     selection, dialect = work.selection, work.engine.dialect
-    condition = selection.rows(work.job, work.options.window, dialect)
+    condition = selection.rows_condition(work.job, work.options.window, dialect)
     if work.job == "audit" and selection.since_us is not None:
         since = value(work.engine, f"SELECT min(lsn) FROM events WHERE ts >= {dialect.timestamp(selection.since_us)}")
         newer = "false" if since is None else f"lsn >= {since}"

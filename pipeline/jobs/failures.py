@@ -12,7 +12,7 @@ ON_PURPOSE = ("evicted", "replaced", "purged", "deleted", "cancelled")
 IS_REMOVED = f"kind IN ({quoted_list(CAUSES)}) AND msg_id > 0 AND queue <> '' AND (CAST(flags AS int) & {KEPT}) = 0"
 #: A message that died in several queues may have fewer copies that arrived than deaths. The copies are assigned to
 #: deaths with a recorded target first, then to the last deaths.
-LOSSES = """
+LOSS_QUERY = """
 WITH removed AS (
     SELECT vhost, queue, msg_id,
         min(lsn) AS lsn,
@@ -84,7 +84,7 @@ FROM (
 def loss(tables: Tables, window_s: int = 60) -> str:
     """`LOSS`: messages that were removed without an acknowledgement."""
     dialect = tables.engine.dialect
-    text = LOSSES.format(
+    text = LOSS_QUERY.format(
         is_removed=IS_REMOVED,
         on_purpose=quoted_list(ON_PURPOSE),
         log_queues=tables.log_queues(),
@@ -107,7 +107,7 @@ DEAD = "kind IN ('dead_lettered', 'killed')"
 #: First deliveries are not read ({least} is 2): a message that was rejected or used up its attempts had at least one.
 #: If the broker was started more than once they are read, because messages that were out at a kill come again with
 #: attempt 1. This does not hold for streams and non-destructive queues: there each consumer gets a first delivery.
-FAILING = """
+REDELIVERY_QUERY = """
 SELECT *, coalesce(attempts >= {poison_attempts} OR failures >= {poison_attempts} OR is_used_up, false) AS poison
 FROM (
     SELECT vhost, queue, msg_id,
@@ -141,7 +141,7 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
     pauses = dialect.ordered_array("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
     starts = int(value(tables.engine, f"SELECT count(*) FROM events WHERE {STARTED}") or 0)
     is_restarted = starts > (1 if tables.first_lsn() <= 1 else 0)
-    text = FAILING.format(
+    text = REDELIVERY_QUERY.format(
         poison_attempts=poison_attempts,
         returned=RETURNED,
         left=LEFT,
@@ -154,7 +154,7 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
 
 
 #: `copies`: one row for each queue in which a copy arrived, or one row without a queue.
-DEAD_LETTERS = """
+DEADLETTERS_QUERY = """
 WITH dead AS (
     SELECT vhost, queue, msg_id, kind, reason, ts, lsn FROM events
     WHERE msg_id > 0 AND kind IN ('dead_lettered', 'killed', 'expired')
@@ -207,4 +207,4 @@ def deadletters(tables: Tables) -> str:
     without = "IF(kind = 'dead_lettered', 'nowhere', 'gone')" if is_whole else "'not recorded'"
     dialect = tables.engine.dialect
     died_in = dialect.first_death("payloads.headers_json")
-    return conform(dialect, DEAD_LETTERS.format(died_in=died_in, without=without), DEADLETTERS)
+    return conform(dialect, DEADLETTERS_QUERY.format(died_in=died_in, without=without), DEADLETTERS)

@@ -15,7 +15,7 @@ from .engine_table import EngineTable
 
 NODE = Column("node", "string")
 #: Tables that are as large as the lake: they are computed only if they are written to files.
-LARGE = ("message_fate",)
+ONLY_WRITTEN = ("message_fate",)
 
 
 class NodeAnswers:
@@ -35,7 +35,7 @@ class NodeAnswers:
     def add(self, node: Node, answer: Answer) -> None:
         """Add the answer of a node, and compute its tables now."""
         for name, table in answer.tables.items():
-            if not isinstance(table, EngineTable) or (name in LARGE and not self._is_written):
+            if not isinstance(table, EngineTable) or (name in ONLY_WRITTEN and not self._is_written):
                 continue
             of = self._views.setdefault(name, [])
             view = f"of_node_{name}_{len(of)}"

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from ..engines.protocol import Engine, rows
 from ..engines.spark import SparkEngine, is_one_process
-from ..lake.lake import LAST_FIRST, absolute, check_even, committed_files, read_table, retained_in, row_count
+from ..lake.lake import REVERSE_ORDER, absolute, check_even, committed_files, read_table, retained_in, row_count
 from ..lake.nodes import Node
 from ..schemas import BY_DATE, TABLES, Column
 from .outputs import REPLAY_LOG
@@ -17,7 +17,7 @@ from .tables import Tables
 #: seventh of Spark's CPU (docs/pipeline.md).
 LOCAL_MAX = 50_000_000
 #: The additional column of tables with a directory for each date.
-BY_DAY = {True: (Column("date", "date", True),), False: ()}
+DATE_COLUMN = {True: (Column("date", "date", True),), False: ()}
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 
 
@@ -70,14 +70,14 @@ def open_tables(
     """
     journal = None if node is None else node.journal
     check_even(lake, journal)
-    for name in ("payloads", *LAST_FIRST):  # in the reverse order of commits, because of a running ingest
+    for name in ("payloads", *REVERSE_ORDER):  # in the reverse order of commits, because of a running ingest
         _view_of_files(engine, lake, name, *((since_us, until_us) if name == "events" else (None, None)), journal)
     kept = retained_in(lake, journal)  # after the tables: see `retained_in`
     timestamp = engine.dialect.timestamp
     for name, columns in TABLES.items():
         listed = ", ".join(
             f"greatest(base_lsn, {kept.lsn}) AS base_lsn" if kept and column.name == "base_lsn" else column.name
-            for column in (*columns, *BY_DAY[name in BY_DATE])
+            for column in (*columns, *DATE_COLUMN[name in BY_DATE])
         )
         conditions = [] if kept is None else [RETAINED[name].format(lsn=kept.lsn)]
         if name == "events":  # the opened files have other rows, too
@@ -116,7 +116,7 @@ def _view_of_files(
     if isinstance(engine, SparkEngine):
         engine.frame(view, read_table(engine.session, lake, table, since_us, until_us, journal))
     else:
-        columns = (*TABLES[table], *BY_DAY[table in BY_DATE])
+        columns = (*TABLES[table], *DATE_COLUMN[table in BY_DATE])
         engine.parquet_files(view, committed_files(lake, table, since_us, until_us, journal), columns)
 
 

@@ -5,7 +5,7 @@ from .outputs import FAIRNESS, LATENCY, MS_BETWEEN, WINDOW, conform
 from .tables import Tables
 
 MEASURES = ("queue", "service", "e2e")
-LATENCIES = """
+LATENCY_QUERY = """
 SELECT vhost, queue, window_start, {window_s} AS window_s, n, {points}
 FROM (
     SELECT vhost, queue, timestamp_seconds({slot}) AS window_start, count(*) AS n, {spreads}
@@ -21,7 +21,7 @@ FROM (
 """
 #: Percentiles are computed from counts by duration: one consumer may have had all messages, which do not fit into the
 #: memory of one task.
-FAIR = """
+FAIRNESS_QUERY = """
 WITH handed AS (
     SELECT msg_id, vhost, queue, coalesce(consumer, '') AS consumer, conn_id,
         count_if(kind = 'delivered') AS deliveries,
@@ -81,7 +81,7 @@ def latency(tables: Tables, window_s: int = 60) -> str:
     points = (
         f"{dialect.percentile(f'{what}_all', name)} AS {what}_ms_{name}" for what in MEASURES for name in PERCENTILES
     )
-    text = LATENCIES.format(
+    text = LATENCY_QUERY.format(
         lives=tables.lives_view(recorded=True),
         window_s=window_s,
         slot=WINDOW.format(second="second", window_s=window_s),
@@ -98,7 +98,7 @@ def fairness(tables: Tables) -> str:
     """`FAIRNESS`: deliveries by consumer. Raises: NotRecorded."""
     tables.require_deliveries("fairness")
     some = rows(tables.engine, "SELECT lsn FROM recorded WHERE kind = 'lease_ended' LIMIT 1")
-    text = FAIR.format(  # without leases the deliveries are not read once more
+    text = FAIRNESS_QUERY.format(  # without leases the deliveries are not read once more
         served=MS_BETWEEN.format(begin="delivered_ts", end="acked_ts"),
         leases=LEASES if some else "",
         leases_ended="coalesce(n_leases, 0)" if some else "0",

@@ -80,8 +80,8 @@ def trace_messages(tables: Tables, causes: Mapping[int, int]) -> str:
 #: The most brokers in a row. A ring of brokers ends earlier, when no id is new.
 HOPS_MAX = 100
 #: The message ids by which other nodes may know messages.
-NAMES = "SELECT msg_id, {message_id} AS message_id FROM payloads WHERE msg_id IN ({ids})"
-SOUGHT = "SELECT DISTINCT msg_id FROM payloads WHERE {message_id} IN ({names}) ORDER BY msg_id LIMIT {most}"
+MESSAGE_IDS = "SELECT msg_id, {message_id} AS message_id FROM payloads WHERE msg_id IN ({ids})"
+WITH_MESSAGE_IDS = "SELECT DISTINCT msg_id FROM payloads WHERE {message_id} IN ({names}) ORDER BY msg_id LIMIT {most}"
 Causes = dict[int, int]
 
 
@@ -136,7 +136,7 @@ class Trail:
         """The messages of a node that have one of these message ids, or were replayed with one."""
         dialect = tables.engine.dialect
         texts = ", ".join(map(dialect.text, names))
-        text = SOUGHT.format(
+        text = WITH_MESSAGE_IDS.format(
             message_id=dialect.json_field("properties_json", "message_id"), names=texts, most=FOUND_MAX
         )
         replayed = self._replayed.get(node.name, {})
@@ -152,7 +152,7 @@ class Trail:
             return set()
         own |= with_copies(tables, new)
         message_id = tables.engine.dialect.json_field("properties_json", "message_id")
-        asked = NAMES.format(message_id=message_id, ids=", ".join(map(str, own)))
+        asked = MESSAGE_IDS.format(message_id=message_id, ids=", ".join(map(str, own)))
         names = {row["message_id"] for row in rows(tables.engine, asked) if row["message_id"]}
         return names | {name for msg_id, name in self._replays.get(node.name, ()) if msg_id in own}
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..progress import Progress
 from ..schemas import TABLES
 from .delta_tables import GROUP_ROWS, Part, absolute, files_in, open_table, replace, vacuum
-from .lake import locked
+from .lake import lake_lock
 from .parts import merge_parts
 
 #: Octets of a file after compaction. A file with less than a quarter of them is small.
@@ -31,7 +31,7 @@ def compact(lake: str, progress: Progress, keep_hours: int = KEEP_HOURS) -> dict
     """
     lake = absolute(lake)
     before, after, deleted = {}, {}, 0
-    with locked(lake):
+    with lake_lock(lake):
         for table in TABLES:
             delta = open_table(lake, table)
             if delta is None:
@@ -52,8 +52,8 @@ def compact_table(delta: Any, lake: str, table: str, rows_max: float = inf) -> A
     """
     old: list[File] = []
     new: list[Part] = []
-    for (day, mark), files in _small(delta, rows_max).items():
-        for bin_ in _bins(files):
+    for (day, mark), files in _small_files(delta, rows_max).items():
+        for bin_ in _groups(files):
             old += bin_
             new.append(merge_parts(lake, table, day, mark, [one["path"] for one in bin_]))
     return replace(delta, lake, table, old, new) if new else delta
@@ -61,10 +61,10 @@ def compact_table(delta: Any, lake: str, table: str, rows_max: float = inf) -> A
 
 def has_many_small(delta: Any) -> bool:
     """Whether a day of a node has more than `SMALL_MAX` small files."""
-    return max(map(len, _small(delta, SMALL_ROWS).values()), default=0) > SMALL_MAX
+    return max(map(len, _small_files(delta, SMALL_ROWS).values()), default=0) > SMALL_MAX
 
 
-def _small(delta: Any, rows_max: float) -> dict[tuple[str | None, str], list[File]]:
+def _small_files(delta: Any, rows_max: float) -> dict[tuple[str | None, str], list[File]]:
     """The small files of each (day, mark of the node), in the order of their first records."""
     found: dict[tuple[str | None, str], list[File]] = defaultdict(list)
     for one in files_in(delta):
@@ -74,7 +74,7 @@ def _small(delta: Any, rows_max: float) -> dict[tuple[str | None, str], list[Fil
     return found
 
 
-def _bins(files: list[File]) -> list[list[File]]:
+def _groups(files: list[File]) -> list[list[File]]:
     """Groups of neighbours, each of which becomes one file. A file without a partner is left out."""
     bins: list[list[File]] = [[]]
     octets = 0

@@ -50,11 +50,11 @@ def outside_holes(lake: str, plan: JournalPlan, slices: Sequence[Slice]) -> list
     for row in _rows_of(lake, _files_of(open_table(lake, "holes"), plan.journal_id)):
         if any(part.start_lsn <= row["last_lsn"] and row["first_lsn"] < part.end_lsn for part in found):
             for piece in plan.whole_blocks(row["first_lsn"], row["last_lsn"] + 1):
-                found = [rest for part in found for rest in _without(part, piece)]
+                found = [rest for part in found for rest in _subtract(part, piece)]
     return found
 
 
-def _without(part: Slice, piece: Slice) -> list[Slice]:
+def _subtract(part: Slice, piece: Slice) -> list[Slice]:
     """A slice without the blocks of `piece`: none, one or two slices. `lost_from` stays with the first."""
     if part.segment != piece.segment or piece.end <= part.start or part.end <= piece.start:
         return [part]
@@ -88,9 +88,9 @@ def read_late(
     for row in damage:
         for first, end in _outside((row["first_lsn"], row["last_lsn"] + 1), known):
             if kept is None or first >= kept.lsn:
-                found, lacking = _found(plans, first, end, lose)
+                found, lacking = _find_pieces(plans, first, end, lose)
                 pieces += found
-                rows += [_cut(row, *one) for one in lacking]
+                rows += [_part_of_row(row, *one) for one in lacking]
     parts = [
         part
         for plan in {one.plan for one in pieces}
@@ -98,12 +98,12 @@ def read_late(
         for part in made
     ]
     if rows:
-        _note(lake, journal, rows, tables)
+        _note_complete(lake, journal, rows, tables)
         extend(holes, lake, "holes", [part_from_rows(lake, "holes", rows, mark_of(journal))])
     return LateRead(parts, rows)
 
 
-def _note(lake: str, journal: str, rows: Sequence[Row], tables: Sequence[str]) -> None:
+def _note_complete(lake: str, journal: str, rows: Sequence[Row], tables: Sequence[str]) -> None:
     """Note in all other tables that they do not lack the records of these holes."""
     for table in TABLES:
         delta = None if table == "holes" or table in tables else open_table(lake, table)
@@ -150,7 +150,7 @@ def fill_holes(
         where = None if searched is None else _segments(plans, first, end)
         is_known = searched is not None and where is not None and searched.get((journal, first, end)) == where
         is_due = end <= reached_lsn and not (kept and first < kept.lsn) and not is_known
-        found, lacking = _found(plans, first, end, lose) if is_due else ([], [])
+        found, lacking = _find_pieces(plans, first, end, lose) if is_due else ([], [])
         if searched is not None and is_due and not found:
             searched[journal, first, end] = where
         is_whole = len(found) == 1 and not lacking
@@ -158,13 +158,13 @@ def fill_holes(
             rows.append(row)  # partly filled: the other tables lack more than was found, and wait for it
             continue
         spans = [(one.part.start_lsn, one.part.end_lsn) for one in found]
-        rows += [row] if is_whole else [_cut(row, *span) for span in sorted([*spans, *lacking])]
+        rows += [row] if is_whole else [_part_of_row(row, *span) for span in sorted([*spans, *lacking])]
         pieces |= {one.part.start_lsn: one for one in found}
     if not pieces:
         return {}
-    holes, old = _rewritten(lake, holes, old, rows, journal)
-    counts = _add(lake, journal, pieces, write, lose)
-    _rewritten(lake, holes, old, [row for row in rows if row["first_lsn"] not in pieces], journal)
+    holes, old = _replace_rows(lake, holes, old, rows, journal)
+    counts = _add_pieces(lake, journal, pieces, write, lose)
+    _replace_rows(lake, holes, old, [row for row in rows if row["first_lsn"] not in pieces], journal)
     return counts
 
 
@@ -195,7 +195,7 @@ def _segments(plans: Sequence[JournalPlan], first: int, end: int) -> list[tuple[
     return found
 
 
-def _found(
+def _find_pieces(
     plans: Sequence[JournalPlan], first: int, end: int, lose: CopyFailed
 ) -> tuple[list[_Piece], list[tuple[int, int]]]:
     """The pieces of a hole, each from the first copy that has it; and the spans (first LSN, end LSN) that none has."""
@@ -218,19 +218,21 @@ def _found(
     return found, lacking
 
 
-def _cut(row: Row, first: int, end: int) -> Row:
+def _part_of_row(row: Row, first: int, end: int) -> Row:
     """The row of a part of a hole. Its octets are not known."""
     return {**row, "first_lsn": first, "last_lsn": end - 1, "octets": None}
 
 
-def _rewritten(lake: str, holes: Any, old: Sequence[Any], rows: Sequence[Row], journal: str) -> tuple[Any, list[Any]]:
+def _replace_rows(
+    lake: str, holes: Any, old: Sequence[Any], rows: Sequence[Row], journal: str
+) -> tuple[Any, list[Any]]:
     """Replace the rows of a journal. Returns the table after that, and the files of the journal."""
     new = [part_from_rows(lake, "holes", rows, mark_of(journal))] if rows else []
     holes = replace(holes, lake, "holes", old, new, is_change=True)
     return holes, _files_of(holes, journal)
 
 
-def _add(lake: str, journal: str, pieces: dict[int, _Piece], write: Write, lose: CopyFailed) -> dict[str, int]:
+def _add_pieces(lake: str, journal: str, pieces: dict[int, _Piece], write: Write, lose: CopyFailed) -> dict[str, int]:
     """Add to each table the pieces that it lacks, in one commit. Pieces of a copy that cannot be read are removed from
     `pieces`. Returns rows by table."""
     deltas = {table: open_table(lake, table) for table in TABLES if table != "holes"}

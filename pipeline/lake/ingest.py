@@ -3,8 +3,8 @@
 The journal is read once, a slice (a segment, or the new part of it) at a time, by processes of this machine or Spark's
 tasks; each writes the parts of all tables. A micro-batch ends with one commit for each table, which adds its parts and
 moves its position together. Parts of an ingest that is killed before count for nothing. All tables end at the same
-position. They are committed in the order of `ALWAYS`: `holes` first, so that lost records are known, then `events`, so
-that the events of each snapshot are there. Damage becomes rows of `holes`; with `strict` it is an error.
+position. They are committed in the order of `COMMIT_ORDER`: `holes` first, so that lost records are known, then
+`events`, so that the events of each snapshot are there. Damage becomes rows of `holes`; with `strict` it is an error.
 Source: Spark page 3.
 """
 
@@ -34,7 +34,7 @@ from .delta_tables import (
     position_of,
     vacuum,
 )
-from .lake import ALWAYS, check_written_here, holes_text, locked, missing_text, reader_name
+from .lake import COMMIT_ORDER, check_written_here, holes_text, lake_lock, missing_text, reader_name
 from .nodes import Node, add_node, check_name, nodes_of
 
 #: Octets of journal per micro-batch. Small ones cost commits, large ones are repeated after a kill. A cluster reads
@@ -75,8 +75,8 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
     """
     plan = options.plan()
     lake = absolute(options.lake)
-    tables = (*ALWAYS, *(("payloads",) if options.payloads else ()))
-    with locked(lake):
+    tables = (*COMMIT_ORDER, *(("payloads",) if options.payloads else ()))
+    with lake_lock(lake):
         check_journal(lake, plan, options.node)
         if "://" in lake or os.path.isdir(os.path.join(lake, CHECKPOINTS)):
             from .spark_log import migrate
@@ -156,7 +156,7 @@ def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
                 )
 
 
-def reached(lake: str, journal: str) -> Position | None:
+def lake_position(lake: str, journal: str) -> Position | None:
     """The position up to which all tables have a journal; None: the lake has nothing of it. Raises: JournalError,
     ValueError, OSError."""
     places: list[Position] = []
@@ -171,9 +171,9 @@ def reached(lake: str, journal: str) -> Position | None:
 def _planned_by_spark(lake: str, table: str) -> Position | None:
     if "://" not in lake and not os.path.isdir(os.path.join(lake, CHECKPOINTS)):
         return None
-    from .spark_log import planned
+    from .spark_log import planned_position
 
-    return planned(lake, table)
+    return planned_position(lake, table)
 
 
 class _Ingest:
@@ -220,7 +220,9 @@ class _Ingest:
         if lost:
             self._progress.say("missing", what=lost)
         for table, delta in found.items():
-            self._deltas[table] = create(lake, table, first, first=self._first(found)) if delta is None else delta
+            self._deltas[table] = (
+                create(lake, table, first, first=self._first_journal(found)) if delta is None else delta
+            )
             if delta is not None and add_new_columns(lake, table, delta):
                 self._deltas[table] = open_table(lake, table)
             if delta is not None and places[table] is None:
@@ -239,7 +241,7 @@ class _Ingest:
             result["copies"] = self._failed_copies
         return {**result, "missing": lost} if lost else result
 
-    def _first(self, found: Mapping[str, Any]) -> str:
+    def _first_journal(self, found: Mapping[str, Any]) -> str:
         """The id of the journal of the lake's first node. All tables have the same."""
         made = [first_journal(one) for one in (*found.values(), *self._deltas.values()) if one is not None]
         return made[0] if made else self._plan.journal_id
@@ -279,14 +281,14 @@ class _Ingest:
         """One micro-batch. If it fails, its parts are deleted: the disk may be full."""
         parts: list[Part] = []
         try:
-            self._fill_with(parts, start, end, tables)
+            self._read_and_commit(parts, start, end, tables)
         except Exception:
             from .parts import delete_uncommitted
 
             delete_uncommitted(self._lake, parts)
             raise
 
-    def _fill_with(self, parts: list[Part], start: Position, end: Position, tables: tuple[str, ...]) -> None:
+    def _read_and_commit(self, parts: list[Part], start: Position, end: Position, tables: tuple[str, ...]) -> None:
         slices = self._plan.slices(start, end)
         is_late = "holes" not in tables
         if is_late:
@@ -295,21 +297,21 @@ class _Ingest:
 
             slices = outside_holes(self._lake, self._plan, slices)
         octets, done = sum(part.end - part.start for part in slices), 0
-        for part, made in self._written(self._plan, slices, (*tables, "holes") if is_late else tables):
+        for part, made in self._write_slices(self._plan, slices, (*tables, "holes") if is_late else tables):
             parts += made
             done += part.end - part.start
             if len(slices) > 1:
                 self._progress.say("part", octets=done, of=octets)
         if is_late:
             met = [one for one in parts if one.table == "holes"]
-            late = read_late(self._lake, self._all_copies(), tables, met, self._parts, self._drop_copy)
+            late = read_late(self._lake, self._all_copies(), tables, met, self._write_parts, self._drop_copy)
             parts += late.parts
             delete_uncommitted(self._lake, met)
             if late.rows:
                 self._deltas = {table: open_table(self._lake, table) for table in self._deltas}
                 self._progress.say("holes", what=holes_text(late.rows))
         else:
-            self._tell_holes(parts)
+            self._report_holes(parts)
         for table in tables:
             added = [one for one in parts if one.table == table]
             self._deltas[table] = commit(self._deltas[table], self._lake, table, added, end)
@@ -320,7 +322,7 @@ class _Ingest:
             if rows:
                 self._progress.say("batch", table=table, batch=self._deltas[table].version(), rows=rows)
 
-    def _tell_holes(self, parts: Sequence[Part]) -> None:
+    def _report_holes(self, parts: Sequence[Part]) -> None:
         from pyarrow import parquet  # slow to import, and seldom needed
 
         for one in parts:
@@ -335,10 +337,10 @@ class _Ingest:
             return
         from .filling import fill_holes
 
-        reached_ = reached(self._lake, self._plan.journal_id)
+        reached_ = lake_position(self._lake, self._plan.journal_id)
         reached_lsn = 0 if reached_ is None else reached_.lsn
         copies, searched = self._all_copies(), self._options.searched
-        filled = fill_holes(self._lake, copies, reached_lsn, self._parts, self._drop_copy, searched)
+        filled = fill_holes(self._lake, copies, reached_lsn, self._write_parts, self._drop_copy, searched)
         for table, rows in filled.items():
             self._rows[table] = self._rows.get(table, 0) + rows
         if filled:
@@ -349,8 +351,10 @@ class _Ingest:
         """The plans of all copies, the one that is read included. They skip damage."""
         return [JournalPlan(self._options.journal, strict=False), *self._copies]
 
-    def _parts(self, plan: JournalPlan, slices: Sequence[Slice], tables: tuple[str, ...]) -> Iterator[Sequence[Part]]:
-        for _, made in self._written(plan, slices, tables, strict=False):
+    def _write_parts(
+        self, plan: JournalPlan, slices: Sequence[Slice], tables: tuple[str, ...]
+    ) -> Iterator[Sequence[Part]]:
+        for _, made in self._write_slices(plan, slices, tables, strict=False):
             yield made
 
     def _compact(self) -> None:
@@ -363,7 +367,7 @@ class _Ingest:
                 vacuum(compact_table(delta, self._lake, table, SMALL_ROWS), self._lake, table, KEEP_HOURS)
                 self._progress.say("compacted", table=table)
 
-    def _written(
+    def _write_slices(
         self, plan: JournalPlan, slices: Sequence[Slice], tables: tuple[str, ...], *, strict: bool | None = None
     ) -> Iterator[Any]:
         from .parts import WriteTask, by_processes, by_spark

@@ -23,8 +23,8 @@ from .delta_tables import Retained as Retained  # offered here, too
 from .delta_tables import absolute as absolute
 
 #: The tables of every lake, in the order in which an ingest commits them.
-ALWAYS = ("holes", "events", "snapshots", "checkpoints", "segments")
-LAST_FIRST = ALWAYS[::-1]
+COMMIT_ORDER = ("holes", "events", "snapshots", "checkpoints", "segments")
+REVERSE_ORDER = COMMIT_ORDER[::-1]
 #: The most holes that a sentence names.
 NAMED_MAX = 5
 
@@ -93,7 +93,7 @@ def check_even(lake: str, journal: str | None = None) -> None:
     if "://" in lake or Path(lake, CHECKPOINTS).is_dir():
         return
     later, reached = "", -1
-    for table in LAST_FIRST:
+    for table in REVERSE_ORDER:
         delta = open_table(lake, table)
         if delta is None and table == "holes":  # a lake of an older release
             continue
@@ -202,7 +202,7 @@ def _text(at: datetime) -> str:
 
 
 @contextmanager
-def locked(lake: str) -> Iterator[None]:
+def lake_lock(lake: str) -> Iterator[None]:
     """Let one process at a time change a lake. Remote lakes have no lock: of two ingests the commit of one fails.
 
     Raises: LakeBusy, ValueError (the lake cannot be written), OSError."""

@@ -16,12 +16,12 @@ from typing import Any
 from ..progress import Progress
 from .compact import KEEP_HOURS
 from .delta_tables import CHECKPOINTS, Retained, absolute, drop, files_in, mark_of, open_table, retained_of, vacuum
-from .lake import locked
+from .lake import lake_lock
 from .nodes import nodes_of
 
 File = Mapping[str, Any]
 #: Tables in the order in which they are changed, with the column whose statistics tell how old a file is.
-LSN_OF = {
+LSN_COLUMNS = {
     "events": "lsn",
     "payloads": "lsn",
     "snapshots": "lsn",
@@ -57,10 +57,10 @@ def retain(
         raise ValueError(f"{lake}: a lake of an older release: first `leveret pipeline migrate --lake {lake}`")
     if is_dry:
         return {**_drop_days(lake, before, progress, is_dry=True), "dry": True, "seconds": progress.seconds}
-    with locked(lake):
+    with lake_lock(lake):
         result = _drop_days(lake, before, progress)
         deleted = 0
-        for table in LSN_OF:
+        for table in LSN_COLUMNS:
             delta = open_table(lake, table)
             deleted += 0 if delta is None else vacuum(delta, lake, table, keep_hours)
     return {**result, "deleted": deleted, "dry": False, "seconds": progress.seconds}
@@ -72,7 +72,7 @@ def retain_after_ingest(lake: str, days: int, progress: Progress) -> dict[str, i
     Raises: LakeBusy, ValueError, OSError.
     """
     lake = absolute(lake)
-    with locked(lake):
+    with lake_lock(lake):
         result = _drop_days(lake, days_ago(days, today()), progress)
         for table, count in result["files"].items():
             if count:
@@ -90,16 +90,16 @@ def _drop_days(lake: str, before: date, progress: Progress, *, is_dry: bool = Fa
     nodes = nodes_of(lake)
     for node in nodes:
         kept = None
-        for table, column in LSN_OF.items():
+        for table, column in LSN_COLUMNS.items():
             delta = open_table(lake, table)
             if delta is None:
                 continue
             every = [one for one in files_in(delta) if len(nodes) == 1 or one["mark"] == mark_of(node.journal or "")]
             if table == "events":
                 kept = retained_of(delta, node.journal)
-                old, kept = _too_old(every, before, kept)
+                old, kept = _files_to_drop(every, before, kept)
             else:
-                old = [] if kept is None else _before(every, column, kept.lsn)
+                old = [] if kept is None else _files_before(every, column, kept.lsn)
             gone = sum(one["num_records"] for one in old)
             files[table], rows[table] = files.get(table, 0) + len(old), rows.get(table, 0) + gone
             days += [one["partition.date"] for one in old if one.get("partition.date")]
@@ -119,7 +119,7 @@ def _drop_days(lake: str, before: date, progress: Progress, *, is_dry: bool = Fa
     }
 
 
-def _too_old(files: Sequence[File], before: date, kept: Retained | None) -> tuple[list[File], Retained | None]:
+def _files_to_drop(files: Sequence[File], before: date, kept: Retained | None) -> tuple[list[File], Retained | None]:
     """The files of `events` to drop, and the note to store with that."""
     young = [one for one in files if one["partition.date"] >= before]
     not_future = [one for one in young if one["partition.date"] <= today()] or young
@@ -131,7 +131,7 @@ def _too_old(files: Sequence[File], before: date, kept: Retained | None) -> tupl
     return old, Retained(lsn, before) if kept is None else Retained(max(lsn, kept.lsn), max(before, kept.day))
 
 
-def _before(files: Sequence[File], column: str, lsn: int) -> list[File]:
+def _files_before(files: Sequence[File], column: str, lsn: int) -> list[File]:
     """The files whose rows are all older than a record. The row of the segment that contains the record stays."""
     if column == "base_lsn":
         begun = [_most(one, column) if _most(one, column) <= lsn else _least(one, column) for one in files]

@@ -39,7 +39,7 @@ def committed(lake: str, table: str) -> list[str]:
     return sorted(found)
 
 
-def planned(lake: str, table: str) -> Position | None:
+def planned_position(lake: str, table: str) -> Position | None:
     """The position of the last micro-batch that was begun. Raises: JournalError, OSError."""
     files, root = locate(lake)
     offsets = f"{root}/{CHECKPOINTS}/{table}/offsets"
@@ -47,7 +47,7 @@ def planned(lake: str, table: str) -> Position | None:
     return _position(files, offsets, last) if last >= 0 else None
 
 
-def reached(lake: str, table: str) -> Position | None:
+def committed_position(lake: str, table: str) -> Position | None:
     """The position of the last complete micro-batch; None before the first. Raises: ValueError, JournalError,
     OSError."""
     files, root = locate(lake)
@@ -73,7 +73,7 @@ def _last_batch(files: ArrowFiles, root: str, table: str) -> int:
 
 
 def _position(files: ArrowFiles, offsets: str, batch: int) -> Position:
-    return Position.of(json.loads(_text(files, f"{offsets}/{batch}").splitlines()[-1]))
+    return Position.from_dict(json.loads(_text(files, f"{offsets}/{batch}").splitlines()[-1]))
 
 
 def _batches(files: ArrowFiles, log: str) -> dict[str, int]:
@@ -103,7 +103,7 @@ def migrate(lake: str, progress: Progress) -> dict[str, int]:
     for table in TABLES:
         if open_table(lake, table) is not None:
             continue  # migrated before: its old log may be deleted in part
-        position = reached(lake, table)
+        position = committed_position(lake, table)
         if position is not None:
             parts = [_part(files, root, table, path) for path in committed(lake, table)]
             create(lake, table, position, parts)

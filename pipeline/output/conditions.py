@@ -16,7 +16,7 @@ ROWS = "rows"
 _OF_A_JOB = re.compile(r"\s*([a-z]+)\s*:(.*)", re.DOTALL)
 
 
-class _Names(Mapping[str, Value]):
+class _NotedNames(Mapping[str, Value]):
     """A mapping that notes in `asked` which names are read."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
@@ -68,7 +68,7 @@ class Condition:
             raise ValueError(f"--fail-if {text}: {error}") from None
         self.text = text
         self._columns = tuple(columns)
-        names = _Names({})
+        names = _NotedNames({})
         self._expression.truth(_Row(names))
         for name in sorted(names.asked - {ROWS, *columns}):
             raise ValueError(f"--fail-if {text}: there is no column {name}; there are {', '.join((ROWS, *columns))}")

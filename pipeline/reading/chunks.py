@@ -20,7 +20,7 @@ from ...journal.format.heap import decode_define
 from ...journal.format.names import Names
 from ...journal.format.record import DEFINE, RECORD_SIZE
 from .arrow_files import ArrowFiles
-from .holes import BAD_BLOCK, CUT, REPAIRED, Hole, SoundBlocks, time_of
+from .holes import BAD_BLOCK, CUT_END, REPAIRED, Hole, SoundBlocks, time_of
 from .positions import JournalGone, Slice
 
 #: The layout of a record, as in the journal's record.py.
@@ -121,10 +121,10 @@ def read_chunks(files: ArrowFiles, directory: str, part: Slice, *, strict: bool 
             rows += found.header.record_count
             octets += found.header.heap_size
             if rows >= ROWS or octets >= HEAP_OCTETS:
-                yield _chunk(part.segment, waiting, names, holes)
+                yield _make_chunk(part.segment, waiting, names, holes)
                 waiting, holes, rows, octets = [], [], 0, 0
         if waiting or holes:
-            yield _chunk(part.segment, waiting, names, holes)
+            yield _make_chunk(part.segment, waiting, names, holes)
         _remember_names(path, part, names)
     finally:
         files.close(handle)
@@ -143,7 +143,7 @@ def _strict_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, 
         before_us = _last_us(block, before_us)
         yield block
     if scan.position != part.end or scan.lsn != part.end_lsn or (part.is_sealed and not scan.sealed):
-        raise _bad_block(scan, directory, part.segment, part.end_lsn)
+        raise _bad_block_error(scan, directory, part.segment, part.end_lsn)
 
 
 def _sound_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, names: Names) -> Iterator[Block | Hole]:
@@ -168,7 +168,7 @@ def _sound_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, n
         yield block
     if lsn < part.end_lsn:
         octets = part.end - position
-        why = BAD_BLOCK if octets else CUT
+        why = BAD_BLOCK if octets else CUT_END
         yield Hole(lsn, part.end_lsn - 1, part.segment, position, octets or None, why, before_us)
 
 
@@ -205,7 +205,7 @@ def _collect_names(files: ArrowFiles, directory: str, segment: int, names: Names
             files.close(handle)
 
 
-def _bad_block(scan: Scan, directory: str, segment: int, end_lsn: int) -> Damaged:
+def _bad_block_error(scan: Scan, directory: str, segment: int, end_lsn: int) -> Damaged:
     """The error of a bad block, in the words of `leveret journal verify`. `end_lsn`: of the slice."""
     later = scan.next_block()
     last = (end_lsn if later is None else later.header.base_lsn) - 1
@@ -217,7 +217,7 @@ def _bad_block(scan: Scan, directory: str, segment: int, end_lsn: int) -> Damage
     )
 
 
-def _chunk(segment: int, blocks: list[Block], names: Names, holes: list[Hole]) -> Chunk:
+def _make_chunk(segment: int, blocks: list[Block], names: Names, holes: list[Hole]) -> Chunk:
     """Make a chunk of blocks, and add the names that they define to `names`."""
     kept: list[Block] = []
     starts: list[int] = []
@@ -263,7 +263,7 @@ def _names_before(files: ArrowFiles, handle: int, path: str, part: Slice, *, str
             _add_names(part.segment, block, names)
         if isinstance(scan, Scan):
             if scan.position != part.start:
-                raise _bad_block(scan, os.path.dirname(path), part.segment, part.start_lsn)
+                raise _bad_block_error(scan, os.path.dirname(path), part.segment, part.start_lsn)
         elif scan.lost or scan.lsn != part.start_lsn:
             _collect_names(files, os.path.dirname(path), part.segment, names)
     return names

@@ -41,17 +41,17 @@ from .predicate import Predicate
 INT32_MAX, INT16_MAX = (1 << 31) - 1, (1 << 15) - 1
 
 
-def _table(codes: Sequence[int]) -> Any:
+def _kind_mask(codes: Sequence[int]) -> Any:
     """An array by record kind: True for these codes."""
     table: Any = np.zeros(256, bool)
     table[list(codes)] = True
     return table
 
 
-HAS_TIME = _table([PUBLISHED, ENQUEUED, REQUEUED, SCHEDULED, DUE])
-HAS_ATTEMPT = _table([DELIVERED, REQUEUED, SCHEDULED, CODE_OF[EventKind.LEASE_ENDED]])
-HAS_SIZE = _table([PUBLISHED, ENQUEUED, MOVED])
-NAMES_BY_ARG = _table([DECLARED, UNDECLARED, SETTINGS_CHANGED])
+HAS_TIME = _kind_mask([PUBLISHED, ENQUEUED, REQUEUED, SCHEDULED, DUE])
+HAS_ATTEMPT = _kind_mask([DELIVERED, REQUEUED, SCHEDULED, CODE_OF[EventKind.LEASE_ENDED]])
+HAS_SIZE = _kind_mask([PUBLISHED, ENQUEUED, MOVED])
+NAMES_BY_ARG = _kind_mask([DECLARED, UNDECLARED, SETTINGS_CHANGED])
 TEXT_KINDS = (
     EventKind.BLOCKED,
     EventKind.UNBLOCKED,
@@ -66,7 +66,7 @@ TEXT_KINDS = (
     EventKind.HELD,
     EventKind.SUSPENDED,
 )
-IS_TEXT = _table([CODE_OF[kind] for kind in TEXT_KINDS])
+IS_TEXT = _kind_mask([CODE_OF[kind] for kind in TEXT_KINDS])
 KINDS = pa.array([KIND_NAMES.get(code, "") for code in range(256)])
 REASON_WORDS = pa.array([None, *REASONS[1:], *[None] * (256 - len(REASONS))], pa.string())
 
@@ -77,7 +77,7 @@ class EventDecoder:
     def __init__(self, columns: Columns, predicate: Predicate) -> None:
         self._schema = arrow(columns)
         self._predicate = predicate
-        self._kinds = _table(sorted(predicate.kinds()))
+        self._kinds = _kind_mask(sorted(predicate.kinds()))
 
     def batches(self, chunk: Chunk) -> Iterator[Any]:
         """The rows of a chunk, in batches of about 65,536 rows. Raises: Damaged."""

@@ -14,14 +14,15 @@ from ...journal.format.record import RECORD_SIZE
 
 #: Why records are lost.
 BAD_BLOCK = "a bad block"
-CUT = "the end of the segment is missing"
+CUT_END = "the end of the segment is missing"
 REPAIRED = "lost before a repair"
 NO_SEGMENT = "the segment is missing"
 DELETED = "deleted before they were read"
 
 
 class Hole(NamedTuple):
-    """Lost records, from `first_lsn` to `last_lsn`. `octets`: the unreadable part of the file; None: it is missing.
+    """Lost records, from `first_lsn` to `last_lsn`. `octets`: the unreadable part of the file; None: it is
+    missing.
 
     `before_us`, `after_us`: times of the records around the hole; None: not known.
     """
@@ -37,7 +38,7 @@ class Hole(NamedTuple):
     journal: str = ""  # its id
 
 
-class Lost(NamedTuple):
+class LostOctets(NamedTuple):
     """Octets of a segment without an undamaged block. `lsn`, `next_lsn`: of the records around them."""
 
     lsn: int
@@ -66,7 +67,7 @@ class SoundBlocks:
         self.lsn, self.position = lsn, offset
         self.durable_lsn = 0
         self.sealed = False
-        self.lost: list[Lost] = []
+        self.lost: list[LostOctets] = []
 
     def __iter__(self) -> Iterator[Block]:
         tried = -1
@@ -86,10 +87,10 @@ class SoundBlocks:
                 continue
             if later.header.base_lsn > self.lsn:
                 octets = later.offset - self.position
-                self.lost.append(Lost(self.lsn, later.header.base_lsn, self.position, octets))
+                self.lost.append(LostOctets(self.lsn, later.header.base_lsn, self.position, octets))
             self._scan = Scan(self._files, self._handle, later.header.base_lsn, offset=later.offset, size=self._size)
 
-    def take_lost(self) -> list[Lost]:
+    def take_lost(self) -> list[LostOctets]:
         """Return what was skipped since the last call."""
         found, self.lost = self.lost, []
         return found

@@ -42,7 +42,7 @@ class Position(NamedTuple):
         return {"journal": self.journal, "segment": self.segment, "position": self.offset, "lsn": self.lsn}
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> "Position":
+    def from_dict(cls, value: Mapping[str, Any]) -> "Position":
         """The inverse of `as_dict`. Raises: JournalError."""
         try:
             return cls(str(value["journal"]), int(value["segment"]), int(value["position"]), int(value["lsn"]))
@@ -257,7 +257,7 @@ class JournalPlan:
         # The segment of `start` may be deleted if only its footer, which is one record, was unread.
         if not chosen or (chosen[0] != start.segment and chosen[0] > start.lsn + 1):
             if not (chosen and self._goes_past_deleted):
-                raise self._gone(start, bases)
+                raise self._gone_error(start, bases)
             lost_from = start.lsn
         if chosen[-1] != end.segment:
             raise JournalGone(f"{self.directory}: there is no segment {segment_name(end.segment)}")
@@ -284,7 +284,7 @@ class JournalPlan:
                 lost_from = 0
             expected = following if sealed is None else sealed.end_lsn
 
-    def _gone(self, start: Position, bases: list[int]) -> JournalGone:
+    def _gone_error(self, start: Position, bases: list[int]) -> JournalGone:
         there = f"it begins with {bases[0]}" if bases else "it is empty"
         dropped = [
             f"; the broker has dropped reader {name}, for which it had kept {one.why}"

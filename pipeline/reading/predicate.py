@@ -59,12 +59,12 @@ class Predicate:
 
     columns: dict[str, Allowed] = field(default_factory=dict)
 
-    def take(self, operator: str, column: str, value: Any) -> bool:
+    def accept(self, operator: str, column: str, value: Any) -> bool:
         """Add the filter `column operator value`; operators: = in > >= < <= != `not in`. False: it is not accepted."""
         if operator in ("in", "not in"):
-            values = frozenset(_number(column, one) for one in value)
+            values = frozenset(_comparable(column, one) for one in value)
         else:
-            values = frozenset((_number(column, value),))
+            values = frozenset((_comparable(column, value),))
         if None in values or column not in NUMBERS + WORDS:
             return False
         allowed = self.columns.get(column, Allowed())
@@ -113,7 +113,7 @@ class Predicate:
         return allowed.low <= last and first <= allowed.high
 
 
-def _number(column: str, value: Any) -> Any:
+def _comparable(column: str, value: Any) -> Any:
     """A filter's value as it is compared: a text, or a number; None if it does not fit the column."""
     if column in WORDS:
         return value if isinstance(value, str) else None

@@ -40,7 +40,7 @@ from pyspark.sql.streaming.datasource import (
 from ...journal.format.errors import JournalError
 from ..schemas import ddl
 from .positions import JournalPlan, Position, Slice
-from .table_reader import EARLIEST, TableReader, bound_of, bounds_of, number_of, place_of, reader_of
+from .table_reader import EARLIEST, TableReader, bound_of, bound_position, bounds_of, number_of, reader_of
 
 NAME = "leveret_journal"
 MAX_BYTES = 256 * 1024 * 1024
@@ -97,7 +97,7 @@ class PlainReader(DataSourceReader):
         """At least one for each segment that may contain a row. Raises: ValueError (the batch begins behind its
         end)."""
         plan = self.table.plan()
-        start, end = place_of(plan, self.start), place_of(plan, self.end)
+        start, end = bound_position(plan, self.start), bound_position(plan, self.end)
         if start.lsn > end.lsn:
             raise ValueError(f"the batch begins with record {start.lsn}, and ends before it, with {end.lsn}")
         return _partitions(plan, self.table.slices(plan, start, end))
@@ -128,7 +128,7 @@ class PushingReader(PlainReader):
         operator = OPERATORS.get(type(inner), "")
         if negated:
             operator = NEGATED.get(operator, "")
-        return bool(operator) and self.table.predicate.take(operator, name, inner.value)
+        return bool(operator) and self.table.predicate.accept(operator, name, inner.value)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -163,7 +163,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.start == EARLIEST:
             self._register(0)  # before reading, so that nothing is deleted
             return self.plan.first().as_dict()
-        start = place_of(self.plan, self.start)
+        start = bound_position(self.plan, self.start)
         if self.name is not None and not isinstance(self.start, Position):
             # Spark may have planned the first micro-batch from an earlier end of the journal: that is registered.
             registered = self.plan.readers().get(self.name, start.lsn)
@@ -177,7 +177,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the micro-batch that begins at `start`."""
-        begin = Position.of(start)
+        begin = Position.from_dict(start)
         if begin.lsn != self._registered_lsn:
             self.plan.check(begin)  # before registering: in another journal that would release records
             self.plan.check_available(begin)  # before registering, which would be too late
@@ -201,7 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Release the segments before `end`: their rows are in the sink."""
-        self._register(Position.of(end).lsn)
+        self._register(Position.from_dict(end).lsn)
 
     def _register(self, lsn: int) -> None:
         if self.name is not None:
@@ -212,7 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """At least one for each segment. Raises: JournalError (the micro-batch begins behind its end)."""
-        first, last = Position.of(start), Position.of(end)
+        first, last = Position.from_dict(start), Position.from_dict(end)
         if first.lsn > last.lsn and self.table.strict:
             raise JournalError(
                 f"{self.plan.directory}: the query begins with record {first.lsn}, but its checkpoint has a micro-batch"

@@ -127,7 +127,7 @@ def bound_of(options: Mapping[str, str], side: str, otherwise: str) -> Bound:
         value = json.loads(text)
     except ValueError as error:
         raise ValueError(f"option {side}Offsets: {text!r} is neither earliest, latest nor JSON") from error
-    return Position.of(value)
+    return Position.from_dict(value)
 
 
 def bounds_of(options: Mapping[str, str]) -> tuple[Bound, Bound]:
@@ -142,7 +142,7 @@ def bounds_of(options: Mapping[str, str]) -> tuple[Bound, Bound]:
     return start, end
 
 
-def place_of(plan: JournalPlan, bound: Bound) -> Position:
+def bound_position(plan: JournalPlan, bound: Bound) -> Position:
     """The position of a bound. Raises: JournalError (a position in another journal), Damaged, OSError."""
     if isinstance(bound, Position):
         plan.check(bound)

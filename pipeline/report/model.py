@@ -65,7 +65,9 @@ def charts(report: Report) -> dict[str, Any]:
     place = {at: index for index, at in enumerate(times)}
     found: dict[str, Any] = {"times": times, "window_s": report.window_s}
     found["depth"] = {
-        name: _ended(_lines(report, report.depth.rows, column, place, None), report.depth.rows, report, place)
+        name: _with_zeros_at_end(
+            _lines(report, report.depth.rows, column, place, None), report.depth.rows, report, place
+        )
         for name, column in (("peak", "depth_max"), ("least", "depth_min"), ("octets", "bytes_end"))
     }
     found["rates"] = {
@@ -96,11 +98,11 @@ def _lines(
     for row in rows:
         line, at, value = lines.get((row["vhost"], row["queue"])), place.get(second(row)), row[column]
         if line is not None and at is not None and value is not None:
-            line[at] = _short((line[at] or 0) + value)
+            line[at] = _rounded((line[at] or 0) + value)
     return [lines[key] for key in report.queues]
 
 
-def _ended(
+def _with_zeros_at_end(
     lines: list[list[float | None]], rows: Sequence[Row], report: Report, place: dict[int, int]
 ) -> list[list[float | None]]:
     """The lines with 0 after the last row of a queue, which is empty then."""
@@ -119,6 +121,6 @@ def second(row: Row) -> int:
     return int(row["window_start"].timestamp())
 
 
-def _short(value: float) -> float:
+def _rounded(value: float) -> float:
     whole = int(value)
     return whole if whole == value else float(f"{value:.{DIGITS}g}")

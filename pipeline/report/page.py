@@ -152,7 +152,7 @@ class _Page:
                  for row in faults.rows],
                 right=(1,),
             )
-            + _more(faults, "faults")
+            + _more_text(faults, "faults")
         )  # fmt: skip
 
     def _depth(self) -> str:
@@ -217,7 +217,7 @@ class _Page:
             self._attempts()
             + "<h3>Messages that failed most</h3>"
             + table(head, rows, right=(1, 2, 3, 8))
-            + _more(part, "messages that were redelivered or died")
+            + _more_text(part, "messages that were redelivered or died")
         )
 
     def _attempts(self) -> str:
@@ -261,7 +261,7 @@ class _Page:
                 rows,
                 right=range(2, 8),
             )
-            + _more(part, "queues and causes")
+            + _more_text(part, "queues and causes")
         )
 
     def _deadletters(self) -> str:
@@ -276,7 +276,7 @@ class _Page:
             for row in part.rows
         ]  # fmt: skip
         head = ("queue", "why", "messages", "outcome", "copies in", "last consumer", "last")
-        return table(head, rows, right=(2,)) + _more(part, "kinds")
+        return table(head, rows, right=(2,)) + _more_text(part, "kinds")
 
     def _fairness(self) -> str:
         part = self._report.fairness
@@ -290,7 +290,7 @@ class _Page:
             for row in part.rows
         ]  # fmt: skip
         head = ("queue", "consumer", "connection", "deliveries", "share", "service p50", "service p95")
-        return table(head, rows, right=(3, 5, 6)) + _more(part, "consumers")
+        return table(head, rows, right=(3, 5, 6)) + _more_text(part, "consumers")
 
     def _leases(self, rows: Iterable[Row]) -> str:
         shown = [
@@ -305,10 +305,12 @@ class _Page:
              instant(int(row["since"].timestamp())), duration(row["waited_ms"]) if row["until"] else "still waits")
             for row in part.rows
         ]  # fmt: skip
-        return table(("connection", "destination", "limit", "since", "waited"), rows, right=(4,)) + _more(part, "waits")
+        return table(("connection", "destination", "limit", "since", "waited"), rows, right=(4,)) + _more_text(
+            part, "waits"
+        )
 
 
-def _more(part: Part, what: str) -> str:
+def _more_text(part: Part, what: str) -> str:
     if part.count is None or part.count <= len(part.rows):
         return ""
     return f'<p class="dim">The first {number(len(part.rows))} of {count(part.count)} {what}.</p>'

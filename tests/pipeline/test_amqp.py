@@ -14,7 +14,14 @@ import pytest
 pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
 from leveret.interop.brokers.peers import WITHOUT_RABBITMQ, find_rabbitmq, leveret, rabbitmq
 from leveret.pipeline.amqp.sink import SinkOptions
-from leveret.pipeline.amqp.source import AmqpStreamReader, SourceOptions, StreamFailed, consumed, newest, oldest
+from leveret.pipeline.amqp.source import (
+    AmqpStreamReader,
+    SourceOptions,
+    StreamFailed,
+    consume,
+    newest_offset,
+    oldest_offset,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -64,7 +71,7 @@ def read(url: str, begin: int, end: int, **more: Any) -> list[tuple[Any, ...]]:
 
     async def collect() -> list[tuple[Any, ...]]:
         options = SourceOptions(url, "log", **more)
-        return [row async for rows in consumed(options, begin, end) for row in rows]
+        return [row async for rows in consume(options, begin, end) for row in rows]
 
     return asyncio.run(collect())
 
@@ -72,7 +79,7 @@ def read(url: str, begin: int, end: int, **more: Any) -> list[tuple[Any, ...]]:
 def bounds(url: str, queue: str = "log") -> tuple[int | None, int | None]:
     """Offsets of the oldest and of the newest message."""
     options = SourceOptions(url, queue)
-    return asyncio.run(oldest(options)), asyncio.run(newest(options))
+    return asyncio.run(oldest_offset(options)), asyncio.run(newest_offset(options))
 
 
 def test_offsets_without_spark(url: str, channel: Any) -> None:

@@ -120,7 +120,7 @@ def test_hostile_names_in_jobs(engine: Any) -> None:
     tables = Tables(engine)
     found = rows(engine, f"SELECT vhost, queue, count(*) AS n FROM {tables.lives_view()} GROUP BY vhost, queue")
     assert {(row["vhost"], row["queue"]): row["n"] for row in found} == {(evil, evil): 1, ("/", "q"): 1}
-    selection = Selection((evil,), (evil,)).rows("loss", 60, engine.dialect)
+    selection = Selection((evil,), (evil,)).rows_condition("loss", 60, engine.dialect)
     assert value(engine, f"SELECT count(*) FROM lives WHERE {selection}") == 1
 
 

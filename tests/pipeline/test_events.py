@@ -125,7 +125,7 @@ def test_a_range_larger_than_any_batch(tmp_path: Path) -> None:
         one.journal.turns.append(record)
     one.tick()
     reader = TableReader(str(tmp_path), "events", chosen("events", ["msg_id", "kind"]))
-    reader.predicate.take("=", "kind", "purged")
+    reader.predicate.accept("=", "kind", "purged")
     batches = list(reader.all_batches())
     assert max(batch.num_rows for batch in batches) <= 2 * ROWS
     found = [id_ for batch in batches for id_ in batch.column("msg_id").to_pylist()]
@@ -235,12 +235,12 @@ def test_predicates_give_the_same_rows_as_a_filter_behind(story: RecordedBroker,
     }
     for operator, column, value in cases:
         predicate = Predicate()
-        assert predicate.take(operator, column, value), (operator, column)
+        assert predicate.accept(operator, column, value), (operator, column)
         expected = [row for row in everything if compare[operator](row[column], value)]
         assert rows(tmp_path, predicate=predicate) == expected, (operator, column, value)
     predicate = Predicate()
-    assert not predicate.take(">", "queue", "a") and not predicate.take("=", "lsn", "1")
-    assert not predicate.take("=", "consumer", "tag")
+    assert not predicate.accept(">", "queue", "a") and not predicate.accept("=", "lsn", "1")
+    assert not predicate.accept("=", "consumer", "tag")
     assert rows(tmp_path, predicate=predicate) == everything
 
 

@@ -22,7 +22,7 @@ from leveret.pipeline.lake import delta_tables as tables
 from leveret.pipeline.lake import filling
 from leveret.pipeline.lake.ingest import IngestOptions
 from leveret.pipeline.lake.ingest import ingest as ingest_
-from leveret.pipeline.lake.lake import ALWAYS
+from leveret.pipeline.lake.lake import COMMIT_ORDER
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.arrow_files import ArrowFiles
 from leveret.pipeline.reading.positions import JournalPlan
@@ -138,7 +138,7 @@ def test_a_broker_alone_is_filled_by_nothing(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     for _ in range(2):
         result: dict[str, Any] = fill(damaged, lake)
-    assert len(holes_in(lake)) == 1 and result["rows"] == dict.fromkeys(ALWAYS, 0)
+    assert len(holes_in(lake)) == 1 and result["rows"] == dict.fromkeys(COMMIT_ORDER, 0)
     assert in_lake(lake) < in_journal(whole)
 
 
@@ -160,7 +160,7 @@ def test_a_broker_alone_is_filled_by_its_backup(
     for _ in range(2):
         ingest(lake, damaged, payloads=payloads)
         assert holes_in(lake) == []
-        for table in WITHOUT_HOLES if payloads else ALWAYS:
+        for table in WITHOUT_HOLES if payloads else COMMIT_ORDER:
             assert table == "holes" or in_lake(lake, table) == in_journal(whole, table), table
 
 

@@ -33,9 +33,9 @@ from leveret.pipeline.__main__ import main
 from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.audit import allowed, leaders
 from leveret.pipeline.jobs.commands import run
-from leveret.pipeline.lake.ingest import reached
+from leveret.pipeline.lake.ingest import lake_position
 from leveret.pipeline.lake.ingest_sources import sources_named
-from leveret.pipeline.lake.lake import ALWAYS, committed_files
+from leveret.pipeline.lake.lake import COMMIT_ORDER, committed_files
 from leveret.pipeline.lake.nodes import Node, add_node, nodes_of
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
@@ -156,7 +156,7 @@ def test_rows_are_those_of_the_journals(story: Any) -> None:
     for name, id_ in nodes_of(str(root / "lake")):
         journal = root / "brokers" / name / "journal"
         assert id_ == JournalPlan(str(journal)).journal_id
-        for table in ALWAYS:
+        for table in COMMIT_ORDER:
             files = committed_files(str(root / "lake"), table, journal=id_)
             read = [row for path in files for row in parquet.read_table(path, partitioning=None).to_pylist()]
             assert {(row["node"], row["journal"]) for row in read} <= {(name, id_)}
@@ -365,7 +365,7 @@ def test_a_copy_that_has_what_the_lake_needs(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     assert main(["ingest", "--journal", str(end), "--journal", str(begin), "--lake", str(lake)]) == 0
     assert in_lake(lake) == wanted
-    position = reached(str(lake), member.journal_id)
+    position = lake_position(str(lake), member.journal_id)
     assert (member.choose_copy(position).place, member.choose_copy(position).is_furthest) == (str(end), True)
 
 

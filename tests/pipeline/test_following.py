@@ -22,10 +22,10 @@ from leveret.pipeline import follow_command
 from leveret.pipeline.follow_command import Follower
 from leveret.pipeline.lake import compact, retention
 from leveret.pipeline.lake.delta_tables import open_table
-from leveret.pipeline.lake.lake import ALWAYS, committed_files, retained_in
+from leveret.pipeline.lake.lake import COMMIT_ORDER, committed_files, retained_in
 from leveret.pipeline.lazy_engines import LazyEngines
 from leveret.pipeline.options import Refused, parse
-from leveret.pipeline.running import check, run, run_in
+from leveret.pipeline.running import check, run, run_with
 
 DAY_NS = 86_400 * 10**9
 FIRST = date(2023, 11, 14)  # of the brokers' clock
@@ -56,7 +56,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, Any]], list
 
 
 def versions(lake: Path) -> list[int]:
-    return [open_table(str(lake), table).version() for table in ALWAYS]
+    return [open_table(str(lake), table).version() for table in COMMIT_ORDER]
 
 
 def test_brokers_that_come_and_go(
@@ -97,7 +97,7 @@ def test_brokers_that_come_and_go(
     (tmp_path / "away").rename(brokers / "b")
     go_on(b)
     followed.round()
-    for table in ALWAYS:
+    for table in COMMIT_ORDER:
         assert in_lake(lake, table) == in_journal(brokers / "a", table) + in_journal(brokers / "b", table), table
     assert len(committed_files(str(lake), "events")) < 10
 
@@ -150,7 +150,7 @@ def test_an_interrupt_in_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Follower, "round", interrupted)
     options.sources = []
-    assert run_in(LazyEngines(options), options, {}) == 0
+    assert run_with(LazyEngines(options), options, {}) == 0
 
 
 def test_copies_of_one_broker_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

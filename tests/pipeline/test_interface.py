@@ -175,16 +175,16 @@ def test_a_selection_in_sql() -> None:
     evil = "a\\' OR 1=1 --"
     chosen = Selection(("/",), (evil,), since_us=90_500_000, until_us=172_800_000_000)
     assert chosen.since_of("depth", 60) == 60_000_000 and chosen.since_of("trace", 60) == 90_500_000
-    events = chosen.events("latency", 60, SparkDialect())
+    events = chosen.events_condition("latency", 60, SparkDialect())
     assert events is not None
     assert "queue IN ('a\\\\\\' OR 1=1 --') OR queue = ''" in events
     assert "date <= DATE '1970-01-03'" in events and "date >= DATE '1970-01-01'" in events
-    assert "queue IN ('a\\'' OR 1=1 --')" in (chosen.rows("loss", 60, LocalDialect()) or "")
-    assert chosen.events("deadletters", 60, SparkDialect()) == (
+    assert "queue IN ('a\\'' OR 1=1 --')" in (chosen.rows_condition("loss", 60, LocalDialect()) or "")
+    assert chosen.events_condition("deadletters", 60, SparkDialect()) == (
         "ts < timestamp_micros(172800000000L) AND date <= DATE '1970-01-03' AND (ts >= timestamp_micros(90500000L)"
         " OR kind NOT IN ('dead_lettered', 'killed', 'expired'))"
     ), "copies are in other queues"
-    assert Selection().events("audit", 60, SparkDialect()) is None and not Selection()
+    assert Selection().events_condition("audit", 60, SparkDialect()) is None and not Selection()
 
 
 def test_several_jobs_and_their_options(capsys: Any) -> None:

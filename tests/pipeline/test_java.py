@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leveret.pipeline import java
-from leveret.pipeline.java import NoJava, find_java, java_version, wrapped
+from leveret.pipeline.java import NoJava, find_java, java_version, wrapped_java
 
 
 def a_java(home: Path, version: str) -> Path:
@@ -59,8 +59,8 @@ def test_none(tmp_path: Path) -> None:
 
 def test_the_wrapper_leaves_out_one_argument(tmp_path: Path) -> None:
     """Others pass as they are, with their spaces."""
-    home = wrapped(a_java(tmp_path / "home", "21.0.8"), tmp_path / "scratch")
+    home = wrapped_java(a_java(tmp_path / "home", "21.0.8"), tmp_path / "scratch")
     command = [str(home / "bin" / "java"), "-Da=b c", "--add-modules=jdk.incubator.vector", "Main", "x y"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert said == "-Da=b c Main x y\n"
-    assert wrapped(tmp_path / "home", tmp_path / "scratch") == home
+    assert wrapped_java(tmp_path / "home", tmp_path / "scratch") == home

@@ -31,12 +31,12 @@ from leveret.pipeline.lake.compact import compact
 from leveret.pipeline.lake.delta_tables import commit, open_table, position_of
 from leveret.pipeline.lake.ingest import IngestOptions, check_journal, ingest
 from leveret.pipeline.lake.lake import (
-    ALWAYS,
+    COMMIT_ORDER,
     LakeBusy,
     check_even,
     committed_files,
     is_lake,
-    locked,
+    lake_lock,
     reader_name,
     row_count,
 )
@@ -60,7 +60,7 @@ def filled(path: Path, **more: Any) -> RecordedBroker:
     return one
 
 
-def agree(journal: Path, lake: Path, tables: tuple[str, ...] = ALWAYS) -> None:
+def agree(journal: Path, lake: Path, tables: tuple[str, ...] = COMMIT_ORDER) -> None:
     """Each table has each row of the journal once."""
     for table in tables:
         assert in_lake(lake, table) == in_journal(journal, table), table
@@ -319,7 +319,7 @@ def test_one_ingest_at_a_time(tmp_path: Path) -> None:
     """By a lock; and where there is none, the commit of the second is refused, whatever it has written."""
     one = filled(tmp_path / "journal")
     lake = str(tmp_path / "lake")
-    with locked(lake), pytest.raises(LakeBusy, match="another ingest is at work"), locked(lake):
+    with lake_lock(lake), pytest.raises(LakeBusy, match="another ingest is at work"), lake_lock(lake):
         raise AssertionError
     fill(tmp_path / "journal", tmp_path / "lake")
     late = open_table(lake, "events")

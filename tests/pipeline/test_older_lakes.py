@@ -17,7 +17,7 @@ from recorded_broker import RecordedBroker
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.jobs.commands import run
 from leveret.pipeline.lake.compact import compact
-from leveret.pipeline.lake.lake import ALWAYS, committed_files
+from leveret.pipeline.lake.lake import COMMIT_ORDER, committed_files
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
 
@@ -64,7 +64,7 @@ def test_it_grows(made: Path, engine: Any, tmp_path: Path) -> None:
     assert main(["ingest", "--journal", str(made / "data"), "--lake", str(lake), "--payloads"]) == 0
     fates = FATES + Counter(acked=1)
     fates["open"] -= 1
-    for table in (*ALWAYS, "payloads"):
+    for table in (*COMMIT_ORDER, "payloads"):
         assert in_lake(lake, table) == in_journal(made / "data", table), table
     check(engine, lake, fates)
     other = RecordedBroker(tmp_path / "other" / "journal")
@@ -74,7 +74,7 @@ def test_it_grows(made: Path, engine: Any, tmp_path: Path) -> None:
     other.close()
     given = ["--journal", str(made / "data"), "--journal", f"new={tmp_path / 'other'}"]
     assert main(["ingest", *given, "--lake", str(lake), "--payloads"]) == 0
-    files = {path for table in (*ALWAYS, "payloads") for path in committed_files(str(lake), table)}
+    files = {path for table in (*COMMIT_ORDER, "payloads") for path in committed_files(str(lake), table)}
     assert {str(path) for path in old} <= files and all(path.read_bytes() == data for path, data in old.items())
     facts, _ = ask(engine, lake, "audit")
     assert {name: +Counter(one["fates"]) for name, one in facts["nodes"].items()} == {

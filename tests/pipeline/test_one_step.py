@@ -14,7 +14,7 @@ from leveret.engine import Field
 from leveret.pipeline.ingest_command import default_lake
 from leveret.pipeline.lazy_engines import LazyEngines
 from leveret.pipeline.options import parse
-from leveret.pipeline.running import check, run_in
+from leveret.pipeline.running import check, run_with
 
 pytestmark = pytest.mark.spark
 MINUTE = 60 * 10**9
@@ -30,7 +30,7 @@ def asked(spark: Any | None, engine: str, capsys: Any, *arguments: str) -> tuple
     """The exit code, and the lines on stdout."""
     options = parse([*arguments, "--engine", engine])
     engines = LazyEngines(options, spark)
-    code = run_in(engines, options, check(options))
+    code = run_with(engines, options, check(options))
     engines.close()
     return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 

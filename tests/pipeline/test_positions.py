@@ -289,8 +289,8 @@ def test_another_journal_is_not_taken_for_this_one(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="this is journal"):
         other.slices(plan.first(), other.end())
     with pytest.raises(JournalError, match="is no position"):
-        Position.of({"segment": "x"})
-    assert Position.of(plan.end().as_dict()) == plan.end()
+        Position.from_dict({"segment": "x"})
+    assert Position.from_dict(plan.end().as_dict()) == plan.end()
 
 
 def test_segments_that_cannot_hold_a_row_are_not_read(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_segments_that_cannot_hold_a_row_are_not_read(tmp_path: Path) -> None:
     def chosen(*filters: tuple[str, str, Any]) -> int:
         reader = TableReader(str(tmp_path), "events", EVENTS, Predicate())
         for operator, column, value in filters:
-            assert reader.predicate.take(operator, column, value)
+            assert reader.predicate.accept(operator, column, value)
         found = reader.slices(plan, plan.first(), plan.end())
         rows = [row for part in found for batch in reader.batches(plan.directory, part) for row in batch.to_pylist()]
         whole = [row for part in every for batch in reader.batches(plan.directory, part) for row in batch.to_pylist()]

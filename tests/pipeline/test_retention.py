@@ -20,7 +20,7 @@ from recorded_broker import RecordedBroker
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.lake import lake as the_lake
 from leveret.pipeline.lake.compact import compact
-from leveret.pipeline.lake.lake import LakeBusy, committed_files, locked, retained_in
+from leveret.pipeline.lake.lake import LakeBusy, committed_files, lake_lock, retained_in
 from leveret.pipeline.lake.retention import days_ago, retain
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.schemas import TABLES
@@ -148,7 +148,7 @@ def test_nothing_is_left(lake: Path, capsys: Any, monkeypatch: pytest.MonkeyPatc
 
 def test_one_at_a_time(lake: Path, story: Path) -> None:
     """Not during an ingest, nor is there an ingest during it; to look is allowed."""
-    with locked(str(lake)):
+    with lake_lock(str(lake)):
         with pytest.raises(LakeBusy):
             dropped(lake, day(1))
         assert dropped(lake, day(1), is_dry=True)["rows"]["events"]

@@ -230,7 +230,7 @@ def test_ingest(spark: Any, tmp_path: Path) -> None:
 @pytest.fixture
 def one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each table of a lake is a query of its own: some tests need only the first, beside that of holes."""
-    monkeypatch.setattr(filling, "ALWAYS", ("events", "holes"))
+    monkeypatch.setattr(filling, "COMMIT_ORDER", ("events", "holes"))
 
 
 @pytest.mark.sample

@@ -29,7 +29,7 @@ from leveret.pipeline.follow_command import Follower
 from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import parts, retention  # noqa: F401
 from leveret.pipeline.lake.compact import compact
-from leveret.pipeline.lake.lake import ALWAYS, retained_in
+from leveret.pipeline.lake.lake import COMMIT_ORDER, retained_in
 from leveret.pipeline.lake.retention import retain
 from leveret.pipeline.lazy_engines import LazyEngines
 from leveret.pipeline.options import parse
@@ -97,18 +97,18 @@ def main() -> None:
         FAULTS.fault_at(0)
 
     def check_after_a_kill() -> None:
-        for table in ALWAYS:
+        for table in COMMIT_ORDER:
             rows = in_lake(lake, table)
             if what == "follow":
                 assert rows <= every[table], (step, table)
                 continue
             assert rows in (in_lake(directory / "lake", table), wanted(table)), (step, table)
-            assert what != "fill" or not ALWAYS.index(table) or rows == wanted(table) or in_lake(lake, "holes")
+            assert what != "fill" or not COMMIT_ORDER.index(table) or rows == wanted(table) or in_lake(lake, "holes")
             assert retained_in(str(lake)) is not None or table == "events" or rows != wanted(table) or what != "retain"
 
     def check_at_the_end() -> None:
         act()
-        for table in ALWAYS:
+        for table in COMMIT_ORDER:
             assert in_lake(lake, table) == wanted(table), (step, table)
 
     def wanted(table: str) -> Any:
@@ -131,7 +131,7 @@ def main() -> None:
         compacting.SMALL_MAX = 2
         retention.today = lambda: LAST_DAY + timedelta(1)
         newest = {path.name: path for path in sorted((directory / "stages").glob("*/*"))}.values()
-        every = {table: sum((in_journal(path, table) for path in newest), Counter()) for table in ALWAYS}
+        every = {table: sum((in_journal(path, table) for path in newest), Counter()) for table in COMMIT_ORDER}
         prepare()
         assert in_a_child(act) == 0
         lake.rename(directory / "retained")
