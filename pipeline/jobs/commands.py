@@ -100,6 +100,19 @@ def run(
             names = ", ".join(one.name for one in nodes)
             raise ValueError(f"a replay is of one node: --node names which; there are {names}")
         return _run_on(nodes[0], engine, job, options, progress, opened)
+    return _run_on_nodes(nodes, engine, job, options, progress, opened)
+
+
+def _run_on_nodes(
+    nodes: Sequence[Node],
+    engine: Engine,
+    job: str,
+    options: argparse.Namespace,
+    progress: Progress,
+    opened: OpenTables,
+) -> Answer:
+    """Run one job on each node, and join the answers. Nodes that cannot answer are reported. A trace goes on to nodes
+    that were not chosen. Raises: as `run`; NotRecorded, EmptyLake only if no node can answer."""
     answers = NodeAnswers(engine, job, is_written=bool(options.out))
     unknown: list[set[tuple[str, str]]] = []
     unanswered: dict[str, ValueError] = {}
@@ -136,8 +149,7 @@ def _trail(
     opened: OpenTables,
     unanswered: dict[str, ValueError],
 ) -> dict[str, dict[int, int]]:
-    """Where a message went: node -> its messages, as `Trail.follow`. Nodes that cannot answer are added to
-    `unanswered`.
+    """Where a message went: node -> its messages, as `Trail.follow`. `unanswered`: gets the nodes that cannot answer.
     Raises: NotRecorded, EmptyLake, ValueError."""
     open_log(options.lake, engine)
     every = nodes_of(options.lake)
@@ -168,8 +180,8 @@ def _run_on(
     lost = work.tables.holes_text()
     if lost:
         progress.say("holes", what=lost, **of_node)
-    one = partial(JOBS[job], work)
-    answer = one() if job == "replay" else retry_slow_workers(one, progress)  # a replay retries its steps itself
+    run_it = partial(JOBS[job], work)
+    answer = run_it() if job == "replay" else retry_slow_workers(run_it, progress)  # a replay retries its steps itself
     more = {"missing": "; ".join([missing, *answer.facts.get("missing", ())])} if missing else {}
     more |= {"holes": lost} if lost else {}
     return replace(answer, facts={**answer.facts, "seconds": progress.seconds, **more})
@@ -197,9 +209,8 @@ def selected_tables(
         "snapshots": selection.snapshots_condition(dialect),
     }
     if selection.until_us is not None:
-        last = (
-            value(engine, f"SELECT max(lsn) FROM whole_events WHERE ts < {dialect.timestamp(selection.until_us)}") or 0
-        )
+        until = dialect.timestamp(selection.until_us)
+        last = value(engine, f"SELECT max(lsn) FROM whole_events WHERE ts < {until}") or 0
         conditions["checkpoints"] = f"end_lsn <= {last}"
         conditions["holes"] = f"first_lsn <= {last}"
     return whole.part({name: text for name, text in conditions.items() if text})
@@ -306,9 +317,8 @@ def _send(batch: list[Row], settings: ReplayOptions, url: str, so_far: str) -> N
     except Exception as error:
         if os.environ.get("LEVERET_TRACEBACK"):
             raise
-        raise ValueError(
-            f"{spark_error_text(error)}; {so_far}, and --id {settings.replay_id} sends the others"
-        ) from error
+        more = f"{so_far}, and --id {settings.replay_id} sends the others"
+        raise ValueError(f"{spark_error_text(error)}; {more}") from error
 
 
 def _whatif(work: JobContext) -> Answer:

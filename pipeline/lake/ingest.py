@@ -9,7 +9,7 @@ Source: Spark page 3.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -219,15 +219,10 @@ class _Ingest:
         self._progress.say("begin", journal=plan.directory, node=self._node.name, lake=lake, lsn=target.lsn)
         if lost:
             self._progress.say("missing", what=lost)
+        journal = next((first_journal(one) for one in found.values() if one is not None), plan.journal_id)
         for table, delta in found.items():
-            self._deltas[table] = (
-                create(lake, table, first, first=self._first_journal(found)) if delta is None else delta
-            )
-            if delta is not None and add_new_columns(lake, table, delta):
-                self._deltas[table] = open_table(lake, table)
-            if delta is not None and places[table] is None:
-                self._deltas[table] = commit(self._deltas[table], lake, table, [], first)
-            self._places[table] = places.get(table) or first
+            self._places[table] = places[table] or first
+            self._deltas[table] = self._prepared(table, delta, journal, None if places[table] else first)
         self._rows = dict.fromkeys(tables, 0)
         for start, end, group in self._batches(target):
             self._fill(start, end, group)
@@ -241,10 +236,16 @@ class _Ingest:
             result["copies"] = self._failed_copies
         return {**result, "missing": lost} if lost else result
 
-    def _first_journal(self, found: Mapping[str, Any]) -> str:
-        """The id of the journal of the lake's first node. All tables have the same."""
-        made = [first_journal(one) for one in (*found.values(), *self._deltas.values()) if one is not None]
-        return made[0] if made else self._plan.journal_id
+    def _prepared(self, table: str, delta: Any, journal: str, first: Position | None) -> Any:
+        """A table with all columns and a position, which is made if need be.
+
+        Args:   journal: id of the first node's journal. first: the position to set; None: the table has one.
+        """
+        if delta is None:
+            return create(self._lake, table, first, first=journal)
+        if add_new_columns(self._lake, table, delta):
+            delta = open_table(self._lake, table)
+        return delta if first is None else commit(delta, self._lake, table, [], first)
 
     def _register(self, table: str, lsn: int) -> None:
         """Let the journal and its copies keep the records from `lsn` on."""
