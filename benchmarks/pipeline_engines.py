@@ -7,7 +7,8 @@
 Each figure is the CPU time (user and system) of a whole process, with its start, its imports and all of its children,
 in seconds: the median of the rounds. By hand: what somebody would type who knows the tables, in a process that imports
 nothing but DuckDB (or Spark) and prints the result; it answers less than the job does (no sentences about faults, no
-checkpoints and no order within queues in the audit, no ages of what was lost, no windows without events).
+checkpoints and no order within queues in the audit, no ages of what was lost, no windows without events, no leases and
+no names of connections in fairness).
 """
 
 import argparse
@@ -49,6 +50,16 @@ BY_HAND = {
         f" FROM events WHERE msg_id > 0 AND queue <> '' AND (kind = 'enqueued' OR kind IN {TERMINAL})) AS levels"
         " GROUP BY vhost, queue, date_trunc('minute', ts) ORDER BY vhost, queue, slot"
     ),
+    "fairness": (
+        "SELECT vhost, queue, consumer, conn_id, sum(n) AS n, count(acked) AS acks,"
+        " percentile_cont(0.5) WITHIN GROUP (ORDER BY unix_micros(acked) - unix_micros(delivered)) AS p50,"
+        " percentile_cont(0.95) WITHIN GROUP (ORDER BY unix_micros(acked) - unix_micros(delivered)) AS p95,"
+        " max(unix_micros(acked) - unix_micros(delivered)) AS longest FROM ("
+        "SELECT vhost, queue, consumer, conn_id, msg_id, count_if(kind = 'delivered') AS n,"
+        " max(IF(kind = 'delivered', ts, NULL)) AS delivered, max(IF(kind = 'acked', ts, NULL)) AS acked"
+        " FROM events WHERE kind IN ('delivered', 'acked') GROUP BY vhost, queue, consumer, conn_id, msg_id) AS handed"
+        " GROUP BY vhost, queue, consumer, conn_id ORDER BY vhost, queue, consumer, conn_id"
+    ),
 }
 JOBS: dict[str, list[str]] = {
     "trace": ["77"],
@@ -66,6 +77,7 @@ JOBS: dict[str, list[str]] = {
 IN_DUCKDB = """
 import duckdb, sys
 duckdb.execute("SET TimeZone = 'UTC'")
+duckdb.execute("CREATE MACRO unix_micros(t) AS epoch_us(t)")
 duckdb.execute("CREATE VIEW events AS SELECT * FROM read_parquet(" + sys.argv[1] + ")")
 print(duckdb.execute(sys.argv[2]).fetchall()[:20])
 """
@@ -121,6 +133,8 @@ def measure(lake: str, rounds: int, only: list[str], *, with_spark: bool) -> dic
         found[job] = {way: round(statistics.median(seconds), 2) for way, seconds in taken.items()}
         if job in BY_HAND:
             found[job]["times_by_hand"] = round(found[job]["local"] / found[job]["duckdb_by_hand"], 1)
+            if with_spark:
+                found[job]["times_by_hand_of_spark"] = round(found[job]["spark"] / found[job]["spark_by_hand"], 2)
         print(json.dumps({job: found[job]}), flush=True)
     return found
 
