@@ -231,6 +231,7 @@ def test_where_a_peer_comes_from(host: str, origin: str) -> None:
     [
         (99, 9, ""),
         (100, 9, "100 descriptors are in use, the rest is for the broker's files"),
+        (101, 9, "100 descriptors are in use, the rest is for the broker's files"),
         (99, 10, "10 connections are open"),
     ],
 )

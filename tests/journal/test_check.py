@@ -9,8 +9,8 @@ from journal_workload import PATH, Driver, opened
 from simulated_files import SimulatedFiles
 
 from leveret.journal import JournalOptions
-from leveret.journal.disk.segment import Scan, path_of, segment_name, segments_in
-from leveret.journal.format.block import Block
+from leveret.journal.disk.segment import FOOTER_HEAD, Scan, path_of, segment_name, segments_in
+from leveret.journal.format.block import Block, encode_records
 from leveret.journal.recovery.check import Report, verify
 
 
@@ -108,3 +108,18 @@ def test_a_torn_tail_is_no_fault() -> None:
     assert not report.faults
     assert (report.torn_segment, report.torn_bytes) == (segment_name(base_lsn), 4)
     assert report.next_lsn == blocks[-1].header.base_lsn
+
+
+@pytest.mark.parametrize("offset", [8, 16, FOOTER_HEAD.size + 4], ids=["begin", "end", "kinds"])
+def test_a_footer_that_tells_something_else(offset: int) -> None:
+    """Whose CRC is right: where its segment begins, where it ends, and how many records of a kind there are."""
+    files = written()
+    base_lsn = segments_in(files, PATH)[1]
+    footer = blocks_of(files, base_lsn)[-1]
+    ((_, record),) = footer.records()
+    heap = bytearray(record.heap)
+    heap[offset] ^= 1
+    forged = encode_records(footer.header.base_lsn, footer.header.flags, [record._replace(heap=bytes(heap))])
+    path = path_of(PATH, base_lsn)
+    files.put(path, files.content(path)[: footer.offset] + forged)
+    assert told(verify(PATH, files)) == [(segment_name(base_lsn), footer.offset, "what these records say")]

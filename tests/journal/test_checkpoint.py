@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from depth_world import DepthWorld, page_early
+from depth_world import PERSISTENT, DepthWorld, page_early
 from effort import examples
 
 from leveret.engine import Choice, Field, FieldTable, Message, Moving, Queue, to_queue
@@ -243,3 +243,18 @@ def test_a_kill_at_any_step(kind: str, seed: int) -> None:
     life.checkpoint()
     life.world.close()
     assert len(life.acts) > 6
+
+
+def test_messages_that_are_gone_need_no_memory_beside_some_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint leaves two entries of the index of contents for each that is there, and a few."""
+    monkeypatch.setattr(stating, "RUNS_SPARE", 10)
+    world = DepthWorld({}, {})
+    for number in range(100):
+        world.fill([1], PERSISTENT, number)
+        world.end_turn()
+    for number in range(100):
+        world.fetch(no_ack=number >= 3)
+        world.end_turn()
+    world.checkpoint()
+    assert 3 <= len(world.recorder.messages.contents) <= 2 * 3 + 10
+    world.close()

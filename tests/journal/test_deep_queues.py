@@ -22,6 +22,8 @@ from leveret.engine.messages.content import SCHEDULED_DELIVERY
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import classic
 from leveret.engine.stores.paged_run import octets_paged
+from leveret.engine.stores.tail import Unreadable
+from leveret.journal.disk.segment import path_of, segments_in
 
 ARGUMENTS = st.sampled_from(
     [
@@ -351,3 +353,22 @@ def test_a_ring_counts_what_is_not_in_memory() -> None:
     got = [world.fetch()[3][0][:4].rstrip(b"\0") for _ in range(6)]
     assert got == [b"%d.%d" % (number, at) for number in (17, 18, 19) for at in (0, 1)]
     world.close()
+
+
+def test_messages_that_cannot_be_read_back_are_named() -> None:
+    """The broker learns which, from the error and beside it: it cannot go on without them."""
+    world = World({}, {}, memory=1000)
+    for number in range(100):
+        world.fill([100], PERSISTENT, number)
+        world.end_turn()
+    told: list[Unreadable] = []
+    world.broker.context.storage.on_unreadable = told.append
+    for base_lsn in segments_in(world.files, world.path):
+        path = path_of(world.path, base_lsn)
+        octets = bytearray(world.files.content(path))
+        octets[::64] = bytes(len(octets[::64]))
+        world.files.put(path, bytes(octets))
+    with pytest.raises(Unreadable, match=r"messages \d+ to \d+ cannot be read back: .*\.log") as error:
+        while world.q.pop():
+            pass
+    assert told == [error.value]
