@@ -201,3 +201,6 @@ def test_what_is_found_rises_also_where_the_tail_does_not() -> None:
     tail.extend(100, [10] * 3)
     tail.extend(40, [10] * 3)
     assert [list(part.ids) for part in tail.find(0, [40, 41, 42, 100, 101])] == [[40, 41, 42], [100, 101]]
+    tail.take_ids(0, [41])
+    tail.extend(41, [10])
+    assert [list(part.ids) for part in tail.find(0, [40, 41, 42])] == [[40, 42], [41]]

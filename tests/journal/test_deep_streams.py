@@ -13,7 +13,8 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine.messages.field_table import Field
 from leveret.engine.stores import read_windows, stream_store
-from leveret.journal import JournalOptions
+from leveret.journal import JournalOptions, JournalReader
+from leveret.journal.format.record import DECLARED, RESTATED
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.recorder import Recorder
 from leveret.testing.harness import Harness
@@ -180,3 +181,17 @@ def test_a_window_is_as_large_as_its_octets_allow() -> None:
 
     assert [window(20, 50, octets) for octets in (1, 2, 3, 4, 21)] == [1, 1, 2, 2, 11]
     assert (window(20, 7, 1 << 20), window(end - 3, 50, 1 << 20)) == (7, 3)
+
+
+def test_a_stream_that_loses_its_start_is_not_declared_again() -> None:
+    """Readers of the journal see one declaration: what is written when its start goes is said to be a repetition."""
+    world = World(x_max_length_bytes=900, x_stream_max_segment_size_bytes=300)
+    for _ in range(10):
+        world.write(20)
+    assert world.stream.first_offset > 0
+    id_ = world.recorder.objects.queue_id(world.stream)
+    records = [record for _, record in JournalReader(world.path, world.files).records(trust_open=True)]
+    declared = [record for record in records if record.kind == DECLARED and record.queue_id == id_]
+    assert len(declared) > 1
+    assert sum(not record.flags & RESTATED for record in declared) == 1
+    world.close()

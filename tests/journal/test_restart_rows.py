@@ -1,5 +1,6 @@
 """The rows of address-settings page 8 that restart the broker. `cut`: kill -9 and a power cut at once."""
 
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -10,6 +11,7 @@ from toml_text import settings
 
 from leveret.engine import Field, Grant, Permissions, User
 from leveret.engine.clients.session import NACKED
+from leveret.journal.recording.recorder import Recorder
 from leveret.testing.harness import Harness
 
 
@@ -68,6 +70,16 @@ def test_d18_d19_counts_before_deliveries() -> None:
         desk.must_get()
         got = cut(desk, persists=persists).must_get()
         assert (got.redelivered, got.headers.get("x-delivery-count")) == expected
+
+
+def test_counts_before_deliveries_are_not_for_transient_queues() -> None:
+    """Which the journal does not know: persistent messages reach their consumers all the same."""
+    broker = Harness(journal=SimulatedFiles(), recorder=partial(Recorder, persists_deliveries=True))
+    broker.queue(durable=False)
+    broker.consume()
+    broker.publish("A", delivery_mode=2)
+    broker.settle()
+    assert [one.body for one in broker.deliveries] == [b"A"]
 
 
 def test_d20_who_waits_goes_on_waiting() -> None:
