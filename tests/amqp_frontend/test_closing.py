@@ -169,3 +169,17 @@ def test_no_timer_outlives_the_connections(first: str) -> None:
         peer.hang_up()
     assert bench.pair.broker.next_deadline_ns() is None
     assert not bench.pair.broker.context.awaiting
+
+
+@pytest.mark.parametrize("how", CHANNEL_ENDS)
+def test_a_channel_that_ends_by_an_error_has_failed_to_handle_what_was_out(how: str) -> None:
+    """One attempt, after which its message is dead; what a client closes itself is no attempt (address-settings page
+    7.1)."""
+    pair = Pair(broker={"settings": SettingsRepository([entry("a", max_delivery_attempts=1)])})
+    peer: Peer = pair.open(1)
+    peer.call(1, C.Queue.Declare, queue="a")
+    peer.send(method(1, C.Basic.Consume, queue="a", consumer_tag="a"), publish(1, "a", b"out"))
+    queue = pair.broker.virtual_hosts["/"].queues["a"]
+    assert queue.events.unacked == 1
+    peer.send(CHANNEL_ENDS[how][0])
+    assert (queue.ready_count, queue.events.unacked) == (int(how == "close"), 0)

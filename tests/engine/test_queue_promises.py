@@ -24,6 +24,17 @@ def test_what_a_full_queue_refuses_is_not_counted_out_of_it() -> None:
     assert (world.all("dead"), world.all()) == ("bc", "a")
 
 
+def test_a_time_to_live_of_zero_and_a_limit_of_zero() -> None:
+    """As in RabbitMQ the limit kills a message that nobody takes, and its time where there are no dead letters."""
+    world = Harness()
+    dead = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
+    full = world.queue("full", x_message_ttl=0, x_max_length=0, **dead)
+    brief = world.queue("brief", x_message_ttl=0, x_max_length=0)
+    for name in ("full", "brief"):
+        world.publish("a", key=name)
+    assert (full.events.counters.expired, brief.events.counters.expired) == (0, 1)
+
+
 def test_a_consumer_that_gives_very_many_back_gets_all_of_them_again() -> None:
     """Of a non-destructive queue, which hands them out in batches."""
     world = Harness(SettingsRepository([entry("#", default_non_destructive=True)]))
