@@ -73,3 +73,29 @@ def test_a_client_that_is_gone_does_not_wait_for_room(
     assert [len(body) for body in other.bodies("q")] == [2048]
     assert broker.do(lambda: broker.broker.context.counters.dropped) >= 1
     other.close()
+
+
+def test_a_client_that_is_still_there_is_waited_for(broker: SocketBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the broker looks: all that it sent arrives when there is room."""
+    looks: list[bool] = []
+    look = endpoint.Endpoint._is_disconnected
+
+    def counted(self: endpoint.Endpoint) -> bool:
+        looks.append(look(self))
+        return looks[-1]
+
+    monkeypatch.setattr(endpoint.Endpoint, "_is_disconnected", counted)
+    port = int(broker.url.rpartition(":")[2].partition("/")[0])
+    client, other = Client.open("127.0.0.1", port), Client.open("127.0.0.1", port)
+    client.call("queue.declare", queue="q")
+    client.publish("", "q", bytes(2048))
+    other.wait_for_ready("q", 1)
+    for number in range(20):
+        client.publish("", "q", bytes(20_000), mandatory=bool(number % 2))
+    while broker.do(lambda: len(broker.broker.connections)) == 2 and len(looks) < 3:
+        pass
+    other.call("basic.consume", queue="q", no_ack=True)
+    assert [len(delivery.body) for delivery in other.deliveries(21)] == [2048, *[20_000] * 20]
+    assert not any(looks)
+    for one in (client, other):
+        one.close()
