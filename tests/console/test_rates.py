@@ -83,6 +83,18 @@ def test_another_broker_has_samples_of_its_own(clock: ManualClock) -> None:
     assert sampler.since_ms() == clock.wall_ms()
 
 
+def test_past_channels_count_in_their_virtual_host_alone(broker: Broker, client: Client) -> None:
+    """What was published there stays in its sums when the channel is closed."""
+    other = broker.virtual_hosts.create("other")
+    client.vhost.queues.declare("q", client=client)
+    session = client.open_session(1)
+    route = client.vhost.router.route("", "q", client.user)
+    session.publish(route, Envelope("", "q"), [b"x"] * 3, mandatory=False)
+    session.close()
+    sums = [finished(vhost_values(vhost, [client], (0, 0)))[0] for vhost in (client.vhost, other)]
+    assert sums == [3, 0]
+
+
 def test_when_samples_begin(broker: Broker, client: Client, clock: ManualClock) -> None:
     """With the first activity of a queue; of the broker with the first look. Until then it is not known."""
     sampler = Sampler(lambda: broker)

@@ -422,3 +422,36 @@ def test_what_came_back_goes_out_before_a_new_message_drops_it() -> None:
     world.publish("b")
     world.finish_turns()
     assert (world.taken(), queue.ready_count) == ("aa", 1)
+
+
+def test_the_next_message_expires_in_time_after_a_get() -> None:
+    """Though it lives shorter than the one that was got before it."""
+    world = Harness()
+    queue = world.queue()
+    world.publish("a", expiration=b"5000")
+    world.publish("b", expiration=b"1000")
+    assert world.get() is not None
+    world.advance(1000)
+    assert queue.ready_count == 0
+
+
+def test_a_rejection_that_has_nowhere_to_go_is_no_attempt() -> None:
+    """The address for dead letters is full: once it has room, the message has all its attempts."""
+    full = entry("D", max_size_messages=1, address_full_policy="FAIL")
+    world = Harness(SettingsRepository([entry("q", max_delivery_attempts=2, dead_letter_address="D"), full]))
+    dead, queue = world.queue("D"), world.queue()
+    world.publish("x", key="D")
+    world.publish("a")
+    for requeue in (False, False, False, True):
+        got = world.get(no_ack=False)
+        assert got is not None
+        if requeue:
+            dead.purge()
+        world.session.reject(got[0], requeue=requeue)
+        world.end_turn()
+        assert (queue.ready_count, dead.ready_count) == (1, 0 if requeue else 1)
+    got = world.get(no_ack=False)
+    assert got is not None
+    world.session.reject(got[0], requeue=True)
+    world.end_turn()
+    assert (queue.ready_count, dead.ready_count) == (0, 1)

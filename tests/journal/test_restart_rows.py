@@ -11,6 +11,7 @@ from toml_text import settings
 
 from leveret.engine import Field, Grant, Permissions, User
 from leveret.engine.clients.session import NACKED
+from leveret.journal.recording import checkpoint as checkpoints
 from leveret.journal.recording.recorder import Recorder
 from leveret.testing.harness import Harness
 
@@ -325,3 +326,22 @@ def test_priorities_are_kept_by_each_checkpoint(memory: int | None) -> None:
         world.checkpoint()
         world.kill()
     assert world.all().startswith("abcx")
+
+
+def test_what_comes_while_a_checkpoint_forgets_others_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the checkpoint after that, too."""
+    monkeypatch.setattr(checkpoints, "LOOK_SLICE", 2)
+    monkeypatch.setattr(checkpoints, "RUNS_SPARE", 0)
+    world = Harness(journal=SimulatedFiles())
+    queue = world.queue()
+    for _ in range(60):
+        world.publish("x", delivery_mode=2)
+    assert world.get(no_ack=False) is not None
+    world.take(50)
+    for _ in checkpoints.checkpoint(world.broker, world.journal, world.recorder):
+        world.journal.commit()
+        world.publish("n", delivery_mode=2)
+    world.checkpoint()
+    count = queue.ready_count + queue.unacked
+    world.kill()
+    assert world.named("q").ready_count == count > 10
