@@ -183,7 +183,7 @@ class Runtime:
     # -- turns ------------------------------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """Dispatch and flush after a turn; unfinished work continues in turns of its own."""
+        """Dispatch and flush after a turn; unfinished work continues in separate turns."""
         broker = self._turns
         try:
             if broker.end_turn(is_short=self._has_leftovers) or broker.scheduler.hungry:

@@ -25,6 +25,8 @@ from .engine_clock import EngineClock
 from .nearest_names import nearest_names
 
 T = TypeVar("T")
+#: Maximum characters of a body in a text.
+SHOWN_MAX = 200
 
 
 def _no_headers() -> Mapping[str, Any]:
@@ -325,11 +327,11 @@ def json_content(body: bytes, default: Any = None) -> Any:
         return default
 
 
-def shown_body(body: bytes, size_max: int = 200) -> str:
+def shown_body(body: bytes) -> str:
     """A body for people: its text with invisible characters escaped, or its octets."""
     try:
         text = body.decode()
         shown = text if text.isprintable() and text and text == text.strip() else repr(text)
     except UnicodeDecodeError:
         shown = repr(body)
-    return shown if len(shown) <= size_max else f"{shown[:size_max]}... ({len(body)} octets)"
+    return shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}... ({len(body)} octets)"
