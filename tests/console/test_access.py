@@ -266,6 +266,8 @@ def test_lists_in_parts(api: ApiClient) -> None:
     assert (shown["items"], shown["page_count"], shown["total_count"]) == ([{"name": "c"}], 2, 3)
     shown = api.get("queues/parts?page=1&page_size=2&name=B")
     assert (shown["filtered_count"], shown["total_count"], shown["item_count"]) == (1, 3, 1)
+    assert api.get("queues/parts?page=1&page_size=3")["page_count"] == 1
+    assert api.ask("GET", "queues/parts?page=2&page_size=3").status == 400
     answer = api.ask("GET", "queues/parts?page=3&page_size=2")
     assert (answer.status, answer.json["error"]) == (400, "page_out_of_range")
     shown = api.get("queues/parts?sort=arguments.x-max-length&columns=name")

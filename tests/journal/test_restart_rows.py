@@ -345,3 +345,24 @@ def test_what_comes_while_a_checkpoint_forgets_others_is_kept(monkeypatch: pytes
     count = queue.ready_count + queue.unacked
     world.kill()
     assert world.named("q").ready_count == count > 10
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_attempts_are_kept_by_each_checkpoint(is_paged: bool) -> None:
+    """Also of messages that are paged out."""
+    world = Harness(journal=SimulatedFiles(), memory=1 << 20)
+    world.queue(x_max_delivery_attempts=3)
+    world.publish(*"ab", delivery_mode=2)
+    got = world.get(no_ack=False)
+    assert got is not None
+    world.session.reject(got[0], requeue=True)
+    world.end_turn()
+    for _ in range(2):
+        pageable = world.named("q").pageable
+        assert pageable is not None
+        if is_paged:
+            pageable.page_out(1 << 20)
+        world.checkpoint()
+        world.kill()
+    again = [world.get(), world.get()]
+    assert [one is not None and one[2] for one in again] == [True, False]
