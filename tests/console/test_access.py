@@ -4,6 +4,7 @@ Source: management page 7, 8.
 """
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pika
 import pytest
@@ -28,6 +29,16 @@ def test_a_user_who_is_made_here_can_log_in_there(api: ApiClient, broker: Runnin
     assert api.get("users/made/permissions")[0]["vhost"] == "made"
     assert api.ask("DELETE", "vhosts/made").status == 204
     assert api.get("users/made/permissions") == []
+
+
+@pytest.mark.parametrize("name", [".", "..", "\0.", "\0\0..", "...", "\0", "\0x"])
+def test_names_of_dots(api: ApiClient, name: str) -> None:
+    """A client that takes . and .. for steps sends a NUL before them; other names with NULs are as they are."""
+    sent = quote(f"\0{name}" if name.strip("\0") in (".", "..") else name, safe="")
+    assert api.ask("PUT", f"queues/%2F/{sent}", {}).status == 201
+    assert api.get(f"queues/%2F/{sent}")["name"] == name
+    assert name in {one["name"] for one in api.get("queues")}
+    assert api.ask("DELETE", f"queues/%2F/{sent}").status == 204
 
 
 def test_a_user_and_permissions_in_one_request(api: ApiClient) -> None:

@@ -11,10 +11,12 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from leveret.__main__ import main
+from leveret.cli import ctl_command
 from leveret.cli.control_client import request
 from leveret.testing import RunningBroker, start_broker
 
@@ -132,9 +134,17 @@ def test_a_password_is_not_shown(broker: RunningBroker) -> None:
     ],
 )
 def test_watch_repeats_nothing_that_changes_something(
-    words: tuple[str, ...], broker: RunningBroker, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...],
+    broker: RunningBroker,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is refused in words, before the broker is asked."""
+
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ctl_command, "time", SimpleNamespace(sleep=interrupted))
     request(broker.url, "publish", {"exchange": "", "routing-key": "queue-00", "payload": "kept"})
     before = len(broker.queue("queue-00", vhost="/").ready)
     assert main(["ctl", "--url", broker.url, "--watch", "1", *words]) == 1
