@@ -61,3 +61,28 @@ def test_a_segment_that_a_reader_needs_is_not_emptied() -> None:
     harness, _ = harness_with_old_segment()
     register_reader(harness.path, "node-b-1", 1, harness.files)
     assert harness.journal.old_segments.to_empty() is None
+
+
+def test_what_is_moved_keeps_the_name_of_its_exchange() -> None:
+    """Which was deleted long ago: later segments name it as long as the message is there."""
+    harness = Harness(journal=SimulatedFiles(), journal_options=SMALL)
+    for name in ("q", "busy"):
+        harness.queue(name)
+    harness.vhost.exchanges.declare("x", "fanout", durable=True)
+    harness.bind("q", "x")
+    harness.publish("A", key="", exchange="x", delivery_mode=2)
+    harness.vhost.exchanges.delete("x")
+    harness.end_turn()
+    for has_to_move in (True, False):
+        for _ in range(60):
+            harness.publish("x" * 200, key="busy", delivery_mode=2)
+            harness.take(queue="busy")
+        harness.checkpoint(reclaims=not has_to_move)
+        if has_to_move:
+            base_lsn = harness.journal.old_segments.to_empty()
+            assert base_lsn is not None
+            for _ in empty_segment(harness.broker, harness.journal, harness.recorder, base_lsn):
+                harness.journal.commit()
+    harness.restart()
+    (message,) = harness.named("q").messages()
+    assert message.envelope.exchange == "x"

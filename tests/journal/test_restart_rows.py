@@ -366,3 +366,13 @@ def test_attempts_are_kept_by_each_checkpoint(is_paged: bool) -> None:
         world.kill()
     again = [world.get(), world.get()]
     assert [one is not None and one[2] for one in again] == [True, False]
+
+
+def test_each_message_of_a_run_has_its_own_size_after_a_restart() -> None:
+    """In the journal alone, where a limit of octets counts them."""
+    world = Harness(journal=SimulatedFiles(), memory=0)
+    world.queue(x_max_length_bytes=1 << 20)
+    world.publish("a", "b" * 1000, "c" * 10, delivery_mode=2)
+    assert world.named("q").store.body_octets == 1011
+    world.kill()
+    assert world.named("q").store.body_octets == 1011
