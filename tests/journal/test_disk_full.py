@@ -220,7 +220,9 @@ def test_what_dies_while_the_disk_is_full_is_written_later() -> None:
     full(desk)
     for _ in range(2):
         desk.nack(desk.must_get(), requeue=False)
+    assert desk.recorder.late_octets > 0
     has_room(desk)
+    assert desk.recorder.late_octets == 0, "what is written needs no room any more"
     again = DurableDesk(desk.files.power_cut())
     assert [again.all(queue) for queue in ("q", "d1", "d2")] == ["", "AB", "AB"]
     desk.all("d1")
