@@ -7,6 +7,7 @@ from collections import Counter
 from leveret.engine import (
     AckedEvent,
     Broker,
+    ConnectionEvent,
     DeliveredEvent,
     EnqueuedEvent,
     EventKind,
@@ -62,6 +63,7 @@ class Statistics(Book):
             RequeuedEvent: self._requeued,
             LeftEvent: self._left,
             LeaseEndedEvent: self._lease_ended,
+            ConnectionEvent: self._connection,
         }
 
     def attach(self, broker: Broker) -> None:
@@ -104,6 +106,11 @@ class Statistics(Book):
     def counted(self, vhost: str, queue: str, counter: str) -> int:
         """How many messages of a queue events told this of, in this life; also when the queue is gone."""
         return self._counted.get((vhost, queue), Counter[str]())[counter]
+
+    def _connection(self, event: ConnectionEvent) -> None:
+        """One came, or is gone and still counts."""
+        if self._broker is not None:
+            self._check_totals(self._broker)
 
     def _check_totals(self, broker: Broker) -> None:
         """What connections sent and received, also of those that are gone."""

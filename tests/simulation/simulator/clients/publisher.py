@@ -109,12 +109,12 @@ class Publisher(Channel):
         self._committing = []
 
     def ended(self) -> None:
-        """What was published before has its answer, where nothing holds it, and what was not committed never comes."""
+        """What was published has its answer, unless it is held or waits for the disk; the uncommitted never comes."""
         plan, disk = self.world.plan, self.world.disk
         may_hold = "[flow]" in plan.configuration or any(fault.kind in TROUBLING for fault in plan.faults)
-        if self._unconfirmed and not may_hold and not disk.is_troubled and not disk.has_been_full:
-            first = next(iter(self._unconfirmed.values())).key.hex()
-            raise Broken(f"client {self.client.number} closed a channel, and {first} has no answer")
+        first = next(iter(self._unconfirmed.values()), None)
+        if first and first.sent_ns > self.world.knowledge.unsafe_ns and not may_hold and not disk.has_been_full:
+            raise Broken(f"client {self.client.number} closed a channel, and {first.key.hex()} has no answer")
         self.world.books.routing.never.update(key for key, _ in self._transaction)
 
     def unanswered(self) -> Question | None:
