@@ -152,3 +152,16 @@ def test_the_limit_follows_a_reload(temp: FileTempStore) -> None:
     assert temp.used > SIZE
     assert bench.take_all() == 14
     assert bench.whole == 0
+
+
+def test_publishes_of_many_kinds_wait_as_those_of_one_kind_do() -> None:
+    """A read of publishes to two queues in turn does not pass the limit of one of them."""
+    pair = Pair(broker={"settings": SettingsRepository([entry("q", memory_limit=10_000, cursor="vm")])})
+    peer = pair.open(1)
+    for queue in ("q", "free"):
+        peer.call(1, C.Queue.Declare, queue=queue)
+    for _ in range(20):
+        peer.send(b"".join(publish(1, queue, bytes(1000)) for queue in ("q", "free") * 3))
+    queues = pair.broker.virtual_hosts["/"].queues
+    assert queues["q"].ready_count < 20
+    assert peer.session.backlog.parking.channels

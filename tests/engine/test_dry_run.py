@@ -8,6 +8,7 @@ import random
 import pytest
 
 from leveret.engine import PLAIN, Broker, Envelope, Field, FieldTable, ManualClock, User, encode_header, scan_properties
+from leveret.testing.harness import Harness, messages
 
 ME = User("me")
 KINDS = ("direct", "fanout", "topic", "headers", "x-consistent-hash", "x-delayed-message")
@@ -78,3 +79,17 @@ def test_it_goes_where_the_dry_run_says(seed: int) -> None:
         got = [name for name in world.queues if world.vhost.queues[name].ready_count > before[name]]
         assert sorted(queue.name for queue in run.route.queues) == got
         assert all(run.outcome_at(queue) == ("ready", None) for queue in run.route.queues)
+
+
+@pytest.mark.parametrize("has_consumer, outcome", [(False, "drops the oldest"), (True, "ready")])
+def test_it_says_that_a_full_queue_drops_its_oldest(has_consumer: bool, outcome: str) -> None:
+    """Unless a consumer takes the message first."""
+    world = Harness()
+    queue = world.queue(x_max_length=0)
+    if has_consumer:
+        world.consume()
+    summary, (content,) = messages(["a"], {})
+    run = world.vhost.dry_run(world.envelope("", "q", summary), content, ME)
+    for _ in run.steps():
+        pass
+    assert run.outcome_at(queue) == (outcome, None)
