@@ -64,7 +64,8 @@ class Connections(dict[Client, None]):
     def forget(self, client: Client) -> None:
         """Remove a client that closes. Called by `Client.close`."""
         context = self._context
-        if self.pop(client, client) is None:  # the first time
+        if client in self:  # else it was forgotten before
+            del self[client]
             activity, connection_info = context.activity, client.connection_info
             activity.connections_closed += 1
             activity.octets_in += connection_info.octets_in
@@ -105,7 +106,9 @@ class Connections(dict[Client, None]):
             context.disconnects.expel(client, UserDeleted(user=name))
 
     def _change_clients(self, user: User) -> list[Client]:
-        """Replace the user of its clients, and make their routes stale. Returns these clients."""
+        """Give all clients of this name the new user, and make the routes of their virtual hosts stale. Returns: these
+        clients.
+        """
         clients = [client for client in self if client.user.name == user.name]
         for client in clients:
             client.user = user

@@ -17,7 +17,7 @@ QUEUES_SLICE = 200
 
 
 class Disconnects:
-    """The clients to disconnect and the virtual hosts to delete, after all these clients. `pending`: work is left."""
+    """Clients to disconnect, then virtual hosts to delete, which have no clients left. `pending`: work is left."""
 
     __slots__ = ("_clients", "_context", "_vhosts", "pending")
 

@@ -22,14 +22,14 @@ Reader = Callable[[object], Any]
 
 
 NO_UNITS: Mapping[str, int] = MappingProxyType({})
-#: Units of durations, the largest first.
+#: Units in which durations are printed, the largest first; days are read, and never printed.
 DURATION_UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 SIZE_UNITS = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
 
 
 @frozen
 class Kind:
-    """A type of value: `read` takes TOML's value; `parse` converts the text of XML and properties to it.
+    """A type of value: `read` takes TOML's value; `parse` converts the text of an XML or .properties file to it.
 
     `units`: for printing values.
     """
@@ -185,7 +185,7 @@ def networks(value: object) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def integer(low: int, high: int, *, except_zero: bool = False) -> Reader:
-    """An integer between two bounds; with `except_zero`, -1 means no limit and 0 is excluded."""
+    """An integer between two bounds. `except_zero`: 0 is refused, and -1, which `low` must be, means no limit."""
     expected = f"-1 or an integer from 1 to {high}" if except_zero else f"an integer from {low} to {high}"
 
     def read(value: object) -> int:
@@ -265,7 +265,7 @@ COUNT_INT = Kind(integer(0, INT_MAX), parse_integer)
 ANY_INT = Kind(integer(-LONG_MAX - 1, LONG_MAX), parse_integer)
 BYTES = Kind(size_between(0), parse_integer, SIZE_UNITS)
 BYTES_OR_OFF = Kind(size_between(0, or_off=True), parse_integer, SIZE_UNITS)
-BYTES_NOT_ZERO = Kind(size_between(1, or_off=True), parse_integer, SIZE_UNITS)
+POSITIVE_BYTES_OR_OFF = Kind(size_between(1, or_off=True), parse_integer, SIZE_UNITS)
 PAGE_SIZE = Kind(size_between(1, INT_MAX), parse_integer, SIZE_UNITS)
 MULTIPLIER = Kind(number(0, float("inf"), above_low=True), parse_number)
 RATE_OR_OFF = Kind(rate_or_off, parse_number)
@@ -295,14 +295,14 @@ DELETION = choice("OFF", "FORCE")
 
 
 def value_text(value: object) -> str:
-    """A value in TOML's notation."""
+    """A value as TOML writes it, which for these types is as JSON does."""
     import json  # loaded only for reports
 
     return json.dumps(value, ensure_ascii=False)
 
 
 def shown(value: object) -> str:
-    """A value for messages, cut to 80 characters."""
+    """A value as texts of errors quote it, cut to 80 characters."""
     try:
         content = repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits

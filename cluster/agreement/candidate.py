@@ -28,30 +28,33 @@ def obstacle(context: NodeContext, view: View) -> str | None:
 
 
 class Candidate:
-    """The campaigns of a node. A campaign is decided when etcd answers, or when its guards can no longer hold."""
+    """The campaigns of a node. A campaign is decided when etcd answers, or when its guards can no longer hold.
 
-    __slots__ = ("context", "follower", "is_doubtful", "retry_ns")
+    may_still_win: etcd may still do a campaign of this node that got no answer and has the guards of the last one.
+    """
+
+    __slots__ = ("context", "follower", "may_still_win", "retry_ns")
 
     def __init__(self, context: NodeContext, follower: Follower) -> None:
         self.context, self.follower = context, follower
         self.retry_ns = 0  # the next campaign is not earlier, because etcd was not reached
-        self.is_doubtful = False  # etcd may still do a campaign with the guards of the last one that was sent
+        self.may_still_win = False
 
     def review(self) -> None:
-        """Campaign when there is no leader, or its process is gone, and it is this node's turn."""
+        """Campaign when there is no leader, or its process is gone, and this node lets no other one go first."""
         context, view = self.context, self.context.view
         if context.state is not State.IN_SYNC or view is None or context.sent is not None:
             return
         if self.follower.lack is not None:
-            return  # etcd is asked first whether this disk was put back
-        is_gone = self.follower.leader_is_gone and not self._is_clock_wrong and not context.is_different
-        if view.leader is not None and not is_gone:
+            return  # etcd is asked first whether this disk was restored from an older copy
+        may_replace = self.follower.leader_is_gone and not self._is_clock_wrong and not context.is_different
+        if view.leader is not None and not may_replace:
             return
         why = obstacle(context, view)
         if why is not None:
             self.follower.note(f"does not campaign: {why}")
             return
-        if context.now_ns >= (self.retry_ns if is_gone else self._turn_ns(view)):
+        if context.now_ns >= (self.retry_ns if may_replace else self._earliest_ns(view)):
             self._campaign(view)
 
     @property
@@ -59,22 +62,22 @@ class Candidate:
         """Whether this node lets others lead, because its clock differs too much from the last leader's."""
         return abs(self.context.clock_difference_ns) > self.context.timers.clock_difference_ns
 
-    def _turn_ns(self, view: View) -> int:
-        """The time at which this node campaigns if there is no leader. It lets others go first if it just resigned,
-        if its clock is wrong, or if its configuration differs from that of the last leader.
+    def _earliest_ns(self, view: View) -> int:
+        """The time at which this node campaigns if there is no leader. It lets others go first if it has just resigned,
+        if another node is preferred, if its clock is wrong, or if its configuration is not that of the last leader.
 
-        A node that was handed the lead does not wait, even if it resigned shortly before.
+        A node that was handed the lead waits only for a wrong clock.
         """
         context, timers = self.context, self.context.timers
         since_ns = context.absent_since_ns or 0
-        turn_ns = self.retry_ns
+        earliest_ns = self.retry_ns
         if view.preferred != context.node.node_id:
-            turn_ns = max(turn_ns, context.abstains_until_ns)
-            waits = (view.preferred is not None) + context.is_different
-            turn_ns = max(turn_ns, since_ns + waits * timers.preferred_first_ns) if waits else turn_ns
+            earliest_ns = max(earliest_ns, context.abstains_until_ns)
+            ahead = (view.preferred is not None) + context.is_different
+            earliest_ns = max(earliest_ns, since_ns + ahead * timers.preferred_first_ns) if ahead else earliest_ns
         if self._is_clock_wrong:
-            turn_ns = max(turn_ns, since_ns + timers.lease_ns)
-        return turn_ns
+            earliest_ns = max(earliest_ns, since_ns + timers.lease_ns)
+        return earliest_ns
 
     def _campaign(self, view: View) -> None:
         assert view.insync is not None
@@ -84,13 +87,16 @@ class Candidate:
 
     def doubt(self) -> None:
         """No answer came. Give the lease up: if etcd did the campaign, others need not wait for the lease's end."""
-        self.context.is_in_doubt = self.is_doubtful = True
+        self.context.is_in_doubt = self.may_still_win = True
         self.context.decide(EndLease())
         self.context.read_keys()
 
     def fail(self, *, is_refused: bool) -> None:
-        """The campaign was not done. `is_refused`: a guard did not hold, and never will; else etcd was not reached."""
-        if is_refused or not self.is_doubtful:
+        """This sending of the campaign had no effect; an earlier one may have.
+
+        `is_refused`: a guard did not hold, and never will; else etcd was not reached.
+        """
+        if is_refused or not self.may_still_win:
             self._lose()
         else:
             self.context.is_in_doubt = True
@@ -113,13 +119,13 @@ class Candidate:
             self._lose()
 
     def _lose(self) -> None:
-        self.is_doubtful = False
+        self.may_still_win = False
         self.context.settle()
         self.context.step(Step.LOSE)
 
     def win(self) -> None:
         """This node leads the term of its campaign."""
-        self.is_doubtful = False
+        self.may_still_win = False
         self.context.settle()
         self.context.step(Step.WIN)
 
@@ -129,5 +135,5 @@ class Candidate:
         if context.state is State.CAMPAIGNING and context.is_in_doubt:
             return ((context.asked_ns or 0) + context.timers.beacon_ns,)
         if context.state is State.IN_SYNC and view is not None and view.leader is None:
-            return (self._turn_ns(view),)
+            return (self._earliest_ns(view),)
         return (self.retry_ns,)

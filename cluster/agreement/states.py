@@ -1,4 +1,4 @@
-"""The states of a node of a cluster as one table. docs/states.md is drawn from it. A missing key is the error.
+"""The states of a node of a cluster as one table, which docs/states.md shows. A step that is missing is not allowed.
 
 Source: docs/cluster.md, the states of a node.
 """
@@ -12,16 +12,16 @@ class State(Enum):
     __hash__ = object.__hash__
 
     STARTING = auto()  # clients are held; the journal is open for copying, and nothing is written
-    FOLLOWING = auto()  # copies the leader's journal; confirms do not wait for it
-    IN_SYNC = auto()  # as FOLLOWING, but confirms wait for it: it may lead
+    FOLLOWING = auto()  # copies the leader's journal; confirms do not wait for this node
+    IN_SYNC = auto()  # like FOLLOWING, but confirms wait for this node: it may lead
     CAMPAIGNING = auto()  # its campaign is sent: it acknowledges nothing
-    TAKING_OVER = auto()  # it won: its journal is recovered
+    TAKING_OVER = auto()  # it won: it recovers its journal
     LEADING = auto()
     HELD = auto()  # leads, but publishers are held: too few nodes are in sync, or one does not answer
     SUSPENDED = auto()  # perhaps another node leads: nothing is read from clients, nothing is sent
-    RESIGNING = auto()  # its broker is closed
+    RESIGNING = auto()  # it closes its broker
     DRAINED = auto()  # copies, and does not campaign until an operator revives it
-    REFUSED = auto()  # waits for an operator
+    REFUSED = auto()  # takes no part, for a reason that only an operator can remove
 
 
 class Step(Enum):

@@ -15,8 +15,8 @@ from ..slices import free_in_steps
 from .vhosts import give_all_permissions
 
 JSON, MULTIPART = "application/json", "multipart/form-data"
-_FAULT = "failed_to_parse_json"
-#: Maximum entries that an answer names.
+_NOT_JSON = "failed_to_parse_json"
+#: Maximum faults of an import that an answer names.
 FAULTS_MAX = 50
 #: Maximum parts of a form, and maximum octets of the head of each.
 PARTS_MAX, PART_HEAD_MAX = 3, 16 * 1024
@@ -54,29 +54,29 @@ def _download(request: Request, value: dict[str, Any]) -> Steps:
 
 
 def _import(api: Api, request: Request) -> Steps:
-    return (yield from _take_in(api, request, (yield from _document(request)), None))
+    return (yield from _import_document(api, request, (yield from _document(request)), None))
 
 
 def _import_vhost(api: Api, request: Request) -> Steps:
     vhost = api.vhost_to_change(request)
-    return (yield from _take_in(api, request, (yield from _document(request)), vhost.name))
+    return (yield from _import_document(api, request, (yield from _document(request)), vhost.name))
 
 
-def _take_in(api: Api, request: Request, document: dict[str, Any], vhost: str | None) -> Steps:
+def _import_document(api: Api, request: Request, document: dict[str, Any], vhost: str | None) -> Steps:
     users = document.get("users")
     is_untagged = isinstance(users, list) and any(isinstance(user, dict) and "tags" not in user for user in users)
     if vhost is None and is_untagged:
         raise bad_request("tags_not_present")
-    is_whole = request.query.get("all-or-nothing") == "true"
+    all_or_nothing = request.query.get("all-or-nothing") == "true" or None
     before = set(api.broker.virtual_hosts)
-    words = {"definitions": document, "vhost": vhost, "all-or-nothing": is_whole or None}
+    arguments = {"definitions": document, "vhost": vhost, "all-or-nothing": all_or_nothing}
     try:
-        done = yield from api.run("definitions import", **words)
+        done = yield from api.run("definitions import", **arguments)
     except CommandRefused as refused:
         raise bad_request(refused.reason) from None
     for name in [name for name in api.broker.virtual_hosts if name not in before]:
         yield from give_all_permissions(api, request, name)
-    for rows in document.values():
+    for rows in document.values():  # to free a large document at once would block every client
         if isinstance(rows, list):
             yield from free_in_steps(rows)
     if done["faults"]:
@@ -96,15 +96,15 @@ def _document(request: Request) -> Steps:
     if content_type(request) == MULTIPART:
         body = _file_of(request)
     body = body.removeprefix(BOM_UTF8)  # as editors write it, and RabbitMQ reads it
-    value = yield from parsed_in_steps(body, _FAULT, is_strict=True)
+    value = yield from parsed_in_steps(body, _NOT_JSON, is_strict=True)
     if not isinstance(value, dict):
-        raise bad_request(_FAULT)
+        raise bad_request(_NOT_JSON)
     return value
 
 
 def _file_of(request: Request) -> bytes:
     """The field `file` of a form. Raises: Refusal."""
-    # Rarely used, and 1 MiB.
+    # Imported here: rarely needed, and the modules take 1 MiB of memory.
     from email.message import EmailMessage
     from email.parser import BytesParser
     from email.policy import HTTP
@@ -113,14 +113,14 @@ def _file_of(request: Request) -> bytes:
     message = BytesParser(EmailMessage, policy=HTTP).parsebytes(b"content-type: " + kind + b"\r\n\r\n" + request.body)
     parts = list(message.iter_parts()) if message.is_multipart() else []
     if not 0 < len(parts) <= PARTS_MAX:
-        raise Refusal(400, "bad_request", _FAULT)
+        raise Refusal(400, "bad_request", _NOT_JSON)
     for part in parts:
         if sum(len(name) + len(value) for name, value in part.items()) > PART_HEAD_MAX:
-            raise Refusal(400, "bad_request", _FAULT)
+            raise Refusal(400, "bad_request", _NOT_JSON)
         if part.get_param("name", header="content-disposition") == "file":
             payload = part.get_payload(decode=True)
             return payload if isinstance(payload, bytes) else b""
-    raise Refusal(400, "bad_request", _FAULT)
+    raise Refusal(400, "bad_request", _NOT_JSON)
 
 
 _BOTH = (JSON, MULTIPART)

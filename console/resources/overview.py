@@ -11,9 +11,9 @@ from ..options import Steps
 from ..ranges import ranges_of
 from ..views.overview import overview_view, totals_of
 
-#: The extension of RabbitMQ's own page.
+#: What RabbitMQ answers for /api/extensions: the script of its management page.
 _EXTENSIONS = [{"javascript": "dispatcher.js"}]
-#: Clients of the stream protocol, which is not spoken here, by RabbitMQ's paths.
+#: Last words of RabbitMQ's paths `stream/...`: lists of the stream protocol's clients, which are empty here.
 _STREAM_CLIENTS = ("connections", "publishers", "consumers")
 
 

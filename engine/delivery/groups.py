@@ -33,7 +33,7 @@ class GroupedMessage(Message):
 
 
 def grouped(id_: int, content: bytes, envelope: Envelope, buckets: int) -> GroupedMessage | None:
-    """Make a message with its group, or (`buckets` above 0) its group's bucket; None: it has no group."""
+    """Make a message with its group; None: it has none. `buckets` above 0: the group is a number below it, by hash."""
     headers = envelope.headers(content)
     group = _first(headers, GROUP_IDS)
     if group is None:
@@ -59,7 +59,10 @@ class Groups:
         self._is_paused = False
 
     def consumer_joined(self, rules: QueueRules, count: int) -> None:
-        """Assign the groups again if the rules ask for it, at once or after all deliveries are acknowledged."""
+        """Free all groups if the rules ask for it and there are other consumers. `count`: consumers with the new one.
+
+        With group-rebalance-pause-dispatch, nothing is dispatched until all deliveries are acknowledged.
+        """
         if rules.group_rebalance and count > 1:
             self._consumers.clear()
             self._is_paused = rules.group_rebalance_pause_dispatch
@@ -80,10 +83,11 @@ class Groups:
         """The owner of a group; None: it has none."""
         return self._consumers.get(group)
 
-    def taker(self, message: GroupedMessage, eligible: Callable[[int], list[Consumer]]) -> tuple[Consumer | None, bool]:
-        """The consumer that may take a message now, and whether it is the consumer's first message of the group.
+    def take(self, message: GroupedMessage, eligible: Callable[[int], list[Consumer]]) -> tuple[Consumer | None, bool]:
+        """Choose the consumer for a message; None: nobody can take it now. Also whether the group was without an owner.
 
-        A group without an owner goes to the next eligible consumer.
+        Without an owner, the group gets the next eligible consumer; the last message of a group ends that.
+        `eligible(n)`: at most n consumers with credit, the next one first.
         """
         consumer = self._consumers.get(message.group)
         if consumer is None:

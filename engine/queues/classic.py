@@ -405,7 +405,7 @@ def _consumer_for(queue: "Queue", groups: Groups, message: Message) -> Consumer 
     if not isinstance(message, GroupedMessage):
         eligible = queue.consumer_list.eligible(1)
         return eligible[0] if eligible else None
-    consumer, is_first = groups.taker(message, queue.consumer_list.eligible)
+    consumer, is_first = groups.take(message, queue.consumer_list.eligible)
     key = queue.rules.group_first_key
     if is_first and key is not None:
         queue.add_headers(message, {key: Field("t", True)})

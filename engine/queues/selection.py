@@ -305,7 +305,7 @@ class Selection:
             if owner is not None and self.groups.of(owner) not in takers:
                 return False, None
             waiting = [] if consumer is None else [consumer]
-            consumer, is_first = message_groups.taker(member, lambda wanted: waiting)
+            consumer, is_first = message_groups.take(member, lambda wanted: waiting)
         if consumer is None:
             return False, None
         messages = store.take_at([match.position]).messages

@@ -17,9 +17,12 @@ FREE_FAILURES = 5
 FIRST_NS, LONGEST_NS = 200 * MS, 5_000 * MS
 #: The failures of a pair are forgotten after this time without another one.
 FORGOTTEN_NS = 15 * 60_000 * MS
-#: Maximum number of stored pairs of user and origin (the latest stay), of names of one origin (further names share one
-#: count), and of characters of a name.
-REMEMBERED_MAX, NAMES_MAX, NAME_MAX = 10_000, 100, 64
+#: Maximum pairs of user and origin that are remembered; the latest stay.
+REMEMBERED_MAX = 10_000
+#: Maximum names of one origin; further ones share one count.
+NAMES_MAX = 100
+#: Maximum characters of a name that are remembered.
+NAME_MAX = 64
 _OTHERS = "\0others"
 #: The origin of peers over loopback or a Unix socket.
 THIS_MACHINE = "this machine"
@@ -32,10 +35,10 @@ class _Failures:
     count: int
     last_ns: int
 
-    def over_ns(self) -> int:
+    def delay_end_ns(self) -> int:
         """The end of the delay, in monotonic ns."""
-        over = self.count - FREE_FAILURES
-        return self.last_ns + (0 if over <= 0 else min(LONGEST_NS, FIRST_NS << min(over - 1, 30)))
+        beyond = self.count - FREE_FAILURES
+        return self.last_ns + (0 if beyond <= 0 else min(LONGEST_NS, FIRST_NS << min(beyond - 1, 30)))
 
 
 class LoginThrottle:
@@ -54,7 +57,7 @@ class LoginThrottle:
     def wait_ns(self, name: str, origin: str) -> int:
         """The rest of the user's delay in ns; 0: the password may be compared."""
         found = self._failures.get(self._key(name, origin))
-        return 0 if found is None else max(0, found.over_ns() - self._now_ns())
+        return 0 if found is None else max(0, found.delay_end_ns() - self._now_ns())
 
     def failed(self, name: str, origin: str) -> None:
         """Count a failure: a wrong password or an unknown user, which the peer cannot distinguish."""

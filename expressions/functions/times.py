@@ -47,10 +47,13 @@ def strftime(subject: Subject, format_: Value, value: Value) -> Value:
 
 
 def _formatted(text: str, time: datetime) -> str:
-    for letter, several in _SEVERAL.items():
-        text = text.replace(f"%{letter}", several)
-    parts = re.split(r"%(.)", text, flags=re.DOTALL)
-    return "".join(_part(part, time) if number % 2 else part for number, part in enumerate(parts))
+    return "".join(_part(part, time) if number % 2 else part for number, part in enumerate(_parts(text)))
+
+
+def _parts(text: str) -> list[str]:
+    """Literal texts, and between them the letters of conversions."""
+    text = re.sub(r"%(.)", lambda found: _SEVERAL.get(found[1], found[0]), text, flags=re.DOTALL)
+    return re.split(r"%(.)", text, flags=re.DOTALL)
 
 
 def _part(letter: str, time: datetime) -> str:
@@ -80,16 +83,14 @@ def _part(letter: str, time: datetime) -> str:
 
 
 def strptime(subject: Subject, value: Value, format_: Value) -> Value:
-    """A text as seconds since 1970, floating; NULL if it does not fit. %Y %m %d %H %M %S %f %y %s %F %T %D %R %%."""
+    """A text as seconds since 1970, a float; NULL if it does not fit. %Y %m %d %H %M %S %f %y %s %F %T %D %R %%."""
     text, pattern = text_of(value), text_of(format_)
     if text is None or pattern is None or max(len(text), len(pattern)) > _FORMAT_MAX:
         return None
     subject.charge(1000 + 100 * len(pattern))
-    for letter, several in _SEVERAL.items():
-        pattern = pattern.replace(f"%{letter}", several)
     found: dict[str, int] = {}
     position = 0
-    for number, part in enumerate(re.split(r"%(.)", pattern, flags=re.DOTALL)):
+    for number, part in enumerate(_parts(pattern)):
         if number % 2 and part in _READ:
             digits, name = _READ[part]
             match = re.compile(digits, re.ASCII).match(text, position)
@@ -98,9 +99,10 @@ def strptime(subject: Subject, value: Value, format_: Value) -> Value:
             found[name] = int(match[0].ljust(6, "0")) if name == "fraction" else int(match[0])
             position = match.end()
         else:
-            if not text.startswith(part, position):
+            literal = f"%{part}" if number % 2 and part != "%" else part
+            if not text.startswith(literal, position):
                 return None
-            position += len(part)
+            position += len(literal)
     if position < len(text):
         return None
     return _seconds(found)

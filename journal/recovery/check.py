@@ -89,15 +89,15 @@ def verify(directory: str, files: Files = REAL) -> Report:
             lost = f"records {expected} to {base_lsn - 1}"
             report.faults.append(Fault(name, 0, "it does not follow the segment before it", lost))
         expected = _verify_segment(files, directory, base_lsn, at == len(bases) - 1, journal_id, report)
-    _ask_recovery(files, directory, report)
+    _add_fault_of_recovery(files, directory, report)
     report.segments = len(bases)
     report.first_lsn = bases[0] if bases else 0
     report.next_lsn = expected or 0
     return report
 
 
-def _ask_recovery(files: Files, directory: str, report: Report) -> None:
-    """Add the fault that keeps the broker from starting: segments may be missing although the others are whole."""
+def _add_fault_of_recovery(files: Files, directory: str, report: Report) -> None:
+    """Run the recovery, and add the fault for which it refuses to start, if no other names it: a missing segment."""
     try:
         recover(files, directory)
     except Damaged as error:
@@ -140,8 +140,8 @@ def _verify_segment(
             return scan.lsn
 
 
-def _span(first: int, behind: int) -> str:
-    return "no record" if first == behind else f"records {first} to {behind - 1}"
+def _span(first: int, end: int) -> str:
+    return "no record" if first == end else f"records {first} to {end - 1}"
 
 
 def _faults_of(block: Block, seen: Segment, names: Names, journal_id: bytes) -> Iterator[str]:
@@ -151,12 +151,12 @@ def _faults_of(block: Block, seen: Segment, names: Names, journal_id: bytes) -> 
         yield "a segment's head block is missing or not the first"
     if header.flags & IS_FOOTER:
         try:
-            told = Segment.from_footer(block)
+            in_footer = Segment.from_footer(block)
         except BadRecord as error:
             yield str(error)
             return
-        mine = {**seen.kinds, FOOTER: 1}
-        if told.kinds != mine or told.base_lsn != seen.base_lsn or told.end_lsn != block.end_lsn:
+        counted = {**seen.kinds, FOOTER: 1}
+        if in_footer.kinds != counted or in_footer.base_lsn != seen.base_lsn or in_footer.end_lsn != block.end_lsn:
             yield "the footer does not tell what the segment holds"
         return
     try:

@@ -20,7 +20,7 @@ from ...journal.format.heap import decode_define
 from ...journal.format.names import Names
 from ...journal.format.record import DEFINE, RECORD_SIZE
 from .arrow_files import ArrowFiles
-from .holes import BAD_BLOCK, CUT_END, REPAIRED, Hole, SoundBlocks, time_of
+from .holes import BAD_BLOCK, CUT_END, LOST_BEFORE_REPAIR, Hole, SoundBlocks, time_of
 from .positions import JournalGone, Slice
 
 #: The layout of a record, as in the journal's record.py.
@@ -179,7 +179,7 @@ def _hole_before(part: Slice) -> Iterator[Hole]:
 
 
 def _gap_hole(segment: int, block: Block, before_us: int | None) -> Hole:
-    return Hole(block.header.base_lsn, block.end_lsn - 1, segment, block.offset, None, REPAIRED, before_us)
+    return Hole(block.header.base_lsn, block.end_lsn - 1, segment, block.offset, None, LOST_BEFORE_REPAIR, before_us)
 
 
 def _first_us(block: Block) -> int | None:

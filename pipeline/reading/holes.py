@@ -15,14 +15,14 @@ from ...journal.format.record import RECORD_SIZE
 #: Why records are lost.
 BAD_BLOCK = "a bad block"
 CUT_END = "the end of the segment is missing"
-REPAIRED = "lost before a repair"
+LOST_BEFORE_REPAIR = "lost before a repair"
 NO_SEGMENT = "the segment is missing"
 DELETED = "deleted before they were read"
 
 
 class Hole(NamedTuple):
-    """Lost records, from `first_lsn` to `last_lsn`. `octets`: the unreadable part of the file; None: it is
-    missing.
+    """Lost records, from `first_lsn` to `last_lsn`. `octets`: size of the unreadable part of the file;
+    None: the file has no such part.
 
     `before_us`, `after_us`: times of the records around the hole; None: not known.
     """
@@ -39,7 +39,7 @@ class Hole(NamedTuple):
 
 
 class LostOctets(NamedTuple):
-    """Octets of a segment without an undamaged block. `lsn`, `next_lsn`: of the records around them."""
+    """A stretch of a segment in which no block can be read. `lsn`: the first lost record; `next_lsn`: the next one."""
 
     lsn: int
     next_lsn: int

@@ -8,7 +8,7 @@ _DEFINITIONS = re.compile(r'"(rabbit(mq)?_version|users|vhosts|permissions|polic
 #: Prefixes of lines in RabbitMQ's own configuration.
 _RABBITMQ_CONF = re.compile(
     r"^[ \t]*(listeners|ssl_options|management|log|default_(user|pass|vhost|permissions)|loopback_users|"
-    r"disk_free_limit|vm_memory_high_watermark|cluster_(formation|name)|channel_max|load_definitions|definitions\\.|"
+    r"disk_free_limit|vm_memory_high_watermark|cluster_(formation|name)|channel_max|load_definitions|definitions|"
     r"auth_\w+|tcp_listen_options|max_message_size|consumer_timeout|queue_master_locator|collect_statistics|"
     r"(web_)?(mqtt|stomp)|prometheus|stream|raft|quorum_queue|classic_queue|default_queue_type)[.\w]*[ \t]*=",
     re.MULTILINE | re.ASCII,
@@ -18,13 +18,13 @@ _NOT_READ = "which is not read: docs/from-rabbitmq.md has its keys, and `leveret
 
 
 def other_format(content: str) -> str:
-    """The name of the format, and advice; empty if the format may be one of ours."""
+    """What to say after the file's name: its format, and advice; empty if the format may be one of ours."""
     if content.lstrip()[:1] == "{":
         if _DEFINITIONS.search(content) is None:
             return "looks like JSON, expected TOML, XML or key=value lines"
         return (
             'is a file of RabbitMQ\'s definitions: name it in a configuration (definitions = "FILE" in [broker]) and '
-            "check that, or give it to a broker with `leveret ctl definitions import FILE`"
+            "run `leveret check` on that, or give it to a broker with `leveret ctl definitions import FILE`"
         )
     if _is_erlang(content):
         return f"is RabbitMQ's configuration in Erlang terms (rabbitmq.config, advanced.config), {_NOT_READ}"
@@ -34,7 +34,7 @@ def other_format(content: str) -> str:
 
 
 def _is_erlang(content: str) -> bool:
-    """Whether it is a list of tuples or plug-ins that ends with a full stop; comments begin with %."""
+    """Whether it begins with a comment (%), or is a list of tuples or plug-ins that ends with a full stop."""
     begin = _COMMENTS.match(content)
     assert begin is not None
     if content[begin.end() : begin.end() + 1] != "[":

@@ -18,7 +18,6 @@ from ..values import (
     ATTEMPTS,
     BOOLEAN,
     BYTES,
-    BYTES_NOT_ZERO,
     BYTES_OR_OFF,
     COUNT,
     COUNT_INT,
@@ -32,6 +31,7 @@ from ..values import (
     MULTIPLIER,
     PAGE_SIZE,
     PERIOD,
+    POSITIVE_BYTES_OR_OFF,
     RATE_OR_OFF,
     ROUTING_TYPE,
     TEXT,
@@ -132,7 +132,7 @@ class ResolvedSettings:
     page_size_bytes: int = meaningless(PAGE_SIZE, 10 * 1024**2,
         "What is paged out is in the journal, see `segment-size`.",
         help="Size of a page file.")
-    page_limit_bytes: int = setting(BYTES_NOT_ZERO, -1, ARRIVAL,
+    page_limit_bytes: int = setting(POSITIVE_BYTES_OR_OFF, -1, ARRIVAL,
         help="Octets that an address pages, beyond its size, until `page-full-policy` applies; -1 is none.")
     page_limit_messages: int = setting(LIMIT_NOT_ZERO, -1, ARRIVAL,
         help="Messages that it pages, beyond its size, until `page-full-policy` applies; -1 is none.")
@@ -143,11 +143,13 @@ class ResolvedSettings:
         help="What an address does when the disk is full: `DROP`, `FAIL` or `BLOCK`; unset goes by the publisher.")
     max_read_page_messages: int = meaningless(LIMIT_NOT_ZERO, -1, READ_AHEAD,
         help="Messages read back from disk that may be in memory, for each queue.")
-    max_read_page_bytes: int = meaningless(BYTES_NOT_ZERO, 20 * 1024**2, READ_AHEAD, default_text="2 x page-size-bytes",
+    max_read_page_bytes: int = meaningless(POSITIVE_BYTES_OR_OFF, 20 * 1024**2, READ_AHEAD,
+        default_text="2 x page-size-bytes",
         help="Octets read back from disk that may be in memory, for each queue.")
     prefetch_page_messages: int = meaningless(LIMIT_NOT_ZERO, -1, READ_AHEAD, default_text="max-read-page-messages",
         help="Messages read back from disk in advance.")
-    prefetch_page_bytes: int = meaningless(BYTES_NOT_ZERO, 20 * 1024**2, READ_AHEAD, default_text="max-read-page-bytes",
+    prefetch_page_bytes: int = meaningless(POSITIVE_BYTES_OR_OFF, 20 * 1024**2, READ_AHEAD,
+        default_text="max-read-page-bytes",
         help="Octets read back from disk in advance.")
     page_max_cache_size: int = meaningless(ANY_INT, 5, "Obsolete in Artemis as well.", bean="pageCacheMaxSize",
         help="Number of page files in memory.")

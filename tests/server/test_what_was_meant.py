@@ -43,6 +43,7 @@ def typed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ('\ufeff{\n "queues": []}', "`leveret ctl definitions import FILE`"),
         ('{"a": 1}', "looks like JSON, expected TOML, XML or key=value lines"),
         ("listeners.tcp.default = 5672\nheartbeat = 60\n", "looks like rabbitmq.conf, which is not read"),
+        ("definitions.import_backend = local_filesystem\n", "looks like rabbitmq.conf, which is not read"),
         ("# ours\nauth_backends.1 = ldap\nlog.file = false\n", "`leveret init` writes a file to begin with"),
     ],
 )

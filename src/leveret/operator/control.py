@@ -85,7 +85,7 @@ class ControlTable:
         return (yield from self._until_safe(steps) if waits else steps)
 
     def _record_versions(self, words: str, steps: Steps) -> Steps:
-        """Run the steps of a command, and record the versions that each step has changed, even if it fails."""
+        """Run the steps of a command, and record what each step changed in versioned objects, even if it fails."""
         operator, versions = self.operator, self.operator.versions
         batch = versions.next_batch()
         while True:
@@ -173,7 +173,7 @@ class ControlTable:
         barrier = 0 if durability is None else durability.sync_lsn_of_all()
         while durability is not None and durability.safe_lsn < barrier:
             if durability.has_failed or durability.is_lost:
-                raise CommandError("the journal cannot record it")
+                raise CommandError("it is done, but the journal cannot record it")
             yield
         return result
 

@@ -35,7 +35,7 @@ from .steps import Steps
 #: Maximum policies of one draft.
 POLICIES_MAX = 1000
 
-Included = Annotated[Any, JSON, "{NAME: TEXT} of the files that they include"]
+Included = Annotated[Any, JSON, "{NAME: TEXT} of the files that those include"]
 
 
 @command("explain", http=Http("GET", "leveret/explain/V/NAME", Level.VHOST), reads=True)
@@ -75,8 +75,8 @@ def draft(
     adds: whether the files add to the settings in force (true) or replace them (false, default)
     policies: a list, as RabbitMQ's API shows them; operator: true for operator policies
 
-    The answer is that of `diff`. With a name it also has `explained`, all settings by the draft of each queue of that
-    name, or of the address, and `differs`, the settings that the draft changes, with both values.
+    The answer is that of `diff`. With a name it also has `explained`, all settings that each queue of that name, or
+    the address, would have with the draft, and `differs`, the settings that the draft changes, with both values.
     """
     objects = at.objects
     at.vhosts(vhost)
@@ -97,7 +97,7 @@ def draft(
 def _drafted(
     at: Operator, files: object, included: object, adds: bool, policies: object
 ) -> tuple[Configuration, Policies]:
-    """The configuration, and all policies, with the draft. Raises: CommandError."""
+    """The configuration and the policies that would be in force with the draft. Raises: CommandError."""
     now = at.objects.configuration
     if files is None and policies is None:
         raise CommandError("draft: expected files or policies")

@@ -49,7 +49,7 @@ class VirtualHostAssertions:
         `Partial`, a condition, or an object that compares with `==`: see `matching`. `properties`: by name, as in
         `Properties`. `within`: real seconds to wait for the message. Returns: the newest such message; None with
         `count=0`.
-        Raises: AssertionError; LookupError, with `count=0`, when the exchange's name is a typing error.
+        Raises: AssertionError; LookupError, with `count=0`, when the exchange's name is misspelled.
         """
         __tracebackhide__ = True
         expected = _expected(exchange, routing_key, body, headers, properties)
@@ -79,7 +79,7 @@ class VirtualHostAssertions:
         """Assert that no message like this was published, or is published `within` these real seconds; see
         `assert_published`.
 
-        Raises: AssertionError; LookupError when the exchange's name is a typing error.
+        Raises: AssertionError; LookupError when the exchange's name is misspelled.
         """
         __tracebackhide__ = True
         expected = _expected(exchange, routing_key, body, headers, properties)

@@ -45,7 +45,7 @@ class NotSettled(AssertionError):
 
 @nearest_names
 class VirtualHostView(VirtualHostAssertions):
-    """The methods of tests for one virtual host. Each first handles all input of clients so far."""
+    """What a test sees and changes in one virtual host. Before each call, the broker handles all that clients sent."""
 
     @property
     def url(self) -> str:
@@ -72,7 +72,7 @@ class VirtualHostView(VirtualHostAssertions):
     ) -> Record[PublishedMessage]:
         """The messages that clients (and `inject`) published, oldest first; None: any. `copies`: also dead letters.
 
-        Raises: LookupError when the exchange's name is a typing error.
+        Raises: LookupError when the exchange's name is misspelled.
         """
 
         def look(vhost: VirtualHost) -> Record[PublishedMessage]:
@@ -91,7 +91,7 @@ class VirtualHostView(VirtualHostAssertions):
     def history(self, *kinds: str, queue: str | None = None, message: int | None = None) -> Record[HistoryEvent]:
         """The events of these kinds (none given: all) of one queue or message (None: any), oldest first.
 
-        Raises: ValueError for an unknown kind; LookupError for a queue's name that is a typing error.
+        Raises: ValueError for an unknown kind; LookupError for a queue's name that is misspelled.
         """
 
         check_kinds(kinds)
@@ -240,9 +240,10 @@ class VirtualHostView(VirtualHostAssertions):
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     def settled(self, timeout: float = 5.0, *, ignore: Sequence[str] = (), due: bool = True) -> None:
-        """Wait until no message is ready, unacknowledged, in flight or (`due`) scheduled, and the broker is quiet.
+        """Wait until no message is ready, unacknowledged, in flight or scheduled, and the broker is quiet.
 
-        `timeout`: real seconds. `ignore`: queues that may hold messages, wildcards `*` allowed (a dead-letter queue).
+        `timeout`: real seconds. `due=False`: scheduled messages may be left. `ignore`: queues that may hold messages
+        (a dead-letter queue), wildcards `*` allowed.
         Raises: NotSettled, which prints the unfinished work; WouldBlockTheLoop.
         """
         __tracebackhide__ = True
