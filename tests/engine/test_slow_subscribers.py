@@ -45,6 +45,17 @@ def test_a_multiple_of_the_prefetch() -> None:
     assert (without.got, without.waiting) == (numbers(1, 2), numbers(96, 100))
 
 
+def test_a_prefetch_is_no_limit_to_a_consumer_without_acknowledgements() -> None:
+    """So a multiple of it is none: all that its socket does not take waits."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit_prefetch_rate": 2.5}))
+    stopped = Subscriber(bench, "stopped", consumes=False).bind("PRICES.#")
+    stopped.session.set_prefetch(2, total=False)
+    stopped.session.set_flowing(False)
+    stopped.session.consume(stopped.queue, "t", no_ack=True, exclusive=False, arguments={})
+    bench.publish(*numbers(1, 100))
+    assert stopped.waiting == numbers(1, 100)
+
+
 @pytest.mark.parametrize(("limit", "kept"), [(-1, numbers(6, 100)), (0, [])])
 def test_all_or_none_beyond_the_prefetch(limit: int, kept: list[str]) -> None:
     """Queues page G.E, row E23."""
