@@ -264,7 +264,7 @@ class Connection:
                     if scope.cancelled_caught:
                         return False
                 raw = b""
-                await trio.sleep(0 if stream.is_behind else PIECE_S)
+                await trio.sleep(0 if stream.has_piece else PIECE_S)
                 await server.runtime.wait_while_suspended()
         await self._stream.send_all(http.send(h11.EndOfMessage()) or b"")
         return True

@@ -41,7 +41,7 @@ class Work(Enum):
 class Peer:
     """The client. `address`: without a port. `is_secure`: it uses TLS, to us or to a trusted proxy.
 
-    `node`: of a cluster, to which it is connected; empty: this one.
+    `node`: the node of the cluster that the client is connected to; empty: this one.
     """
 
     address: str
@@ -93,17 +93,17 @@ class Answer:
 
 
 class Stream(Protocol):
-    """An answer without an end, in pieces. `is_behind`: the next piece is ready."""
+    """An answer without an end, in pieces. `has_piece`: the next piece is ready."""
 
-    is_behind: bool
+    has_piece: bool
 
     def piece(self) -> bytes | None:
         """The news since the last piece, possibly empty; None: the stream ends."""
 
 
 class Refusal(Exception):
-    """The request is answered with an error. `error` empty: without a body. `detail`: beside RabbitMQ's reason, what
-    is missing.
+    """The request is answered with an error. `error` empty: without a body. `detail`: added to
+    RabbitMQ's reason: the permission that the user lacks.
     """
 
     def __init__(

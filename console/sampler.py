@@ -179,19 +179,19 @@ class Sampler:
         if self._of_node is None:
             self._of_node = (now_ms, Series(now_ms, values, OF_NODE))
         else:
-            self._of_node[1].look(now_ms, values)
+            self._of_node[1].record(now_ms, values)
             self._of_node = (now_ms, self._of_node[1])
 
     def _sample_whole(self, values: tuple[int, ...]) -> None:
         if self._whole is None:
             self._whole = Series(self._now_ms(), values, LONG)
         else:
-            self._whole.look(self._now_ms(), values)
+            self._whole.record(self._now_ms(), values)
 
     def _sample(self, one: Any, values: Sequence[int], levels: Sequence[tuple[int, int]]) -> None:
         series = self._series.get(one)
         if series is not None:
-            series.look(self._now_ms(), values)
+            series.record(self._now_ms(), values)
         else:
             if isinstance(one, Queue) and len(self._fresh) >= FOLLOWED_MAX:
                 levels = ()

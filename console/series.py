@@ -1,4 +1,6 @@
-"""Samples of integers over time: two at least, and as many as a range may ask for. Source: management page 5.
+"""Samples of integers over time: the last two, for rates, and as many as a range may ask for.
+
+Source: management page 5.
 
 A sample is stored only when a value has changed, so that an idle object costs nothing.
 """
@@ -38,20 +40,20 @@ class _Level:
 class Series:
     """The samples of one object. `latest`: the newest values; `changed_ms`: when they changed."""
 
-    __slots__ = ("_before", "_levels", "_looked_ms", "_period_ms", "changed_ms", "latest")
+    __slots__ = ("_before", "_levels", "_recorded_ms", "_period_ms", "changed_ms", "latest")
 
     def __init__(self, at_ms: int, values: Sequence[int], levels: Sequence[tuple[int, int]]) -> None:
         self.latest = tuple(values)
         self._before = self.latest
-        self._looked_ms, self._period_ms = at_ms, 0
+        self._recorded_ms, self._period_ms = at_ms, 0
         self.changed_ms = at_ms
         self._levels = [_Level(seconds * 1000, count, [], []) for seconds, count in levels]
         self._note(at_ms)
 
-    def look(self, at_ms: int, values: Sequence[int]) -> None:
+    def record(self, at_ms: int, values: Sequence[int]) -> None:
         self._before, self.latest = self.latest, tuple(values)
-        before_ms = self._looked_ms
-        self._period_ms, self._looked_ms = at_ms - before_ms, at_ms
+        before_ms = self._recorded_ms
+        self._period_ms, self._recorded_ms = at_ms - before_ms, at_ms
         if self.latest != self._before:
             if self.changed_ms < before_ms:
                 self._note(before_ms, self._before)  # the values were the same until then
@@ -72,7 +74,7 @@ class Series:
     @property
     def since_ms(self) -> int:
         """The time of the oldest sample that is kept."""
-        return min((level.times[0] for level in self._levels), default=self._looked_ms)
+        return min((level.times[0] for level in self._levels), default=self._recorded_ms)
 
     def at(self, index: int, at_ms: int) -> int | None:
         """The value at a time; None: before the first stored sample."""

@@ -21,8 +21,8 @@ from .users.permissions import EXCHANGE, QUEUE, READ, WRITE
 class Bindings:
     """The bindings of one virtual host. `count`: number of bindings of all its exchanges.
 
-    `kind`: that of the destination, "queue" or "exchange". `client`: the caller, whose permissions apply; None: the
-    broker.
+    Parameters of its methods: `kind`: of the destination, "queue" or "exchange". `client`: the caller, whose
+    permissions apply; None: the broker.
     """
 
     __slots__ = ("_context", "count")
@@ -40,11 +40,11 @@ class Bindings:
         arguments: FieldTable,
         client: Client | None = None,
     ) -> None:
-        """Bind a queue or an exchange to an exchange. An equal binding may exist.
+        """Bind a queue or an exchange to an exchange. If an equal binding exists, nothing changes.
 
         Raises: DefaultExchangeRefused, ExchangeNotFound (the source first), QueueNotFound, ResourceLocked,
-            InvalidHeadersMatch(Type), PermissionRefused, TopicRefused, BindingsMaxReached, ConditionsMaxReached,
-            TopicStatesMaxReached.
+            InvalidHeadersMatch, InvalidHeadersMatchType, PermissionRefused, TopicRefused, BindingsMaxReached,
+            ConditionsMaxReached, TopicStatesMaxReached.
         """
         host = self._context
         self._check(client, kind, destination, source, routing_key)

@@ -9,7 +9,8 @@ _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _ARROW = re.compile(r"\s*\n\s*(?:↳\s*)?")
 #: The begin of DuckDB's texts: `Binder Error: `, `Out of Memory Error: `.
 _KIND = re.compile(r"(?:[A-Z][\w-]* )(?:[\w-]+ )*?Error: ")
-_INNER = re.compile(r'"exception_message":("(?:[^"\\]|\\.)*")')
+#: DuckDB's texts that are JSON: their message.
+_JSON_MESSAGE = re.compile(r'"exception_message":("(?:[^"\\]|\\.)*")')
 #: The begin of py4j's texts for exceptions of Java; and the name of a class of Java.
 _CALL = "An error occurred while calling"
 _CLASS = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
@@ -53,7 +54,7 @@ def error_text(error: Exception) -> str:
 def sql_error_text(error: Exception) -> str:
     """The text of an exception of DuckDB, without its kind and without the query."""
     text = str(error).strip().partition("\n")[0]
-    if inner := _INNER.search(text):
+    if inner := _JSON_MESSAGE.search(text):
         return str(json.loads(inner[1]))
     return _KIND.sub("", text, count=1) if _KIND.match(text) else text
 
@@ -64,13 +65,14 @@ def lost_cluster_text(error: Exception, master: str) -> str | None:
     if not isinstance(error, ConnectionError) and not any(words in text for words in _LOST):
         return None
     return (
-        f"the cluster {master} is lost: {_probe_text(master)}{spark_error_text(error)} Its master's page and logs (in"
-        " SPARK_HOME/logs) and its workers' (in SPARK_HOME/work) say more, LEVERET_TRACEBACK=1 shows what Spark says"
+        f"the cluster {master} is lost: {_probe_text(master)}{spark_error_text(error).rstrip('.')}. The page and the"
+        " logs of its master (in SPARK_HOME/logs) and of its workers (in SPARK_HOME/work) say more,"
+        " LEVERET_TRACEBACK=1 shows what Spark says"
     )
 
 
 def _probe_text(master: str) -> str:
-    """A sentence on whether a standalone master listens now: Spark says only that it has stopped."""
+    """A sentence on whether a standalone master listens now: Spark's text says only that the context has stopped."""
     named = _STANDALONE.match(master)
     if named is None:
         return ""

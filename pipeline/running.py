@@ -26,9 +26,9 @@ WORST_FIRST = (EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK)
 def run(options: argparse.Namespace) -> int:
     """Run a command. Returns: the exit code. Errors are a sentence on stderr."""
     if options.job == "forget":
-        return _guarded(options.job, lambda: _forget(options))
+        return _guarded(options.job, lambda: _forget_lake(options))
     if options.job == "readers":
-        return _guarded(options.job, lambda: _readers(options))
+        return _guarded(options.job, lambda: _list_readers(options))
     if options.job in ("compact", "retain", "migrate"):
         return _guarded(options.job, lambda: _maintain(options))
     for setting in options.conf:
@@ -42,19 +42,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
-    """Check the options before Spark starts. Returns the conditions of --fail-if, by job. Raises: ValueError,
-    JournalError, OSError."""
+    """Check the options and choose the sources, before Spark starts. Returns the conditions of --fail-if, by job.
+
+    Raises: ValueError, JournalError, OSError.
+    """
     from .lake.lake import is_lake
 
-    failures: dict[str, list[Condition]] = {}
+    conditions_by_job: dict[str, list[Condition]] = {}
     if options.jobs[0] in JOBS and options.fail_if:
         from .jobs.commands import COLUMNS
         from .output.conditions import conditions
 
         tables = {name: [*(one.name for one in COLUMNS[name]), "node"] for name in options.jobs if name in COLUMNS}
-        failures = conditions(options.fail_if, tables)
+        conditions_by_job = conditions(options.fail_if, tables)
     if options.journal:
-        _check_journals(options)
+        _choose_sources(options)
     elif "://" not in options.lake and not is_lake(options.lake):
         fill = f"`leveret pipeline ingest --journal DIR --lake {options.lake}` fills one"
         raise ValueError(f"{options.lake}: no lake here; {fill}")
@@ -64,11 +66,11 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
         from .jobs.simulation import read_settings
 
         read_settings(Path(options.settings).read_text())
-    return failures
+    return conditions_by_job
 
 
-def _check_journals(options: argparse.Namespace) -> None:
-    """Choose the sources, and check an only one. The ingest checks each of several."""
+def _choose_sources(options: argparse.Namespace) -> None:
+    """Choose the sources. A single journal is checked here; of several, the ingest checks each."""
     from ..journal import JournalError
     from .lake.ingest import check_journal, lake_position
     from .lake.lake import absolute
@@ -86,8 +88,8 @@ def _check_journals(options: argparse.Namespace) -> None:
         check_journal(lake, JournalPlan(place, strict=options.strict), source.name)
 
 
-def run_with(engines: LazyEngines, options: argparse.Namespace, failures: dict[str, "list[Condition]"]) -> int:
-    """Bring the lake up to date, run the jobs, return the exit code. `failures`: conditions of --fail-if, by job."""
+def run_with(engines: LazyEngines, options: argparse.Namespace, conditions_by_job: dict[str, "list[Condition]"]) -> int:
+    """Bring the lake up to date, run the jobs, return the exit code. `conditions_by_job`: of --fail-if."""
     if options.job == "ingest":
         result = ingest_all(engines, options, options.payloads)
         print_text(json.dumps(result) + "\n")
@@ -108,11 +110,11 @@ def run_with(engines: LazyEngines, options: argparse.Namespace, failures: dict[s
     engine = engines.engine_for_lake()
     for job in options.jobs:
 
-        def one(job: str = job) -> int:
+        def run_one(job: str = job) -> int:
             progress = Progress(job, measure=engines.measure())
             try:
                 answer = run_job(engine, job, options, progress, opened)
-                held = conditions_met(answer, failures.get(job, ()))
+                held = conditions_met(answer, conditions_by_job.get(job, ()))
             except Exception as error:
                 _report_lineage(options, job, {}, spark_error_text(error))
                 raise
@@ -122,7 +124,7 @@ def run_with(engines: LazyEngines, options: argparse.Namespace, failures: dict[s
             _report_lineage(options, job, outputs_of(answer, paths))
             return answer.code or (EXIT_HOLDS if held else EXIT_OK)
 
-        codes.append(_guarded(job, one, _master_of(options)))
+        codes.append(_guarded(job, run_one, _master_of(options)))
     return next(code for code in WORST_FIRST if code in codes)
 
 
@@ -147,17 +149,17 @@ def _report_lineage(
         say(job, failure)
 
 
-def _readers(options: argparse.Namespace) -> int:
+def _list_readers(options: argparse.Namespace) -> int:
     from .journal_readers import READERS, drop, readers
     from .output.conditions import conditions
 
-    failures = conditions(options.fail_if, {"readers": [one.name for one in READERS]})
+    wanted = conditions(options.fail_if, {"readers": [one.name for one in READERS]})
     if options.drop:
         drop(options.journal, options.drop)
     answer = readers(options.journal)
     for text in answer.facts.get("failed", ()):
         say(options.job, text)
-    held = conditions_met(answer, failures.get("readers", ()))
+    held = conditions_met(answer, wanted.get("readers", ()))
     write_answer(answer, options, {"fail_if": held} if held else {})
     return answer.code or (EXIT_HOLDS if held else EXIT_OK)
 
@@ -183,7 +185,7 @@ def _maintain(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _forget(options: argparse.Namespace) -> int:
+def _forget_lake(options: argparse.Namespace) -> int:
     from .journal_readers import forget
 
     result = forget(options.journal, options.lake)

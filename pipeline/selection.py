@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 #: Jobs that compute each row from events of one queue: events of other queues are not read.
 BY_QUEUE = ("audit", "latency", "depth", "redelivery", "loss", "fairness")
-#: Jobs that need only some events of before `since` -> SQL for the events that they read. {since}: a time.
+#: Jobs that do not need all older events -> SQL for the events that they read. {since}: a time.
 EVENTS_SINCE = {
     "latency": "ts >= {since}",
     "fairness": "ts >= {since}",
     "deadletters": "(ts >= {since} OR kind NOT IN ('dead_lettered', 'killed', 'expired'))",
 }
-#: Jobs that read nothing older than `since`. (Fairness looks up connections, deadletters deliveries.)
+#: Jobs that read nothing older than `since`: not fairness and deadletters, which look up older connections, deliveries.
 READS_SINCE = ("latency",)
 #: SQL for the rows of a job since {since}. Rows of the audit have an LSN, but no time.
 ROWS_SINCE = {
@@ -66,7 +66,7 @@ class Selection:
     def events_condition(self, job: str, window_s: int, sql: "Dialect") -> str | None:
         """The condition on `events`; None: all are needed."""
         parts = self._of_queue(sql, "queue") if job in BY_QUEUE else []
-        parts = [f"({part} OR {part.split(' ')[0]} = '')" for part in parts]  # "": of all queues
+        parts = [f"({part} OR {part.split(' ')[0]} = '')" for part in parts]  # "": the event concerns all of them
         if self.until_us is not None:
             parts.append(f"ts < {sql.timestamp(self.until_us)} AND date <= DATE '{_day(self.until_us)}'")
         since = self.since_of(job, window_s)

@@ -26,7 +26,7 @@ DATALESS_MAX = 64 * 1024
 ANSWERS_MAX = 32 * 1024
 
 _HANDSHAKE_RECORD = 22
-_HELLO_HEAD = 9  # of the record, 5, and of the message: 1 and a length of 3
+_HELLO_HEAD = 9  # octets: 5 of the record's header, 1 of the message's type, 3 of its length
 
 _EXPLAINED = {
     "HTTP_REQUEST": "the peer speaks HTTP without TLS",
@@ -59,8 +59,8 @@ class Wire(Protocol):
 class TlsTransport:
     """The server's side of one TLS connection over `wire`.
 
-    `on_goodbye` is called when the peer's close_notify came in the same read as data or the end of the handshake. The
-    call returns the data; the caller has to call `recv` again, which then returns b"".
+    `on_goodbye` is called when the peer's close_notify came in the same read as data or the end of the handshake. That
+    `recv` still returns the data; the owner has to call `recv` once more, which returns b"".
     """
 
     __slots__ = ("_answers", "_dataless", "_encrypted", "_ended", "_handshake_octets", "_hello", "_incoming",

@@ -12,7 +12,7 @@ from pamqp import commands
 
 from ...engine import PLAIN, CommonHeader, Delivered, Envelope, Framing
 from ..wire.codec import encode_method
-from ..wire.large_output import LARGE, Octets, body_parts, framed, on_channel
+from ..wire.large_output import LARGE, Octets, body_parts, for_channel, framed
 from ..wire.layout import (
     FRAME_END_OCTET,
     FRAME_OVERHEAD,
@@ -89,8 +89,8 @@ def contents_for(envelope: Envelope, contents: Sequence[bytes], number: int, fra
     if type(framing) is ContentFraming and framing.frame_max <= frame_max:
         if framing.channel == number:
             return contents
-        on_channel = framing.on_channel
-        return [on_channel(content, number) for content in contents]
+        for_channel = framing.on_channel
+        return [for_channel(content, number) for content in contents]
     if framing is PLAIN:
         return plain_content_frames(number, contents, frame_max)
     split = framing.split
@@ -105,7 +105,7 @@ def content_parts(envelope: Envelope, content: bytes, number: int, frame_max: in
     if type(framing) is ContentFraming:
         if framing.frame_max > frame_max:
             return framed(number, *body_parts(content), frame_max)
-        return (content,) if framing.channel == number else on_channel(content, number)
+        return (content,) if framing.channel == number else for_channel(content, number)
     if type(framing) is CommonHeader:
         return framed(number, framing.header, [memoryview(content)], frame_max)
     if framing is PLAIN:

@@ -85,7 +85,7 @@ LARGE = 64 * 1024
 FRAME_MIN = 8 * 1024
 
 
-def on_channel(content: bytes, channel: int) -> Sequence[Octets]:
+def for_channel(content: bytes, channel: int) -> Sequence[Octets]:
     """A content of `ContentFraming` as frames on another channel."""
     number = channel.to_bytes(2, "big")
     starts = _frame_starts(content)
@@ -111,7 +111,7 @@ def body_parts(content: bytes) -> tuple[bytes, list[memoryview]]:
 
 
 def framed(channel: int, header: bytes, body: Iterable[memoryview], frame_max: int) -> list[Octets]:
-    """Like `content_frames`, for a body in slices."""
+    """Like `layout.content_frames`, for a body in slices."""
     payload_max = frame_max - FRAME_OVERHEAD
     body = list(body)
     left = sum(map(len, body))

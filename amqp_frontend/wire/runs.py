@@ -32,7 +32,7 @@ from .layout import (
 from .peer_errors import PropertiesUndecodable
 from .publish_memory import HEAD_FIXED, MEMORY_MAX, PublishKind, PublishMemory
 
-#: Acks to the end of a read from which they are compared together: up to `ROW_FEW` as one number, more by columns.
+#: From `ROW_MIN` acks at the end of a read, they are compared together: up to `ROW_FEW` as one number, more by columns.
 ROW_MIN, ROW_FEW = 4, 64
 #: Mask of the octets that are the same in single acks of a channel, and the octets after their common prefix.
 _ACK_MASK = b"\xff" * 11 + bytes(8) + b"\xff\xff"
@@ -143,8 +143,8 @@ def _read_shaped(
     else:
         return position
     # All bits except the size of the body in the header, the shape's variable ones, and the size of the body frame.
-    settled = (1 << 8 * (method_size + 11)) - 1
-    mask = settled << 8 * list_size + 128 | list_mask << 64 | 0xFFFFFFFF << 32
+    fixed = (1 << 8 * (method_size + 11)) - 1
+    mask = fixed << 8 * list_size + 128 | list_mask << 64 | 0xFFFFFFFF << 32
     from_bytes = int.from_bytes
     value = from_bytes(head, "big") & mask
     head_size = len(head)
@@ -252,9 +252,9 @@ def read_acks(channel: ChannelReader, data: bytes, position: int) -> tuple[AcksR
     return AcksReceived(channel, tags, up_to), position
 
 
-#: Messages of a run, followed by another kind, below which the channel is read as mixed runs ...
+#: When a run of fewer messages is followed by another kind, the channel is read as mixed runs from then.
 RUN_MIN = 4
-#: ... until this number of messages of one kind follow each other.
+#: After this number of messages of one kind in a row, it is read as runs again.
 ALIKE_MAX = 16
 _STRETCH = range(ALIKE_MAX)
 
@@ -284,7 +284,7 @@ def read_publishes(
     if channel.is_mixed:
         if len(event.contents) >= ALIKE_MAX:
             channel.is_mixed = False
-        elif event.kind.known is not None:  # the kind is not new
+        elif event.kind.known is not None:  # the session has handled this kind before
             channel.memory.add_head(data, position, event.kind)
     elif type(last) is PublishReceived and last.channel is channel and last.kind is not event.kind:
         channel.is_mixed = len(last.contents) < RUN_MIN
@@ -294,7 +294,7 @@ def read_publishes(
 def read_mixed(
     channel: ChannelReader, data: bytes, position: int, frame_max: int
 ) -> tuple[list[PublishKind], list[bytes], int]:
-    """Read publishes of kinds that the session knows, as far as their forms are cached.
+    """Read publishes of kinds that the session knows, up to one whose form is not cached.
 
     Clears the channel's `is_mixed` when `ALIKE_MAX` of one kind follow each other.
     Returns: kind and content of each, and their end.

@@ -50,7 +50,7 @@ class EventStream:
         self._pieces = 0
         self._told_ms = 0
         self._is_cut = False
-        self.is_behind = False
+        self.has_piece = False
         if "since" not in given:
             self._given["since"] = api.ask("events", **given, count=0)["next"]
 
@@ -72,7 +72,7 @@ class EventStream:
             return self._cut(refused.reason)
         parts += [sent("event", row, row["number"]) for row in found["items"]]
         self._given["since"] = found["next"]
-        self.is_behind = len(found["items"]) == PIECE_MAX
+        self.has_piece = len(found["items"]) == PIECE_MAX
         if not found["dropped"]:
             return b"".join(parts)
         if self._pieces == 1:  # it asked for older events than are kept
@@ -80,7 +80,7 @@ class EventStream:
         return self._cut(f"read too slowly: {found['dropped']} events were not kept")
 
     def _cut(self, why: str) -> bytes:
-        self._is_cut, self.is_behind = True, True
+        self._is_cut, self.has_piece = True, True
         return sent("cut", {"reason": why})
 
     def _totals(self) -> dict[str, Any]:

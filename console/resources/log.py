@@ -31,13 +31,13 @@ class LogStream:
         self._is_cut = False
         self._level = level
         self._since = since
-        self.is_behind = False
+        self.has_piece = False
 
     def piece(self) -> bytes | None:
         if self._is_cut:
             return None
         if not is_still_monitor(self._api, self._request):
-            self._is_cut, self.is_behind = True, True
+            self._is_cut, self.has_piece = True, True
             return sent("cut", {"reason": OVER})
         kept = self._api.ask("log")
         newest = kept[-1]["number"] if kept else 0

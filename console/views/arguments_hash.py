@@ -14,7 +14,9 @@ _GOLDEN = 0x9E3779B9
 _SMALL, _NIL, _ATOM, _TUPLE, _NEGATIVE, _POSITIVE, _FLOAT, _BINARY = (
     _GOLDEN * factor & _BITS for factor in (1, 2, 3, 9, 10, 11, 12, 13)
 )
-_NIL_TAG, _EMPTY_LIST = 2, 3468870702
+_NIL_TAG = 2
+#: phash2([]): of a list before which nothing was mixed in.
+_EMPTY_LIST = 3468870702
 _SMALL_BITS = 27
 
 
@@ -34,7 +36,7 @@ def _table(table: FieldTable, hashed: int) -> int:
 
 
 def _field(field: Field, hashed: int) -> int:
-    """The two last elements of its tuple."""
+    """Mix in the type and the value of an argument, which is a tuple of its key and these."""
     hashed, value = _atom(field.type_name, hashed), field.value
     if value is None or isinstance(value, bool):
         return _atom("undefined" if value is None else str(value).lower(), hashed)
@@ -97,7 +99,7 @@ def _words(first: int, second: int, hashed: int, kind: int) -> int:
 
 
 def _mixed(a: int, b: int, c: int) -> tuple[int, int, int]:
-    """Each bit of the three words changes many of the third."""
+    """Jenkins' mix: each bit of the three words changes many bits of `c`, the new hash."""
     for right, left, last in ((13, 8, 13), (12, 16, 5), (3, 10, 15)):
         a = (a - b - c & _BITS) ^ c >> right
         b = (b - c - a & _BITS) ^ a << left & _BITS

@@ -124,5 +124,5 @@ def kind_by_rules(queue_type: str, kind: Kind, rules: QueueRules) -> Kind:
 
 
 def is_reply_address(exchange: Exchange, routing_key: str) -> bool:
-    """Whether messages go to a direct-reply consumer. Such consumers come and go without a change of the topology."""
+    """Whether messages go to a direct-reply consumer. Routes to them are not remembered."""
     return not exchange.name and routing_key.startswith(REPLY_PREFIX)

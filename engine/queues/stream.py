@@ -56,11 +56,11 @@ class LogEnd:
         """Begin after a restart. The last message counts as the last run, because runs are not recorded."""
         end, durability = self._log.next_offset, queue.context.broker.storage.durability
         self.chunk_offset = max(end - 1, self._log.first_offset)
-        if durability is None or not durability.holds_deliveries:  # in a cluster other nodes may not have them yet
+        if durability is None or not durability.holds_deliveries:  # else other nodes of the cluster may lack them
             self._safe_offset = end
 
-    def find_safe_offset(self, queue: "Queue") -> int:
-        """The offset below which all messages are on disk. Calls for a dispatch when later ones are on disk."""
+    def advance_safe_offset(self, queue: "Queue") -> int:
+        """The offset below which all messages are on disk. When later ones are, the queue is dispatched again."""
         durability, end, unsafe = queue.context.broker.storage.durability, self._log.next_offset, self._unsafe
         if durability is None:
             return end
@@ -101,7 +101,7 @@ class Retention(NamedTuple):
 
 def forecast(queue: "Queue", declaration: Declaration) -> Generator[None, None, int]:
     """Count the messages of a stream that another declaration would drop at once."""
-    yield from ()
+    yield from ()  # a generator, like the forecasts of other kinds, which work in steps
     intake = queue.intake
     return intake.forecast(queue, declaration.effective) if isinstance(intake, StreamIntake) else 0
 
@@ -125,15 +125,15 @@ class StreamIntake:
         self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
     ) -> Sequence[int]:
         if due_ns is not None:
-            for offset, content in enumerate(contents):
-                scheduled.schedule_new(queue, Message(first_id + offset, content, envelope), due_ns)
+            for index, content in enumerate(contents):
+                scheduled.schedule_new(queue, Message(first_id + index, content, envelope), due_ns)
             scheduled.await_due(queue)
             return ()
         queue.events.enqueued_run(first_id, envelope, contents)
         self._end.chunk_offset = self._log.next_offset
         wall_ms = queue.context.broker.clock.wall_ms()
-        for offset, content in enumerate(contents):
-            self.append(queue, Message(first_id + offset, content, envelope), wall_ms)
+        for index, content in enumerate(contents):
+            self.append(queue, Message(first_id + index, content, envelope), wall_ms)
         queue.mark()
         return ()
 
@@ -230,7 +230,7 @@ class StreamDispatch(LogDispatch[StreamStore]):
         if count <= 0:
             return []
         offset = self._position(consumer)
-        count_max = self._end.find_safe_offset(queue) - offset
+        count_max = self._end.advance_safe_offset(queue) - offset
         if count_max <= 0:
             return []
         copies: list[Message] = []

@@ -60,7 +60,7 @@ _FUNCTIONS: dict[Signature, tuple[str, ...]] = {
 }  # fmt: skip
 SIGNATURES = {name: signature for signature, names in _FUNCTIONS.items() for name in names}
 
-#: Functions known when the expression is compiled: about its client, and the broker.
+#: Functions whose value is known when the expression is compiled: about its client, and the broker.
 OF_CLIENT_AND_BROKER = frozenset(_OF_CLIENT_AND_BROKER)
 #: Functions whose value changes: refused, because a message is tested once, and the answer is kept.
 VOLATILE = frozenset({"UNIX_TIMESTAMP"})

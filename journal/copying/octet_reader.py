@@ -11,9 +11,10 @@ PIECE_SIZE = 256 * 1024
 
 
 def position_of(path: str, lsn: int, files: ReadableFiles = REAL) -> tuple[int, int]:
-    """(base LSN of the segment, offset) of the first place where all records before `lsn` are in front of it.
+    """Where reading begins to get the records from `lsn` on: (base LSN of the segment, offset).
 
-    (`lsn`, 0): in a segment that begins there, or will. Ticks with that LSN are behind it. O(segment) if that is open.
+    (`lsn`, 0): a segment begins with `lsn`, or the next one will. Blocks without records that have this LSN come after
+    the position. O(segment) in the open segment.
     Raises: NotInJournal (it is before the first segment, behind the last record, or within a block), OSError.
     """
     bases = segments_in(files, path)
@@ -36,7 +37,7 @@ def position_of(path: str, lsn: int, files: ReadableFiles = REAL) -> tuple[int, 
 
 
 def damage_in(path: str, base_lsn: int, end: tuple[int, int], files: ReadableFiles = REAL) -> Damaged | None:
-    """The first damage in a leader's segments from one on, up to `end`: `Journal.written_position`. O(octets).
+    """The first damage in a leader's segments from `base_lsn` on, up to `end`, a `Journal.written_position`. O(octets).
 
     None: a follower could take all of it, or this process is too short of descriptors or memory to look. A segment that
     is deleted meanwhile is not looked at.
@@ -83,8 +84,8 @@ class OctetReader:
             if self._handle < 0:
                 self._handle = self._open(base_lsn)
             is_sealed = base_lsn < end[0]
-            behind = self._files.size(self._handle) if is_sealed else end[1]
-            octets = self._files.read(self._handle, min(length, behind - offset), offset) if offset < behind else b""
+            limit = self._files.size(self._handle) if is_sealed else end[1]
+            octets = self._files.read(self._handle, min(length, limit - offset), offset) if offset < limit else b""
             if octets:
                 self.position = (base_lsn, offset + len(octets))
                 return base_lsn, offset, octets
@@ -108,7 +109,7 @@ class OctetReader:
             raise NotInJournal(f"segment {base_lsn} is not in the journal any more") from error
 
     def _after(self, base_lsn: int) -> int:
-        """The segment behind this one, whose footer tells, so that none is left out."""
+        """Base LSN of the next segment, by this one's footer, so that a missing segment is noticed."""
         footer = footer_of(self._files, self._handle, base_lsn)
         if footer is None:
             raise NotInJournal(f"segment {base_lsn} has no footer: it is damaged")

@@ -1,15 +1,15 @@
 """A segment: one file of blocks, `<base LSN, 20 digits>.log`, that can be read without its neighbors.
 
 First block: flag head; record 0 is the `head` record, then a `define` for every name that is alive. Last block of a
-sealed segment: flag footer, one `footer` record, written after an fsync of all blocks before it (so its durable LSN is
-its own) and followed by another fsync. Octets behind the footer, and zeros behind the last block of the open segment,
-are no data.
+sealed segment: flag footer, one `footer` record, written after an fsync of all blocks before it (so the footer calls
+all before it durable) and followed by another fsync. Octets behind the footer, and zeros behind the last block of the
+open segment, are no data.
 
 Footer heap, version 1: `FOOTER_HEAD` = u8 version, u8 1 if there are gap blocks, u16 kinds, u32 index entries, i64 each
 of: first LSN, LSN behind the last record (the footer's own included), earliest and latest ts_us, id of the first and of
-the last published message (0 none), octets of heap, begin and end of the last checkpoint (0 none). Then (u32 kind, u32
-records) a kind, then (i64 base LSN, u32 offset, u32 0) of about one block in 64 KiB, in order; at the very end u32
-octets of the whole footer block and the octets "LVJF", so that a reader finds it from the end of the file.
+the last published message (0 none), octets of heap, begin and end of the last checkpoint (0 none). Then for each kind
+(u32 kind, u32 records), then (i64 base LSN, u32 offset, u32 0) of about one block in 64 KiB, in order; at the very end
+u32 octets of the whole footer block and the octets "LVJF", so that a reader finds it from the end of the file.
 Source: Spark page 4.
 """
 
@@ -92,7 +92,7 @@ class Segment:
     index_offsets: list[int] = field(default_factory=list, init=False)
     size: int = field(default=0, init=False)  # octets up to the end of the last block
     sealed: bool = field(default=False, init=False)
-    has_gaps: bool = field(default=False, init=False)  # a repair lost some of it
+    has_gaps: bool = field(default=False, init=False)  # blocks in place of records that a repair could not save
 
     def __post_init__(self) -> None:
         self.end_lsn = self.base_lsn
@@ -124,7 +124,7 @@ class Segment:
             if checkpoint >= 0:
                 self.checkpoint_begin = RECORD.unpack_from(data, HEADER_SIZE + RECORD_SIZE * checkpoint)[2]
                 self.checkpoint_end = header.base_lsn + checkpoint + 1
-            # A block's times are those of whole turns, which rise but for jumps of the clock: its ends are enough.
+            # Times rise within a block, but for jumps of the clock: its first and last record are enough.
             for index in (0, header.record_count - 1):
                 ts_us = RECORD.unpack_from(data, HEADER_SIZE + RECORD_SIZE * index)[0]
                 self.ts_min = min(self.ts_min or ts_us, ts_us)
@@ -140,7 +140,7 @@ class Segment:
         return (self.index_lsns[found], self.index_offsets[found]) if found >= 0 else (self.base_lsn, 0)
 
     def footer(self, ts_us: int, flags: int, lag: int = 0) -> bytearray:
-        """The footer block; its record has LSN `end_lsn`."""
+        """The footer block; its record has LSN `end_lsn`. `lag`: records before it that may not be durable."""
         kinds = dict(sorted({**self.kinds, FOOTER: 1}.items()))
         index = list(zip(self.index_lsns, self.index_offsets))
         heap = b"".join(
@@ -215,7 +215,7 @@ def read_footer(files: ReadableFiles, handle: int) -> Segment | None:
 
 
 def footer_of(files: ReadableFiles, handle: int, base_lsn: int) -> Segment | None:
-    """The summary in the footer of this segment; None: it has none that is whole and its own."""
+    """The summary in the footer of this segment; None: it has no whole footer, or another one's."""
     with suppress(BadRecord):
         found = read_footer(files, handle)
         if found is not None and found.base_lsn == base_lsn:
@@ -224,9 +224,9 @@ def footer_of(files: ReadableFiles, handle: int, base_lsn: int) -> Segment | Non
 
 
 def agreed_lsn(files: ReadableFiles, directory: str) -> int:
-    """The highest LSN below which any whole block calls the records durable; of a cluster: agreed. 0: there is none.
+    """The highest durable LSN that a whole block states; of a cluster, the agreed LSN. 0: there is none.
 
-    Read it from the newest segment, whose head has the value of its beginning. O(segment).
+    It is taken from the newest segment with a whole block, whose head has the value of all before. O(segment).
     """
     for base_lsn in reversed(segments_in(files, directory)):
         with opened(files, directory, base_lsn) as handle:
@@ -312,7 +312,7 @@ class Scan:
         return True
 
     def next_block(self, after: int | None = None) -> Block | None:
-        """The first whole block behind a bad one with a plausible LSN: reading can go on there. O(rest of the file)."""
+        """The next whole block with a plausible LSN, after a bad one or the offset `after`. O(rest of the file)."""
         position = (self.position if after is None else after) + 1
         while position + HEADER_SIZE <= self.size:
             data = self._files.read(self._handle, WINDOW_SIZE, position)
@@ -340,8 +340,8 @@ class Scan:
     def check_tail(self, name: str, *, is_last: bool) -> int:
         """Octets of torn tail behind the blocks that were read (0: none).
 
-        Octets are a torn tail if nothing proves that they were durable: only the newest segment can have one, and no
-        later block may call its records durable. Raises: Damaged.
+        Octets are a torn tail if nothing proves that they were durable: they are in the newest segment, and no later
+        block says that their records were durable. Raises: Damaged.
         """
         if self.position >= self.size or (is_last and self.rest_is_empty()):
             if is_last or self.sealed:

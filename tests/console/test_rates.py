@@ -41,11 +41,11 @@ def _look(sampler: Sampler, clock: ManualClock, seconds: float = 1.0) -> None:
 def test_a_series_knows_what_changed_when() -> None:
     """The rate is that of the last two looks; what did not change is not noted."""
     series = Series(0, (0, 5), LONG)
-    series.look(1000, (10, 5))
+    series.record(1000, (10, 5))
     assert (series.rate(0), series.rate(1)) == (10.0, 0.0)
-    series.look(2000, (10, 5))
+    series.record(2000, (10, 5))
     assert series.rate(0) == 0.0 and series.changed_ms == 1000
-    series.look(2500, (5, 5))
+    series.record(2500, (5, 5))
     assert series.rate(0) == -10.0
     assert [series.at(0, at_ms) for at_ms in (-1, 0, 999, 1000, 2400)] == [None, 0, 0, 10, 10]
 
@@ -54,14 +54,14 @@ def test_a_series_is_bounded() -> None:
     """However long it runs; what is older comes from the coarser levels."""
     series = Series(0, (0,), LONG)
     for second in range(1, 20_000):
-        series.look(second * 1000, (second,))
+        series.record(second * 1000, (second,))
     assert all(len(level.times) < level.count_max * 2 for level in series._levels)
     assert series.at(0, 19_990_000) == 19_990
     old = series.at(0, 1_000_000)
     assert old is not None and 940 <= old <= 1000
     short = Series(0, (0,), SHORT)
     for second in range(1, 1000):
-        short.look(second * 1000, (second,))
+        short.record(second * 1000, (second,))
     assert short.at(0, 100_000) is None
 
 

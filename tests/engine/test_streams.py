@@ -128,7 +128,7 @@ def test_each_message_of_a_stream_waits_for_its_own_record() -> None:
     queue: Any = SimpleNamespace(context=SimpleNamespace(broker=broker))
     end, found = LogEnd(log), []
     for log.next_offset in (1, 2, 3):
-        assert end.find_safe_offset(queue) == 0
+        assert end.advance_safe_offset(queue) == 0
     for durability.safe_lsn in (9, 10, 25, 30):
-        found.append(end.find_safe_offset(queue))
+        found.append(end.advance_safe_offset(queue))
     assert found == [0, 1, 2, 3]

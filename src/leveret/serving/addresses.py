@@ -62,11 +62,11 @@ def bind(
     address: Address,
     backlog: int,
     hint: str = "perhaps another broker runs: take another port, or 0 for any free one",
-    foreign: str = "0.0.0.0 stands for all that it has",
+    hint_if_foreign: str = "0.0.0.0 stands for all that it has",
 ) -> socket.socket:
     """Open a listening socket. Raises: AddressTaken.
 
-    `hint`: advice if another process uses the address; `foreign`: advice if this machine does not have it.
+    `hint`: advice if another process uses the address; `hint_if_foreign`: advice if this machine does not have it.
     """
     try:
         if address.path:
@@ -92,7 +92,7 @@ def bind(
         if error.errno == errno.EADDRINUSE and not address.path:
             why += f"; {hint}"
         elif error.errno == errno.EADDRNOTAVAIL:
-            why = f"this machine does not have that address; {foreign}"
+            why = f"this machine does not have that address; {hint_if_foreign}"
         raise AddressTaken(f"cannot listen on {address}: {why}") from None
     except ValueError:  # a path with an octet 0
         raise AddressTaken(f"cannot listen on {address}: this is no path") from None

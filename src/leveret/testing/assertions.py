@@ -26,6 +26,7 @@ from .snapshots import MessageSnapshot, QueueSnapshot, json_content, plain, show
 _UNSAID: Any = object()
 #: Characters of a long body in a text: before the first difference, and in all.
 BEFORE_MAX, AROUND_MAX = 60, 180
+#: Messages that a text of a failure lists.
 SHOWN_MAX = 20
 
 #: The expected messages of a queue in one state: their number, their bodies in this order, or a condition on the list
@@ -54,26 +55,26 @@ class Expected:
     def differences(self, message: PublishedMessage) -> list[str]:
         """The differences of a message from the pattern, each in one line or more; []: it matches."""
         found: list[str] = []
-        for name, wanted, is_now in (
+        for name, wanted, actual in (
             ("exchange", self.exchange, message.exchange),
             ("routing key", self.routing_key, message.routing_key),
         ):
-            if wanted is not None and not is_like(wanted, is_now):
-                found.append(f"{name}: {is_now!r}, expected {_expected_text(wanted, is_now)}")
+            if wanted is not None and not is_like(wanted, actual):
+                found.append(f"{name}: {actual!r}, expected {_expected_text(wanted, actual)}")
         if not isinstance(self.headers, Mapping):
             table = {name: plain(value) for name, value in message.headers.items()}
             if not is_like(self.headers, table):
                 found.append(f"headers: {table!r}, expected {_expected_text(self.headers, table)}")
         for name, wanted in self._named_headers.items():
-            is_now = message.headers.get(name, _UNSAID)
-            if is_now is _UNSAID:
+            actual = message.headers.get(name, _UNSAID)
+            if actual is _UNSAID:
                 found.append(f"header {name!r}: is missing, expected {shown_wanted(wanted)}")
-            elif not is_like(wanted, plain(is_now)):
-                found.append(f"header {name!r}: {plain(is_now)!r}, expected {_expected_text(wanted, plain(is_now))}")
+            elif not is_like(wanted, plain(actual)):
+                found.append(f"header {name!r}: {plain(actual)!r}, expected {_expected_text(wanted, plain(actual))}")
         for name, wanted in self.properties.items():
-            is_now = getattr(message.properties, name)
-            if not is_like(wanted, is_now):
-                found.append(f"property {name}: {is_now!r}, expected {_expected_text(wanted, is_now)}")
+            actual = getattr(message.properties, name)
+            if not is_like(wanted, actual):
+                found.append(f"property {name}: {actual!r}, expected {_expected_text(wanted, actual)}")
         if self.has_body and not is_body(self.body, message.body):
             found += body_difference(self.body, message.body)
         return found
@@ -112,12 +113,12 @@ def body_difference(wanted: Body, body: bytes) -> list[str]:
         return ["body:", *_line_difference(text.split("\n"), was.split("\n"))]
     if is_condition(wanted):
         return [f"body: {shown_body(body)}, expected {_expected_text(wanted, body)}"]
-    is_now = json_content(body, _UNSAID)
+    actual = json_content(body, _UNSAID)
     if not is_json(wanted):
         return [f"body: {shown_body(body)}, expected {shown_wanted(wanted)}"]
-    if is_now is _UNSAID:
+    if actual is _UNSAID:
         return [f"body: {shown_body(body)}, which is no JSON; expected {shown_expected(wanted)}"]
-    pretty = [shown_json(one, 2).splitlines() for one in (aligned(wanted, is_now), projected(wanted, is_now))]
+    pretty = [shown_json(one, 2).splitlines() for one in (aligned(wanted, actual), projected(wanted, actual))]
     return ["body:", *_line_difference(*pretty)]
 
 
@@ -137,11 +138,11 @@ def _around(text: str, other: str) -> str:
     return f"{before}{text[first:last]!r}{after} ({len(text)} characters)"
 
 
-def _line_difference(wanted: Sequence[str], is_now: Sequence[str]) -> list[str]:
+def _line_difference(wanted: Sequence[str], actual: Sequence[str]) -> list[str]:
     """Both texts as one list of lines: `-` marks expected ones, `+` found ones. Invisible characters are escaped."""
     import difflib  # loaded only for failures
 
-    lines = [line for line in difflib.ndiff(wanted, is_now) if not line.startswith("?")]
+    lines = [line for line in difflib.ndiff(wanted, actual) if not line.startswith("?")]
     return [f"  {_visible(line)}" for line in lines]
 
 
@@ -214,5 +215,5 @@ def queue_failure(queue: QueueSnapshot, expected: Mapping[str, Contents], consum
 
 
 def _spelled_as_found(wanted: Body, bodies: Sequence[bytes]) -> str:
-    """An expected body, spelled as an equal body in the queue if there is one, so that their lines are equal."""
+    """The text of an expected body: that of an equal body of the queue, if there is one, so that no line differs."""
     return next((shown_body(body) for body in bodies if is_body(wanted, body)), shown_expected(wanted))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class FaultScope:
     """The connections and the occasions of a fault.
 
-    `vhost`: None: all. `connection`: part of the name that a client gave its connection; "": any. `after`: number of
-    first occasions without effect; `times`: number of the next ones with effect; None: all.
+    `vhost`: None: all. `connection`: part of the name that a client gave its connection; "": any. An occasion
+    is one chance to act. `after`: how many pass first. `times`: on how many of the next it acts; None: on all.
     """
 
     def __init__(self, vhost: str | None, connection: str = "", *, after: int = 0, times: int | None = None) -> None:
@@ -57,7 +57,8 @@ class FaultScope:
 class Fault:
     """One fault in force. It ends with its `with` block, by `stop`, or with the broker's reset.
 
-    `hits`: a line for each action so far, so that a test can assert them. `uses_hooks`: False: no hook has an effect.
+    `hits`: a line for each action so far, so that a test can assert them. `uses_hooks`: False: only `begin` and `end`
+    do something.
     """
 
     uses_hooks = True
@@ -87,13 +88,13 @@ class Fault:
         """Record an action."""
         self.hits.append(what)
 
-    # -- hooks without effect, called in the broker's loop ---------------------------------------------------------
+    # -- hooks, which subclasses override; called in the broker's loop -------------------------------------------------
 
     def begin(self, edge: "Edge") -> None:
-        """Begin."""
+        """Make the changes of the fault, which comes into force."""
 
     def end(self, edge: "Edge") -> None:
-        """End, and undo the fault's changes."""
+        """Undo the changes of the fault, which ends."""
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """Called with an event before its session; returns the event, or None to drop it."""
