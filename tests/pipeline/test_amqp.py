@@ -22,6 +22,8 @@ from leveret.pipeline.amqp.source import (
     newest_offset,
     oldest_offset,
 )
+from leveret.pipeline.progress import Progress
+from leveret.pipeline.retries import retry_slow_workers
 
 pytestmark = pytest.mark.spark
 
@@ -158,13 +160,22 @@ def test_a_stream_queue_by_offset(spark: Any, url: str, channel: Any, tmp_path: 
     """A little at a time, stopped, begun again, a batch done twice because its commit was lost: each message once."""
     sink, checkpoint = tmp_path / "sink", tmp_path / "checkpoint"
 
-    def run() -> list[int]:
+    batches: list[int] = []
+
+    def run_once() -> None:
         stream = spark.readStream.format("amqp").option("url", url).option("queue", "log").option("prefetch", "10")
         writer = stream.option("maxOffsetsPerTrigger", "60").load().writeStream.format("parquet")
         writer = writer.option("path", str(sink)).option("checkpointLocation", str(checkpoint))
         query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        return [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]]
+        try:
+            query.awaitTermination()
+        finally:
+            batches.extend(batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"])
+
+    def run() -> list[int]:
+        batches.clear()
+        retry_slow_workers(run_once, Progress("test"))
+        return batches
 
     def numbers() -> list[int]:
         rows = spark.read.parquet(str(sink)).orderBy("offset").collect()
@@ -190,18 +201,18 @@ def test_the_sink(spark: Any, url: str, channel: Any, tmp_path: Path) -> None:
     source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
     spark.range(20).selectExpr("CAST(id AS string) AS body", "'in' AS routing_key").write.parquet(str(source))
 
-    def run() -> None:
+    def run_once() -> None:
         frame = spark.readStream.schema("body string, routing_key string").parquet(str(source))
         writer = frame.writeStream.format("amqp").option("url", url).trigger(availableNow=True)
         writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
 
-    run()
+    retry_slow_workers(run_once, Progress("test"))
     first = taken(channel)
     assert sorted(body for body, _ in first) == sorted(str(number) for number in range(20))
     assert len({id_ for _, id_ in first}) == 20
     (checkpoint / "commits" / "0").unlink()
     (checkpoint / "commits" / ".0.crc").unlink()
-    run()  # as if killed before the commit
+    retry_slow_workers(run_once, Progress("test"))  # as if killed before the commit
     assert sorted(taken(channel)) == sorted(first)
 
 
