@@ -260,13 +260,14 @@ def send(broker: NodeBroker, by: Client, queue: str, body: str, *, has_id: bool 
 
 
 class Received(NamedTuple):
-    """A delivery on its way to a client. `lsn`: it waits until that is agreed."""
+    """A delivery on its way to a client. `lsn`: it waits until that is agreed. `is_noted`: in the books."""
 
     lsn: int
     tag: int
     body: str
     is_redelivered: bool
     offset: int
+    is_noted: bool = False
 
 
 def delivered_to(client: EngineClient) -> Iterator[tuple[int, str, bool, FieldTable]]:
@@ -315,12 +316,14 @@ class Consumer(Client):
             message = self.session.unacked.get(tag)
             if message is not None and message.id and self.queue != "stream":  # a barrier is shown without an id
                 self.books.met(message.id, body)
-            if self._sites is not None and not self._sites.is_barrier(self.queue, body):
-                # Another client may acknowledge it before this one reads it.
+            # Another client may acknowledge it before this one reads it. What a leader sends that was replaced waits
+            # for an agreement that does not come, while the next leader delivers the same.
+            is_noted = self._sites is not None and broker.term == self.world.served_term
+            if is_noted and not self._sites.is_barrier(self.queue, body):
                 self.books.handed_out(self.queue, body, is_redelivered=is_redelivered)
             offset = headers.get("x-stream-offset")
             at = -1 if offset is None else offset.value
-            self._inbox.append(Received(self._hold_lsn, tag, body, is_redelivered, at))
+            self._inbox.append(Received(self._hold_lsn, tag, body, is_redelivered, at, is_noted))
 
     def act(self, broker: NodeBroker) -> None:
         while self._inbox and self._inbox[0].lsn <= broker.recorder.safe_lsn:
@@ -338,6 +341,8 @@ class Consumer(Client):
             self._next_offset += 1
             self.books.read(one.offset, one.body)
         elif self._sites is not None:
+            if not one.is_noted and not self._sites.is_barrier(self.queue, one.body):
+                self.books.handed_out(self.queue, one.body, is_redelivered=one.is_redelivered)
             self.books.seen(self.queue, one.body, self.world.agreed_lsn)
             if self._is_at_most_once:  # the client does not see it before that is agreed
                 self.books.gone(self.queue, one.body)
