@@ -13,7 +13,7 @@ logger = logging.getLogger("leveret.console")
 
 FILE = "sessions"
 _OCTETS = 32
-#: Maximum revoked sessions that are remembered; with more a new key ends all sessions.
+#: Maximum revoked sessions that are remembered; with more, those that end first by themselves are forgotten.
 REVOKED_MAX = 1_000
 
 
@@ -47,12 +47,15 @@ class SessionSecrets:
         """End a session for good."""
         self.revoked = {one: end_ms for one, end_ms in self.revoked.items() if end_ms > now_ms} | {id_: until_ms}
         if len(self.revoked) > REVOKED_MAX:
-            self.key, self.revoked = secrets.token_bytes(_OCTETS), {}
+            del self.revoked[min(self.revoked, key=self.revoked.__getitem__)]
         self._is_kept = False
         self.keep()
 
     def keep(self) -> None:
-        """Write the file if need be, readable by its owner alone. If that fails, a restart ends the sessions."""
+        """Write the file if need be, readable by its owner alone. If that fails, a restart ends the sessions.
+
+        Without an fsync, for which the event loop would wait: after a power cut a logout may be lost.
+        """
         if self._path is None or self._is_kept:
             return
         text = json.dumps({"key": urlsafe_b64encode(self.key).decode(), "revoked": self.revoked})
@@ -60,8 +63,6 @@ class SessionSecrets:
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
                 file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
             os.replace(new, self._path)
             self._is_kept = True
         except OSError as error:

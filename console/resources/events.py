@@ -24,6 +24,12 @@ _TEXTS = ("vhost", "queue", "kind")
 _NUMBERS = ("since", "count", "message")
 
 
+def last_event_of(request: Request) -> int | None:
+    """The number of the last event that a browser got, which it sends to continue there; None: it sends none."""
+    last = request.headers.get("last-event-id", "")
+    return int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
+
+
 def _events(api: Api, request: Request) -> Any:
     given: dict[str, Any] = {name: request.query[name] for name in _TEXTS if request.query.get(name)}
     given |= {name: integer(request.query[name]) for name in _NUMBERS if request.query.get(name)}
@@ -31,9 +37,8 @@ def _events(api: Api, request: Request) -> Any:
         raise bad_request("since, count, message: expected numbers from 0 on")
     if not wants_stream(request):
         return api.ask("events", **given)
-    last = request.headers.get("last-event-id", "")
-    if last.isdigit():  # a browser continues at its last event
-        given["since"] = int(last)
+    if (last := last_event_of(request)) is not None:
+        given["since"] = last
     given.pop("count", None)
     stream = EventStream(api, request, given)
     return Answer(200, headers=(("content-type", EVENT_STREAM),), stream=stream)

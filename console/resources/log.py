@@ -9,7 +9,7 @@ from typing import Any
 from ..api import EVENT_STREAM, Api, wants_stream
 from ..dispatcher import Action, Level, Route
 from ..messages import Answer, Request
-from .events import OVER, is_still_monitor, sent
+from .events import OVER, is_still_monitor, last_event_of, sent
 
 
 def _log(api: Api, request: Request) -> Any:
@@ -17,8 +17,7 @@ def _log(api: Api, request: Request) -> Any:
     lines = api.ask("log", level=level)
     if not wants_stream(request):
         return lines
-    last = request.headers.get("last-event-id", "")
-    stream = LogStream(api, request, level, int(last) if last.isdigit() else 0)
+    stream = LogStream(api, request, level, last_event_of(request) or 0)
     return Answer(200, headers=(("content-type", EVENT_STREAM),), stream=stream)
 
 

@@ -181,6 +181,8 @@ class Subscriptions:
 
     def forget(self, consumer: Consumer) -> None:
         """Forget a consumer that the broker removed from its queue."""
+        if self.replies is consumer:
+            self.replies = None
         if self.by_tag.pop(consumer.tag, None) is not None and not consumer.no_ack:
             self._client.broker.acknowledgements.consumer_left()
 

@@ -31,6 +31,14 @@ def test_stream(api: ApiClient) -> None:
         assert until(events, "event") == found
 
 
+@pytest.mark.parametrize("place", ["events", "log"])
+@pytest.mark.parametrize("last", ["\u00b2", "9" * 5000, "-1", "x"], ids=["no ASCII", "long", "below 0", "no number"])
+def test_a_last_event_that_is_none_begins_anew(api: ApiClient, place: str, last: str) -> None:
+    """The answer is no 500, and the log has no traceback."""
+    with streaming(api, place=place, **{"last-event-id": last}):
+        pass
+
+
 def test_who_may_not_look_any_more_is_told(api: ApiClient) -> None:
     """A user who is deleted: the stream ends with a word."""
     api.ask("PUT", "users/looker", {"password": "looker", "tags": "monitoring"})

@@ -8,6 +8,7 @@ import pytest
 
 from leveret.engine import Session
 from leveret.engine.errors import ReplyConsumerMissing, ReplyConsumerTaken
+from leveret.engine.queues import consumers
 from leveret.testing.harness import Harness
 
 
@@ -37,7 +38,11 @@ def _cancel_all(session: Session) -> None:
     session.subscriptions.cancel(list(session.consumers))
 
 
-@pytest.mark.parametrize("ends", [_cancel, _cancel_all])
+def _cancel_by_broker(session: Session) -> None:
+    consumers.cancel(session.consumers["t"].queue, [session.consumers["t"]])
+
+
+@pytest.mark.parametrize("ends", [_cancel, _cancel_all, _cancel_by_broker])
 @pytest.mark.parametrize("has_other", [False, True])
 def test_one_consumer_at_a_time(ends: Callable[[Session], None], has_other: bool) -> None:
     """A second one is refused while there is one; after its end another may come, and only then requests go out."""

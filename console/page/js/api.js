@@ -19,7 +19,7 @@ export class Refused extends Error {
   }
 }
 
-/** A path of the API from its segments. A browser takes . and .. for steps, encoded or not: the API takes a NUL away that stands before them. */
+/** A path of the API from its segments. A browser takes . and .. for steps: the API takes away a NUL before them. */
 export const path = (...segments) => segments.map((one) => encodeURIComponent(/^\0*\.\.?$/.test(one) ? `\0${one}` : one)).join("/");
 
 /** The segment for an exchange: that without a name has one in paths. */

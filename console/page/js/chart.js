@@ -22,7 +22,7 @@ const lineOf = (label, index) => {
 };
 const seen = new Map();
 
-/** The last of the ranges of connections, channels and exchanges: 10 minutes. Their samples of a minute may lack its first seconds. */
+/** The last range of connections, channels and exchanges: 10 minutes. */
 const [OBJECT_MOST, LATEST_S] = [1, 55];
 
 /** The parameters that ask for samples of a range; `age`: in seconds, if not all of it; `step`: between two. */

@@ -91,7 +91,7 @@ function objectOf(text) {
   return value && typeof value === "object" && !Array.isArray(value) ? value : null;
 }
 
-/** The text of an object with one key more; what is written stays as it is: numbers and names would be other ones if it was parsed. */
+/** The text of an object with one key more. It is not parsed: numbers would change. */
 function withKey(text, key, example) {
   const whole = text || "{}";
   const end = whole.lastIndexOf("}");

@@ -14,7 +14,7 @@ const SHORT = 10;
 /** The name of a column in the address. */
 export const keyOfColumn = (column) => column.key || column.title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
 
-/** The columns that the address names, or else those that are shown by default. The first and the buttons are always shown. */
+/** The columns that the address names, or the default ones; always the first and the buttons. */
 export function chosenColumns(columns, query) {
   if (!query.columns) return columns.filter((column) => !column.isExtra);
   const wanted = new Set(query.columns.split(","));

@@ -3,7 +3,7 @@ import { html } from "./lib.js";
 import { asIs, at, column, EXTRA, named, number, WIDE } from "./columns.js";
 import { bytes, parsed, plain } from "./format.js";
 import { chosenColumns, ColumnChoice, keyOfColumn, Rows } from "./list.js";
-import { refine } from "./route.js";
+import { decoded, refine } from "./route.js";
 
 /** Of the bodies: paths that are offered, how deep they go, and letters of a body that are shown. */
 const [PATHS_MAX, DEEP, LETTERS] = [100, 4, 80];
@@ -48,7 +48,7 @@ const ofPath = (path) => ({ title: path, key: encodeURIComponent(path), isExtra:
 /** `query`: of the page; `columns` are those that were chosen. */
 export function MessageTable({ messages, query }) {
   const rows = messages.map(opened);
-  const found = new Set((query.columns || "").split(",").map(decodeURIComponent).filter((one) => /^(properties|headers|body)\./.test(one)));
+  const found = new Set((query.columns || "").split(",").map(decoded).filter((one) => /^(properties|headers|body)\./.test(one)));
   for (const row of rows) for (const part of ["properties", "headers", "body"]) if (at(row, part)) paths(row[part], part, DEEP, found);
   const columns = [...FIXED, ...[...found].map(ofPath)];
   const add = (event) => {

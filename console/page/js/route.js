@@ -1,7 +1,7 @@
 // Where we are: #/queues/%2F/orders?page=2. Every page has an address, so that links can be shared and back works.
 import { useEffect, useState } from "./lib.js";
 
-function decoded(text) {
+export function decoded(text) {
   try {
     return decodeURIComponent(text);
   } catch {

@@ -5,12 +5,11 @@ import { several } from "./format.js";
 import { lacksTag } from "./may.js";
 
 const KEPT = 200;
-/** Between two drawings: what came meanwhile is drawn at once, however much it is. */
+/** Between two drawings. */
 const DRAWN_EVERY_MS = 250;
 
 /**
- * The latest events of that name, newest first, drawn in one frame when several came: {rows, waiting, ended, isPaused, pause}.
- * `waiting`: how many came while it is paused; of these, too, the latest are kept.
+ * The latest events of that name, newest first: {rows, waiting, ended, isPaused, pause}. `waiting`: came while it is paused.
  */
 function useEvents(target, name, turn) {
   const [drawn, draw] = useState({ rows: [], waiting: 0 });
@@ -48,6 +47,7 @@ function useEvents(target, name, turn) {
       if (gathered.texts.push(event.data) >= 2 * KEPT) gathered.texts = gathered.texts.slice(-KEPT);
       plan();
     });
+    source.onerror = () => source.readyState === 2 && setEnded("the broker refused it");
     source.addEventListener("cut", (event) => {
       source.close();
       setEnded(JSON.parse(event.data).reason);
@@ -62,7 +62,7 @@ function useEvents(target, name, turn) {
   return { ...drawn, ended, isPaused, pause };
 }
 
-/** A page of events of that name as they come, with a button to pause. `draw`: the rows as a table; `children`: what chooses among them. */
+/** A page of events as they come. `draw`: the rows as a table; `children`: what chooses among them. */
 export function Stream({ title, about, ...rest }) {
   const why = lacksTag("monitoring");
   return html`<h1>${title}</h1>${why ? html`<p class="empty" role="alert">Hidden: ${why}.</p>` : html`<p class="dim">${about}, the latest ${KEPT}, newest first.</p><${Open} ...${rest} />`}`;

@@ -56,14 +56,17 @@ export function Definitions() {
   };
   const preview = path("leveret", "preview", "definitions", ...(into === null ? [] : [into]));
   useEffect(() => {
-    if (file) compare();
-  }, [file, into]);
-  const compare = async () => {
+    const asked = { isNewest: true };
     setDraft(null);
+    if (file) compare(asked);
+    return () => (asked.isNewest = false);
+  }, [file, into]);
+  const compare = async (asked) => {
     try {
       const given = JSON.parse(await file.text());
       if (given === null || typeof given !== "object" || Array.isArray(given)) throw new SyntaxError();
-      setDraft({ name: file.name, given, found: await ask("POST", preview, { body: given }) });
+      const found = await ask("POST", preview, { body: given });
+      if (asked.isNewest) setDraft({ name: file.name, given, found });
     } catch (error) {
       note(error instanceof SyntaxError ? `${file.name} holds no definitions: it is not a JSON object.` : error.message, true);
     }

@@ -44,7 +44,7 @@ export function Queue({ names: [vhost, name], query }) {
   const view = usePoll(`${path("queues", vhost, name)}?${rangeQuery(range)}`);
   const may = useMay(vhost, "queue", name);
   const { data: queue, isHere } = view;
-  const tab = SHOWN[query.tab] ? query.tab : "";
+  const tab = Object.hasOwn(SHOWN, query.tab || "") ? query.tab || "" : "";
   return html`
     <${Head} list=${["queues", "Queues"]} what="Queue" name=${name} vhost=${vhost} view=${view}>${isHere && html`<${Features} queue=${queue} />`}<//>
     ${isHere && html`
