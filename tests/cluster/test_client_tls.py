@@ -123,9 +123,9 @@ class World:
         """As a node that follows does."""
         node: Any = SimpleNamespace(
             _passed_to=None, gate=SimpleNamespace(pass_on=lambda found: setattr(self, "_pass_on", found)),
-            _address_of=lambda leader: self.leader, _passer=self.passer,
+            _passer=self.passer,
         )  # fmt: skip
-        ServedNode.pass_clients_on(node, SimpleNamespace(term=1, address=""))  # type: ignore[arg-type]
+        ServedNode.pass_clients_on(node, SimpleNamespace(term=1, address=str(self.leader)))  # type: ignore[arg-type]
         return await self._pass_on(guest)  # type: ignore[attr-defined, no-any-return]
 
 

@@ -277,7 +277,7 @@ def test_words_of_others_are_plain() -> None:
         master = f"spark://127.0.0.1:{nobody.getsockname()[1]}"
         words = lost_cluster_text(lost, master) or ""
     assert words.startswith(f"the cluster {master} is lost: nothing answers at {master[8:]} (")
-    assert "Cannot call methods on a stopped SparkContext. Its master's page and logs" in words
+    assert "Cannot call methods on a stopped SparkContext. The page and the logs of its master" in words
     assert lost_cluster_text(Exception(f"{call}\n: java.lang.ArithmeticException: by zero"), master) is None
 
 
