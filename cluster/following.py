@@ -115,7 +115,7 @@ class Following:
             self._idle = trio.Event()
             ending: Ending | None = None
             with trio.CancelScope() as self._scope:
-                ending = await link.run(_address_of(leader.address), leader.term)
+                ending = await link.run(Address.parse(leader.address), leader.term)
             self._scope = None
             if ending is Ending.DECLINED:
                 self._idle.set()
@@ -192,8 +192,3 @@ class Following:
     def leader_status(self) -> Mapping[str, object]:
         """What the leader said last of its process."""
         return {} if self.link is None else self.link.leader_status
-
-
-def _address_of(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))

@@ -92,6 +92,12 @@ class Address:
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read a text that `str` made. Raises: ValueError."""
+        host, _, port = text.rpartition(":")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
 
 def without_low_water(stream: trio.SocketStream) -> trio.SocketStream:
     """Undo what trio sets for interactive streams: a socket that is not writable again before it has only 16 KiB left.

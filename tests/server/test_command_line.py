@@ -72,7 +72,10 @@ def test_a_taken_port_is_exit_1_and_one_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options, words",
-    [({}, "; 0.0.0.0 stands for all that it has"), ({"hint_if_foreign": "is node = 'c' right?"}, "; is node = 'c' right?")],
+    [
+        ({}, "; 0.0.0.0 stands for all that it has"),
+        ({"hint_if_foreign": "is node = 'c' right?"}, "; is node = 'c' right?"),
+    ],
 )
 def test_an_address_of_another_machine_is_said_to_be_that(options: dict[str, str], words: str) -> None:
     """192.0.2.0/24 is for documentation: no machine has it."""

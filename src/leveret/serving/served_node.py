@@ -219,7 +219,7 @@ class ServedNode:
         if self._passed_to == (leader.term, leader.address):
             return
         self._passed_to = leader.term, leader.address
-        address = _link_address(leader.address)
+        address = LinkAddress.parse(leader.address)
 
         async def pass_on(guest: Guest) -> Passing:
             tls = guest.tls
@@ -314,7 +314,7 @@ def node_options(
     nodes = {node.name: LinkAddress(node.host, node.port) for node in nodes_of(keys)}
     assert keys.node is not None, "checked with the configuration"
     if keys.advertise is not None:
-        nodes[keys.node] = _link_address(keys.advertise)
+        nodes[keys.node] = LinkAddress.parse(keys.advertise)
     timers = replace(
         Timers(),
         lease_ns=keys.lease_ms * MS,
@@ -367,11 +367,6 @@ async def log_waiting(waits_for: Callable[[], str]) -> None:
         failed = failed + 1 if why else 0
         if failed % CHECKS_A_LINE == CHECKS_TO_FIRST_LINE:
             logger.warning("no client is served through this node: %s", why)
-
-
-def _link_address(text: str) -> LinkAddress:
-    host, _, port = text.rpartition(":")
-    return LinkAddress(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 def _host_and_port(address: object) -> tuple[str, int] | None:
