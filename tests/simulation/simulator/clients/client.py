@@ -370,13 +370,18 @@ class Client:
 
     def _close_of_channel(self, method: Method) -> None:
         channel = self.channels[method.channel]
+        asked = [one for one in self.waiting if one.channel == channel.number]
         self.waiting = deque(one for one in self.waiting if one.channel != channel.number)
         self.send(method_frame(channel.number, "channel.close-ok"))
         self.closes = method["class_id"], method["method_id"]
         channel.is_open = False
         channel.closed(method["reply_code"], method["reply_text"])
         channel.lost()
-        self.open_channel(channel.number)
+        closing = [one for one in asked if one.answer == "channel.close-ok"]
+        if closing:  # both closed it at once: the broker answers this client's close, too
+            self.waiting.append(closing[0]._replace(then=lambda _: self.open_channel(channel.number)))
+        else:
+            self.open_channel(channel.number)
 
     def _blocked(self, _: Method) -> None:
         if self.blocked or not self.announces:
