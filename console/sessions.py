@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..engine import MS, Broker, User
-from .session_secrets import SessionSecrets
+from .session_file import SessionFile
 
 COOKIE = "leveret-session"
 HOUR_NS = 3_600_000_000_000
@@ -62,8 +62,8 @@ class Sessions:
         self._known: dict[str, _Session] = {}
 
     @cached_property
-    def _secrets(self) -> SessionSecrets:
-        return SessionSecrets(self._directory())
+    def _file(self) -> SessionFile:
+        return SessionFile(self._directory())
 
     def open(self, user: User, path: str, *, host: str = "", is_secure: bool = False) -> str:
         """Open a session. Returns the cookie with its token. `path`: the cookie's scope. `host`: see `cookie_name`.
@@ -71,7 +71,7 @@ class Sessions:
         """
         now_ms = self._wall_ms()
         token = _Token(user.name, now_ms, now_ms, secrets.token_urlsafe(_OCTETS))
-        self._secrets.keep()  # before the first cookie
+        self._file.keep()  # before the first cookie
         self._remember(token, _Session(self._now_ns(), self._now_ns()))
         return self._cookie(token, user, path, host, is_secure=is_secure)
 
@@ -99,7 +99,7 @@ class Sessions:
         if found is not None:
             token = found[0]
             self._known.pop(token.id, None)
-            self._secrets.revoke(token.id, token.began_ms + LIFETIME_NS // MS, self._wall_ms())
+            self._file.revoke(token.id, token.began_ms + LIFETIME_NS // MS, self._wall_ms())
         return f"{cookie_name(host)}=; Path={path}; HttpOnly; SameSite=Strict; Max-Age=0"
 
     def _valid(self, header: str | None, host: str) -> tuple[_Token, _Session, User] | None:
@@ -107,7 +107,7 @@ class Sessions:
         user = None if token is None else self._broker().users.find(token.user)
         if token is None or user is None or not hmac.compare_digest(signature, self._signature(token, user)):
             return None
-        if token.id in self._secrets.revoked:
+        if token.id in self._file.revoked:
             return None
         now_ns, now_ms = self._now_ns(), self._wall_ms()
         session = self._known.get(token.id)
@@ -125,7 +125,7 @@ class Sessions:
 
     def _signature(self, token: _Token, user: User) -> str:
         signed = f"{token.text()} {user.password.text()}"
-        return urlsafe_b64encode(hmac.digest(self._secrets.key, signed.encode(), "sha256")).decode().rstrip("=")
+        return urlsafe_b64encode(hmac.digest(self._file.key, signed.encode(), "sha256")).decode().rstrip("=")
 
     def _cookie(self, token: _Token, user: User, path: str, host: str, *, is_secure: bool) -> str:
         value = f"{token.text()}.{self._signature(token, user)}"

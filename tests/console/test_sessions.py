@@ -8,7 +8,7 @@ import pytest
 from api_client import ApiClient, Response
 from sent_events import streaming, until
 
-from leveret.console.session_secrets import REVOKED_MAX
+from leveret.console.session_file import REVOKED_MAX
 from leveret.console.sessions import COOKIE, IDLE_NS, LIFETIME_NS, SESSIONS_MAX, Sessions
 from leveret.engine import MS, Broker, ManualClock, User, Users
 from leveret.testing import start_broker
@@ -200,7 +200,7 @@ def test_what_is_revoked_is_bounded() -> None:
         ended = sessions.open(guest, "/api")
         sessions.close(ended, "/api")
     assert sessions.find(kept) is guest and sessions.find(ended) is None
-    assert len(sessions._secrets.revoked) == REVOKED_MAX
+    assert len(sessions._file.revoked) == REVOKED_MAX
 
 
 def test_over_a_restart_of_a_broker(tmp_path: Path) -> None:

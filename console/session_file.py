@@ -17,7 +17,7 @@ _OCTETS = 32
 REVOKED_MAX = 1_000
 
 
-class SessionSecrets:
+class SessionFile:
     """`key`: signs; `revoked`: id of a session -> wall time (ms) at which it would have ended by itself."""
 
     def __init__(self, directory: str | None) -> None:
