@@ -1,6 +1,7 @@
-"""The key that signs sessions, and the sessions that were ended before their time: in a file beside the journal.
+"""The file of the page's sessions: the key that signs their tokens, and the sessions that were revoked by a logout.
 
-Without a journal both are in memory, and a restart ends all sessions. Source: management page 20.
+It stands beside the journal. Without a journal both are in memory, and a restart ends all sessions.
+Source: management page 20.
 """
 
 import json
@@ -8,62 +9,108 @@ import logging
 import os
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import asdict, dataclass, field
 
 logger = logging.getLogger("leveret.console")
 
 FILE = "sessions"
-_OCTETS = 32
-#: Maximum revoked sessions that are remembered; with more, those that end first by themselves are forgotten.
-REVOKED_MAX = 1_000
+_KEY_OCTETS = 32
+#: Maximum revoked sessions that are remembered one by one for each user.
+REVOKED_MAX = 100
+#: The user of sessions that were revoked by a release that did not record users.
+_UNKNOWN_USER = ""
+
+
+@dataclass(slots=True)
+class _Revoked:
+    """The revoked sessions of one user, by the wall times (ms) at which they would have expired.
+
+    `sessions`: id -> its expiry. `expiring_until_ms`: every session of the user that expires by then is revoked. It
+    replaces the entries beyond `REVOKED_MAX`: no logout is forgotten, but older sessions of the user end, too.
+    """
+
+    sessions: dict[str, int] = field(default_factory=dict)
+    expiring_until_ms: int = 0
+
+    def add(self, id_: str, expires_ms: int) -> None:
+        self.sessions[id_] = expires_ms
+        if len(self.sessions) > REVOKED_MAX:
+            earliest = min(self.sessions, key=self.sessions.__getitem__)
+            self.expiring_until_ms = max(self.expiring_until_ms, self.sessions.pop(earliest))
+
+    def forget_expired(self, now_ms: int) -> bool:
+        """Forget the sessions that have expired. Returns whether any others are left."""
+        self.sessions = {id_: expires_ms for id_, expires_ms in self.sessions.items() if expires_ms > now_ms}
+        return bool(self.sessions) or self.expiring_until_ms > now_ms
 
 
 class SessionFile:
-    """`key`: signs; `revoked`: id of a session -> wall time (ms) at which it would have ended by itself."""
+    """`key`: signs tokens."""
 
     def __init__(self, directory: str | None) -> None:
         self._path = None if directory is None else os.path.join(directory, FILE)
         found = self._read()
-        self.key, self.revoked = found or (secrets.token_bytes(_OCTETS), {})
-        self._is_kept = found is not None
+        self.key, self._revoked = found or (secrets.token_bytes(_KEY_OCTETS), {})
+        self._is_written = found is not None
 
-    def _read(self) -> tuple[bytes, dict[str, int]] | None:
-        """What the file has; None: there is none that can be used."""
+    def _read(self) -> tuple[bytes, dict[str, _Revoked]] | None:
+        """The key and the revoked sessions by user; None: there is no file, or it cannot be used."""
         if self._path is None:
             return None
         try:
             with open(self._path, encoding="ascii") as file:
                 given = json.load(file)
-            key, revoked = urlsafe_b64decode(given["key"]), given["revoked"]
-            if len(key) != _OCTETS or not isinstance(revoked, dict):
-                raise ValueError("it is incomplete")
-            return key, {str(one): int(until_ms) for one, until_ms in revoked.items()}
+            key = urlsafe_b64decode(given["key"])
+            if len(key) != _KEY_OCTETS:
+                raise ValueError("the key is incomplete")
+            return key, _revoked_in(given["revoked"])
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             logger.warning("%s: %s; all sessions of the page end", self._path, error)
             return None
 
-    def revoke(self, id_: str, until_ms: int, now_ms: int) -> None:
-        """End a session for good."""
-        self.revoked = {one: end_ms for one, end_ms in self.revoked.items() if end_ms > now_ms} | {id_: until_ms}
-        if len(self.revoked) > REVOKED_MAX:
-            del self.revoked[min(self.revoked, key=self.revoked.__getitem__)]
-        self._is_kept = False
-        self.keep()
+    def is_revoked(self, user: str, id_: str, expires_ms: int) -> bool:
+        """Whether a session of this user was ended by a logout. `expires_ms`: when it would expire."""
+        of_user = self._revoked.get(user)
+        if of_user is not None and (id_ in of_user.sessions or expires_ms <= of_user.expiring_until_ms):
+            return True
+        return _UNKNOWN_USER in self._revoked and id_ in self._revoked[_UNKNOWN_USER].sessions
 
-    def keep(self) -> None:
-        """Write the file if need be, readable by its owner alone. If that fails, a restart ends the sessions.
+    def revoke(self, user: str, id_: str, expires_ms: int, now_ms: int) -> None:
+        """Remember that a session was ended by a logout."""
+        self._revoked = {name: one for name, one in self._revoked.items() if one.forget_expired(now_ms)}
+        self._revoked.setdefault(user, _Revoked()).add(id_, expires_ms)
+        self._is_written = False
+        self.write()
 
-        Without an fsync, for which the event loop would wait: after a power cut a logout may be lost.
+    def write(self) -> None:
+        """Write the file unless it is up to date, readable by its owner alone. If that fails, a restart ends all
+        sessions.
+
+        There is no fsync, because the event loop would wait for it: a power failure may undo a logout.
         """
-        if self._path is None or self._is_kept:
+        if self._path is None or self._is_written:
             return
-        text = json.dumps({"key": urlsafe_b64encode(self.key).decode(), "revoked": self.revoked})
+        revoked = {user: asdict(one) for user, one in self._revoked.items()}
+        text = json.dumps({"key": urlsafe_b64encode(self.key).decode(), "revoked": revoked})
         new = f"{self._path}.new"
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
                 file.write(text + "\n")
             os.replace(new, self._path)
-            self._is_kept = True
+            self._is_written = True
         except OSError as error:
             logger.warning("%s: %s; a restart ends the sessions of the page", self._path, error)
+
+
+def _revoked_in(given: dict[str, object]) -> dict[str, _Revoked]:
+    """The revoked sessions by user. Older releases wrote id -> expiry, for all users together."""
+    found: dict[str, _Revoked] = {}
+    for name, value in given.items():
+        if isinstance(value, dict):
+            sessions = {str(id_): int(expires_ms) for id_, expires_ms in value["sessions"].items()}
+            found[name] = _Revoked(sessions, int(value["expiring_until_ms"]))
+        else:
+            found.setdefault(_UNKNOWN_USER, _Revoked()).sessions[name] = int(value)  # type: ignore[call-overload]
+    return found

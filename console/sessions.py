@@ -34,6 +34,11 @@ class _Token:
     issued_ms: int
     id: str
 
+    @property
+    def expires_ms(self) -> int:
+        """The end of the session, however much it is used."""
+        return self.began_ms + LIFETIME_NS // MS
+
     def text(self) -> str:
         return f"{urlsafe_b64encode(self.user.encode()).decode()}.{self.began_ms}.{self.issued_ms}.{self.id}"
 
@@ -71,7 +76,7 @@ class Sessions:
         """
         now_ms = self._wall_ms()
         token = _Token(user.name, now_ms, now_ms, secrets.token_urlsafe(_OCTETS))
-        self._file.keep()  # before the first cookie
+        self._file.write()  # before the first cookie
         self._remember(token, _Session(self._now_ns(), self._now_ns()))
         return self._cookie(token, user, path, host, is_secure=is_secure)
 
@@ -99,7 +104,7 @@ class Sessions:
         if found is not None:
             token = found[0]
             self._known.pop(token.id, None)
-            self._file.revoke(token.id, token.began_ms + LIFETIME_NS // MS, self._wall_ms())
+            self._file.revoke(token.user, token.id, token.expires_ms, self._wall_ms())
         return f"{cookie_name(host)}=; Path={path}; HttpOnly; SameSite=Strict; Max-Age=0"
 
     def _valid(self, header: str | None, host: str) -> tuple[_Token, _Session, User] | None:
@@ -107,7 +112,7 @@ class Sessions:
         user = None if token is None else self._broker().users.find(token.user)
         if token is None or user is None or not hmac.compare_digest(signature, self._signature(token, user)):
             return None
-        if token.id in self._file.revoked:
+        if self._file.is_revoked(token.user, token.id, token.expires_ms):
             return None
         now_ns, now_ms = self._now_ns(), self._wall_ms()
         session = self._known.get(token.id)
@@ -129,7 +134,7 @@ class Sessions:
 
     def _cookie(self, token: _Token, user: User, path: str, host: str, *, is_secure: bool) -> str:
         value = f"{token.text()}.{self._signature(token, user)}"
-        left_s = (token.began_ms - self._wall_ms()) // 1000 + LIFETIME_NS // 1_000_000_000
+        left_s = (token.expires_ms - self._wall_ms()) // 1000
         secure = "; Secure" if is_secure else ""
         return f"{cookie_name(host)}={value}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={left_s}{secure}"
 

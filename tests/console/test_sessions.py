@@ -1,5 +1,6 @@
 """Sessions of the page: a cookie instead of a password. Source: management page 20."""
 
+import json
 import stat
 from pathlib import Path
 from urllib.parse import urlencode
@@ -191,16 +192,57 @@ def test_a_file_that_is_no_use_ends_all_sessions(tmp_path: Path, caplog: pytest.
     assert sessions_of(clock, guest, directory=tmp_path).find(again) is guest
 
 
-def test_what_is_revoked_is_bounded() -> None:
-    """However many sessions a user ends in eight hours, those of others go on, and the last ended ones stay ended."""
+def test_no_logout_is_forgotten(tmp_path: Path) -> None:
+    """However often a user logs out: neither his first logout nor those of others, here and after a restart. He can
+    log in again, others stay logged in, and what is remembered of him has a limit.
+    """
+    clock, ann, bob = ManualClock(), User("ann"), User("bob")
+    sessions = sessions_of(clock, ann, bob, directory=tmp_path)
+    kept, ended = (sessions.open(bob, "/api") for _ in range(2))
+    sessions.close(ended, "/api")
+    cookies = []
+    for _ in range(3 * REVOKED_MAX):
+        clock.advance_ns(MS)
+        cookies.append(sessions.open(ann, "/api"))
+        sessions.close(cookies[-1], "/api")
+    clock.advance_ns(MS)
+    again = sessions.open(ann, "/api")
+    for now in (sessions, sessions_of(clock, ann, bob, directory=tmp_path)):
+        assert [now.find(one) for one in (*cookies, ended)] == [None] * (len(cookies) + 1)
+        assert now.find(kept) is bob and now.find(again) is ann
+    size = (tmp_path / "sessions").stat().st_size
+    assert size < 100 * (REVOKED_MAX + 2)
+    clock.advance_ns(LIFETIME_NS)
+    sessions.close(sessions.open(bob, "/api"), "/api")
+    assert (tmp_path / "sessions").stat().st_size < size // 10  # what has expired is not kept
+
+
+def test_the_oldest_sessions_end_where_too_many_were_left() -> None:
+    """A user with more logouts than are remembered one by one: his sessions from before the first of them end, too."""
+    clock, ann, bob = ManualClock(), User("ann"), User("bob")
+    sessions = sessions_of(clock, ann, bob)
+    oldest, of_other = sessions.open(ann, "/api"), sessions.open(bob, "/api")
+    for _ in range(REVOKED_MAX):
+        clock.advance_ns(MS)
+        sessions.close(sessions.open(ann, "/api"), "/api")
+    assert sessions.find(oldest) is ann
+    sessions.close(sessions.open(ann, "/api"), "/api")
+    assert sessions.find(oldest) is None and sessions.find(of_other) is bob
+
+
+def test_a_file_of_an_older_release_keeps_its_logouts(tmp_path: Path) -> None:
+    """It has the revoked sessions without their users."""
     clock, guest = ManualClock(), User("guest")
-    sessions = sessions_of(clock, guest)
-    kept = sessions.open(guest, "/api")
-    for _ in range(REVOKED_MAX + 10):
-        ended = sessions.open(guest, "/api")
-        sessions.close(ended, "/api")
-    assert sessions.find(kept) is guest and sessions.find(ended) is None
-    assert len(sessions._file.revoked) == REVOKED_MAX
+    sessions = sessions_of(clock, guest, directory=tmp_path)
+    ended, kept = sessions.open(guest, "/api"), sessions.open(guest, "/api")
+    id_ = ended.partition(";")[0].split(".")[3]
+    file = tmp_path / "sessions"
+    older = json.loads(file.read_text()) | {"revoked": {id_: clock.wall_ms() + LIFETIME_NS // MS}}
+    file.write_text(json.dumps(older))
+    for _ in range(2):  # after an update, and after the next logout
+        sessions = sessions_of(clock, guest, directory=tmp_path)
+        assert sessions.find(ended) is None and sessions.find(kept) is guest
+        sessions.close(sessions.open(guest, "/api"), "/api")
 
 
 def test_over_a_restart_of_a_broker(tmp_path: Path) -> None:
