@@ -28,6 +28,7 @@ def load_configuration(
     if not given:  # a broker without files saves the loaders: a twentieth of its start-up time
         return Configuration(), []
     from .files.builder import ConfigurationBuilder
+    from .files.finishing import finish
     from .files.other_formats import other_format
     from .files.toml_loader import begins_as_toml, load_toml
 
@@ -51,7 +52,7 @@ def load_configuration(
         from .foreign.properties import load_properties
 
         load_properties(builder, name, content)
-    return builder.finish()
+    return finish(builder)
 
 
 def _is_properties(content: str) -> bool:

@@ -1,7 +1,4 @@
-"""The builder of a configuration: raw entries, declarations and faults from loaders; a Configuration at the end.
-
-Matches are parsed at the end, because the wildcard syntax may be in a later file.
-"""
+"""The builder of a configuration: it collects entries, declarations and faults from the loaders of all formats."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,20 +6,9 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ...expressions.patterns.pattern_syntax import PatternFault
-from ..addresses.destinations import (
-    DEFAULT_ENTRY,
-    NO_DESTINATIONS,
-    QUEUE_ENTRY,
-    TOPIC_ENTRY,
-    DestinationPolicies,
-    parse_destination,
-)
-from ..addresses.entries import Entry
-from ..addresses.matching import Match, MatchFault, Wildcards, parse_artemis_match, parse_match
+from ..addresses.destinations import parse_destination
+from ..addresses.matching import Match, MatchFault, Wildcards, parse_match
 from ..addresses.queue_arguments import selector_text, settings_of_arguments
-from ..addresses.repository import SettingsRepository
-from ..declared.cluster import cluster_problems, cluster_warnings
-from ..declared.configuration import Configuration
 from ..declared.declarations import (
     MULTICAST,
     Divert,
@@ -34,12 +20,10 @@ from ..declared.declarations import (
 )
 from ..declared.tables import WILDCARDS
 from ..faults import ArgumentFault, Fault, Origin, nearest
-from ..lint.lint import lint_of
 from ..policies.policies import Policy
-from ..queue_types import OWN_TYPES, own_type
-from ..rows.address_settings import Setting, layer_of
+from ..queue_types import own_type
+from ..rows.address_settings import Setting
 from ..rows.broker_keys import KEYS
-from ..rows.flow_control import SystemUsage, system_usage_of
 from ..rows.queue_attributes import SELECTOR
 from ..values import shown
 
@@ -108,8 +92,6 @@ class ConfigurationBuilder:
         self.in_file: dict[tuple[str, str], Mapping[str, str]] = {}  # of queues of own types: argument -> key there
         self._collected: dict[type, Any] = {}
         self._warned: set[str] = set()
-
-    # -- for loaders --------------------------------------------------------------------------------------------------
 
     def collected(self, kind: type[T]) -> T:
         """What a type of queues collects while files are read: the one object of this class."""
@@ -307,132 +289,6 @@ class ConfigurationBuilder:
             key = "operator-policy" if policy.is_operator else "policy"
             self.fault(origin, key, f"{shown(policy.name)} stands already at {earlier.origin}")
         self.add_vhost(policy.vhost)
-
-    # -- the whole ----------------------------------------------------------------------------------------------------
-
-    def finish(self) -> tuple[Configuration, list[Fault]]:
-        """The configuration and all faults, in order of file and line; with faults it must not be used."""
-        for key, (value, origin) in self.implied.items():
-            if key not in self.explicit:
-                self.explicit[key], self.explicit_at[key] = value, origin
-        usage = self._usage()
-        repository = self._repository(usage)
-        for own in () if self.faults else OWN_TYPES.values():
-            own.complete(self)
-        configuration = Configuration(
-            MappingProxyType(self.explicit),
-            (),
-            repository,
-            tuple(self.queues.values()),
-            tuple(self.exchanges.values()),
-            tuple(self.diverts.values()),
-            tuple(self.vhosts),
-            MappingProxyType(self.explicit_at),
-            MappingProxyType(self.limits),
-            tuple(self.users.values()),
-            tuple(self.policies.values()),
-            usage,
-            tuple(self.logged_topics.values()),
-            tuple(dict.fromkeys(self.included)),
-            self.cluster_at is not None,
-        )
-        if self.cluster_at is not None and not self.faults:
-            self._check_cluster(configuration, self.cluster_at)
-        if not self.faults:
-            self.warnings += lint_of(configuration, self.logs)
-        return replace(configuration, warnings=tuple(self.warnings)), sorted(self.faults)
-
-    def _check_cluster(self, configuration: Configuration, cluster_at: Origin) -> None:
-        def place(table: str, key: str) -> Origin:
-            """The line of the key, of the first key of its table, or of [cluster]."""
-            inside = (at for (one, _), at in self.explicit_at.items() if one == table != "cluster")
-            return self.explicit_at.get((table, key)) or next(inside, cluster_at)
-
-        for table, key, problem in cluster_problems(configuration):
-            self.fault(place(table, key), key, problem)
-        for table, key, problem in cluster_warnings(configuration):
-            self.warn(place(table, key), key, problem)
-
-    def _usage(self) -> SystemUsage | None:
-        given = {key: value for (table, key), value in self.explicit.items() if table == "system-usage"}
-        return system_usage_of(given) if self.has_usage or given else None
-
-    def _with_missing_queues(self, one: RawEntry) -> dict[str, Any]:
-        """An entry's values. With a dead-letter address it also sets whether the queue is created: Artemis creates
-        none, so a more specific entry of ours beside one of its files must set true.
-        """
-        targets = (one.values.get("dead_letter_address"), one.values.get("expiry_address"))
-        is_foreign = one.parse is parse_artemis_match
-        if not any(targets) or not (is_foreign or self._has_artemis):
-            return one.values
-        return {"auto_create_missing_queues": not is_foreign, **one.values}
-
-    @property
-    def _has_artemis(self) -> bool:
-        return any(one.parse is parse_artemis_match for one in self.entries.values())
-
-    def _repository(self, usage: SystemUsage | None) -> SettingsRepository:
-        try:
-            wildcards = Wildcards(**self.wildcards)
-        except MatchFault as error:
-            self.fault(self.wildcards_origin, "wildcard-addresses", str(error))
-            wildcards = Wildcards()
-        entries: list[Entry] = []
-        for match, raws in self._by_match(wildcards):
-            one = raws[0] if len(raws) == 1 else self._combined(raws)
-            settings = layer_of(**self._with_missing_queues(one))
-            entries.append(Entry(match, settings, one.vhost, one.origin, MappingProxyType(one.origins)))
-        explicit = self.explicit
-        return SettingsRepository(
-            entries,
-            wildcards,
-            default_max_delivery_attempts=explicit.get(("broker", "default-max-delivery-attempts")),
-            uuid_namespace=explicit.get(("broker", "uuid-namespace"), ""),
-            id_cache_size=explicit.get(("broker", "id-cache-size")),
-            usage=usage,
-            destinations=self._destinations(),
-        )
-
-    def _destinations(self) -> DestinationPolicies:
-        kinds: dict[str, list[Entry]] = {QUEUE_ENTRY: [], TOPIC_ENTRY: [], DEFAULT_ENTRY: []}
-        for (kind, _), raw in self.destinations.items():
-            values = raw.values | dict.fromkeys(self.discarded, "")
-            match, settings = parse_destination(raw.match), layer_of(**values)
-            kinds[kind].append(Entry(match, settings, None, raw.origin, MappingProxyType(raw.origins), kind))
-        if not self.destinations:
-            return NO_DESTINATIONS
-        return DestinationPolicies(kinds[QUEUE_ENTRY], kinds[TOPIC_ENTRY], next(iter(kinds[DEFAULT_ENTRY]), None))
-
-    def _by_match(self, wildcards: Wildcards) -> Iterable[tuple[Match, list[RawEntry]]]:
-        """The entries by the addresses that they cover: texts of different systems may be one match here."""
-        found: dict[tuple[object, ...], tuple[Match, list[RawEntry]]] = {}
-        for raw in self.entries.values():
-            try:
-                match = raw.parse(raw.match, wildcards)
-            except MatchFault as error:
-                self.fault(raw.origin, "match", f"{shown(raw.match)}: {error}")
-                continue
-            found.setdefault((raw.vhost, *match.covers), (match, []))[1].append(raw)
-        return found.values()
-
-    def _combined(self, raws: list[RawEntry]) -> RawEntry:
-        """One entry of several, setting by setting; settings for topics alone must not contradict the others."""
-        ordered = sorted(raws, key=lambda raw: raw.rank)
-        values: dict[str, Any] = {}
-        origins: dict[str, Origin] = {}
-        for raw in ordered:
-            values |= raw.values
-            origins |= raw.origins
-        others = [raw for raw in ordered if raw.rank != OF_TOPICS]
-        for topics in (raw for raw in ordered if raw.rank == OF_TOPICS and others):
-            what = f"{shown(topics.in_file)} is {shown(topics.match)} without its JMS prefix"
-            if any(raw.values.get(key, value) != value for raw in others for key, value in topics.values.items()):
-                where = f"which stands already at {others[-1].origin} with other settings"
-                self.fault(topics.origin, "match", f"{what}, {where}")
-            elif any(key not in raw.values for raw in others for key in topics.values):
-                self.warn(topics.origin, "match", f"{what}: it holds for queues, too")
-        nearest_one = ordered[-1]
-        return replace(nearest_one, values=values, origins=origins)
 
 
 def shorten(key: str) -> str:

@@ -1,0 +1,160 @@
+"""From the collected contents of all files to a configuration.
+
+Matches are parsed here and not by the loaders, because the wildcard syntax may be in a later file.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from ..addresses.destinations import (
+    DEFAULT_ENTRY,
+    NO_DESTINATIONS,
+    QUEUE_ENTRY,
+    TOPIC_ENTRY,
+    DestinationPolicies,
+    parse_destination,
+)
+from ..addresses.entries import Entry
+from ..addresses.matching import Match, MatchFault, Wildcards, parse_artemis_match
+from ..addresses.repository import SettingsRepository
+from ..declared.cluster import cluster_problems, cluster_warnings
+from ..declared.configuration import Configuration
+from ..faults import Fault, Origin
+from ..lint.lint import lint_of
+from ..queue_types import OWN_TYPES
+from ..rows.address_settings import layer_of
+from ..rows.flow_control import SystemUsage, system_usage_of
+from ..values import shown
+from .builder import OF_TOPICS, ConfigurationBuilder, RawEntry
+
+
+def finish(builder: ConfigurationBuilder) -> tuple[Configuration, list[Fault]]:
+    """The configuration and all faults, in order of file and line; with faults it must not be used."""
+    for key, (value, origin) in builder.implied.items():
+        if key not in builder.explicit:
+            builder.explicit[key], builder.explicit_at[key] = value, origin
+    usage = _usage(builder)
+    repository = _repository(builder, usage)
+    for own in () if builder.faults else OWN_TYPES.values():
+        own.complete(builder)
+    configuration = Configuration(
+        MappingProxyType(builder.explicit),
+        (),
+        repository,
+        tuple(builder.queues.values()),
+        tuple(builder.exchanges.values()),
+        tuple(builder.diverts.values()),
+        tuple(builder.vhosts),
+        MappingProxyType(builder.explicit_at),
+        MappingProxyType(builder.limits),
+        tuple(builder.users.values()),
+        tuple(builder.policies.values()),
+        usage,
+        tuple(builder.logged_topics.values()),
+        tuple(dict.fromkeys(builder.included)),
+        builder.cluster_at is not None,
+    )
+    if builder.cluster_at is not None and not builder.faults:
+        _check_cluster(builder, configuration, builder.cluster_at)
+    if not builder.faults:
+        builder.warnings += lint_of(configuration, builder.logs)
+    return replace(configuration, warnings=tuple(builder.warnings)), sorted(builder.faults)
+
+
+def _check_cluster(builder: ConfigurationBuilder, configuration: Configuration, cluster_at: Origin) -> None:
+    def place(table: str, key: str) -> Origin:
+        """The line of the key, of the first key of its table, or of [cluster]."""
+        inside = (at for (one, _), at in builder.explicit_at.items() if one == table != "cluster")
+        return builder.explicit_at.get((table, key)) or next(inside, cluster_at)
+
+    for table, key, problem in cluster_problems(configuration):
+        builder.fault(place(table, key), key, problem)
+    for table, key, problem in cluster_warnings(configuration):
+        builder.warn(place(table, key), key, problem)
+
+
+def _usage(builder: ConfigurationBuilder) -> SystemUsage | None:
+    given = {key: value for (table, key), value in builder.explicit.items() if table == "system-usage"}
+    return system_usage_of(given) if builder.has_usage or given else None
+
+
+def _repository(builder: ConfigurationBuilder, usage: SystemUsage | None) -> SettingsRepository:
+    try:
+        wildcards = Wildcards(**builder.wildcards)
+    except MatchFault as error:
+        builder.fault(builder.wildcards_origin, "wildcard-addresses", str(error))
+        wildcards = Wildcards()
+    has_artemis = any(map(_is_of_artemis, builder.entries.values()))
+    entries: list[Entry] = []
+    for match, raws in _by_match(builder, wildcards):
+        one = raws[0] if len(raws) == 1 else _combined(builder, raws)
+        values = _with_missing_queues(one) if has_artemis else one.values
+        entries.append(Entry(match, layer_of(**values), one.vhost, one.origin, MappingProxyType(one.origins)))
+    explicit = builder.explicit
+    return SettingsRepository(
+        entries,
+        wildcards,
+        default_max_delivery_attempts=explicit.get(("broker", "default-max-delivery-attempts")),
+        uuid_namespace=explicit.get(("broker", "uuid-namespace"), ""),
+        id_cache_size=explicit.get(("broker", "id-cache-size")),
+        usage=usage,
+        destinations=_destinations(builder),
+    )
+
+
+def _is_of_artemis(one: RawEntry) -> bool:
+    return one.parse is parse_artemis_match
+
+
+def _with_missing_queues(one: RawEntry) -> dict[str, Any]:
+    """The values of an entry, if any file is of Artemis. An entry with a dead-letter or expiry address also sets
+    whether its queue is created: Artemis creates none, so a more specific entry of ours must set true.
+    """
+    if not (one.values.get("dead_letter_address") or one.values.get("expiry_address")):
+        return one.values
+    return {"auto_create_missing_queues": not _is_of_artemis(one), **one.values}
+
+
+def _destinations(builder: ConfigurationBuilder) -> DestinationPolicies:
+    if not builder.destinations:
+        return NO_DESTINATIONS
+    kinds: dict[str, list[Entry]] = {QUEUE_ENTRY: [], TOPIC_ENTRY: [], DEFAULT_ENTRY: []}
+    for (kind, _), raw in builder.destinations.items():
+        values = raw.values | dict.fromkeys(builder.discarded, "")
+        match, settings = parse_destination(raw.match), layer_of(**values)
+        kinds[kind].append(Entry(match, settings, None, raw.origin, MappingProxyType(raw.origins), kind))
+    return DestinationPolicies(kinds[QUEUE_ENTRY], kinds[TOPIC_ENTRY], next(iter(kinds[DEFAULT_ENTRY]), None))
+
+
+def _by_match(builder: ConfigurationBuilder, wildcards: Wildcards) -> Iterable[tuple[Match, list[RawEntry]]]:
+    """The entries by the addresses that they cover: texts of different systems may be one match here."""
+    found: dict[tuple[object, ...], tuple[Match, list[RawEntry]]] = {}
+    for raw in builder.entries.values():
+        try:
+            match = raw.parse(raw.match, wildcards)
+        except MatchFault as error:
+            builder.fault(raw.origin, "match", f"{shown(raw.match)}: {error}")
+            continue
+        found.setdefault((raw.vhost, *match.covers), (match, []))[1].append(raw)
+    return found.values()
+
+
+def _combined(builder: ConfigurationBuilder, raws: list[RawEntry]) -> RawEntry:
+    """One entry of several, setting by setting; settings for topics alone must not contradict the others."""
+    ordered = sorted(raws, key=lambda raw: raw.rank)
+    values: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for raw in ordered:
+        values |= raw.values
+        origins |= raw.origins
+    others = [raw for raw in ordered if raw.rank != OF_TOPICS]
+    for topics in (raw for raw in ordered if raw.rank == OF_TOPICS and others):
+        what = f"{shown(topics.in_file)} is {shown(topics.match)} without its JMS prefix"
+        if any(raw.values.get(key, value) != value for raw in others for key, value in topics.values.items()):
+            where = f"which stands already at {others[-1].origin} with other settings"
+            builder.fault(topics.origin, "match", f"{what}, {where}")
+        elif any(key not in raw.values for raw in others for key in topics.values):
+            builder.warn(topics.origin, "match", f"{what}: it holds for queues, too")
+    return replace(ordered[-1], values=values, origins=origins)
