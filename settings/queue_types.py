@@ -2,10 +2,11 @@
 
 Classic queues, quorum queues and streams share the arguments of `rows/queue_attributes.py`. A package that adds a kind
 of queue (`engine/queues/kinds.py`, `register`) adds its type to `QUEUE_TYPES`: its queues use the arguments and
-policies of another type, or those of a `QueueType`, which the package registers here.
+policies of another type, or those of a `QueueType`, which the package registers here. What the package adds to the
+loading of files is in `files/file_hooks.py`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,19 +17,12 @@ from .frozen import frozen
 from .rows.row import Row
 
 if TYPE_CHECKING:
-    from .declared.configuration import Configuration
     from .declared.declarations import QueueDeclaration
-    from .files.builder import ConfigurationBuilder
-    from .foreign.xml_tree import Element
 
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 
 #: Type -> the type whose arguments and policies its queues use.
 QUEUE_TYPES: dict[str, str] = {own: own for own in (CLASSIC, QUORUM, STREAM)}
-
-
-#: Reads an XML file, whose name and root it is given, into a builder.
-LoadXml = Callable[["ConfigurationBuilder", str, "Element"], None]
 
 
 @frozen
@@ -51,10 +45,6 @@ class QueueType:
     `default_rules`: attribute -> the rule of its default, where that depends on others. `follows`: argument -> the
     argument that its default depends on. `unused`: beginnings of the address settings that such queues do not use.
     `captures(queue, topic)`: the rule by which a declared queue takes messages of a topic; None: it does not.
-
-    `complete(builder)`: check and complete the queues of a configuration without faults. `lint(configuration, logs)`:
-    warnings about it; `logs`: virtual hosts whose logged topics a file lists. `xml()`: roots of XML files with such
-    queues, and what reads one: called with the builder, the file's name, and the root.
     """
 
     name: str
@@ -76,9 +66,6 @@ class QueueType:
     follows: Mapping[str, str] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
     captures: "Callable[[QueueDeclaration, str], str | None]" = lambda queue, topic: None
-    complete: "Callable[[ConfigurationBuilder], None]" = lambda builder: None
-    lint: "Callable[[Configuration, Iterable[str]], Iterable[str]]" = lambda configuration, logs: ()
-    xml: Callable[[], tuple[Iterable[str], LoadXml]] | None = None
 
 
 #: Types with arguments of their own, by name.
@@ -99,13 +86,11 @@ def own_type(arguments: Mapping[str, object]) -> QueueType | None:
     return OWN_TYPES.get(name) if isinstance(name, str) else None
 
 
-def xml_formats() -> dict[str, LoadXml]:
-    """Root of an XML file -> what reads it, of all types."""
-    formats = [own.xml() for own in OWN_TYPES.values() if own.xml is not None]
-    return {root: load for roots, load in formats for root in roots}
+def import_from_packages(module: str) -> None:
+    """Import this module of each installed package in `PACKAGES`: it registers what the package adds."""
+    for package in PACKAGES.values():
+        if find_spec(f"{__package__}.{package}") is not None:
+            import_module(f"{__package__}.{package}.{module}")
 
 
-for _package in PACKAGES.values():
-    _module = f"{__package__}.{_package}"
-    if find_spec(_module) is not None:
-        import_module(f"{_module}.queue_type")
+import_from_packages("queue_type")

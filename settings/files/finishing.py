@@ -23,11 +23,11 @@ from ..declared.cluster import cluster_problems, cluster_warnings
 from ..declared.configuration import Configuration
 from ..faults import Fault, Origin
 from ..lint.lint import lint_of
-from ..queue_types import OWN_TYPES
 from ..rows.address_settings import layer_of
 from ..rows.flow_control import SystemUsage, system_usage_of
 from ..values import shown
 from .builder import OF_TOPICS, ConfigurationBuilder, RawEntry
+from .file_hooks import FILE_HOOKS
 
 
 def finish(builder: ConfigurationBuilder) -> tuple[Configuration, list[Fault]]:
@@ -37,8 +37,8 @@ def finish(builder: ConfigurationBuilder) -> tuple[Configuration, list[Fault]]:
             builder.explicit[key], builder.explicit_at[key] = value, origin
     usage = _usage(builder)
     repository = _repository(builder, usage)
-    for own in () if builder.faults else OWN_TYPES.values():
-        own.complete(builder)
+    for hooks in () if builder.faults else FILE_HOOKS:
+        hooks.complete(builder)
     configuration = Configuration(
         MappingProxyType(builder.explicit),
         (),
@@ -59,7 +59,9 @@ def finish(builder: ConfigurationBuilder) -> tuple[Configuration, list[Fault]]:
     if builder.cluster_at is not None and not builder.faults:
         _check_cluster(builder, configuration, builder.cluster_at)
     if not builder.faults:
-        builder.warnings += lint_of(configuration, builder.logs)
+        builder.warnings += lint_of(configuration)
+        for hooks in FILE_HOOKS:
+            builder.warnings += hooks.lint(configuration, builder.logs)
     return replace(configuration, warnings=tuple(builder.warnings)), sorted(builder.faults)
 
 

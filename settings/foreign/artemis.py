@@ -14,7 +14,7 @@ from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclarat
 from ..declared.tables import DIVERT_ROUTING
 from ..faults import Origin, nearest
 from ..files.builder import NO_TRANSFORMER, OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
-from ..queue_types import xml_formats
+from ..files.file_hooks import xml_formats
 from ..rows.address_settings import BY_KEY, OLD_NAMES
 from ..rows.broker_keys import Key
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES, SELECTOR

@@ -2,7 +2,7 @@
 
 from ..faults import Origin
 from ..files.builder import ConfigurationBuilder
-from ..queue_types import xml_formats
+from ..files.file_hooks import xml_formats
 from .activemq import load_activemq
 from .activemq_names import ACTIVEMQ_ROOTS
 from .artemis import load_artemis

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from ..declared.configuration import Configuration
 from ..declared.declarations import ExchangeDeclaration, LoggedTopic, QueueDeclaration
 from ..faults import Origin, nearest
 from ..files.builder import ConfigurationBuilder
@@ -99,13 +100,14 @@ class TopicCheck:
         return next((one for one, records in self._patterns if one.vhost == vhost and records(topic)), None)
 
 
-def lint_of_leases(
-    queues: Iterable[QueueDeclaration], topics: Sequence[LoggedTopic], logs: Iterable[str], *, is_clustered: bool
-) -> Iterator[str]:
-    """W-TXLOG, once for a virtual host; W-MTYPE, once for a type; and the warnings about each queue's settings."""
-    logged = {*logs, *(topic.vhost for topic in topics)}
+def lint_of_leases(configuration: Configuration, logs: Iterable[str]) -> Iterator[str]:
+    """W-TXLOG, once for a virtual host; W-MTYPE, once for a type; and the warnings about each queue's settings.
+
+    Args: logs: virtual hosts whose logged topics a file lists, even if it lists none.
+    """
+    logged = {*logs, *(topic.vhost for topic in configuration.logged_topics)}
     types: set[str] = set()
-    for queue in queues:
+    for queue in configuration.queues:
         if not is_leased(queue.arguments):
             continue
         settings, where = leased_of(queue), f"queue {shown(queue.name)}"
@@ -115,7 +117,7 @@ def lint_of_leases(
         if settings.message_type not in types and settings.message_type != "json":
             types.add(settings.message_type)
             yield f"{queue.origin_of(_TYPE)}: {where}: W-MTYPE: {settings.message_type}: {NOT_READ}"
-        for warning in leased_warnings(settings, is_clustered=is_clustered):
+        for warning in leased_warnings(settings, is_clustered=configuration.is_clustered):
             yield f"{queue.origin}: {where}: {warning}"
 
 

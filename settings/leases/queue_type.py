@@ -1,9 +1,9 @@
 """The type of leased queues, registered for settings, policies and declarations. Source: queues page A.3."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..queue_types import LoadXml, QueueType, register_type
+from ..queue_types import QueueType, register_type
 from ..values import shown
 from .leased_settings import (
     AMPS,
@@ -20,9 +20,7 @@ from .leased_settings import (
 )
 
 if TYPE_CHECKING:
-    from ..declared.configuration import Configuration
     from ..declared.declarations import QueueDeclaration
-    from ..files.builder import ConfigurationBuilder
 
 
 def _plain(arguments: Mapping[str, object]) -> dict[str, object]:
@@ -55,25 +53,6 @@ def _captures(queue: "QueueDeclaration", topic: str) -> str | None:
         return None
     beside = "" if settings.filter is None else f", if {settings.filter}"
     return f"{queue.origin_of('x-underlying-topic')}: underlying-topic {shown(settings.underlying_topic)}{beside}"
-
-
-def _complete(builder: "ConfigurationBuilder") -> None:
-    from .checks import complete  # only for configuration files
-
-    complete(builder)
-
-
-def _lint(configuration: "Configuration", logs: Iterable[str]) -> Iterator[str]:
-    from .checks import lint_of_leases
-
-    clustered = configuration.is_clustered
-    return lint_of_leases(configuration.queues, configuration.logged_topics, logs, is_clustered=clustered)
-
-
-def _xml() -> tuple[Iterable[str], LoadXml]:
-    from .amps_xml import AMPS_ROOTS, load_amps
-
-    return AMPS_ROOTS, load_amps
 
 
 register_type(
@@ -115,8 +94,5 @@ register_type(
         # Such queues have their own arguments for delivery and expiry.
         unused=("default-", "redelivery-", "max-redelivery-", "max-delivery-", "pending-", "message-eviction"),
         captures=_captures,
-        complete=_complete,
-        lint=_lint,
-        xml=_xml,
     )
 )

@@ -1,13 +1,12 @@
 """Warnings about a configuration as a whole: settings that lose messages, or delays without their apparent effect."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ..addresses.entries import Entry
 from ..addresses.matching import example_address
 from ..addresses.queue_arguments import settings_of_arguments
 from ..addresses.repository import SettingsRepository
 from ..declared.configuration import Configuration
-from ..queue_types import OWN_TYPES
 from ..rows.address_settings import BY_ATTRIBUTE, ResolvedSettings, sets_redelivery
 from ..values import shown
 from .suspicious_endings import suspicious_endings
@@ -17,11 +16,8 @@ PAGE_KEPT = "address-full-policy is PAGE, but with the cursor vm messages beyond
 UNREACHABLE = "clients cannot declare, bind or delete it: line ends are removed from the names that they send"
 
 
-def lint_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[str]:
-    """The warnings as lines, FILE:LINE: WHAT: why. An entry is checked with an address that it surely covers.
-
-    Args: logs: virtual hosts whose logged topics a file lists.
-    """
+def lint_of(configuration: Configuration) -> list[str]:
+    """The warnings as lines, FILE:LINE: WHAT: why. An entry is checked with an address that it surely covers."""
     repository = configuration.repository
     findings: list[str] = []
     for one in repository.entries:
@@ -43,8 +39,6 @@ def lint_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[str]
         has_own_target = not {"x-dead-letter-address", "x-dead-letter-exchange"}.isdisjoint(queue.arguments)
         if attempts > 0 and not has_target and not has_own_target:
             findings.append(f"{queue.origin}: queue {shown(queue.name)}: {_removed_after(attempts)}")
-    for own in OWN_TYPES.values():
-        findings += own.lint(configuration, logs)
     return [*findings, *suspicious_endings(configuration), *suspicious_names(configuration)]
 
 
