@@ -14,8 +14,8 @@ from ..engine import Broker, Queue, VirtualHost
 from .bodies import content_type
 from .dispatcher import Action, Dispatcher, Level, Route
 from .encoding import encoded_in_steps
+from .http_messages import JSON_TYPE, Answer, Refusal, Request, Work, access_refused, not_authorised, not_found
 from .login import Logins, is_administrator, is_monitor, is_policymaker, may_see, needs_tag, needs_vhost
-from .messages import JSON_TYPE, Answer, Refusal, Request, Work, access_refused, not_authorised, not_found
 from .metrics.facts import MetricsFacts
 from .node_rates import NodeRates
 from .options import CommandRefused, ConsoleOptions, Steps

@@ -8,7 +8,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .messages import Request, bad_request
+from .http_messages import Request, bad_request
 
 #: Maximum nesting of arrays and objects, and maximum digits of a number; JSON with more is refused.
 DEPTH_MAX, DIGITS_MAX = 100, 30

@@ -13,7 +13,7 @@ from typing import Any
 from .api import Api
 from .bodies import arguments, boolean, integer, json_object
 from .dispatcher import Action, CommandRoute, Handler, Route
-from .messages import Answer, Request, not_found
+from .http_messages import Answer, Request, not_found
 from .options import Steps
 
 Before = Callable[[Api, Request, Mapping[str, Any]], Mapping[str, Any]]

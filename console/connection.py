@@ -18,9 +18,7 @@ import trio
 from ..engine import Broker
 from .api import Api, Call
 from .encoding import encoded
-from .heads import clean, date_of, headers_for
-from .login import is_monitor
-from .messages import (
+from .http_messages import (
     HEADERS,
     JSON_TYPE,
     Answer,
@@ -34,10 +32,12 @@ from .messages import (
     not_found,
     query_of,
 )
+from .login import is_monitor
 from .metrics.facts import MetricsFacts
 from .options import ConsoleOptions
 from .pages import Pages
 from .proxies import client_behind
+from .response_headers import clean, date_of, headers_for
 from .routes import routes_with
 from .sampler import Sampler
 from .slots import Slot

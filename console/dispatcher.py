@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Any
 from urllib.parse import unquote
 
-from .messages import Request
+from .http_messages import Request
 
 #: The methods, in their order in the header `allow`.
 METHODS = ("HEAD", "GET", "PUT", "POST", "DELETE", "OPTIONS")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .slices import Listing, free_in_steps, mapped
+from .steps import Listing, free_in_steps, mapped
 
 if TYPE_CHECKING:
     import json

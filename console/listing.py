@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from .encoding import encoded, list_in_steps
-from .messages import JSON_TYPE, Answer, Refusal, Request, bad_request
+from .http_messages import JSON_TYPE, Answer, Refusal, Request, bad_request
 from .options import Steps
-from .slices import chosen, first_of, mapped, ordered
+from .steps import chosen, first_of, mapped, ordered
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import binascii
 from collections.abc import Callable
 
 from ..engine import HTTP, Broker, User, errors
-from .messages import CHALLENGE, Peer, Refusal, not_authorised
+from .http_messages import CHALLENGE, Peer, Refusal, not_authorised
 
 #: Tags that admit a user to the API.
 TAGS = frozenset({"administrator", "monitoring", "policymaker", "management"})

@@ -9,9 +9,9 @@ from collections.abc import Generator
 from time import perf_counter
 from typing import Any
 
-from . import slices
+from . import steps
 from .bodies import DEPTH_MAX, checked_constant, checked_integer, is_deep, parsed, unique
-from .messages import bad_request
+from .http_messages import bad_request
 
 #: Octets parsed in one step: about 2 ms.
 AT_ONCE_MAX = 128 * 1024
@@ -47,7 +47,7 @@ class _Reader:
         hook = unique if is_strict else None
         decoder = json.JSONDecoder(parse_int=checked_integer, parse_constant=checked_constant, object_pairs_hook=hook)
         self._decode = decoder.raw_decode
-        self._until = perf_counter() + slices.STEP_S
+        self._until = perf_counter() + steps.STEP_S
 
     def space(self, at: int) -> int:
         """The position after white space."""
@@ -99,7 +99,7 @@ class _Reader:
             found.append(value)
             if perf_counter() > self._until:
                 yield
-                self._until = perf_counter() + slices.STEP_S
+                self._until = perf_counter() + steps.STEP_S
             at = self.space(at)
             if self._text[at : at + 1] == "]":
                 return found, at + 1

@@ -3,7 +3,7 @@
 Source: management page 20 (CSRF, CORS).
 """
 
-from .messages import Request
+from .http_messages import Request
 from .options import ConsoleOptions
 
 #: All pages may send requests without the browser's login; none may change anything.

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..vendored import FOLDER as SHARED
 from ..vendored import UPLOT
 from .dispatcher import Route
-from .messages import Answer
+from .http_messages import Answer
 
 #: The files of the page; none is generated.
 FOLDER = Path(__file__).with_name("page")

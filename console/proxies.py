@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from .messages import Peer
+from .http_messages import Peer
 from .options import Network
 
 Address = IPv4Address | IPv6Address

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .messages import Refusal, Request
+from .http_messages import Refusal, Request
 
 #: The kinds of ranges, by the prefix of their parameters.
 KINDS = ("lengths", "msg_rates", "data_rates", "node_stats")

@@ -5,7 +5,7 @@ from importlib import import_module
 
 from .commands import Before, View, with_commands
 from .dispatcher import CommandRoute, Route
-from .packages import PACKAGES
+from .plugins import PACKAGES
 from .resources import (
     bindings,
     connections,

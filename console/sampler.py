@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..engine import Broker, Client, Exchange, Queue, Session, VirtualHost
-from .counts import (
+from .counters import (
     BROKER_NAMES,
     CHURN,
     CLIENT_NAMES,

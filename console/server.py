@@ -15,7 +15,7 @@ from .metrics.buckets import DELAYS, Buckets
 
 if TYPE_CHECKING:
     from .connection import ConsoleState, Runtime
-    from .messages import Peer
+    from .http_messages import Peer
     from .metrics.facts import MetricsFacts
     from .node_facts import HostFacts
     from .options import ConsoleOptions
@@ -247,7 +247,7 @@ async def watch_delays(delays: Buckets) -> None:
 
 def peer_of(address: object, *, is_tls: bool = False, node: str = "") -> "Peer":
     """The client at the other end; a Unix socket counts as loopback."""
-    from .messages import Peer
+    from .http_messages import Peer
 
     if not isinstance(address, tuple):
         return Peer("unix socket", True, node=node)

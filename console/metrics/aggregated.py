@@ -9,7 +9,7 @@ from . import families as f
 from .cluster import cluster_page
 from .exposition import Family, Sample, histogram, labelled, rendered
 from .facts import JournalFigures, MetricsFacts, ProcessFigures
-from .process import process_page
+from .leveret_page import process_page
 from .sums import ALL_TYPES, ChannelSums, QueueSums, channel_sums, queue_sums
 
 PREFIX = "rabbitmq_"

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...engine import Broker, Client, Queue, Session, VirtualHost
 from ..options import ConsoleOptions
+from ..views.clients import channel_name
 from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS, head_timestamp
-from ..views.tables import channel_name
 from . import families as f
 from .aggregated import PREFIX, churn_page, global_page, identity, logins_page, node_page, table
 from .exposition import GAUGE, Family, escaped, head, number

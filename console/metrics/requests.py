@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from ...engine import Broker
 from ..cluster import NOT_LED
-from ..messages import Answer, Refusal, Request, Work
+from ..http_messages import Answer, Refusal, Request, Work
 from ..options import ConsoleOptions, Steps
 from .aggregated import aggregated_page
 from .exposition import CONTENT_TYPE, encoded

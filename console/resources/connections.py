@@ -5,15 +5,15 @@ from typing import Any
 from ...engine import Client, Session
 from ..api import Api
 from ..dispatcher import Action, Level, Route
+from ..http_messages import Answer, Request, bad_request, not_authorised, not_found
 from ..listing import Columns, listed
 from ..login import is_administrator, is_monitor, needs_tag
-from ..messages import Answer, Request, bad_request, not_authorised, not_found
 from ..options import Steps
 from ..ranges import ranges_of
+from ..views.clients import channel_name, with_time
 from ..views.connections import channel_details, channel_view, connection_view, plain_connection_view
 from ..views.consumers import consumer_view
 from ..views.overview import clients_of
-from ..views.tables import channel_name, with_time
 
 REASON_MAX = 255
 #: Maximum consumers in the list of unacknowledged deliveries; later than any time in it.

@@ -7,11 +7,11 @@ from ..api import Api
 from ..bodies import content_type
 from ..dispatcher import Action, Level, Route
 from ..encoding import encoded_in_steps
+from ..http_messages import JSON_TYPE, Answer, Refusal, Request, bad_request
 from ..listing import Columns
 from ..long_bodies import parsed_in_steps
-from ..messages import JSON_TYPE, Answer, Refusal, Request, bad_request
 from ..options import CommandRefused, Steps
-from ..slices import free_in_steps
+from ..steps import free_in_steps
 from .vhosts import give_all_permissions
 
 JSON, MULTIPART = "application/json", "multipart/form-data"

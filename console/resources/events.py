@@ -10,8 +10,8 @@ from ..api import EVENT_STREAM, Api, named_in, wants_stream
 from ..bodies import integer
 from ..dispatcher import Action, Level, Route
 from ..encoding import encoded
+from ..http_messages import Answer, Request, bad_request
 from ..login import is_monitor
-from ..messages import Answer, Request, bad_request
 from ..options import CommandRefused
 
 #: Maximum events in one piece of a stream.
@@ -45,7 +45,7 @@ def _events(api: Api, request: Request) -> Any:
 
 
 class EventStream:
-    """The stream of one client. See `messages.Stream`."""
+    """A `Stream` of events for one client."""
 
     def __init__(self, api: Api, request: Request, given: dict[str, Any]) -> None:
         """`given`: arguments of the command `events`. Raises: CommandRefused."""

@@ -3,9 +3,9 @@
 from typing import Any
 
 from ..api import Api
-from ..checks import CHECKS, Check, Subject, node_check
 from ..dispatcher import Action, Handler, Level, Route
-from ..messages import Request
+from ..health_checks import CHECKS, Check, Subject, node_check
+from ..http_messages import Request
 from ..node_facts import HostFacts
 from ..views.nodes import alarms_of
 

@@ -9,7 +9,7 @@ from ...engine.leases import is_leased
 from ..api import Api
 from ..bodies import json_object, text
 from ..dispatcher import Action, Level, Route
-from ..messages import Request
+from ..http_messages import Request
 from ..options import Steps
 from .ours import MESSAGES_MAX, QUEUES_MAX, page_of, paged, readable, visible_queues
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..api import EVENT_STREAM, Api, wants_stream
 from ..dispatcher import Action, Level, Route
-from ..messages import Answer, Request
+from ..http_messages import Answer, Request
 from .events import OVER, is_still_monitor, last_event_of, sent
 
 
@@ -22,7 +22,7 @@ def _log(api: Api, request: Request) -> Any:
 
 
 class LogStream:
-    """The stream of one client, from the oldest kept line on, or behind the line `since`. See `messages.Stream`."""
+    """A `Stream` for one client: from the oldest kept line, or after the line `since`."""
 
     def __init__(self, api: Api, request: Request, level: str, since: int) -> None:
         self._api = api

@@ -5,8 +5,8 @@ from urllib.parse import parse_qsl
 from ..api import Api, named_in
 from ..bodies import content_type
 from ..dispatcher import Action, Level, Route
+from ..http_messages import Answer, Request
 from ..login import login_failed
-from ..messages import Answer, Request
 
 _FIELDS_MAX = 10
 

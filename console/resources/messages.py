@@ -5,7 +5,7 @@ from typing import Any
 from ..api import Api
 from ..bodies import integer, json_object, require
 from ..dispatcher import Action, Level, Route
-from ..messages import Answer, Refusal, Request, bad_request
+from ..http_messages import Answer, Refusal, Request, bad_request
 from ..options import CommandRefused, Steps
 from ..views.nodes import is_replication_alarm
 

@@ -9,8 +9,8 @@ from typing import Any
 from ..api import Api
 from ..bodies import boolean, integer, json_object, require
 from ..dispatcher import Action, Level, Route
+from ..http_messages import Answer, Request, bad_request, not_authorised
 from ..login import is_administrator, is_monitor, needs_tag
-from ..messages import Answer, Request, bad_request, not_authorised
 from ..options import Steps
 
 #: Keys of a body that several commands share. "count" is called "limit" in management page 16.

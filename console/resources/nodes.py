@@ -7,8 +7,8 @@ from ..api import Api
 from ..bodies import json_object
 from ..cluster import NodeFacts
 from ..dispatcher import Action, Level, Route
+from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..listing import Columns, listed
-from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..node_rates import NodeRates
 from ..options import Steps
 from ..ranges import ranges_of

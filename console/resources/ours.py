@@ -11,8 +11,8 @@ from ...engine import Queue, dead_letter_queues
 from ..api import Api
 from ..bodies import boolean, integer, json_object, require, text
 from ..dispatcher import Action, Level, Route
+from ..http_messages import Request, access_refused, bad_request
 from ..login import is_administrator, is_monitor, may_see, needs_access
-from ..messages import Request, access_refused, bad_request
 from ..options import Steps
 
 #: Maximum names of each kind in the result of a search.

@@ -5,8 +5,8 @@ from typing import Any
 from ..api import Api
 from ..bodies import check_size, json_object, require, text
 from ..dispatcher import Action, Level, Route
+from ..http_messages import Answer, Request, bad_request
 from ..listing import Columns
-from ..messages import Answer, Request, bad_request
 from ..options import Steps
 from ..ranges import ranges_of
 from ..views.overview import overview_view, totals_of

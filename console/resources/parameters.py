@@ -13,9 +13,9 @@ from ...settings.policies.policy_keys import erlang
 from ..api import Api
 from ..bodies import json_object, require
 from ..dispatcher import Action, Level, Route
+from ..http_messages import Answer, Request, bad_request, not_authorised, not_found
 from ..listing import Columns, listed
 from ..login import is_administrator, may_see, needs_tag
-from ..messages import Answer, Request, bad_request, not_authorised, not_found
 from ..options import Steps
 from ..views.access import vhost_limits
 from .policies import OPERATORS

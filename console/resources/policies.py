@@ -9,8 +9,8 @@ from ...settings import Policy, faults_of_policy
 from ..api import Api
 from ..bodies import json_object, require
 from ..dispatcher import Action, Level, Route
+from ..http_messages import JSON_MEDIA, Answer, Refusal, Request, bad_request, not_found
 from ..listing import Columns, listed
-from ..messages import JSON_MEDIA, Answer, Refusal, Request, bad_request, not_found
 from ..options import CommandRefused, Steps
 
 

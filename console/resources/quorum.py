@@ -6,7 +6,7 @@ from ..api import Api
 from ..bodies import json_object, require
 from ..cluster import ClusterFacts
 from ..dispatcher import Action, Level, Route
-from ..messages import Answer, Request, bad_request, not_found
+from ..http_messages import Answer, Request, bad_request, not_found
 
 _ONE_NODE = "there is one node: a queue has one replica, no more and no less"
 

@@ -8,9 +8,9 @@ from typing import Any
 from ...engine import User
 from ..api import Api, named_in
 from ..dispatcher import Action, Level, Route
+from ..http_messages import Answer, Request, bad_request
 from ..login import may_see
-from ..messages import Answer, Request, bad_request
-from ..packages import PACKAGES
+from ..plugins import PACKAGES
 from .login import cookie_path
 
 ACTIONS = ("configure", "write", "read")

@@ -11,10 +11,10 @@ from ...settings.policies.policy_keys import erlang
 from ..api import Api
 from ..bodies import json_object, require
 from ..dispatcher import Action, Level, Route
+from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..listing import Columns, listed
-from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..options import Steps
-from ..slices import mapped
+from ..steps import mapped
 from ..views.access import permission_rows, topic_rows, user_limits, user_view
 
 LIMITS = ("max-connections", "max-channels")

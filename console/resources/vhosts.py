@@ -8,9 +8,9 @@ from ...settings.policies.policy_keys import erlang, erlang_list
 from ..api import Api
 from ..bodies import boolean, json_object, require
 from ..dispatcher import Action, Level, Route
+from ..http_messages import JSON_MEDIA, Answer, Request, bad_request
 from ..listing import Columns, listed
 from ..login import is_monitor, may_see
-from ..messages import JSON_MEDIA, Answer, Request, bad_request
 from ..options import Steps
 from ..ranges import Range, ranges_of
 from ..views.access import permission_rows, vhost_limits, vhost_view

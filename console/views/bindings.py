@@ -6,7 +6,7 @@ from urllib.parse import quote, quote_plus
 
 from ...engine import Binding, Queue
 from .arguments_hash import hash_of_arguments
-from .tables import arguments_view
+from .clients import arguments_view
 
 
 def properties_key(binding: Binding) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 from ...engine import Broker, Client, Session
 from ..options import Steps
-from ..slices import mapped
+from ..steps import mapped
+from .clients import arguments_view, channel_name, given_name, host_of, node_of, peer_of
 from .consumers import consumer_view
 from .queues import NO_GARBAGE_COLLECTION
-from .tables import arguments_view, channel_name, given_name, host_of, node_of, peer_of
 
 _TLS = (
     "ssl_protocol",

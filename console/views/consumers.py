@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...engine import Client, Consumer, Queue, Session
-from .tables import arguments_view, channel_name, given_name, node_of, peer_of
+from .clients import arguments_view, channel_name, given_name, node_of, peer_of
 
 
 def active_consumer(queue: Queue) -> Consumer | None:

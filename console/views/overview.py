@@ -8,7 +8,7 @@ from ..cluster import NodeFacts
 from ..login import is_monitor
 from ..node_facts import Listening
 from ..options import ConsoleOptions, Steps
-from ..slices import mapped
+from ..steps import mapped
 
 _DESCRIPTIONS = {
     "direct": "AMQP direct exchange, as per the AMQP specification",

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from ...engine import Client, Message, Queue
 from ..cluster import Replicas
 from ..options import Steps
-from ..slices import mapped
+from ..steps import mapped
+from .clients import arguments_view, peer_of
 from .consumers import active_consumer, consumer_view
-from .tables import arguments_view, peer_of
 
 #: Messages whose octets are counted; the others are estimated from them.
 COUNTED_MAX = 2_000

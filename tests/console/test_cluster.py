@@ -10,10 +10,10 @@ from all_routes import ROUTES
 from api_client import basic
 
 from leveret.console.api import Api
-from leveret.console.checks import CHECKS, Subject, answer
 from leveret.console.cluster import NOT_LED, ClusterFacts, NodeFacts
 from leveret.console.encoding import encoded
-from leveret.console.messages import Answer, Peer, Refusal, Request, query_of
+from leveret.console.health_checks import CHECKS, Subject, answer
+from leveret.console.http_messages import Answer, Peer, Refusal, Request, query_of
 from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics

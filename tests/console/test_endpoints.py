@@ -12,7 +12,7 @@ from all_routes import ROUTES
 from api_client import ApiClient
 
 from leveret.console.dispatcher import Dispatcher
-from leveret.console.messages import Answer
+from leveret.console.http_messages import Answer
 from leveret.engine import Broker, ManualClock
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "management.md"

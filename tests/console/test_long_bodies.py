@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from api_client import ApiClient
 
-from leveret.console import long_bodies, slices
+from leveret.console import long_bodies, steps
 from leveret.console.bodies import parsed
+from leveret.console.http_messages import Refusal
 from leveret.console.long_bodies import parsed_in_steps
-from leveret.console.messages import Refusal
 from leveret.operator.steps import finished
 from leveret.testing import start_broker
 
@@ -18,7 +18,7 @@ from leveret.testing import start_broker
 def everything_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each entry is a step."""
     monkeypatch.setattr(long_bodies, "AT_ONCE_MAX", 0)
-    monkeypatch.setattr(slices, "STEP_S", -1.0)
+    monkeypatch.setattr(steps, "STEP_S", -1.0)
 
 
 def _outcome(read: Any) -> Any:

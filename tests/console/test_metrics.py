@@ -15,8 +15,8 @@ import pytest
 from api_client import ApiClient
 
 from leveret.console.cluster import ClusterFacts
+from leveret.console.http_messages import Peer, Refusal, Request
 from leveret.console.login import Logins
-from leveret.console.messages import Peer, Refusal, Request
 from leveret.console.metrics import families
 from leveret.console.metrics.buckets import Buckets
 from leveret.console.metrics.cluster import cluster_page

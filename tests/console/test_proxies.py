@@ -6,7 +6,7 @@ from ipaddress import ip_network
 import pytest
 from api_client import ApiClient
 
-from leveret.console.messages import Peer
+from leveret.console.http_messages import Peer
 from leveret.console.proxies import client_behind
 from leveret.testing import start_broker
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from leveret.console.counts import broker_values, vhost_values
+from leveret.console.counters import broker_values, vhost_values
 from leveret.console.listing import sort_key
 from leveret.console.node_facts import HostFacts
 from leveret.console.ranges import Range

@@ -11,8 +11,8 @@ from broker_process import leveret_serve
 
 from leveret.console import connection as connections
 from leveret.console.connection import HEAD_MAX
+from leveret.console.http_messages import Peer, Refusal
 from leveret.console.login import Logins
-from leveret.console.messages import Peer, Refusal
 from leveret.engine import Broker, ManualClock
 from leveret.serving.composition import default_users
 from leveret.testing import RunningBroker, start_broker

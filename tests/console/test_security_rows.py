@@ -74,8 +74,8 @@ TESTS = {
         "test_proxies.test_names_of_objects_through_a_proxy",
     ],
     "loss of the loop": [
-        "test_slices.test_no_list_is_made_in_one_piece",
-        "test_slices.test_what_comes_and_goes_meanwhile",
+        "test_steps.test_no_list_is_made_in_one_piece",
+        "test_steps.test_what_comes_and_goes_meanwhile",
     ],
 }
 

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from leveret.console.connection import ConsoleState, in_turns
-from leveret.console.messages import Answer, Refusal
+from leveret.console.http_messages import Answer, Refusal
 from leveret.engine import Broker, ManualClock
 from leveret.serving.runtime import Runtime
 

@@ -11,7 +11,7 @@ from api_client import ApiClient
 from broker_process import leveret_serve
 from sent_events import streaming, until
 
-from leveret.console.messages import Peer, Request
+from leveret.console.http_messages import Peer, Request
 from leveret.console.resources.log import LogStream
 from leveret.engine import Broker, ManualClock, User, Users
 from leveret.operator.command_error import CommandError

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from http import HTTPStatus
 from time import time_ns
 
-from ..console.checks import CHECKS, Subject, answer, node_check
 from ..console.dispatcher import Dispatcher, Route
 from ..console.encoding import encoded
+from ..console.health_checks import CHECKS, Subject, answer, node_check
 from ..console.node_facts import Certificate
 from .node_report import NodeReport
 from .process_facts import host_facts_of

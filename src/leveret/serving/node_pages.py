@@ -16,7 +16,7 @@ from ..console.metrics import families as f
 from ..console.metrics.aggregated import PREFIX as METRICS_PREFIX
 from ..console.metrics.aggregated import identity_of, table, versions_of
 from ..console.metrics.cluster import cluster_page
-from ..console.metrics.process import build_info, process_table
+from ..console.metrics.leveret_page import build_info, process_table
 from ..settings import Configuration
 from .guest import Guest, Service
 from .metrics_facts import process_figures

@@ -2,7 +2,7 @@
 
 import time
 
-from .messages import Answer, Request
+from .http_messages import Answer, Request
 from .options import ConsoleOptions
 from .origins import cross_origin
 

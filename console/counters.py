@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Sequence
 from operator import attrgetter
 
 from ..engine import Broker, Client, PastSessions, Queue, Session, VirtualHost
-from .slices import mapped
+from .steps import mapped
 
 #: Queues counted in one step: less than a millisecond.
 QUEUES_A_STEP = 500

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from .cluster import NOT_LED, ClusterFacts
-from .messages import Answer, Refusal, bad_request
+from .http_messages import Answer, Refusal, bad_request
 from .node_facts import Certificate, HostFacts, Listening
 
 _DAY_MS = 86_400_000

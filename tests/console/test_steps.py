@@ -10,10 +10,10 @@ import pytest
 from all_routes import ROUTES
 from api_client import basic
 
-from leveret.console import slices
+from leveret.console import steps
 from leveret.console.api import Api
 from leveret.console.encoding import FEW, encoded, encoded_in_steps
-from leveret.console.messages import Answer, Peer, Request, query_of
+from leveret.console.http_messages import Answer, Peer, Request, query_of
 from leveret.console.metrics import objects, sums
 from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
@@ -92,11 +92,11 @@ def _body(answer: Answer) -> bytes:
 @pytest.fixture
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each object is a step of its own."""
-    monkeypatch.setattr(slices, "STEP_S", -1.0)
-    monkeypatch.setattr(slices, "FREED_AT_ONCE", 1)
-    monkeypatch.setattr(slices, "SORTED_AT_ONCE", 4)
-    monkeypatch.setattr(slices, "COMPARED_AT_ONCE", 4)
-    monkeypatch.setattr(slices, "MERGED_AT_ONCE", 8)
+    monkeypatch.setattr(steps, "STEP_S", -1.0)
+    monkeypatch.setattr(steps, "FREED_AT_ONCE", 1)
+    monkeypatch.setattr(steps, "SORTED_AT_ONCE", 4)
+    monkeypatch.setattr(steps, "COMPARED_AT_ONCE", 4)
+    monkeypatch.setattr(steps, "MERGED_AT_ONCE", 8)
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ def test_order(short_steps: None, seed: int, count: int) -> None:
     """As Python sorts, also those with the same key."""
     chance = random.Random(seed)
     items = [(chance.randrange(20), number) for number in range(count)]
-    found = finished(slices.ordered(lambda item: item[0], items))
+    found = finished(steps.ordered(lambda item: item[0], items))
     assert found == sorted(items, key=lambda item: item[0])
 
 
@@ -275,7 +275,7 @@ def test_the_first_of_an_order(short_steps: None, count: int, wanted: int, is_re
     """As if all were sorted, and then reversed: also those with the same key."""
     chance = random.Random(count)
     items = [(chance.randrange(20), number) for number in range(count)]
-    found = finished(slices.first_of(lambda item: item[0], items, wanted, is_reversed=is_reversed))
+    found = finished(steps.first_of(lambda item: item[0], items, wanted, is_reversed=is_reversed))
     whole = sorted(items, key=lambda item: item[0])
     assert found == (whole[::-1] if is_reversed else whole)[:wanted]
 
@@ -295,7 +295,7 @@ def test_few_are_sorted_for_a_page() -> None:
     chance = random.Random(7)
     items = [Counted(number) for number in range(20_000)]
     chance.shuffle(items)
-    assert finished(slices.first_of(lambda item: item, items, 100)) == list(range(100))
+    assert finished(steps.first_of(lambda item: item, items, 100)) == list(range(100))
     assert Counted.times < 3 * len(items)  # a sort takes 13 times as many
 
 
