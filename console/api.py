@@ -18,12 +18,13 @@ from .http_messages import JSON_TYPE, Answer, Refusal, Request, Work, access_ref
 from .login import Logins, is_administrator, is_monitor, is_policymaker, may_see, needs_tag, needs_vhost
 from .metrics.facts import MetricsFacts
 from .node_rates import NodeRates
-from .options import CommandRefused, ConsoleOptions, Steps
+from .options import CommandRefused, ConsoleOptions
 from .origins import may_change
-from .pages import Pages
 from .ranges import Range
 from .sampler import Sampler
 from .sessions import Sessions
+from .static_pages import StaticPages
+from .steps import Steps
 
 logger = logging.getLogger("leveret.console")
 
@@ -111,7 +112,7 @@ class Api:
         broker: Callable[[], Broker],
         options: Callable[[], ConsoleOptions],
         routes: list[Route],
-        pages: Pages,
+        pages: StaticPages,
         sampler: Sampler,
     ) -> None:
         self._broker = broker

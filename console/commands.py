@@ -14,7 +14,7 @@ from .api import Api
 from .bodies import arguments, boolean, integer, json_object
 from .dispatcher import Action, CommandRoute, Handler, Route
 from .http_messages import Answer, Request, not_found
-from .options import Steps
+from .steps import Steps
 
 Before = Callable[[Api, Request, Mapping[str, Any]], Mapping[str, Any]]
 View = Callable[[Api, Request, Any], Any]

@@ -35,12 +35,12 @@ from .http_messages import (
 from .login import is_monitor
 from .metrics.facts import MetricsFacts
 from .options import ConsoleOptions
-from .pages import Pages
 from .proxies import client_behind
 from .response_headers import clean, date_of, headers_for
 from .routes import routes_with
 from .sampler import Sampler
 from .slots import Slot
+from .static_pages import StaticPages
 
 if TYPE_CHECKING:
     from .metrics.requests import Metrics, MetricsCall
@@ -94,7 +94,7 @@ class ConsoleState:
     ) -> None:
         self.runtime = runtime
         self.options = options
-        self.api = Api(lambda: runtime.broker, options, routes_with(options().control.routes()), Pages(), sampler)
+        self.api = Api(lambda: runtime.broker, options, routes_with(options().control.routes()), StaticPages(), sampler)
         self._facts = self.api.facts = facts
         self._metrics: Metrics | None = None
         self._at_once = dict.fromkeys(Work, 0)

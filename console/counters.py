@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Sequence
 from operator import attrgetter
 
 from ..engine import Broker, Client, PastSessions, Queue, Session, VirtualHost
-from .steps import mapped
+from .steps import map_in_steps
 
 #: Queues counted in one step: less than a millisecond.
 QUEUES_A_STEP = 500
@@ -99,7 +99,7 @@ def lengths_of(queues: Iterable[Queue]) -> Generator[None, None, Lengths]:
 def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths) -> Values:
     """The counters in the order of `VHOST_NAMES`, in steps. `clients`: all, or those of the virtual host."""
     mine = [client for client in clients if client.vhost is vhost]
-    sessions = yield from mapped(session_values, [session for client in mine for session in client.sessions])
+    sessions = yield from map_in_steps(session_values, [session for client in mine for session in client.sessions])
     ready, unacked = lengths
     return (
         *_sum([session_values(vhost.context.past_sessions), *sessions]),
@@ -114,7 +114,7 @@ def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths
 def broker_values(broker: Broker, lengths: Lengths) -> Values:
     """The counters in the order of `BROKER_NAMES`, in steps. O(sessions)."""
     open_now = [session for client in broker.connections for session in client.sessions]
-    sessions = yield from mapped(session_values, open_now)
+    sessions = yield from map_in_steps(session_values, open_now)
     ready, unacked = lengths
     return (
         *_sum([session_values(broker.context.past_sessions), *sessions]),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .steps import Listing, free_in_steps, mapped
+from .steps import ListSteps, free_in_steps, map_in_steps
 
 if TYPE_CHECKING:
     import json
@@ -28,7 +28,7 @@ def encoded(value: Any) -> bytes:
     return _encoder.encode(value).encode("utf-8", "replace")
 
 
-def encoded_in_steps(value: Any, *, is_own: bool = False) -> Listing[bytes]:
+def encoded_in_steps(value: Any, *, is_own: bool = False) -> ListSteps[bytes]:
     """The JSON in parts: long lists, and lists that are fields of an object, entry by entry.
 
     `is_own`: the lists belong to the caller alone, and are emptied on the way.
@@ -52,13 +52,13 @@ def _is_long(value: Any) -> bool:
     return isinstance(value, list) and len(value) > FEW
 
 
-def list_in_steps(items: list[T], make: Callable[[T], bytes] = encoded) -> Listing[bytes]:
+def list_in_steps(items: list[T], make: Callable[[T], bytes] = encoded) -> ListSteps[bytes]:
     """A JSON list in parts, each entry encoded by `make`.
 
     Empties `items` on the way, because freeing a long list at once takes too long.
     """
-    rows = yield from mapped(make, _taken(items))
-    parts = yield from mapped(
+    rows = yield from map_in_steps(make, _taken(items))
+    parts = yield from map_in_steps(
         lambda at: b",".join(rows[at : at + PART_ENTRIES]) + b",", range(0, len(rows), PART_ENTRIES)
     )
     if parts:

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from .encoding import encoded, list_in_steps
 from .http_messages import JSON_TYPE, Answer, Refusal, Request, bad_request
-from .options import Steps
-from .steps import chosen, first_of, mapped, ordered
+from .steps import Steps, filter_in_steps, first_in_steps, map_in_steps, sort_in_steps
 
 T = TypeVar("T")
 
@@ -50,7 +49,7 @@ def _copy(source: Any, path: list[str], kept: dict[str, Any]) -> None:
         kept[path[-1]] = source[path[-1]]
 
 
-class Pages:
+class Pagination:
     """The page of a list that a request asks for. Raises: Refusal."""
 
     def __init__(self, request: Request) -> None:
@@ -167,17 +166,17 @@ def listed(
     without a row. Each row becomes JSON at once and is not kept: the rows of all queues would take 100 MB.
     """
     columns, query = Columns(request), request.query
-    pages = Pages(request) if has_pages else None
+    pages = Pagination(request) if has_pages else None
     reverse = query.get("sort_reverse", "false")
     if reverse not in ("true", "false", ""):
         raise bad_request(["not_boolean", reverse])
-    found = objects if isinstance(objects, list) else (yield from mapped(lambda one: one, objects))
+    found = objects if isinstance(objects, list) else (yield from map_in_steps(lambda one: one, objects))
     total = len(found)
     is_paged = pages is not None and pages.page is not None
     if is_paged and name is not None and query.get("name"):
         assert pages is not None
         matches = pages.matches
-        found = yield from chosen(lambda one: any(map(matches, _texts(name(one)))), found)
+        found = yield from filter_in_steps(lambda one: any(map(matches, _texts(name(one)))), found)
     filtered, by = len(found), query.get("sort")
     is_reversed, wanted = reverse == "true", filtered
     if pages is not None and pages.page is not None:
@@ -187,10 +186,10 @@ def listed(
         key = sort_key(by)
         keys.insert(0, (quick or {}).get(by) or (lambda one: key(row(one))))
     if keys and wanted <= min(SELECTED_MAX, filtered // 2):
-        found = yield from first_of(_joined(keys), found, wanted, is_reversed=is_reversed)
+        found = yield from first_in_steps(_joined(keys), found, wanted, is_reversed=is_reversed)
     else:
         for one in reversed(keys):
-            found = yield from ordered(one, found)
+            found = yield from sort_in_steps(one, found)
         if is_reversed:
             found = found[::-1]
     frame: dict[str, Any] | None = None

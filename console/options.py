@@ -3,13 +3,14 @@
 The console imports nothing of the composition root, which passes all of these in.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .cluster import ClusterFacts
 from .node_facts import Certificate, HostFacts, Listening
+from .steps import Steps
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from .dispatcher import CommandRoute
 
 Network = IPv4Network | IPv6Network
-
-#: Work in short steps, after each of which the turn is ended. Returns the result.
-Steps = Generator[None, None, Any]
 
 
 class CommandRefused(Exception):

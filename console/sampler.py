@@ -29,9 +29,9 @@ from .counters import (
     vhost_values,
 )
 from .node_facts import HostFacts
-from .options import Steps
 from .ranges import Range
 from .series import LONG, MEDIUM, OF_NODE, SHORT, Series
+from .steps import Steps
 
 PERIOD_S = 1.0
 #: Objects sampled in one step, about a millisecond.

@@ -1,7 +1,8 @@
-"""Work on many objects in short steps, between which clients have their turns.
+"""Work on many objects in short steps: generators that yield to let the broker serve its clients.
 
-The clock ends a step, not a count: a row of one list takes 5 us, of another a millisecond. The iterated list must
-be the caller's own: between two steps objects may be declared or deleted.
+A step ends after `STEP_S`, not after a number of objects, because a row takes 5 us in one list and a millisecond in
+another. Give these functions a copy of a list that the engine changes: objects may be declared or deleted between
+two steps.
 Source: management page 12.3, 20.
 """
 
@@ -14,21 +15,23 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Seconds of a step. Work that takes the second number is its own step, even at the end.
-STEP_S, PART_S = 0.003, 0.001
-#: Objects that are sorted in one go, and maximum objects of two sorted runs that are merged in one go: one or two
-#: milliseconds if keys are tuples of texts. Longer runs are merged object by object, which costs four times as much.
+#: Seconds after which a step ends. A last step of more than the second number of seconds yields, too.
+STEP_S, LAST_STEP_S = 0.003, 0.001
+#: Objects sorted at once, and maximum objects of two sorted runs that are merged at once: one or two milliseconds if
+#: keys are tuples of texts. Longer runs are merged object by object, which costs four times as much.
 SORTED_AT_ONCE, MERGED_AT_ONCE = 1_000, 8_000
-#: Objects that are compared in one go with the first ones of a page; their rows may be needed for that.
+#: Objects compared at once with the first ones of a page. A comparison may need an object's row.
 COMPARED_AT_ONCE = 100
-#: Objects that are freed in one step.
+#: Objects freed in one step.
 FREED_AT_ONCE = 5_000
 
-#: The steps to a list.
-Listing = Generator[None, None, list[T]]
+#: Work in short steps, after each of which the turn is ended. Returns the result.
+Steps = Generator[None, None, Any]
+#: Steps that return a list.
+ListSteps = Generator[None, None, list[T]]
 
 
-def mapped(make: Callable[[T], R], items: Iterable[T]) -> Listing[R]:
+def map_in_steps(make: Callable[[T], R], items: Iterable[T]) -> ListSteps[R]:
     made: list[R] = []
     append = made.append
     until = perf_counter() + STEP_S
@@ -37,37 +40,40 @@ def mapped(make: Callable[[T], R], items: Iterable[T]) -> Listing[R]:
         if perf_counter() > until:
             yield
             until = perf_counter() + STEP_S
-    if perf_counter() > until - STEP_S + PART_S:
+    if perf_counter() > until - STEP_S + LAST_STEP_S:
         yield
     return made
 
 
-def chosen(is_meant: Callable[[T], bool], items: Sequence[T]) -> Listing[T]:
-    answers = yield from mapped(is_meant, items)
-    return [one for one, is_one in zip(items, answers) if is_one]
+def filter_in_steps(predicate: Callable[[T], bool], items: Sequence[T]) -> ListSteps[T]:
+    answers = yield from map_in_steps(predicate, items)
+    return [one for one, is_true in zip(items, answers) if is_true]
 
 
-def ordered(key: Callable[[T], Any], items: Sequence[T]) -> Listing[T]:
-    """The items sorted by their keys; the order of equal keys stays."""
-    keys = yield from mapped(key, items)
+def sort_in_steps(key: Callable[[T], Any], items: Sequence[T]) -> ListSteps[T]:
+    """The items sorted by their keys. Items with equal keys keep their order."""
+    keys = yield from map_in_steps(key, items)
     key_of = keys.__getitem__
     starts = range(0, len(items), SORTED_AT_ONCE)
-    runs = yield from mapped(
+    runs = yield from map_in_steps(
         lambda start: sorted(range(start, min(start + SORTED_AT_ONCE, len(items))), key=key_of), starts
     )
-    # Python's sort compares each element of two sorted runs once.
+    # `sorted` merges two runs that are sorted already in linear time.
     while len(runs) > 1 and len(runs[0]) < MERGED_AT_ONCE:
         pairs = [runs[at : at + 2] for at in range(0, len(runs), 2)]
-        runs = yield from mapped(lambda pair: sorted(chain(*pair), key=key_of), pairs)
+        runs = yield from map_in_steps(lambda pair: sorted(chain(*pair), key=key_of), pairs)
     places: Iterable[int] = heapq.merge(*runs, key=key_of) if len(runs) > 1 else chain(*runs)
-    found = yield from mapped(items.__getitem__, places)
+    found = yield from map_in_steps(items.__getitem__, places)
     yield from free_in_steps(keys)
     return found
 
 
-def first_of(key: Callable[[T], Any], items: Sequence[T], count: int, *, is_reversed: bool = False) -> Listing[T]:
-    """The first `count` items as `ordered` sorts them, or as it sorts them when that is reversed. All are looked at and
-    few are sorted: a page of 100,000 queues takes a tenth of the time.
+def first_in_steps(
+    key: Callable[[T], Any], items: Sequence[T], count: int, *, is_reversed: bool = False
+) -> ListSteps[T]:
+    """The first `count` items of the list that `sort_in_steps` would return, or of its reverse.
+
+    All items are compared and few are sorted: a page of 100,000 queues takes a tenth of the time.
     """
     best: list[tuple[Any, int]] = []
     last: Any = None

@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl
 from ...engine import Broker
 from ..cluster import NOT_LED
 from ..http_messages import Answer, Refusal, Request, Work
-from ..options import ConsoleOptions, Steps
+from ..options import ConsoleOptions
+from ..steps import Steps
 from .aggregated import aggregated_page
 from .exposition import CONTENT_TYPE, encoded
 from .facts import MetricsFacts
@@ -35,12 +36,12 @@ class MetricsCall:
 
     @property
     def work(self) -> Work:
-        """Pages take turns; health is answered at once."""
+        """StaticPages take turns; health is answered at once."""
         return Work.PROBE if self.page is None else Work.METRICS
 
     @property
     def reads(self) -> bool:
-        """Pages may take long, and end when their client has gone."""
+        """StaticPages may take long, and end when their client has gone."""
         return self.page is not None
 
     def steps(self, body: bytes) -> Steps:

@@ -8,8 +8,8 @@ from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request, not_authorised, not_found
 from ..listing import Columns, listed
 from ..login import is_administrator, is_monitor, needs_tag
-from ..options import Steps
 from ..ranges import ranges_of
+from ..steps import Steps
 from ..views.clients import channel_name, with_time
 from ..views.connections import channel_details, channel_view, connection_view, plain_connection_view
 from ..views.consumers import consumer_view

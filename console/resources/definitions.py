@@ -10,8 +10,8 @@ from ..encoding import encoded_in_steps
 from ..http_messages import JSON_TYPE, Answer, Refusal, Request, bad_request
 from ..listing import Columns
 from ..long_bodies import parsed_in_steps
-from ..options import CommandRefused, Steps
-from ..steps import free_in_steps
+from ..options import CommandRefused
+from ..steps import Steps, free_in_steps
 from .vhosts import give_all_permissions
 
 JSON, MULTIPART = "application/json", "multipart/form-data"

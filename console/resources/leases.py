@@ -10,7 +10,7 @@ from ..api import Api
 from ..bodies import json_object, text
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Request
-from ..options import Steps
+from ..steps import Steps
 from .ours import MESSAGES_MAX, QUEUES_MAX, page_of, paged, readable, visible_queues
 
 

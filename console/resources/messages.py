@@ -6,7 +6,8 @@ from ..api import Api
 from ..bodies import integer, json_object, require
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Refusal, Request, bad_request
-from ..options import CommandRefused, Steps
+from ..options import CommandRefused
+from ..steps import Steps
 from ..views.nodes import is_replication_alarm
 
 ACKMODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")

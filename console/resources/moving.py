@@ -11,7 +11,7 @@ from ..bodies import boolean, integer, json_object, require
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request, not_authorised
 from ..login import is_administrator, is_monitor, needs_tag
-from ..options import Steps
+from ..steps import Steps
 
 #: Keys of a body that several commands share. "count" is called "limit" in management page 16.
 _SHARED = ("filter", "header", "routing_key", "text", "cause", "origin", "positions", "limit", "count", "rate", "dry")

@@ -10,8 +10,8 @@ from ..dispatcher import Action, Level, Route
 from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..listing import Columns, listed
 from ..node_rates import NodeRates
-from ..options import Steps
 from ..ranges import ranges_of
+from ..steps import Steps
 from ..views.nodes import binary_view, down_view, memory_view, node_view, own_facts
 
 NS_A_MS = 1_000_000

@@ -13,7 +13,7 @@ from ..bodies import boolean, integer, json_object, require, text
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Request, access_refused, bad_request
 from ..login import is_administrator, is_monitor, may_see, needs_access
-from ..options import Steps
+from ..steps import Steps
 
 #: Maximum names of each kind in the result of a search.
 FOUND_MAX = 50

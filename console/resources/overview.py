@@ -7,8 +7,8 @@ from ..bodies import check_size, json_object, require, text
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request
 from ..listing import Columns
-from ..options import Steps
 from ..ranges import ranges_of
+from ..steps import Steps
 from ..views.overview import overview_view, totals_of
 
 #: What RabbitMQ answers for /api/extensions: the script of its management page.

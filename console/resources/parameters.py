@@ -16,7 +16,7 @@ from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request, not_authorised, not_found
 from ..listing import Columns, listed
 from ..login import is_administrator, may_see, needs_tag
-from ..options import Steps
+from ..steps import Steps
 from ..views.access import vhost_limits
 from .policies import OPERATORS
 from .vhosts import LIMITS, change_limits, faults_of_limits

@@ -11,7 +11,8 @@ from ..bodies import json_object, require
 from ..dispatcher import Action, Level, Route
 from ..http_messages import JSON_MEDIA, Answer, Refusal, Request, bad_request, not_found
 from ..listing import Columns, listed
-from ..options import CommandRefused, Steps
+from ..options import CommandRefused
+from ..steps import Steps
 
 
 class _Policies:

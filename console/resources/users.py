@@ -13,8 +13,7 @@ from ..bodies import json_object, require
 from ..dispatcher import Action, Level, Route
 from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..listing import Columns, listed
-from ..options import Steps
-from ..steps import mapped
+from ..steps import Steps, map_in_steps
 from ..views.access import permission_rows, topic_rows, user_limits, user_view
 
 LIMITS = ("max-connections", "max-channels")
@@ -103,14 +102,14 @@ def _users_of(api: Api, request: Request) -> list[User]:
 
 def _permissions(api: Api, request: Request) -> Steps:
     vhost = api.vhost(request).name if "V" in request.names else None
-    rows = yield from mapped(lambda user: permission_rows(user, api.broker), _users_of(api, request))
+    rows = yield from map_in_steps(lambda user: permission_rows(user, api.broker), _users_of(api, request))
     found = [row for some in rows for row in some if vhost in (None, row["vhost"])]
     return (yield from listed(request, found, lambda row: row))
 
 
 def _topic_permissions(api: Api, request: Request) -> Steps:
     vhost = api.vhost(request).name if "V" in request.names else None
-    rows = yield from mapped(topic_rows, _users_of(api, request))
+    rows = yield from map_in_steps(topic_rows, _users_of(api, request))
     found = [row for some in rows for row in some if vhost in (None, row["vhost"])]
     return (yield from listed(request, found, lambda row: row))
 

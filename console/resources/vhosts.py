@@ -11,8 +11,8 @@ from ..dispatcher import Action, Level, Route
 from ..http_messages import JSON_MEDIA, Answer, Request, bad_request
 from ..listing import Columns, listed
 from ..login import is_monitor, may_see
-from ..options import Steps
 from ..ranges import Range, ranges_of
+from ..steps import Steps
 from ..views.access import permission_rows, vhost_limits, vhost_view
 
 LIMITS = ("max-connections", "max-queues")

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ...engine import Broker, Client, Session
-from ..options import Steps
-from ..steps import mapped
+from ..steps import Steps, map_in_steps
 from .clients import arguments_view, channel_name, given_name, host_of, node_of, peer_of
 from .consumers import consumer_view
 from .queues import NO_GARBAGE_COLLECTION
@@ -123,5 +122,7 @@ def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
 
 def channel_details(session: Session, node: str) -> Steps:
     """The steps to the fields that a single channel has beside those in lists."""
-    consumers = yield from mapped(lambda consumer: consumer_view(consumer, node), list(session.consumers.values()))
-    return {"consumer_details": consumers, "deliveries": [], "publishes": []}
+    consumers = yield from map_in_steps(
+        lambda consumer: consumer_view(consumer, node), list(session.consumers.values())
+    )
+    return {"consumer_details": views, "deliveries": [], "publishes": []}

@@ -7,8 +7,8 @@ from ...engine import EXCHANGE_TYPES, Broker, Client, User
 from ..cluster import NodeFacts
 from ..login import is_monitor
 from ..node_facts import Listening
-from ..options import ConsoleOptions, Steps
-from ..steps import mapped
+from ..options import ConsoleOptions
+from ..steps import Steps, map_in_steps
 
 _DESCRIPTIONS = {
     "direct": "AMQP direct exchange, as per the AMQP specification",
@@ -104,7 +104,7 @@ def totals_of(broker: Broker, user: User, *, has_consumers: bool) -> Steps:
     return {
         "channels": sum(len(client.sessions) for client in clients),
         "connections": len(clients),
-        "consumers": sum((yield from mapped(lambda queue: len(queue.consumers), queues))),
+        "consumers": sum((yield from map_in_steps(lambda queue: len(queue.consumers), queues))),
         "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
         "queues": sum(len(vhost.queues) for vhost in vhosts),
     }

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 from ...engine import Client, Message, Queue
 from ..cluster import Replicas
-from ..options import Steps
-from ..steps import mapped
+from ..steps import Steps, map_in_steps
 from .clients import arguments_view, peer_of
 from .consumers import active_consumer, consumer_view
 
@@ -145,7 +144,7 @@ def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
 
 def queue_details(queue: Queue, node: str) -> Steps:
     """The steps to the fields that a single queue has beside those in lists."""
-    consumers = yield from mapped(lambda consumer: consumer_view(consumer, node), list(queue.consumers))
+    consumers = yield from map_in_steps(lambda consumer: consumer_view(consumer, node), list(queue.consumers))
     return {"consumer_details": consumers, "deliveries": [], "incoming": []}
 
 

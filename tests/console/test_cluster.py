@@ -18,8 +18,8 @@ from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
 from leveret.console.node_facts import HostFacts, Listening
-from leveret.console.pages import Pages
 from leveret.console.sampler import Sampler
+from leveret.console.static_pages import StaticPages
 from leveret.engine import ManualClock
 from leveret.operator.steps import finished
 from leveret.serving.composition import build_broker
@@ -76,7 +76,7 @@ class Console:
         built.control.run("declare-queue", {"queue": "classic", "durable": True})
         made = console_options(built.control, Configuration(), 0, None, lambda: [Listening("amqp", "h", 5672)])
         options = replace(made, machine=lambda: MACHINE, node=A)
-        self.api = Api(lambda: built.broker, lambda: options, ROUTES, Pages(), Sampler(lambda: built.broker))
+        self.api = Api(lambda: built.broker, lambda: options, ROUTES, StaticPages(), Sampler(lambda: built.broker))
         self.node = node
 
     def ask(self, method: str, target: str, body: Any = None, *, user: str | None = "guest") -> tuple[int, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from api_client import ApiClient
 
-from leveret.console.pages import FOLDER
+from leveret.console.static_pages import FOLDER
 from leveret.vendored import FOLDER as SHARED
 
 OURS = sorted([*FOLDER.glob("*.html"), *FOLDER.rglob("js/**/*.js"), *FOLDER.glob("*.css")])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from api_client import ApiClient
 
-from leveret.console.pages import FOLDER
+from leveret.console.static_pages import FOLDER
 
 ROW = re.compile(r'^  \["([^"]+)", (.+), "[^"]+"\],$', re.MULTILINE)
 

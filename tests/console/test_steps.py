@@ -19,8 +19,8 @@ from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
 from leveret.console.node_facts import HostFacts
-from leveret.console.pages import Pages
 from leveret.console.sampler import Sampler
+from leveret.console.static_pages import StaticPages
 from leveret.engine import Broker, Client, FieldTable, ManualClock, User, VirtualHost
 from leveret.operator.steps import finished
 from leveret.serving.composition import build_broker
@@ -120,7 +120,7 @@ def console(short_steps: None) -> Console:
         session.consume(vhost.queues[QUEUES[0]], name, no_ack=False, exclusive=False, arguments={})
     built.control.definitions.import_document(DOCUMENT)
     options = replace(console_options(built.control, configuration, 0, None, list), machine=lambda: MACHINE)
-    api = Api(lambda: broker, lambda: options, ROUTES, Pages(), Sampler(lambda: broker))
+    api = Api(lambda: broker, lambda: options, ROUTES, StaticPages(), Sampler(lambda: broker))
     return Console(api, broker, vhost)
 
 
@@ -264,7 +264,7 @@ def test_order(short_steps: None, seed: int, count: int) -> None:
     """As Python sorts, also those with the same key."""
     chance = random.Random(seed)
     items = [(chance.randrange(20), number) for number in range(count)]
-    found = finished(steps.ordered(lambda item: item[0], items))
+    found = finished(steps.sort_in_steps(lambda item: item[0], items))
     assert found == sorted(items, key=lambda item: item[0])
 
 
@@ -275,7 +275,7 @@ def test_the_first_of_an_order(short_steps: None, count: int, wanted: int, is_re
     """As if all were sorted, and then reversed: also those with the same key."""
     chance = random.Random(count)
     items = [(chance.randrange(20), number) for number in range(count)]
-    found = finished(steps.first_of(lambda item: item[0], items, wanted, is_reversed=is_reversed))
+    found = finished(steps.first_in_steps(lambda item: item[0], items, wanted, is_reversed=is_reversed))
     whole = sorted(items, key=lambda item: item[0])
     assert found == (whole[::-1] if is_reversed else whole)[:wanted]
 
@@ -295,7 +295,7 @@ def test_few_are_sorted_for_a_page() -> None:
     chance = random.Random(7)
     items = [Counted(number) for number in range(20_000)]
     chance.shuffle(items)
-    assert finished(steps.first_of(lambda item: item, items, 100)) == list(range(100))
+    assert finished(steps.first_in_steps(lambda item: item, items, 100)) == list(range(100))
     assert Counted.times < 3 * len(items)  # a sort takes 13 times as many
 
 

@@ -13,7 +13,8 @@ from ..amqp_frontend.wire.replies import reply_for
 from ..console.cluster import ClusterFacts
 from ..console.dispatcher import CommandRoute
 from ..console.node_facts import Certificate, Listening
-from ..console.options import CommandRefused, ConsoleOptions, Steps
+from ..console.options import CommandRefused, ConsoleOptions
+from ..console.steps import Steps
 from ..engine import EngineError, errors
 from ..operator.command_error import CommandError
 from ..operator.command_table import COMMANDS

@@ -25,7 +25,7 @@ _TYPES = {
 }
 
 
-class Pages:
+class StaticPages:
     """The pages by path."""
 
     def __init__(self) -> None:
