@@ -14,12 +14,13 @@ from ..engine import Broker, Queue, VirtualHost
 from .bodies import content_type
 from .dispatcher import Action, Dispatcher, Level, Route
 from .encoding import encoded_in_steps
-from .http_messages import JSON_TYPE, Answer, Refusal, Request, Work, access_refused, not_authorised, not_found
-from .login import Logins, is_administrator, is_monitor, is_policymaker, may_see, needs_tag, needs_vhost
+from .http_messages import JSON_TYPE, Answer, Refusal, Request, Work, access_refused, not_found
+from .login import Logins
 from .metrics.facts import MetricsFacts
 from .node_rates import NodeRates
 from .options import CommandRefused, ConsoleOptions
 from .origins import may_change
+from .permissions import check_level, may_see
 from .ranges import Range
 from .sampler import Sampler
 from .sessions import Sessions
@@ -168,7 +169,7 @@ class Api:
             else:
                 user = self.logins.log_in(header, request.peer, challenges=not is_from_page)
             request = replace(request, user=user)
-            self._check_level(request, action.level)
+            check_level(request, action.level)
         return Call(self, request, action)
 
     def _other(self, request: Request, path: str) -> Answer:
@@ -197,19 +198,6 @@ class Api:
             raise Refusal(
                 421, "misdirected", "unknown host: list it in [management] hosts, or use an address"
             ) from None
-
-    def _check_level(self, request: Request, level: Level) -> None:
-        user, vhost = request.user, request.names.get("V")
-        if level is Level.ADMINISTRATOR and not is_administrator(user):
-            raise not_authorised("Not administrator user", needs_tag(user, "administrator"))
-        if level is Level.MONITORING and not is_monitor(user):
-            raise not_authorised("Not monitor user", needs_tag(user, "monitoring"))
-        if level is Level.POLICYMAKER and not is_policymaker(user):
-            raise not_authorised("User not authorised to access object", needs_tag(user, "policymaker"))
-        if level is Level.POLICYMAKER and vhost is not None and not may_see(user, vhost):
-            raise not_authorised("User not authorised to access object", needs_vhost(user, vhost))
-        if level is Level.VHOST and vhost is not None and not may_see(user, vhost):
-            raise not_authorised("User not authorised to access virtual host", needs_vhost(user, vhost))
 
     def check_content_type(self, request: Request, action: Action) -> None:
         """Raises: Refusal."""

@@ -32,9 +32,9 @@ from .http_messages import (
     not_found,
     query_of,
 )
-from .login import is_monitor
 from .metrics.facts import MetricsFacts
 from .options import ConsoleOptions
+from .permissions import is_monitor
 from .proxies import client_behind
 from .response_headers import clean, date_of, headers_for
 from .routes import routes_with

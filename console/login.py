@@ -1,4 +1,4 @@
-"""Logins, and the permissions that a user's tags give. Source: management page 1.5, 20.
+"""Logins by name and password. Source: management page 1.5, 20.
 
 Hashes have one round, as RabbitMQ's: a check takes microseconds, so nothing is cached, and a changed password takes
 effect at once.
@@ -10,52 +10,9 @@ from collections.abc import Callable
 
 from ..engine import HTTP, Broker, User, errors
 from .http_messages import CHALLENGE, Peer, Refusal, not_authorised
+from .permissions import TAGS, missing_tag
 
-#: Tags that admit a user to the API.
-TAGS = frozenset({"administrator", "monitoring", "policymaker", "management"})
-_MONITORS, _POLICYMAKERS = frozenset({"administrator", "monitoring"}), frozenset({"administrator", "policymaker"})
 _NS_A_SECOND = 1_000_000_000
-
-
-def is_administrator(user: User) -> bool:
-    """Whether the user may do everything."""
-    return "administrator" in user.tags
-
-
-def is_monitor(user: User) -> bool:
-    """Whether the user may see nodes, and all connections and channels."""
-    return not _MONITORS.isdisjoint(user.tags)
-
-
-def is_policymaker(user: User) -> bool:
-    """Whether the user may set policies and parameters."""
-    return not _POLICYMAKERS.isdisjoint(user.tags)
-
-
-def has_vhost(user: User, vhost: str) -> bool:
-    """Whether the user has a permission entry in the virtual host."""
-    return user.permissions is None or vhost in user.permissions
-
-
-def may_see(user: User, vhost: str) -> bool:
-    """Whether the user may see objects of a virtual host."""
-    return is_administrator(user) or has_vhost(user, vhost)
-
-
-def needs_tag(user: User, tag: str) -> str:
-    """The detail of a refusal: the tag that the user lacks."""
-    wanted = tag if tag == "administrator" else f"{tag} or administrator"
-    return f"this needs the tag {wanted}; user '{user.name}' has {', '.join(user.tags) or 'no tag'}"
-
-
-def needs_vhost(user: User, vhost: str) -> str:
-    """The detail of a refusal: the user has no permission entry in the virtual host."""
-    return f"user '{user.name}' has no permissions in vhost '{vhost}'"
-
-
-def needs_access(user: User, action: str, kind: str, name: str, vhost: str) -> str:
-    """The detail of a refusal, in the engine's words: the permission that the user lacks."""
-    return f"{action} access to {kind} '{name}' in vhost '{vhost}' refused for user '{user.name}'"
 
 
 def credentials(header: str) -> tuple[str, str] | None:
@@ -115,5 +72,5 @@ class Logins:
         if user.loopback_only and not peer.is_loopback:
             raise not_authorised("User can only log in via localhost")
         if TAGS.isdisjoint(user.tags):
-            raise not_authorised("Not management user", needs_tag(user, "management, policymaker, monitoring"))
+            raise not_authorised("Not management user", missing_tag(user, "management, policymaker, monitoring"))
         return user

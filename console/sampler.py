@@ -5,6 +5,7 @@ activity on. With more than `FOLLOWED_MAX` queues, only their rates are known, a
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from ..engine import Broker, Client, Exchange, Queue, Session, VirtualHost
@@ -217,10 +218,16 @@ class Sampler:
         if stats:
             found["message_stats"] = stats
         if series is None or values == series.latest:
-            idle_ms = self._idle_ms(series, queue.last_used_ns)
-            if idle_ms >= PERIOD_S * 1000:
-                found["idle_since"] = self._broker().context.clock.wall_ms() - idle_ms
+            found |= self._idle_since(queue.last_used_ns // MS if series is None else series.changed_ms)
         return found
+
+    def _idle_since(self, changed_ms: int) -> dict[str, str]:
+        """`idle_since` of an object that last changed at this monotonic time; empty if that was just now."""
+        idle_ms = self._now_ms() - changed_ms
+        if idle_ms < PERIOD_S * 1000:
+            return {}
+        since_s = (self._broker().context.clock.wall_ms() - idle_ms) / 1000
+        return {"idle_since": datetime.fromtimestamp(since_s, UTC).isoformat(timespec="milliseconds")}
 
     def since_ms(self, one: Any = None) -> int | None:
         """Wall time of the oldest sample of an object, or of the broker; what ranges show before it is not known,
@@ -268,10 +275,6 @@ class Sampler:
         known = self._room.get(queue)
         return round(_has_room(queue) if known is None else known, 3)
 
-    def _idle_ms(self, series: Series | None, since_ns: int) -> int:
-        since_ms = since_ns // MS if series is None else series.changed_ms
-        return max(0, self._now_ms() - since_ms)
-
     def exchange(self, exchange: Exchange, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
         """`message_stats` of an exchange that was published to."""
         if not exchange.published_in:
@@ -293,9 +296,7 @@ class Sampler:
         )
         found: dict[str, Any] = {"message_stats": stats} if stats else {}
         if series is not None and values == series.latest:
-            idle_ms = max(0, self._now_ms() - series.changed_ms)
-            if idle_ms >= PERIOD_S * 1000:
-                found["idle_since"] = self._broker().context.clock.wall_ms() - idle_ms
+            found |= self._idle_since(series.changed_ms)
         return {**found, "reductions_details": {"rate": 0.0}}
 
     def vhost(self, vhost: VirtualHost, ranges: Mapping[str, Range] = NO_RANGES) -> Steps:

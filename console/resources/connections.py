@@ -7,10 +7,10 @@ from ..api import Api
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request, not_authorised, not_found
 from ..listing import Columns, listed
-from ..login import is_administrator, is_monitor, needs_tag
+from ..permissions import is_administrator, is_monitor, missing_tag
 from ..ranges import ranges_of
 from ..steps import Steps
-from ..views.clients import channel_name, with_time
+from ..views.clients import channel_name
 from ..views.connections import channel_details, channel_view, connection_view, plain_connection_view
 from ..views.consumers import consumer_view
 from ..views.overview import clients_of
@@ -55,7 +55,7 @@ def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
         raise not_found()
     may = is_administrator(user) if to_close else is_monitor(user)
     if not may and found.user.name != user.name:
-        raise not_authorised(_NOT_YOURS, needs_tag(user, "administrator" if to_close else "monitoring"))
+        raise not_authorised(_NOT_YOURS, missing_tag(user, "administrator" if to_close else "monitoring"))
     return found
 
 
@@ -97,7 +97,7 @@ def _listed_channels(api: Api, request: Request, sessions: list[Session], *, has
         sessions,
         lambda session: {
             **channel_view(session, api.broker, node),
-            **with_time(api.sampler.session(session, ranges)),
+            **api.sampler.session(session, ranges),
         },
         name=lambda session: (channel_name(session), session.client.given_name or ""),
         order=channel_name,
@@ -118,9 +118,9 @@ def _show_channel(api: Api, request: Request) -> Steps:
     if found is None:
         raise not_found()
     if not is_monitor(user) and found.client.user.name != user.name:
-        raise not_authorised(_NOT_YOURS, needs_tag(user, "monitoring"))
+        raise not_authorised(_NOT_YOURS, missing_tag(user, "monitoring"))
     ranges = ranges_of(request)
-    rates = with_time(api.sampler.session(found, ranges))
+    rates = api.sampler.session(found, ranges)
     view = {**channel_view(found, api.broker, node), **rates, **api.since(found, ranges)}
     return Columns(request).of({**view, **(yield from channel_details(found, node))})
 
@@ -141,7 +141,7 @@ def _of_user(api: Api, request: Request) -> Steps:
 def _close_of_user(api: Api, request: Request) -> Steps:
     name, user = request.names["U"], request.user
     if not is_administrator(user) and name != user.name:
-        raise not_authorised(_NOT_YOURS, needs_tag(user, "administrator"))
+        raise not_authorised(_NOT_YOURS, missing_tag(user, "administrator"))
     for client in [client for client in api.broker.connections if client.user.name == name]:
         yield from api.run("close-connection", name=client.name, reason=_reason(request))
     return Answer(204)

@@ -11,8 +11,8 @@ from ..bodies import integer
 from ..dispatcher import Action, Level, Route
 from ..encoding import encoded
 from ..http_messages import Answer, Request, bad_request
-from ..login import is_monitor
 from ..options import CommandRefused
+from ..permissions import is_monitor
 
 #: Maximum events in one piece of a stream.
 PIECE_MAX = 500

@@ -10,7 +10,7 @@ from ..api import Api
 from ..bodies import boolean, integer, json_object, require
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request, not_authorised
-from ..login import is_administrator, is_monitor, needs_tag
+from ..permissions import is_administrator, is_monitor, missing_tag
 from ..steps import Steps
 
 #: Keys of a body that several commands share. "count" is called "limit" in management page 16.
@@ -77,7 +77,7 @@ def _jobs(api: Api, request: Request) -> list[dict[str, Any]]:
 def _job(api: Api, request: Request) -> dict[str, Any]:
     row: dict[str, Any] = api.ask("jobs show", id=integer(request.names["ID"]))
     if not _may_see(request, row):
-        raise not_authorised("Not monitor user", needs_tag(request.user, "monitoring"))
+        raise not_authorised("Not monitor user", missing_tag(request.user, "monitoring"))
     return row
 
 
@@ -88,7 +88,7 @@ def _may_see(request: Request, row: dict[str, Any]) -> bool:
 def _cancel(api: Api, request: Request) -> Steps:
     row = _job(api, request)
     if not is_administrator(request.user) and row["by"] != request.user.name:
-        raise not_authorised("Not administrator user", needs_tag(request.user, "administrator"))
+        raise not_authorised("Not administrator user", missing_tag(request.user, "administrator"))
     return (yield from api.run("jobs cancel", id=row["id"]))
 
 

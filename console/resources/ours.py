@@ -12,7 +12,7 @@ from ..api import Api
 from ..bodies import boolean, integer, json_object, require, text
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Request, access_refused, bad_request
-from ..login import is_administrator, is_monitor, may_see, needs_access
+from ..permissions import is_administrator, is_monitor, may_see, missing_access
 from ..steps import Steps
 
 #: Maximum names of each kind in the result of a search.
@@ -103,7 +103,7 @@ def _act_on_scheduled(api: Api, request: Request) -> Steps:
     if action not in _ACTIONS:
         raise bad_request(f"action: expected one of {', '.join(_ACTIONS)}")
     if not request.user.may("write", "queue", queue.name, queue.vhost_name):
-        raise access_refused(needs_access(request.user, "write", "queue", queue.name, queue.vhost_name))
+        raise access_refused(missing_access(request.user, "write", "queue", queue.name, queue.vhost_name))
     delay = integer(require(given, "delay")[0]) if action == "reschedule" else None
     if delay is not None and delay < 0:
         raise bad_request("delay: expected milliseconds")
@@ -150,7 +150,7 @@ def readable(api: Api, request: Request) -> Queue:
     """The queue in the path, if the user may read from it. Raises: Refusal."""
     queue = api.queue(request)
     if not request.user.may("read", "queue", queue.name, queue.vhost_name):
-        raise access_refused(needs_access(request.user, "read", "queue", queue.name, queue.vhost_name))
+        raise access_refused(missing_access(request.user, "read", "queue", queue.name, queue.vhost_name))
     return queue
 
 

@@ -15,7 +15,7 @@ from ..bodies import json_object, require
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request, not_authorised, not_found
 from ..listing import Columns, listed
-from ..login import is_administrator, may_see, needs_tag
+from ..permissions import is_administrator, may_see, missing_tag
 from ..steps import Steps
 from ..views.access import vhost_limits
 from .policies import OPERATORS
@@ -125,7 +125,7 @@ def _clear_parameter(api: Api, request: Request) -> Steps:
 def _for_administrators(request: Request) -> None:
     """Refuse users who may not set these by their own paths. Raises: Refusal."""
     if not is_administrator(request.user):
-        raise not_authorised("User not authorised to access object", needs_tag(request.user, "administrator"))
+        raise not_authorised("User not authorised to access object", missing_tag(request.user, "administrator"))
 
 
 def _as_word(value: Any) -> Any:

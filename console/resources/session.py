@@ -9,7 +9,7 @@ from ...engine import User
 from ..api import Api, named_in
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request
-from ..login import may_see
+from ..permissions import may_see
 from ..plugins import PACKAGES
 from .login import cookie_path
 

@@ -10,7 +10,7 @@ from ..bodies import boolean, json_object, require
 from ..dispatcher import Action, Level, Route
 from ..http_messages import JSON_MEDIA, Answer, Request, bad_request
 from ..listing import Columns, listed
-from ..login import is_monitor, may_see
+from ..permissions import may_list
 from ..ranges import Range, ranges_of
 from ..steps import Steps
 from ..views.access import permission_rows, vhost_limits, vhost_view
@@ -31,7 +31,7 @@ def _list(api: Api, request: Request) -> Steps:
     ranges = None if request.flag("disable_stats") else ranges_of(request, "invalid_range_parameters")
     rows = []
     for vhost in list(api.broker.virtual_hosts.values()):
-        if (is_monitor(request.user) or may_see(request.user, vhost.name)) and vhost.name in api.broker.virtual_hosts:
+        if may_list(request.user, vhost.name) and vhost.name in api.broker.virtual_hosts:
             rows.append((yield from _row(api, vhost, ranges)))
     return (
         yield from listed(
@@ -96,7 +96,7 @@ def _limits(api: Api, request: Request) -> Steps:
     rows = [
         {"vhost": vhost.name, "value": limits}
         for vhost in api.vhosts_to_list(request)
-        if (is_monitor(request.user) or may_see(request.user, vhost.name)) and (limits := vhost_limits(vhost))
+        if may_list(request.user, vhost.name) and (limits := vhost_limits(vhost))
     ]
     return listed(request, rows, lambda row: row)
 

@@ -4,9 +4,8 @@ import base64
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from ...engine import Binding, Queue
+from ...engine import Binding, Queue, json_of_table
 from .arguments_hash import hash_of_arguments
-from .clients import arguments_view
 
 
 def properties_key(binding: Binding) -> str:
@@ -30,7 +29,7 @@ def binding_view(binding: Binding, vhost: str) -> dict[str, Any]:
         "destination": binding.destination.name,
         "destination_type": "queue" if isinstance(binding.destination, Queue) else "exchange",
         "routing_key": binding.routing_key,
-        "arguments": arguments_view(binding.arguments),
+        "arguments": json_of_table(binding.arguments),
         "properties_key": properties_key(binding),
     }
 

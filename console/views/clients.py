@@ -1,14 +1,6 @@
-"""Parts that several views share: argument tables, names of connections and channels, and times."""
+"""Names and addresses of connections and channels, which several views show."""
 
-from datetime import UTC, datetime
-from typing import Any
-
-from ...engine import Client, FieldTable, Session, json_of_table
-
-
-def arguments_view(table: FieldTable) -> dict[str, Any]:
-    """A table of arguments or headers as JSON."""
-    return json_of_table(table)
+from ...engine import Client, Session
 
 
 def given_name(client: Client) -> dict[str, str]:
@@ -40,14 +32,3 @@ def _address(text: str) -> tuple[str, int]:
 def channel_name(session: Session) -> str:
     """The name of a channel, as RabbitMQ forms it."""
     return f"{session.client.name} ({session.number})"
-
-
-def with_time(found: dict[str, Any]) -> dict[str, Any]:
-    since_ms = found.get("idle_since")
-    return found if since_ms is None else {**found, "idle_since": iso_time(since_ms)}
-
-
-def iso_time(wall_ms: int) -> str:
-    """A time in the format of `idle_since`."""
-    moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds")

@@ -6,9 +6,9 @@ Source: management page 4.
 from dataclasses import asdict
 from typing import Any
 
-from ...engine import Broker, Client, Session
+from ...engine import Broker, Client, Session, json_of_table
 from ..steps import Steps, map_in_steps
-from .clients import arguments_view, channel_name, given_name, host_of, node_of, peer_of
+from .clients import channel_name, given_name, host_of, node_of, peer_of
 from .consumers import consumer_view
 from .queues import NO_GARBAGE_COLLECTION
 
@@ -35,7 +35,7 @@ def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool
     host, port = host_of(client)
     peer_host, peer_port = peer_of(client)
     connection_info = client.connection_info
-    properties = arguments_view(client.properties)
+    properties = json_of_table(client.properties)
     view: dict[str, Any] = {
         "auth_mechanism": connection_info.mechanism,
         "channel_max": connection_info.channel_max,
@@ -122,7 +122,5 @@ def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
 
 def channel_details(session: Session, node: str) -> Steps:
     """The steps to the fields that a single channel has beside those in lists."""
-    consumers = yield from map_in_steps(
-        lambda consumer: consumer_view(consumer, node), list(session.consumers.values())
-    )
+    views = yield from map_in_steps(lambda consumer: consumer_view(consumer, node), list(session.consumers.values()))
     return {"consumer_details": views, "deliveries": [], "publishes": []}

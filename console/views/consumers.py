@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ...engine import Client, Consumer, Queue, Session
-from .clients import arguments_view, channel_name, given_name, node_of, peer_of
+from ...engine import Client, Consumer, Queue, Session, json_of_table
+from .clients import channel_name, given_name, node_of, peer_of
 
 
 def active_consumer(queue: Queue) -> Consumer | None:
@@ -20,7 +20,7 @@ def consumer_view(consumer: Consumer, node: str) -> dict[str, Any]:
     is_single = queue.rules.single_active_consumer
     is_active = not is_single or consumer is active_consumer(queue)
     return {
-        "arguments": arguments_view(consumer.arguments),
+        "arguments": json_of_table(consumer.arguments),
         "ack_required": not consumer.no_ack,
         "active": is_active,
         "activity_status": ("single_active" if is_active else "waiting") if is_single else "up",

@@ -5,9 +5,9 @@ from typing import Any
 
 from ...engine import EXCHANGE_TYPES, Broker, Client, User
 from ..cluster import NodeFacts
-from ..login import is_monitor
 from ..node_facts import Listening
 from ..options import ConsoleOptions
+from ..permissions import is_monitor, may_list
 from ..steps import Steps, map_in_steps
 
 _DESCRIPTIONS = {
@@ -95,11 +95,7 @@ def totals_of(broker: Broker, user: User, *, has_consumers: bool) -> Steps:
     else their number is 0.
     """
     clients = clients_of(broker, user)
-    vhosts = [
-        vhost
-        for vhost in broker.virtual_hosts.values()
-        if is_monitor(user) or user.permissions is None or vhost.name in user.permissions
-    ]
+    vhosts = [vhost for vhost in broker.virtual_hosts.values() if may_list(user, vhost.name)]
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()] if has_consumers else []
     return {
         "channels": sum(len(client.sessions) for client in clients),

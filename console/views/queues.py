@@ -3,10 +3,10 @@
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ...engine import Client, Message, Queue
+from ...engine import Client, Message, Queue, json_of_table
 from ..cluster import Replicas
 from ..steps import Steps, map_in_steps
-from .clients import arguments_view, peer_of
+from .clients import peer_of
 from .consumers import active_consumer, consumer_view
 
 #: Messages whose octets are counted; the others are estimated from them.
@@ -39,7 +39,7 @@ class Octets(NamedTuple):
 def plain_queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
     """A queue without statistics (management page 1.7)."""
     view = {
-        "arguments": arguments_view(queue.arguments),
+        "arguments": json_of_table(queue.arguments),
         "auto_delete": queue.auto_delete,
         "durable": queue.durable,
         "exclusive": queue.exclusive,
@@ -74,7 +74,7 @@ def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
     consumers = queue.consumers
     policy, operator = queue.policy.policy, queue.policy.operator
     view = {
-        "arguments": arguments_view(queue.arguments),
+        "arguments": json_of_table(queue.arguments),
         "auto_delete": queue.auto_delete,
         "consumers": len(consumers),
         "durable": queue.durable,
