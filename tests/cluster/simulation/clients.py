@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from leveret.engine import Client as EngineClient
     from leveret.engine import FieldTable
 
-    from .node import Node, NodeBroker
+    from .node import Node
+    from .node_broker import NodeBroker
     from .world import World
 
 MS = 1_000_000

@@ -1,121 +1,38 @@
-"""A node of a simulated world: the product's agreement and journal, driven as `leveret.cluster.node` drives them."""
+"""A node of a simulated world: the product's `cluster/node.py` and `leading.py` in a process of its own.
+
+The links, the coordinator and the front are models, see `models.py`.
+"""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from owners_book import OwnersBook
 from simulated_files import SimulatedFiles
 
-from leveret.cluster.agreement import decisions as do
+from leveret.cluster import node
 from leveret.cluster.agreement import events as ev
-from leveret.cluster.agreement.agreement import Agreement
 from leveret.cluster.agreement.states import State
-from leveret.cluster.agreement.timers import Timers
-from leveret.cluster.agreement.view import Node as Identity
-from leveret.cluster.agreement.view import NodeKey
 from leveret.cluster.copying.joining import CutTo, FullCopy, Held, Refuse, join
-from leveret.journal import (
-    BadOctets,
-    ClusterJournal,
-    Journal,
-    JournalFailed,
-    JournalFull,
-    JournalOptions,
-    NotInJournal,
-    TermTable,
-)
-from leveret.journal.copying.copied_journal import CopiedJournal
-from leveret.journal.copying.octet_reader import OctetReader, position_of
+from leveret.cluster.link.challenge import Circle
+from leveret.cluster.link.introduction import Address
+from leveret.cluster.options import NodeOptions
+from leveret.engine import Unreadable
+from leveret.journal import BadOctets, JournalFailed, JournalFull, NotInJournal, TermTable
+from leveret.journal.copying.octet_reader import OctetReader, damage_in, position_of
 from leveret.journal.disk.segment import path_of, segments_in
 from leveret.journal.format.terms import FIRST_LSN
-from leveret.testing.harness import DATA, Harness
+from leveret.testing.harness import DATA
 
 from .etcd import SECOND
-from .queues import KINDS
+from .models import Coordinator, Front, Listener
+from .node_broker import NodeBroker, NodeClock
+from .process import Process
 
 if TYPE_CHECKING:
     from .world import World
 
 MS = 1_000_000
-SMALL = JournalOptions(segment_size=20_000, preallocate_size=0)
-
-
-class NodeBroker(Harness):
-    """The broker of a leadership. Its journal writes when the node's disk has time for it."""
-
-    took_over = True
-
-    def __init__(self, node: Node, cluster: ClusterJournal) -> None:
-        self.node, self.cluster, self.term = node, cluster, node.term
-        self.is_served = self.is_suspended = self.is_held = self.is_closed = False
-        self.book: OwnersBook | None = None
-        self._due_ns: int | None = None
-        sites = node.world.sites
-        options = {} if sites is None else sites.options_of(node.name)
-        super().__init__(journal=node.files, journal_options=SMALL, clock=node.clock, **options)
-
-    def _open_journal(self) -> None:
-        self.journal = Journal.open(DATA, self.clock, SMALL, files=self.files, threaded=False, cluster=self.cluster)
-        self.recorder = self._make_recorder(self.broker, self.journal)
-        self.recorder.hold_deliveries()
-
-    def write_journal(self) -> None:
-        self.journal.commit()
-        self.node.write_soon()
-
-    def end_turn(self) -> None:
-        super().end_turn()
-        if self.book is not None:
-            self.book.turn_ended(self.journal.next_lsn, self.recorder.safe_lsn)
-            self._plan_due()
-
-    def _plan_due(self) -> None:
-        """Have what is due done in time, unless the process stands still then."""
-        due_ns, now_ns = self.broker.next_deadline_ns(), self.node.world.now_ns
-        if due_ns is not None and (self._due_ns is None or due_ns < self._due_ns):
-            self._due_ns = due_ns
-            self.node.soon(max(due_ns - now_ns, 0), lambda: self._do_due(due_ns))
-
-    def _do_due(self, due_ns: int) -> None:
-        if self._due_ns == due_ns and self.node.broker is self and not self.is_closed:
-            self._due_ns = None
-            if self.is_suspended:
-                self._due_ns = self.node.world.now_ns + 50 * MS
-                self.node.soon(50 * MS, lambda: self._do_due(self._due_ns or 0))
-            else:
-                self.end_turn()
-
-    def close_as_follower(self) -> None:
-        """Write nothing more, and unlock the directory."""
-        self.recorder.fail(for_good=True)
-        assert self.journal.abandon()
-        self.broker.context.storage.close()
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether clients are connected to it."""
-        return not self.is_closed
-
-    @property
-    def answers(self) -> bool:
-        """Whether it reads from clients and sends to them."""
-        return self.is_served and not self.is_suspended and not self.is_closed
-
-
-class NodeClock:
-    """A machine's clock: what is monotonic is the world's time, its wall clock differs."""
-
-    def __init__(self, world: World, difference_ms: int) -> None:
-        self._clock, self.difference_ms = world.clock, difference_ms
-
-    def monotonic_ns(self) -> int:
-        return self._clock.monotonic_ns()
-
-    def wall_ms(self) -> int:
-        return self._clock.wall_ms() + self.difference_ms
 
 
 class Link:
@@ -156,88 +73,103 @@ class Link:
 
 
 class Node:
-    """`files`: its disk. `broker`: of its leadership; `copied`: while it does not lead."""
-
-    looks_for_room = False  # when its disk is full and it leads
-    tells_sites = False  # what nodes say of their sites, to the broker that leads
-    PERFORM: ClassVar[dict[type[Any], Callable[[Node, Any], None]]] = {}
+    """`files`: its disk. `broker`: of its leadership; `followed`: its journal, while a link may use it."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.files = SimulatedFiles()
         self.clock: Any = NodeClock(world, 0)
+        self.real: node.Node | None = None
+        self.process: Process | None = None
+        self.broker: NodeBroker | None = None
+        self.link: Link | None = None
+        self.followed: Any = None
         self.backup: tuple[SimulatedFiles, int] | None = None  # an old copy of the directory, and where that ends
         self.is_put_back = False  # the directory is an old copy, until the leader has sent what it lacks
-        self.becomes_another = False  # at its next start
-        self.hangs_since_ns = self.hangs_until_ns = 0  # its disk
+        self.hangs_until_ns = 0  # its disk
         self.is_alive = self.has_failed = False
         self.generation = 0
         self.paused_until_ns = 0
         self.node_id = b""
-        self.promised_lsn = 0  # what it acknowledged, or said of its own disk: below that it never ends again
+        self.promised_lsn = 0  # what it acknowledged: below that it never ends again
         self.loses_power_next = False  # when it has acknowledged something
+        self._end = 1  # of the journal, when the process was killed
+
+    # -- its process ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """The process begins."""
         if self.is_alive:
             return
-        self.is_alive = True
-        self.files.keeps_log = False
-        self.broker: NodeBroker | None = None
-        self.copied: CopiedJournal | None = CopiedJournal.open(
-            DATA, files=self.files, node_id=self.world.chance.randbytes(16), is_put_back=self.becomes_another
-        )
-        self.becomes_another = False
-        self.node_id = self.copied.terms.node_id
-        end, promised = self.copied.end, self.promised_lsn
-        assert end >= promised, f"{self.name} had acknowledged {promised}, and ends at {end} after its start"
-        self.agreed = 0
-        self.link: Link | None = None
+        self.is_alive, self.files.keeps_log = True, False
+        self.broker = self.link = self.target = self.followed = None
         self.followers: dict[bytes, Link] = {}
-        self.target: Any = None
-        self._connecting_ns = 0
-        self.acknowledges = False
         self.leases: dict[str, int] = {}
-        self._was_stalled = False
-        self._may_register = self._is_reading = self._is_syncing = self._is_writing = self._is_handling = False
-        self._events: deque[ev.Event] = deque()
-        self._tick_ns: int | None = None
-        identity = Identity(
-            self.name, self.node_id, f"{self.name}:1", 1, 2, frozenset("abc"), self.world.chance.randbytes(16)
-        )
-        copied = self.copied
-        self.agreement = Agreement(identity, Timers(), copied.terms, copied.end, copied.journal_id, self.world.now_ns)
-        self.world.note(f"{self.name} starts at {copied.end} {copied.terms.starts}")
-        self.handle(ev.Tick())
-        for task, seconds in (
-            (self._beat, 0.5), (self._renew, 2), (self.register, 2), (self._connect, 0.1), (self._checkpoint, 0.7),
-            (self._look_at_disk, 0.5),
-        ):  # fmt: skip
+        self.agreed = self._connecting_ns = 0
+        self.acknowledges = self._is_syncing = self._is_writing = False
+        self.world.note(f"{self.name} starts")
+        self.process = Process(self.world, self, self._main)
+        self.soon(0, lambda: None)
+        for task, seconds in ((self._beat, 0.5), (self._checkpoint, 0.7)):
             self._repeat(task, seconds)
 
-    def _repeat(self, task: Callable[[], object], seconds: float) -> None:
-        def again() -> None:
-            task()
-            self.soon(seconds * SECOND, again)
+    async def _main(self) -> None:
+        self.coordinator, self.listener = Coordinator(self), Listener()
+        options = NodeOptions(
+            self.name, DATA, Circle("t", 0, b"secret of this world"), {one: Address(one, 1) for one in "abc"},
+            files=self.files,
+        )  # fmt: skip
+        self.real = node.Node(
+            options,
+            self.coordinator,
+            self.listener,  # type: ignore[arg-type]
+            Front(self),
+            now_ns=lambda: self.world.now_ns,
+            wall_ms=self.clock.wall_ms,
+            status=self.status,
+        )
+        await self.real.run([])
 
-        self.soon(self.world.chance.random() * seconds * SECOND, again)
+    def status(self) -> dict[str, object]:
+        """What it says of its machine."""
+        capacity = self.files.capacity
+        return {"disk-free": 2**40 if capacity is None else max(capacity - self.files.used, 0)}
 
     def soon(self, delay_ns: float, action: Callable[[], object]) -> None:
         """Do something later, if the process still runs then; if it stands still, when it goes on."""
         generation = self.generation
 
         def act() -> None:
-            if generation != self.generation or not self.is_alive:
+            if generation != self.generation or not self.is_alive or self.process is None:
                 return
             if self.world.now_ns < self.paused_until_ns:
                 self.world.at(self.paused_until_ns - self.world.now_ns, act)
                 return
-            action()
+            before = self.state
+            try:
+                self.process.call(action)
+            except Unreadable:
+                assert self.broker is not None and self.broker.is_closed
+            if self.state is not before:
+                self.world.note(f"{self.name}: {before.name} -> {self.state.name}")
+                if self.state is State.CAMPAIGNING:
+                    self.world.campaigns(self)
+            copied = None if self.real is None else self.real._directory.copied
+            if copied is not None and copied.terms.node_id != self.node_id:
+                self._check_promise()
 
         self.world.at(delay_ns, act)
 
+    def _check_promise(self) -> None:
+        """The directory is open, perhaps as another node's."""
+        assert self.real is not None and self.real._directory.copied is not None
+        self.node_id = self.real._directory.copied.terms.node_id
+        end, promised = self.real._directory.copied.end, self.promised_lsn
+        assert end >= promised, f"{self.name} had acknowledged {promised}, and ends at {end} after its start"
+
     def kill(self, *, power: bool) -> None:
         """The process ends at once."""
+        process, self.process, self._end = self.process, None, self.durable_lsn
         self.world.note(f"{self.name} is killed{', its power is gone' if power else ''}")
         self.is_alive = self.loses_power_next = False
         self.generation += 1
@@ -248,37 +180,39 @@ class Node:
         self.files = self.files.power_cut(self.world.chance) if power else self.files.crash()
         for link in (*self.followers.values(), *([self.link] if self.link else [])):
             link.close(5 * MS)
+        self.node_id = b""
+        self.real = None
+        if process is not None:
+            process.kill()
 
     def back_up(self) -> None:
         """Keep a copy of the directory."""
-        if self.is_alive:
+        if self.is_alive and self.real is not None:
             self.backup = self.files.crash(), self.durable_lsn
 
     def put_back(self) -> None:
         """The directory of this node, which is dead, is an old copy."""
         assert self.backup is not None
-        self.world.note(f"{self.name} has an old copy of its directory, which ends at {self.backup[1]}")
+        self._end = self.backup[1]
+        self.world.note(f"{self.name} has an old copy of its directory, which ends at {self._end}")
         self.files, self.promised_lsn, self.is_put_back = self.backup[0].crash(), 0, True
+
+    def _repeat(self, task: Callable[[], object], seconds: float) -> None:
+        def again() -> None:
+            task()
+            self.soon(seconds * SECOND, again)
+
+        self.soon(self.world.chance.random() * seconds * SECOND, again)
 
     def hang(self, length_ns: float) -> None:
         """Nothing is written or fsynced for a while."""
         self.world.note(f"the disk of {self.name} hangs for {length_ns / SECOND} s")
-        self.hangs_since_ns = self.world.now_ns
         self.hangs_until_ns = self.world.now_ns + int(length_ns)
 
     @property
     def _hang_ns(self) -> int:
         """How long the disk hangs yet."""
         return max(self.hangs_until_ns - self.world.now_ns, 0)
-
-    @property
-    def _is_stalled(self) -> bool:
-        return bool(self._hang_ns) and self.world.now_ns >= self.hangs_since_ns + 5 * SECOND
-
-    def _look_at_disk(self) -> None:
-        if self._is_stalled != self._was_stalled and (self.broker is not None or self._was_stalled):
-            self._was_stalled = self._is_stalled
-            self.handle(ev.DiskStalled() if self._is_stalled else ev.DiskRecovered())
 
     def pause(self, length_ns: float) -> None:
         """The process stands still."""
@@ -298,60 +232,67 @@ class Node:
     def is_paused(self) -> bool:
         return self.world.now_ns < self.paused_until_ns
 
-    @property
-    def state(self) -> State:
-        return self.agreement.state
+    # -- what the world asks ----------------------------------------------------------------------------------------
 
     @property
-    def directory(self) -> CopiedJournal | None:
+    def copied(self) -> Any:
+        """Its journal, while a link may write to it."""
+        return None if self.has_failed else self.followed
+
+    @property
+    def directory(self) -> Any:
         """Its journal, while it does not lead."""
-        return self.copied
+        return None if self.real is None else self.real._directory.copied
+
+    @property
+    def state(self) -> State:
+        return State.STARTING if self.real is None or not hasattr(self.real, "agreement") else self.real.agreement.state
 
     @property
     def durable_lsn(self) -> int:
         if self.broker is not None:
             return int(self.broker.journal.durable_lsn)
-        assert self.copied is not None
-        return self.copied.end
-
-    # -- the agreement ----------------------------------------------------------------------------------------------
+        if self.real is None:
+            return self._end
+        directory = self.real._directory
+        if directory.copied is not None:
+            return directory.copied.end
+        return directory.held.end if hasattr(directory, "held") else 1
 
     def handle(self, event: ev.Event) -> None:
-        """Tell the agreement, and do what it decides."""
-        self._events.append(event)
-        if self._is_handling:
-            return
-        self._is_handling = True
-        before = self.state
-        try:
-            while self._events:
-                for decision in self.agreement.handle(self._events.popleft(), self.world.now_ns):
-                    self.PERFORM[type(decision)](self, decision)
-        finally:
-            self._is_handling = False
-        if self.state is not before:
-            self.world.note(f"{self.name}: {before.name} -> {self.state.name}")
-            if self.state is State.CAMPAIGNING:
-                self.world.campaigns(self)
-        self._plan_tick()
+        """Tell the product's node."""
+        assert self.real is not None
+        if isinstance(event, ev.Acknowledged | ev.FollowerHeard | ev.LinkOpened | ev.LinkClosed | ev.FollowerRefused):
+            if self.real.leading is not None:
+                if isinstance(event, ev.Acknowledged) and (links := self.real.leading.links) is not None:
+                    links.acknowledged[event.node_id] = event.lsn
+                self._tell_of_link(event)
+                self.real.leading._tell(event)
+        elif not isinstance(event, ev.Tick):
+            self.real._link_said(event)
+        elif self.process is not None:  # it stood still: its tasks see how late it is before a client is read
+            self.process.call(lambda: None)
 
-    def _plan_tick(self) -> None:
-        due_ns = self.agreement.next_ns()
-        if due_ns is None:
-            return
-        due_ns = max(due_ns, self.world.now_ns + MS)
-        if self._tick_ns is None or due_ns < self._tick_ns:
-            self._tick_ns = due_ns
-            self.soon(due_ns - self.world.now_ns, lambda: self._tick(due_ns))
+    def _tell_of_link(self, event: ev.Event) -> None:
+        assert self.real is not None and self.real.leading is not None
+        links: Any = self.real.leading.links
+        if links is not None and isinstance(event, ev.LinkOpened):
+            links.opened(self.followers[event.node_id].follower)
+        elif links is not None and isinstance(event, ev.LinkClosed):
+            links.lost(event.node_id)
 
-    def _tick(self, due_ns: int) -> None:
-        if self._tick_ns == due_ns:
-            self._tick_ns = None
-            self.handle(ev.Tick())
+    def look(self) -> None:
+        """A watch says that keys have changed."""
+        if self.is_alive and self.real is not None:
+            self.soon(0, self.coordinator.tell)
+
+    def hand_over(self) -> None:
+        """An operator's wish."""
+        self.soon(0, lambda: self.real is None or self.real.handle(ev.HandOver()))
 
     # -- etcd -------------------------------------------------------------------------------------------------------
 
-    def _ask(
+    def ask(
         self, work: Callable[[], Any], done: Callable[[Any, int], object], failed: Callable[[bool], object]
     ) -> None:
         """A request. `failed(is_in_doubt)`: it was not sent, or no answer came in time; it may be done yet."""
@@ -377,114 +318,7 @@ class Node:
         world.at(world.etcd_latency_ns(), arrive)
         self.soon(2 * SECOND, lambda: once(lambda: failed(True)))
 
-    def look(self) -> None:
-        """A watch says that keys have changed."""
-        if self.is_alive:
-            self._ask(
-                self.world.etcd.view,
-                lambda view, asked_ns: self.handle(ev.Read(view, asked_ns)),
-                lambda _: self.soon(SECOND / 2, self.look),
-            )
-
-    def _read(self, decision: do.ReadKeys) -> None:
-        if self._is_reading:
-            return
-        self._is_reading = True
-
-        def done(view: Any, asked_ns: int) -> None:
-            self._is_reading = False
-            self.handle(ev.Read(view, asked_ns))
-
-        self._ask(self.world.etcd.view, done, lambda _: setattr(self, "_is_reading", False))
-
-    def _transact(self, decision: do.Transact) -> None:
-        transaction = decision.transaction
-
-        def done(answer: Any, asked_ns: int) -> None:
-            is_done, lease, view = answer
-            if lease:
-                self.leases["leader"] = lease
-            self.handle(ev.Answered(transaction, is_done, view, asked_ns))
-
-        def failed(is_in_doubt: bool) -> None:
-            self.handle(ev.InDoubt(transaction) if is_in_doubt else ev.Answered(transaction, False))
-
-        self._ask(lambda: self.world.etcd.transact(transaction), done, failed)
-
-    def _end_lease(self, decision: do.EndLease) -> None:
-        lease = self.leases.pop("leader", None)
-        if lease is not None:
-            self._ask(lambda: self.world.etcd.revoke(lease), lambda *_: None, lambda _: None)
-
-    def _renew(self) -> None:
-        for name, lease in list(self.leases.items()):
-            if name == "leader" and self.broker is not None and self._is_stalled:
-                continue
-
-            def renewed(is_kept: bool, asked_ns: int, name: str = name, lease: int = lease) -> None:
-                if is_kept and name == "leader":
-                    self.handle(ev.LeaseRenewed(asked_ns))
-                elif not is_kept and self.leases.get(name) == lease:
-                    del self.leases[name]
-
-            self._ask(lambda lease=lease: self.world.etcd.renew(lease), renewed, lambda _: None)  # type: ignore[misc]
-
-    def _may(self, decision: do.Register) -> None:
-        self._may_register = True
-        self.register()
-
-    def register(self) -> None:
-        """Write this node's key."""
-        if not self._may_register:
-            return
-        world = self.world
-        others = frozenset(
-            name for name, node in world.nodes.items()
-            if node is not self and world.reaches(self.name, name) and node.is_alive and not node.is_paused
-        )  # fmt: skip
-        copied = self.copied
-        terms = self.terms if copied is None else copied.terms
-        journal_id = self.journal_id if copied is None else copied.journal_id
-        key = NodeKey(
-            self.name, self.node_id, f"{self.name}:1", journal_id, terms.last_term, self.durable_lsn, 1, reaches=others
-        )
-        etcd = world.etcd
-
-        def work() -> int:
-            lease = self.leases.get("node", 0)
-            if not etcd.renew(lease):
-                lease = etcd.grant(6 * SECOND)
-            return lease if etcd.register(key, lease) else 0
-
-        def done(lease: int, asked_ns: int) -> None:
-            if lease:
-                self.leases["node"] = lease
-
-        self._ask(work, done, lambda _: None)
-
     # -- following --------------------------------------------------------------------------------------------------
-
-    def _follow(self, decision: do.Follow) -> None:
-        self.target = decision.leader
-        if self.link is not None:
-            self.link.close()
-            self.link = None
-
-    def _acknowledge(self, decision: do.Acknowledge) -> None:
-        self.acknowledges = decision.is_on
-        self.tell_fsynced()
-
-    def _become_another(self, decision: do.BecomeAnother) -> None:
-        """It ends, and begins with another id."""
-        generation = self.generation
-
-        def begin() -> None:
-            if generation == self.generation and self.is_alive:
-                self.kill(power=False)
-                self.becomes_another = True
-                self.world.at(5 * MS, self.start)
-
-        self.world.at(0, begin)
 
     def tell_fsynced(self) -> None:
         """Acknowledge what is on the disk, if that is allowed."""
@@ -579,7 +413,14 @@ class Node:
             self.sync_soon()
 
     def verify(self, link: Link) -> None:
-        """A follower cannot take what this leader sends."""
+        """A follower cannot take what this leader sends: look for damage, as the product does."""
+        leading = None if self.real is None else self.real.leading
+        if self.broker is None or self.broker.is_closed or leading is None:
+            return
+        damage = damage_in(DATA, link.start[0], self.broker.journal.written_position, self.files)
+        if damage is not None:
+            self.world.note(f"{self.name}: {damage}")
+            self.soon(0, lambda: leading._tell(ev.JournalDamaged(damage)))
 
     def sync_soon(self) -> None:
         """Fsync what came, when the disk has time."""
@@ -617,29 +458,6 @@ class Node:
 
     # -- leading ----------------------------------------------------------------------------------------------------
 
-    def _take_over(self, decision: do.TakeOver) -> None:
-        if self.link is not None:
-            self.link.close()
-            self.link = None
-        self.files.capacity = None  # an operator made room
-        self.soon(self.world.chance.uniform(5, 40) * MS + self._hang_ns, lambda: self._open_broker(decision))
-
-    def _open_broker(self, decision: do.TakeOver) -> None:
-        copied = self.copied
-        if copied is None or self.state is not State.TAKING_OVER:
-            return
-        if copied.journal_id is None:
-            copied.begin(decision.journal_id)
-        copied.upgrade()
-        copied.set_terms(copied.terms.with_term(decision.term, copied.sync()))
-        self.terms, self.journal_id, self.term = copied.terms, decision.journal_id, decision.term
-        self.copied = None
-        cluster = ClusterJournal(copied.hand_over(), self.agreed or 1, self._written, self._synced, self._unlinked)
-        self.broker = broker = NodeBroker(self, cluster)
-        self.world.leads(self)
-        self.handle(ev.Durable(broker.journal.durable_lsn))
-        self.handle(ev.TookOver(self.terms, broker.journal.next_lsn))
-
     def write_soon(self) -> None:
         """The journal's thread writes, when the disk has time."""
         if not self._is_writing:
@@ -658,10 +476,6 @@ class Node:
     def _written(self, base_lsn: int, offset: int, octets: bytearray, end_lsn: int) -> None:
         self.soon(0, self._pump)
 
-    def _synced(self, lsn: int) -> None:
-        self._promise(lsn)
-        self.soon(0, lambda: self.handle(ev.Durable(lsn)))
-
     def _unlinked(self, base_lsns: Any) -> None:
         gone = list(base_lsns)
 
@@ -673,8 +487,8 @@ class Node:
 
     def answer(self, follower: Node, generation: int, held: Held, term: int) -> None:
         """A follower wants to join."""
-        broker = self.broker
-        if broker is None or broker.is_closed or term != self.term:
+        broker, links = self.broker, None if self.real is None else self.listener.links
+        if links is None or links.is_closed or broker is None or broker.is_closed or term != self.term:
             return
         file = broker.journal.writer.file
         oldest = segments_in(self.files, DATA)[0]
@@ -741,12 +555,6 @@ class Node:
         if self.followers.get(link.follower_id) is link:
             del self.followers[link.follower_id]
             self.handle(ev.LinkClosed(link.follower_id))
-            self.soon(20 * MS, lambda: self._look_closely(link))
-
-    def _look_closely(self, link: Link) -> None:
-        follower = link.follower
-        if not follower.is_alive and self.world.reaches(self.name, follower.name) and self.broker is not None:
-            self.handle(ev.FollowerRefused(link.follower_id))
 
     def _beat(self) -> None:
         if self.broker is not None and not self.broker.is_closed:
@@ -766,64 +574,16 @@ class Node:
                 self.handle(ev.Durable(self.copied.end))
             self.handle(ev.LeaderHeard(term, agreed, (wall_ms - self.clock.wall_ms()) * MS))
 
-    def _agree(self, decision: do.Agree) -> None:
-        self.agreed = max(self.agreed, decision.lsn)
-        broker = self.broker
+    def agrees(self, lsn: int) -> None:
+        """Everything below `lsn` is agreed."""
+        self.agreed = max(self.agreed, lsn)
+        broker, world = self.broker, self.world
         if broker is None or broker.is_closed:
             return
-        broker.journal.agree(decision.lsn)
-        self.world.agreed_lsn = max(self.world.agreed_lsn, decision.lsn)
-        if self.world.chance.random() < 0.05:
+        world.agreed_lsn = max(world.agreed_lsn, lsn)
+        if world.chance.random() < 0.05:
             self.keep_agreed()
-        self.soon(0, lambda: self.world.more_is_safe(broker))
-
-    def _hold(self, decision: do.Hold) -> None:
-        self._serve(is_held=True)
-
-    def _go_on(self, decision: do.GoOn) -> None:
-        self._serve(is_held=False)
-
-    def _serve(self, *, is_held: bool) -> None:
-        broker = self.broker
-        assert broker is not None
-        broker.is_held, broker.is_suspended = is_held, False
-        if not broker.is_served:
-            broker.is_served = True
-            self.world.served_term, self.world.served_ns = self.term, self.world.now_ns
-            for name in self.world.queues:
-                broker.queue(name, **KINDS[name].arguments)
-            broker.end_turn()
-
-    def _suspend(self, decision: do.Suspend) -> None:
-        if self.broker is not None:
-            self.broker.is_suspended = True
-
-    def _quiesce(self, decision: do.Quiesce) -> None:
-        broker = self.broker
-        if broker is not None:
-            broker.is_suspended = True
-            self.soon(MS, lambda: self.handle(ev.Quiesced(broker.journal.next_lsn)))
-
-    def _resign(self, decision: do.Resign) -> None:
-        self.world.note(f"{self.name} resigns: {decision.why}")
-        if self.broker is not None:
-            self.broker.is_closed = True
-        for link in list(self.followers.values()):
-            link.close()
-        self.followers.clear()
-        self.soon(self.world.chance.uniform(1, 50) * MS + self._hang_ns, self._reopen)
-
-    def _reopen(self) -> None:
-        if self.broker is not None:
-            self.broker.close_as_follower()
-            self.broker = None
-        if self.copied is None:
-            self.copied = CopiedJournal.open(DATA, files=self.files)
-        self.handle(ev.Reopened(self.copied.terms, self.copied.end))
-
-    def hand_over(self) -> None:
-        """An operator's wish."""
-        self.soon(0, lambda: self.handle(ev.HandOver()))
+        self.soon(0, lambda: world.more_is_safe(broker))
 
     def _checkpoint(self) -> None:
         broker = self.broker
@@ -836,15 +596,6 @@ class Node:
             assert not gone or end <= agreed, f"a checkpoint up to {end} frees segments, and {agreed} is agreed"
             broker.journal.tick()
             self.write_soon()
-
-    def _refuse(self, decision: do.Refuse) -> None:
-        raise AssertionError(f"{self.name} refuses: {decision.why}")
-
-    def _keep_lead(self, decision: do.HandoverRefused) -> None:
-        self.world.note(f"{self.name} leads on: {decision.why}")
-
-    def _say(self, decision: do.Note) -> None:
-        self.world.note(f"{self.name}: {decision.text}")
 
     # -- books ------------------------------------------------------------------------------------------------------
 
@@ -888,24 +639,3 @@ class Node:
             if self.world.is_rotten(self, base):
                 continue
             assert self.files.content(path_of(DATA, base)).startswith(agreed.get(base, b"")), f"{self.name}: {base}"
-
-
-Node.PERFORM = {
-    do.Register: Node._may,
-    do.ReadKeys: Node._read,
-    do.Transact: Node._transact,
-    do.EndLease: Node._end_lease,
-    do.Follow: Node._follow,
-    do.Acknowledge: Node._acknowledge,
-    do.BecomeAnother: Node._become_another,
-    do.TakeOver: Node._take_over,
-    do.Agree: Node._agree,
-    do.Hold: Node._hold,
-    do.GoOn: Node._go_on,
-    do.Suspend: Node._suspend,
-    do.Quiesce: Node._quiesce,
-    do.Resign: Node._resign,
-    do.Refuse: Node._refuse,
-    do.HandoverRefused: Node._keep_lead,
-    do.Note: Node._say,
-}

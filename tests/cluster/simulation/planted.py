@@ -27,7 +27,7 @@ from leveret.journal.format.terms import TermTable
 from leveret.journal.recording.agreed_deliveries import AgreedDeliveries
 from leveret.journal.recovery.replay import Replay
 
-from .node import NodeBroker
+from .node_broker import NodeBroker
 
 #: What the book of the rule says.
 FOUND_BY = {

@@ -31,7 +31,7 @@ def main() -> int:
 
 def storms(first: int, count: int, seconds: float, *, has_sites: bool | None = None) -> int:
     """Worlds of consecutive seeds; goes on behind one that fails. `has_sites`: see `World`."""
-    from simulation.real_node import RealNode, real_nodes
+    from simulation.models import real_nodes
     from simulation.world import World
 
     logging.getLogger("leveret").setLevel(logging.CRITICAL + 1)
@@ -41,7 +41,7 @@ def storms(first: int, count: int, seconds: float, *, has_sites: bool | None = N
         world: World | None = None
         try:
             with real_nodes(seed):
-                world = World(seed, RealNode, has_sites=has_sites)
+                world = World(seed, has_sites=has_sites)
                 world.run(3)
                 world.storm(seconds)
                 world.calm()
@@ -66,8 +66,8 @@ def find_planted(names: list[str]) -> int:
     """Look for each fault in storms of 40 s."""
     import pytest
 
+    from simulation.models import real_nodes
     from simulation.planted import FOUND_BY, OF_SITES, PLANTED
-    from simulation.real_node import RealNode, real_nodes
     from simulation.world import World
 
     logging.getLogger("leveret").setLevel(logging.CRITICAL + 1)
@@ -80,7 +80,7 @@ def find_planted(names: list[str]) -> int:
             while (spent := process_time() - start) < LIMIT:
                 try:
                     with real_nodes(seed):
-                        world = World(seed, RealNode, has_sites=name in OF_SITES)
+                        world = World(seed, has_sites=name in OF_SITES)
                         world.run(3)
                         world.storm(40)
                         world.calm()

@@ -18,7 +18,7 @@ from leveret.expressions.language import AMPS, compiled
 from leveret.serving.cluster_sites import ClusterSites
 
 if TYPE_CHECKING:
-    from .node import NodeBroker
+    from .node_broker import NodeBroker
     from .world import World
 
 NAMES = ("a", "b", "c")

@@ -12,8 +12,8 @@ from owners_book import SitedQueue
 from leveret.engine.errors import QueueNotHosted
 
 from . import sites
-from .node import NodeBroker
-from .real_node import RealNode, real_nodes
+from .models import real_nodes
+from .node_broker import NodeBroker
 from .sites import WorldSites, headers_of
 from .world import World
 
@@ -53,7 +53,7 @@ class Quiet(World):
 def quiet() -> Iterator[Quiet]:
     """Three nodes in sync."""
     with real_nodes(SEED):
-        world = Quiet(SEED, RealNode, has_sites=True)
+        world = Quiet(SEED, has_sites=True)
         world.run(3)
         assert world.leader.node.name == "a"
         yield world

@@ -8,8 +8,8 @@ import pytest
 from leveret.cluster.agreement import candidate
 from leveret.cluster.agreement.follower import Follower
 
+from .models import real_nodes
 from .node import Link
-from .real_node import RealNode, real_nodes
 from .world import World
 
 
@@ -41,7 +41,7 @@ def until(world: World, is_so: Callable[[], bool], seconds: float = 30, step: fl
 def restart_while_it_copies(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The third node is down. The power is cut once more when it has what etcd knows, and not all that is agreed."""
     with real_nodes(seed):
-        world = World(seed, RealNode, has_sites=False)
+        world = World(seed, has_sites=False)
         world.run(4)
         leader = next(node for node in world.nodes.values() if node.broker is not None)
         one, other = (node for node in world.nodes.values() if node is not leader)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from .node import Node
+from .models import real_nodes
 from .planted import FOUND_BY, OF_SITES, PLANTED
-from .real_node import RealNode, real_nodes
 from .world import World
 
 #: Faults that the first worlds find within a second. `simulate.py --planted` looks for all.
@@ -20,22 +19,19 @@ QUICK = (
 QUICK_OF_SITES = ("an_owner_is_forgotten_at_transfer", "backlogs_are_of_all_nodes", "scopes_are_ignored_in_capture")
 
 
-def stormy(
-    seed: int, seconds: float = 40, node_type: type[Node] = RealNode, *, has_sites: bool | None = False
-) -> World:
+def stormy(seed: int, seconds: float = 40, *, has_sites: bool | None = False) -> World:
     """A world after its storm."""
     with real_nodes(seed):
-        world = World(seed, node_type, has_sites=has_sites)
+        world = World(seed, has_sites=has_sites)
         world.run(3)
         world.storm(seconds)
         world.calm()
         return world
 
 
-@pytest.mark.parametrize("node_type", [Node, RealNode])
-def test_after_the_storm(node_type: type[Node]) -> None:
+def test_after_the_storm() -> None:
     """The books are asked while it lasts, and at its end."""
-    world = stormy(1, node_type=node_type)
+    world = stormy(1)
     assert world.takeovers > 2 and len(world.books.confirmed) > 100
 
 

@@ -21,7 +21,8 @@ from leveret.testing.harness import DATA
 from .books import Books
 from .clients import Client, Committer, Consumer, Controller, Publisher, Replayer, Stranger
 from .etcd import SECOND, Etcd
-from .node import Node, NodeBroker
+from .node import Node
+from .node_broker import NodeBroker
 from .queues import KINDS, TARGETS
 from .sites import FILTERS, NAMES, PUBLISHERS, WorldSites
 
@@ -37,7 +38,7 @@ class World:
     leased queues with owners, in half of the worlds.
     """
 
-    def __init__(self, seed: int, node_type: type[Node] = Node, *, has_sites: bool | None = None) -> None:
+    def __init__(self, seed: int, *, has_sites: bool | None = None) -> None:
         """`has_sites`: whether it has leased queues with owners; None: by the seed."""
         self.chance = Random(seed)
         self.now_ns = 0
@@ -46,7 +47,7 @@ class World:
         self.fault: AssertionError | None = None  # of a book, where a process may have taken it for its own
         self.is_calm = False
         is_sited = Random(f"has sites {seed}").random() < WITH_SITES if has_sites is None else has_sites
-        self.sites = WorldSites(self, seed) if is_sited and node_type.tells_sites else None
+        self.sites = WorldSites(self, seed) if is_sited else None
         self.takeovers = self.rots = 0
         self.agreed_lsn = 0
         self.led: list[tuple[int, NodeBroker]] = []  # the first id that each leader gave, and its broker
@@ -58,11 +59,11 @@ class World:
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._count = 0
         self.etcd = Etcd(lambda: self.now_ns, self._etcd_changed, self._check_campaign)
-        self.can_rot = node_type.looks_for_room and Random(f"rots {seed}").random() < WITH_ROT
+        self.can_rot = Random(f"rots {seed}").random() < WITH_ROT
         self.rotten: tuple[Node, str] | None = None  # a node, and the file of a segment
         self.agreed_octets: dict[int, bytes] = {}  # of each segment, what was ever agreed
         self.confirmed_term = 0
-        self.nodes = {name: node_type(self, name) for name in NAMES}
+        self.nodes = {name: Node(self, name) for name in NAMES}
         self.books = Books()
         self._populate()
         self._set_clocks()
@@ -318,7 +319,7 @@ class World:
     def _fill_disk(self) -> None:
         """Of a follower, or of the leader (CL21)."""
         node = self.nodes[self.chance.choice(NAMES)]
-        if node.is_alive and (node.broker is None or node.looks_for_room):
+        if node.is_alive:
             node.files.capacity = node.files.used + self.chance.choice([0, 500, 5000])
             self.note(f"the disk of {node.name} is full")
             self.at(self.chance.choice([1, 6]) * SECOND, lambda: self._make_room(node))
@@ -326,7 +327,7 @@ class World:
     def _break_disk(self) -> None:
         """One fsync of a follower's segment fails, and the system forgets what it should have written."""
         node = self.nodes[self.chance.choice(NAMES)]
-        if not node.is_alive or not node.looks_for_room:
+        if not node.is_alive:
             return
         files = node.files
 

@@ -1,6 +1,6 @@
-"""A node of a simulated world with the product's `cluster/node.py` and `leading.py`, in a process of its own.
+"""What the product's `cluster/node.py` is given in a simulated world: a coordinator, links and a front.
 
-The links, the coordinator and the front are models: links copy by threads of their own, which virtual time cannot step.
+These are models: the product's links copy by threads of their own, which virtual time cannot step.
 """
 
 from __future__ import annotations
@@ -14,34 +14,28 @@ from unittest.mock import patch
 import outcome
 import trio
 
-from leveret.cluster import following, leading, node, reaching
-from leveret.cluster.agreement import events as ev
-from leveret.cluster.agreement.states import State
+from leveret.cluster import following, leading, reaching
 from leveret.cluster.agreement.view import Leader, NodeKey, Transaction, View
 from leveret.cluster.coordinator import errors
 from leveret.cluster.coordinator.coordinator import Lease
-from leveret.cluster.link.challenge import Circle
 from leveret.cluster.link.introduction import Address, Reach
 from leveret.cluster.link.leader_link import Ending
-from leveret.cluster.options import NodeOptions
 from leveret.engine import Unreadable
 from leveret.journal import ClusterJournal, Journal, JournalFailed
-from leveret.journal.copying.octet_reader import damage_in
-from leveret.testing.harness import DATA
 
 from .etcd import SECOND
-from .node import Link, Node, NodeBroker
+from .node_broker import NodeBroker
 from .process import Process, pass_time, processes
 from .queues import KINDS, kind_of
 
 if TYPE_CHECKING:
-    from .world import World
+    from .node import Node
 
 
 class Coordinator:
-    """The five verbs on the world's etcd, by the requests of the modelled node."""
+    """The five verbs on the world's etcd."""
 
-    def __init__(self, owner: RealNode) -> None:
+    def __init__(self, owner: Node) -> None:
         self._owner = owner
         self._changed = trio.Event()
         self.last_answer_ns = 0
@@ -58,7 +52,7 @@ class Coordinator:
             waits.clear()
             return trio.lowlevel.Abort.SUCCEEDED
 
-        self._owner._ask(
+        self._owner.ask(
             work,
             lambda answer, asked_ns: end(outcome.Value((answer, asked_ns))),
             lambda is_in_doubt: end(
@@ -138,7 +132,7 @@ class Coordinator:
 class Front:
     """Builds brokers of the world."""
 
-    def __init__(self, owner: RealNode) -> None:
+    def __init__(self, owner: Node) -> None:
         self._owner = owner
 
     def preload(self) -> None:
@@ -164,7 +158,7 @@ class Front:
 class Leadership:
     """A broker of the world, as a node's front has it."""
 
-    def __init__(self, owner: RealNode, cluster: ClusterJournal) -> None:
+    def __init__(self, owner: Node, cluster: ClusterJournal) -> None:
         self._owner = owner
         assert owner.real is not None and owner.real.leading is not None
         term = owner.real.leading.term
@@ -270,7 +264,7 @@ class LeaderLink:
     def __init__(self, circle: object, name: str, path: str, copied: Any, report: object, **options: Any) -> None:
         process = Process.current
         assert process is not None
-        self._owner: RealNode = process.owner
+        self._owner: Node = process.owner
         self.copied = copied
         self.received, self.progress, self.leader_status, self.why = 0, None, {}, ""
         self.acknowledges = self._owner.acknowledges = False
@@ -318,7 +312,7 @@ class FollowerLinks:
     def __init__(self, led: Any, report: object, *, position: object, end: int, **options: Any) -> None:
         process = Process.current
         assert process is not None
-        self._owner: RealNode = process.owner
+        self._owner: Node = process.owner
         self.led, self.end, self.is_closed = led, end, False
         self.acknowledged: dict[bytes, int] = {}  # by each follower, as this leader has heard
         self._joined, self._left = options["joined"], options["left"]
@@ -380,192 +374,6 @@ async def _reach(address: Address, *more: object) -> Reach:
         await pass_time(2)
         return Reach.UNREACHED
     return Reach.REACHED if other.is_alive else Reach.REFUSED
-
-
-class RealNode(Node):
-    """See the module."""
-
-    looks_for_room = tells_sites = True
-
-    def __init__(self, world: World, name: str) -> None:
-        super().__init__(world, name)
-        self.real: node.Node | None = None
-        self.process: Process | None = None
-        self.followed: Any = None  # the journal, while a link may use it
-        self.broker = None
-        self._end = 1  # of the journal, when the process was killed
-
-    # -- its process ------------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        if self.is_alive:
-            return
-        self.is_alive, self.files.keeps_log = True, False
-        self.broker = self.link = self.target = self.followed = None
-        self.followers, self.leases = {}, {}
-        self.agreed = self._connecting_ns = 0
-        self.acknowledges = self._is_syncing = self._is_writing = self._was_stalled = False
-        self.world.note(f"{self.name} starts")
-        self.process = Process(self.world, self, self._main)
-        self.soon(0, lambda: None)
-        for task, seconds in ((self._beat, 0.5), (self._checkpoint, 0.7)):
-            self._repeat(task, seconds)
-
-    async def _main(self) -> None:
-        self.coordinator, self.listener = Coordinator(self), Listener()
-        options = NodeOptions(
-            self.name, DATA, Circle("t", 0, b"secret of this world"), {one: Address(one, 1) for one in "abc"},
-            files=self.files,
-        )  # fmt: skip
-        self.real = node.Node(
-            options,
-            self.coordinator,
-            self.listener,  # type: ignore[arg-type]
-            Front(self),
-            now_ns=lambda: self.world.now_ns,
-            wall_ms=self.clock.wall_ms,
-            status=self.status,
-        )
-        await self.real.run([])
-
-    def status(self) -> dict[str, object]:
-        """What it says of its machine."""
-        capacity = self.files.capacity
-        return {"disk-free": 2**40 if capacity is None else max(capacity - self.files.used, 0)}
-
-    def soon(self, delay_ns: float, action: Callable[[], object]) -> None:
-        generation = self.generation
-
-        def act() -> None:
-            if generation != self.generation or not self.is_alive or self.process is None:
-                return
-            if self.world.now_ns < self.paused_until_ns:
-                self.world.at(self.paused_until_ns - self.world.now_ns, act)
-                return
-            before = self.state
-            try:
-                self.process.call(action)
-            except Unreadable:
-                assert self.broker is not None and self.broker.is_closed
-            if self.state is not before:
-                self.world.note(f"{self.name}: {before.name} -> {self.state.name}")
-                if self.state is State.CAMPAIGNING:
-                    self.world.campaigns(self)
-            copied = None if self.real is None else self.real._directory.copied
-            if copied is not None and copied.terms.node_id != self.node_id:
-                self._check_promise()
-
-        self.world.at(delay_ns, act)
-
-    def _check_promise(self) -> None:
-        """The directory is open, perhaps as another node's."""
-        assert self.real is not None and self.real._directory.copied is not None
-        self.node_id = self.real._directory.copied.terms.node_id
-        end, promised = self.real._directory.copied.end, self.promised_lsn
-        assert end >= promised, f"{self.name} had acknowledged {promised}, and ends at {end} after its start"
-
-    def kill(self, *, power: bool) -> None:
-        process, self.process, self._end = self.process, None, self.durable_lsn
-        super().kill(power=power)
-        self.node_id = b""
-        self.real = None
-        if process is not None:
-            process.kill()
-
-    def verify(self, link: Link) -> None:
-        """As the product does for a follower that complains."""
-        leading = None if self.real is None else self.real.leading
-        if self.broker is None or self.broker.is_closed or leading is None:
-            return
-        damage = damage_in(DATA, link.start[0], self.broker.journal.written_position, self.files)
-        if damage is not None:
-            self.world.note(f"{self.name}: {damage}")
-            self.soon(0, lambda: leading._tell(ev.JournalDamaged(damage)))
-
-    def put_back(self) -> None:
-        super().put_back()
-        assert self.backup is not None
-        self._end = self.backup[1]
-
-    # -- what the model asks ----------------------------------------------------------------------------------------
-
-    @property
-    def copied(self) -> Any:
-        return None if self.has_failed else self.followed
-
-    @copied.setter
-    def copied(self, value: Any) -> None:
-        pass
-
-    @property
-    def directory(self) -> Any:
-        return None if self.real is None else self.real._directory.copied
-
-    @property
-    def state(self) -> State:
-        return State.STARTING if self.real is None or not hasattr(self.real, "agreement") else self.real.agreement.state
-
-    @property
-    def durable_lsn(self) -> int:
-        if self.broker is not None:
-            return int(self.broker.journal.durable_lsn)
-        if self.real is None:
-            return self._end
-        directory = self.real._directory
-        if directory.copied is not None:
-            return directory.copied.end
-        return directory.held.end if hasattr(directory, "held") else 1
-
-    def handle(self, event: ev.Event) -> None:
-        assert self.real is not None
-        if isinstance(event, ev.Acknowledged | ev.FollowerHeard | ev.LinkOpened | ev.LinkClosed | ev.FollowerRefused):
-            if self.real.leading is not None:
-                if isinstance(event, ev.Acknowledged) and (links := self.real.leading.links) is not None:
-                    links.acknowledged[event.node_id] = event.lsn
-                self._tell_of_link(event)
-                self.real.leading._tell(event)
-        elif not isinstance(event, ev.Tick):
-            self.real._link_said(event)
-        elif self.process is not None:  # it stood still: its tasks see how late it is before a client is read
-            self.process.call(lambda: None)
-
-    def _tell_of_link(self, event: ev.Event) -> None:
-        assert self.real is not None and self.real.leading is not None
-        links: Any = self.real.leading.links
-        if links is not None and isinstance(event, ev.LinkOpened):
-            links.opened(self.followers[event.node_id].follower)
-        elif links is not None and isinstance(event, ev.LinkClosed):
-            links.lost(event.node_id)
-
-    def answer(self, follower: Node, generation: int, held: Any, term: int) -> None:
-        links = None if self.real is None else self.listener.links
-        if links is not None and not links.is_closed:
-            super().answer(follower, generation, held, term)
-
-    def look(self) -> None:
-        if self.is_alive and self.real is not None:
-            self.soon(0, self.coordinator.tell)
-
-    def agrees(self, lsn: int) -> None:
-        """Everything below `lsn` is agreed."""
-        self.agreed = max(self.agreed, lsn)
-        broker, world = self.broker, self.world
-        if broker is None or broker.is_closed:
-            return
-        world.agreed_lsn = max(world.agreed_lsn, lsn)
-        if world.chance.random() < 0.05:
-            self.keep_agreed()
-        self.soon(0, lambda: world.more_is_safe(broker))
-
-    def _look_closely(self, link: Any) -> None:
-        pass
-
-    def hand_over(self) -> None:
-        self.soon(0, lambda: self.real is None or self.real.handle(ev.HandOver()))
-
-    def back_up(self) -> None:
-        if self.is_alive and self.real is not None:
-            self.backup = self.files.crash(), self.durable_lsn
 
 
 @contextmanager
