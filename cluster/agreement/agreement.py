@@ -10,7 +10,6 @@ from typing import Any
 
 from ...journal.format.terms import TermTable
 from . import events as e
-from . import handover
 from .candidate import Candidate, obstacle
 from .context import NodeContext
 from .decisions import Decision, HandoverRefused, TakeOver
@@ -56,7 +55,7 @@ class Agreement:
     @property
     def agreed(self) -> int:
         """What this node knows to be agreed while it leads; else 0."""
-        return self.leadership.agreed if self.leadership is not None else 0
+        return self.leadership.members.agreed if self.leadership is not None else 0
 
     @property
     def obstacle(self) -> str | None:
@@ -73,7 +72,7 @@ class Agreement:
         kind = type(event)
         HANDLERS[kind](self, event)
         if kind in _MOVE_AGREED and self.leadership is not None and self.is_calm:
-            self.leadership.agree()  # of three such events for each block: a review costs five times as much
+            self.leadership.members.agree()  # of three such events for each block: a review costs five times as much
         else:
             self._review()
         decisions, context.decisions = context.decisions, []
@@ -162,11 +161,11 @@ class Agreement:
             context.is_in_doubt = True
         if event.view is not None:
             self._take(event.view, event.asked_ns)
-        if sent.purpose is Purpose.HAND_OVER and self.leadership is not None and self.leadership.handover is not None:
+        if sent.purpose is Purpose.HAND_OVER and self.leadership is not None:
             if event.is_done:
-                self.leadership.handover.finish(self.leadership)
+                self.leadership.finish_handover()
             else:
-                self.leadership.handover.fail(self.leadership, event.why or "its keys in etcd have changed meanwhile")
+                self.leadership.fail_handover(event.why or "its keys in etcd have changed meanwhile")
 
     def _campaigned(self, event: e.Answered) -> None:
         context, view = self.context, event.view
@@ -193,7 +192,7 @@ class Agreement:
             and self.leadership.handover is not None
             and event.transaction.purpose is Purpose.HAND_OVER
         ):
-            self.leadership.handover.finish(self.leadership)
+            self.leadership.finish_handover()
         else:
             context.is_in_doubt = True
             context.read_keys()
@@ -210,7 +209,7 @@ class Agreement:
     def _durable(self, event: e.Durable) -> None:
         self.context.end = max(self.context.end, event.lsn)
         if self.leadership is not None:
-            self.leadership.sync()
+            self.leadership.members.sync()
 
     def _took_over(self, event: e.TookOver) -> None:
         self.context.note_terms(event.terms, self.context.end)
@@ -239,10 +238,10 @@ class Agreement:
         self.context.is_stalled = False
 
     def _disk_full(self, event: e.DiskFull) -> None:
-        leadership, view = self.leadership, self.context.view
+        leadership = self.leadership
         if leadership is None or self.context.state not in BROKER_RUNS:
             return
-        if any(handover.obstacle(leadership, view, one) is None for one in event.roomy):
+        if leadership.can_hand_over_to_any(event.roomy):
             leadership.resign("its disk is full, and another node that can lead has room")
 
     def _disk_failed(self, event: e.DiskFailed) -> None:
@@ -251,10 +250,10 @@ class Agreement:
 
     def _journal_damaged(self, event: e.JournalDamaged) -> None:
         """Serve on as well as that goes while no other node can lead: this one alone may have what is whole."""
-        leadership, view = self.leadership, self.context.view
+        leadership = self.leadership
         if leadership is None or self.context.state not in BROKER_RUNS:
             return
-        if any(handover.obstacle(leadership, view, one) is None for one in leadership.insync.nodes & leadership.waited):
+        if leadership.can_hand_over_to_any(leadership.members.insync_others):
             leadership.resign(f"its journal is damaged, and another node can lead: {event.damage}")
 
     # -- links --------------------------------------------------------------------------------------------------------
@@ -278,19 +277,19 @@ class Agreement:
 
     def _link_opened(self, event: e.LinkOpened) -> None:
         if self.leadership is not None:
-            self.leadership.open(event.node_id, event.end)
+            self.leadership.members.open(event.node_id, event.end)
 
     def _link_closed(self, event: e.LinkClosed) -> None:
         if self.leadership is not None:
-            self.leadership.close(event.node_id, is_gone=False)
+            self.leadership.members.close(event.node_id, is_gone=False)
 
     def _follower_refused(self, event: e.FollowerRefused) -> None:
         if self.leadership is not None:
-            self.leadership.close(event.node_id, is_gone=True)
+            self.leadership.members.close(event.node_id, is_gone=True)
 
     def _follower_heard(self, event: e.FollowerHeard) -> None:
         if self.leadership is not None:
-            self.leadership.member(event.node_id).heard_ns = self.context.now_ns
+            self.leadership.members.of(event.node_id).heard_ns = self.context.now_ns
 
     def _acknowledged(self, event: e.Acknowledged) -> None:
         if self.leadership is not None:
@@ -312,7 +311,7 @@ class Agreement:
         elif self.context.state is State.TAKING_OVER:
             self.context.decide(HandoverRefused("this node is just taking over"))
         else:
-            handover.begin(leadership, to, is_leaving=is_leaving, drains=drains)
+            leadership.begin_handover(to, is_leaving=is_leaving, drains=drains)
 
     def _quiesced(self, event: e.Quiesced) -> None:
         if self.leadership is not None and self.leadership.handover is not None:

@@ -17,8 +17,7 @@ from agreement_world import Rules
 
 from leveret.cluster.agreement.context import NodeContext
 from leveret.cluster.agreement.follower import Follower
-from leveret.cluster.agreement.leadership import Leadership
-from leveret.cluster.agreement.members import Member
+from leveret.cluster.agreement.members import Member, Members
 from leveret.journal.format.terms import TermTable
 
 
@@ -41,21 +40,20 @@ class Fault:
             yield
 
 
-def _waited_but_the_overdue(leadership: Leadership) -> frozenset[bytes]:
-    me = leadership.context.node.node_id
-    all_waited = (leadership.insync.nodes | leadership.possible | leadership.entering) - {me}
-    now_ns, timers = leadership.context.now_ns, leadership.context.timers
-    return frozenset(one for one in all_waited if leadership.member(one).overdue_ns(timers) > now_ns)
+def _awaited_but_the_overdue(members: Members) -> frozenset[bytes]:
+    me = members.context.node.node_id
+    all_awaited = (members.insync.nodes | members.possible | members.entering) - {me}
+    now_ns, timers = members.context.now_ns, members.context.timers
+    return frozenset(one for one in all_awaited if members.of(one).overdue_ns(timers) > now_ns)
 
 
-def _waited_as_etcd_said_last(leadership: Leadership) -> frozenset[bytes]:
-    return leadership.insync.nodes - {leadership.context.node.node_id}
+def _awaited_as_etcd_said_last(members: Members) -> frozenset[bytes]:
+    return members.insync_others
 
 
-def _overdue(leadership: Leadership) -> frozenset[bytes]:
-    now_ns, timers = leadership.context.now_ns, leadership.context.timers
-    nodes = leadership.insync.nodes - {leadership.context.node.node_id}
-    return frozenset(one for one in nodes if leadership.member(one).overdue_ns(timers) <= now_ns)
+def _overdue(members: Members) -> frozenset[bytes]:
+    now_ns, timers = members.context.now_ns, members.context.timers
+    return frozenset(one for one in members.insync_others if members.of(one).overdue_ns(timers) <= now_ns)
 
 
 def _common_end_by_length(table: TermTable, other: TermTable, end: int, other_end: int) -> int:
@@ -76,15 +74,15 @@ FAULTS = (
         "is in the set with",
         ONE_TERM,
         replaced=(
-            (Leadership, "waited", property(_waited_but_the_overdue)),
-            (Leadership, "overdue", property(_overdue)),
+            (Members, "awaited", property(_awaited_but_the_overdue)),
+            (Members, "overdue", property(_overdue)),
         ),
     ),
     Fault(
         "grow early: not waited for from before the transaction",
         "is in the set with",
         ONE_TERM,
-        replaced=((Leadership, "waited", property(_waited_as_etcd_said_last)),),
+        replaced=((Members, "awaited", property(_awaited_as_etcd_said_last)),),
     ),
     Fault(
         "grow early: before it has everything",
@@ -92,14 +90,14 @@ FAULTS = (
         ONE_TERM,
         replaced=(
             (Member, "is_close", lambda *how: True),
-            (Leadership, "_has_everything", lambda leadership, one: True),
+            (Members, "has_everything", lambda members, one: True),
         ),
     ),
     Fault(
         "grow early: a new leader asks for what it knows to be agreed",
         "is in the set with",
         Scope(writes=1, crashes=0, breaks=0, changes=2),
-        replaced=((Leadership, "inherited", _always(0)),),
+        replaced=((Members, "inherited_lsn", _always(0)),),
     ),
     Fault(
         "acknowledge before fsync",
@@ -136,6 +134,6 @@ FAULTS = (
         "a change in doubt counts as not done",
         "is in the set with",
         Scope(terms=1, writes=1, crashes=0, breaks=1, changes=2, losses=1),
-        replaced=((Leadership, "possible", _always(frozenset())),),
+        replaced=((Members, "possible", _always(frozenset())),),
     ),
 )

@@ -135,7 +135,7 @@ EXPLORED = Timers(
     grow_within_ns=-1,
 )
 #: What does not change what a machine does next, with these timers.
-_IDLE = {"owed", "mark", "noted", "reason", "told"}
+_IDLE = {"owed_lsn", "mark_lsn", "noted", "reason", "told"}
 
 
 class Interned:
@@ -352,8 +352,8 @@ class Model:
         leader = world.places[ack[0]]
         if leader.machine is None or leader.leads != ack[1]:
             return None
-        member = self.machines.of(leader.machine).leadership.members.get(node_id(index))
-        return ack if member is not None and member.is_linked and member.acked < ack[2] else None
+        member = self.machines.of(leader.machine).leadership.members.by_id.get(node_id(index))
+        return ack if member is not None and member.is_linked and member.acked_lsn < ack[2] else None
 
     def acknowledgement(self, place: Place) -> tuple[int, int, int] | None:
         """What a follower acknowledges, if it does."""
@@ -635,7 +635,7 @@ class Model:
         for host, leader in enumerate(world.places):
             if host != index and leader.machine is not None and leader.leads:
                 leadership = self.machines.of(leader.machine).leadership
-                member = leadership.members.get(node_id(index)) if leadership is not None else None
+                member = leadership.members.by_id.get(node_id(index)) if leadership is not None else None
                 if member is not None and member.is_linked:
                     if place.wants == (host, leader.leads):
                         world = self.part(world, index)

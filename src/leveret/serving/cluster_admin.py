@@ -145,7 +145,7 @@ class ClusterAdmin:
     def _is_gone(self, node_id: bytes) -> bool:
         """Whether the node's link refuses connections, so that its process must have ended."""
         leadership = self._node.agreement.leadership
-        member = None if leadership is None else leadership.members.get(node_id)
+        member = None if leadership is None else leadership.members.by_id.get(node_id)
         return member is not None and member.is_gone
 
     def _hand_over(self, to: NodeKey | None, *, drains: bool = False) -> dict[str, Any]:

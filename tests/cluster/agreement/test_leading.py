@@ -902,7 +902,7 @@ def test_the_level_of_the_journal_is_raised_in_etcd_first() -> None:
     stage = Stage(insync=InSync(1, frozenset({A, B}), 0, level=1, revision=3))
     stage.agreement.context.node = replace(stage.agreement.context.node, level=2)
     stage.lead(B)
-    assert stage.agreement.leadership.insync.level == 1, "whoever leads, the level stays"
+    assert stage.agreement.leadership.members.insync.level == 1, "whoever leads, the level stays"
     assert stage.tell(e.RaiseLevel(2)) == [d.Transact(stage.sent)]
     assert stage.sent.put("insync").level == 2 and stage.sent.put("insync").nodes == {A, B}
     assert d.LevelRaised(2) in stage.answer() and stage.sent is None

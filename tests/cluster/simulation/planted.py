@@ -10,6 +10,7 @@ import trio
 from leveret.cluster.agreement import candidate, leadership
 from leveret.cluster.agreement.context import NodeContext
 from leveret.cluster.agreement.follower import Follower
+from leveret.cluster.agreement.members import Member, Members
 from leveret.cluster.leading import Leading
 from leveret.engine import declared_queues, sites
 from leveret.engine.leases import by_site
@@ -93,7 +94,7 @@ def shrinks_before_it_is_done(patch: pytest.MonkeyPatch) -> None:
 
     def shrink(self: Any, nodes: frozenset[bytes]) -> None:
         send(self, nodes)
-        self.insync = replace(self.insync, nodes=nodes)
+        self.members.insync = replace(self.members.insync, nodes=nodes)
 
     patch.setattr(leadership.Leadership, "_send_change", shrink)
 
@@ -101,8 +102,8 @@ def shrinks_before_it_is_done(patch: pytest.MonkeyPatch) -> None:
 @planted
 def grows_early(patch: pytest.MonkeyPatch) -> None:
     """A follower enters the set before it has what is agreed."""
-    patch.setattr(leadership.Leadership, "_has_everything", lambda self, node_id: True)
-    patch.setattr(leadership.Member, "is_close", lambda self, *_: True)
+    patch.setattr(Members, "has_everything", lambda self, node_id: True)
+    patch.setattr(Member, "is_close", lambda self, *_: True)
 
 
 @planted
