@@ -8,9 +8,10 @@ imports `copying`, each module by its own name.
 
 from .appending.journal import Journal, JournalStatistics
 from .disk.cluster_journal import ClusterJournal
-from .disk.directory import forget_journal, forget_reader, reader_offsets, register_reader
+from .disk.directory import forget_journal
 from .disk.files import REAL, Files, RealFiles
 from .disk.options import JournalOptions
+from .disk.readers import forget_reader, reader_offsets, register_reader
 from .disk.segment_file import SYNC_SECONDS
 from .disk.writer import WriterState
 from .format.errors import (

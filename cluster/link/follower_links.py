@@ -26,7 +26,7 @@ from ...journal import (
     register_reader,
 )
 from ...journal.copying.octet_reader import OctetReader, damage_in, position_of
-from ...journal.disk.directory import OF_NODE
+from ...journal.disk.readers import NODE_PREFIX
 from ...journal.disk.segment import path_of, segments_in
 from ...journal.format.terms import FIRST_LSN
 from ..agreement.events import Acknowledged, Event, FollowerHeard, JournalDamaged, LinkClosed, LinkOpened
@@ -290,7 +290,7 @@ def readers_of(path: str, files: Files = REAL, node: str | None = None) -> list[
     Raises: OSError, JournalError.
     """
     wanted = None if node is None else _reader_prefix(node)
-    names = [name for name in reader_offsets(path, files) if name.startswith(OF_NODE)]
+    names = [name for name in reader_offsets(path, files) if name.startswith(NODE_PREFIX)]
     return [name for name in names if wanted in (None, name.rpartition("-")[0])]
 
 
@@ -301,7 +301,7 @@ def forget_readers(path: str, names: Iterable[str], files: Files = REAL) -> None
 
 
 def _reader_prefix(node: str) -> str:
-    return f"{OF_NODE}{_NOT_OF_A_NAME.sub('_', node)[:60]}"
+    return f"{NODE_PREFIX}{_NOT_OF_A_NAME.sub('_', node)[:60]}"
 
 
 class _Follower:

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from ...engine import Clock
 from ..disk.cluster_journal import ClusterJournal
 from ..disk.directory import Directory, read_terms
-from ..disk.files import REAL, Files
+from ..disk.files import DISK_FULL, REAL, Files
 from ..disk.options import JournalOptions
 from ..disk.reserve import Reserve
-from ..disk.segment_file import NO_ROOM, FillReserve, Probe, SegmentFile, Tick
+from ..disk.segment_file import FillReserve, Probe, SegmentFile, Tick
 from ..disk.writer import Writer, WriterState
 from ..format.errors import JournalError
 from ..recovery.content_reader import ContentReader
@@ -119,7 +119,7 @@ class Journal:
             try:
                 recovered = prepare(files, path, directory.journal_id, clock.wall_ms(), agreed_lsn=agreed_lsn)
             except OSError as error:
-                if error.errno not in NO_ROOM or not reserve.release():
+                if error.errno not in DISK_FULL or not reserve.release():
                     raise
                 recovered = prepare(files, path, directory.journal_id, clock.wall_ms(), agreed_lsn=agreed_lsn)
             if cluster is not None:

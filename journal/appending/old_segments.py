@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 
 from ...engine import Clock
-from ..disk.directory import Directory, reader_offsets
+from ..disk.directory import Directory
 from ..disk.files import Files
+from ..disk.readers import reader_offsets
 from ..disk.reserve import Reserve
 from ..disk.segment import Scan, opened, segment_name
 from ..disk.segment_file import Unlink

@@ -1,43 +1,39 @@
 """Limits of age and octets for the segments that are kept for readers. A reader beyond a limit is dropped.
 
-A dropped reader learns of it when it comes back, by a note in its place (`readers/NAME.dropped`); the records that it
-needs may be gone then.
-Before the limit of age a warning is logged, and noted (`readers/NAME.warned`), so that none is dropped without one.
+A dropped reader learns of it by a note when it comes back; the records that it needs may be deleted by then. Nobody is
+dropped for the age of its segments without a warning at least a day before.
 """
 
-import json
 import logging
-import os
-from contextlib import suppress
 from dataclasses import dataclass
 
 from ...engine import Clock
-from ..disk.directory import DROPPED, OF_NODE, READERS, WARNED, Directory, forget_reader, reader_offsets
-from ..disk.files import read_file, replace_file
+from ..disk.directory import Directory
 from ..disk.options import JournalOptions
+from ..disk.readers import NODE_PREFIX, DroppedReader, drop_reader, note_warned, reader_offsets, warned_since_ms
 from .ledger import Ledger
 
 logger = logging.getLogger("leveret.journal")
 
-#: Share of a limit from which on a warning is due, in percent.
-WARNED_AT = 80
-#: Time from the warning of a reader's age until it is dropped, at least.
-NOTICE_MS = 86_400_000
+#: Percent of a limit above which a warning is due.
+WARNING_PERCENT = 80
 DAY_MS = 86_400_000
+#: The least time between the warning of a reader's age and its end.
+NOTICE_MS = DAY_MS
 
 
 @dataclass(slots=True, frozen=True)
-class Kept:
-    """What is kept for a reader alone, which the broker does not need: octets, and how long ago the oldest ended."""
+class KeptForReader:
+    """Segments that are kept for one reader alone: their octets, and the time since the end of the oldest."""
 
     size: int = 0
     age_ms: int = 0
 
 
 class ReaderLimits:
-    """The readers of one journal. `kept`: by reader, as of the last look; `dropped`: how many were, since the start.
+    """The readers of one journal. `kept`: by reader, as of the last `enforce`; `dropped`: their number since the start.
 
-    Those of a cluster's nodes have no limit: a node that makes a full copy needs all of it, and its link ends in time.
+    Nodes of a cluster have no limit: a full copy needs all segments, and its reader ends with its link.
     """
 
     def __init__(self, directory: Directory, options: JournalOptions, clock: Clock) -> None:
@@ -47,11 +43,11 @@ class ReaderLimits:
         self._options = options
         self._clock = clock
         self._has_warned: set[tuple[str, int]] = set()
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, KeptForReader] = {}
         self.dropped = 0
 
     def enforce(self, ledger: Ledger, checkpoint_begin: int, keep_us: int | None) -> None:
-        """Warn of readers that come near a limit, and drop those beyond it. `keep_us`: see `Ledger.removable`.
+        """Warn of readers near a limit, and drop those beyond it. `keep_us`: see `Ledger.removable`.
 
         Raises: JournalError (a reader's file cannot be understood), OSError.
         """
@@ -60,23 +56,27 @@ class ReaderLimits:
         self.kept = {}
         for name, lsn in reader_offsets(self._path, self._files).items():
             size, ended_us = ledger.kept_for(lsn, unneeded)
-            kept = Kept(size, max(0, now_ms - ended_us // 1000) if size else 0)
+            kept = KeptForReader(size, max(0, now_ms - ended_us // 1000) if size else 0)
             self.kept[name] = kept
-            if self._has_nodes and name.startswith(OF_NODE):
+            if self._has_nodes and name.startswith(NODE_PREFIX):
                 continue
             is_large = 0 < options.reader_size < kept.size
             is_old = 0 < options.reader_age_ms < kept.age_ms
-            if is_large or (is_old and self._notice_ms(name, lsn, now_ms) >= NOTICE_MS):
+            if is_large or (is_old and self._is_warned_in_time(name, lsn, now_ms)):
                 self._drop(name, lsn, kept, now_ms)
             elif is_old or self._is_near(kept):
                 self._warn(name, lsn, kept, now_ms)
 
-    def _is_near(self, kept: Kept) -> bool:
-        limits = ((kept.size, self._options.reader_size), (kept.age_ms, self._options.reader_age_ms))
-        return any(limit and 100 * now > WARNED_AT * limit for now, limit in limits)
+    def _is_warned_in_time(self, name: str, lsn: int, now_ms: int) -> bool:
+        since_ms = warned_since_ms(self._path, name, lsn, self._files)
+        return since_ms is not None and now_ms - since_ms >= NOTICE_MS
 
-    def _warn(self, name: str, lsn: int, kept: Kept, now_ms: int) -> None:
-        """Once for each place at which the reader stays."""
+    def _is_near(self, kept: KeptForReader) -> bool:
+        limits = ((kept.size, self._options.reader_size), (kept.age_ms, self._options.reader_age_ms))
+        return any(limit and 100 * now > WARNING_PERCENT * limit for now, limit in limits)
+
+    def _warn(self, name: str, lsn: int, kept: KeptForReader, now_ms: int) -> None:
+        """Warn once while the reader needs the same record."""
         if (name, lsn) in self._has_warned:
             return
         self._has_warned.add((name, lsn))
@@ -85,37 +85,21 @@ class ReaderLimits:
             " all, with --drop NAME one goes",
             name, _words(kept), self._limits(), self._path,
         )  # fmt: skip
-        if not self._notice_ms(name, lsn, now_ms):
-            self._note(f"{name}{WARNED}", {"lsn": lsn, "at_ms": now_ms})
+        if warned_since_ms(self._path, name, lsn, self._files) is None:
+            note_warned(self._path, name, lsn, now_ms, self._files)
 
     def _limits(self) -> str:
         options = self._options
-        said = [f"beyond {options.reader_size} octets ([journal] reader-size)"] * bool(options.reader_size)
-        said += [f"after {options.reader_age_ms // DAY_MS} days ([journal] reader-age)"] * bool(options.reader_age_ms)
-        return " or ".join(said)
+        limits = [f"beyond {options.reader_size} octets ([journal] reader-size)"] * bool(options.reader_size)
+        limits += [f"after {options.reader_age_ms // DAY_MS} days ([journal] reader-age)"] * bool(options.reader_age_ms)
+        return " or ".join(limits)
 
-    def _drop(self, name: str, lsn: int, kept: Kept, now_ms: int) -> None:
-        forget_reader(self._path, name, self._files)
-        with suppress(OSError):  # without the note it learns less; on a full disk there is no room for it
-            self._note(f"{name}{DROPPED}", {"lsn": lsn, "at_ms": now_ms, "why": _words(kept)})
+    def _drop(self, name: str, lsn: int, kept: KeptForReader, now_ms: int) -> None:
+        drop_reader(self._path, name, DroppedReader(lsn, now_ms, _words(kept)), self._files)
         self.dropped += 1
         del self.kept[name]
         logger.warning("reader %s is dropped at record %d: %s, were kept for it alone", name, lsn, _words(kept))
 
-    def _notice_ms(self, name: str, lsn: int, now_ms: int) -> int:
-        """For how long it has been warned, at this place of its."""
-        path = os.path.join(self._path, READERS)
-        if f"{name}{WARNED}" not in self._files.names(path):
-            return 0
-        try:
-            said = json.loads(read_file(self._files, os.path.join(path, f"{name}{WARNED}")))
-            return max(1, now_ms - int(said["at_ms"])) if said["lsn"] == lsn else 0
-        except (ValueError, KeyError, TypeError):
-            return 0
 
-    def _note(self, name: str, said: dict[str, object]) -> None:
-        replace_file(self._files, os.path.join(self._path, READERS), name, json.dumps(said).encode() + b"\n")
-
-
-def _words(kept: Kept) -> str:
+def _words(kept: KeptForReader) -> str:
     return f"{kept.size} octets, the oldest of them {kept.age_ms // DAY_MS} days old"

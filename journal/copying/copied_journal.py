@@ -29,11 +29,20 @@ from ..disk.directory import (
     format_at,
     lock_directory,
     read_terms,
-    reader_offsets,
 )
-from ..disk.files import LATER, REAL, Files, SyncError, replace_file, sync_file, write_all
+from ..disk.files import (
+    DIRECTORY_GONE,
+    DISK_FULL,
+    OUT_OF_RESOURCES,
+    REAL,
+    Files,
+    SyncError,
+    replace_file,
+    sync_file,
+    write_all,
+)
+from ..disk.readers import reader_offsets
 from ..disk.segment import WINDOW_SIZE, Scan, footer_of, opened, path_of, segment_name, segments_in
-from ..disk.segment_file import LOST, NO_ROOM
 from ..format.errors import (
     BadOctets,
     Damaged,
@@ -249,7 +258,7 @@ class CopiedJournal:
         try:
             self._files.preallocate(self._handle, self._allocated, length)
         except OSError as error:
-            if error.errno not in (*NO_ROOM, *LATER):
+            if error.errno not in DISK_FULL | OUT_OF_RESOURCES:
                 self._preallocated = 0
         else:
             self._allocated += length
@@ -445,10 +454,10 @@ class CopiedJournal:
             yield
         except OSError as error:
             text = f"{self.path}: {error}"
-            if not isinstance(error, SyncError) and error.errno in (*NO_ROOM, *LATER):
+            if not isinstance(error, SyncError) and error.errno in DISK_FULL | OUT_OF_RESOURCES:
                 raise JournalFull(text) from error
             self._is_usable, self.has_failed = False, True
-            if not isinstance(error, SyncError) and error.errno in LOST:
+            if not isinstance(error, SyncError) and error.errno in DIRECTORY_GONE:
                 raise DirectoryLost(text) from error
             raise JournalFailed(text) from error
         except DirectoryLost:
@@ -490,7 +499,7 @@ class CopiedJournal:
 def has_disk_failed(error: BaseException | None) -> bool:
     """Whether, after this error, the system may have forgotten octets that are not on the disk: see `open`."""
     if isinstance(error, OSError):
-        return isinstance(error, SyncError) or error.errno not in (*NO_ROOM, *LATER)
+        return isinstance(error, SyncError) or error.errno not in DISK_FULL | OUT_OF_RESOURCES
     return isinstance(error, JournalFailed)
 
 

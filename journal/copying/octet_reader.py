@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 
-from ..disk.files import LATER, REAL, ReadableFiles
+from ..disk.files import OUT_OF_RESOURCES, REAL, ReadableFiles
 from ..disk.segment import Scan, footer_of, opened, path_of, segment_name, segments_in
 from ..format.errors import Damaged, NotInJournal
 
@@ -53,7 +53,7 @@ def damage_in(path: str, base_lsn: int, end: tuple[int, int], files: ReadableFil
         except FileNotFoundError:
             continue
         except OSError as error:
-            if error.errno in LATER:
+            if error.errno in OUT_OF_RESOURCES:
                 return None
             return Damaged(segment_name(one), 0, f"it cannot be read: {error}")
         if scan.position < end[1] if is_open else not scan.sealed or scan.lsn != following:

@@ -1,13 +1,11 @@
 """The directory of a journal: its lock, its identity, its files.
 
 `format` (JSON: name of the format, version, journal id), `lock` (locked while a broker runs), `<LSN>.log` (segments),
-`readers/<name>.json` (`{"lsn": N}`: the first LSN that a reader still needs), `readers/<name>.dropped` (the broker has
-dropped it: `{"lsn": N, "at_ms": wall time, "why": words}`).
+`readers/` (see readers.py). That of a node of a cluster also has `terms` (the term table) and `cut` (what was cut).
 """
 
 import json
 import os
-import re
 from collections.abc import Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,11 +13,12 @@ from dataclasses import dataclass, replace
 from ..format.errors import ClusterDirectory, DirectoryLocked, ForeignDirectory, JournalError, NewerJournal
 from ..format.needs import KNOWN
 from ..format.terms import TermTable
-from .files import LATER, REAL, Files, ReadableFiles, read_file, replace_file
+from .files import REAL, Files, ReadableFiles, read_file, replace_file
+from .readers import READERS
 from .reserve import NAME as RESERVE
 from .segment import NAME, segment_name, segments_in
 
-FORMAT, LOCK, READERS = "format", "lock", "readers"
+FORMAT, LOCK = "format", "lock"
 FORMAT_NAME = "leveret-journal"
 #: Versions of a journal that every program can read, of the directory of a node of a cluster, and of a journal with a
 #: list of features that a program must know.
@@ -32,11 +31,6 @@ PROBE = "probe"
 #: deleted journal, or made by a file system at its root. And those of a node that has joined no cluster yet.
 _NOT_FOREIGN = frozenset({LOCK, READERS, RESERVE, f"{FORMAT}.new", "lost+found"})
 _OF_EMPTY_NODE = frozenset({TERMS, f"{TERMS}.new", CUT, PROBE})
-#: Ends of the names of notes: the broker has warned of a reader, or has dropped it.
-WARNED, DROPPED = ".warned", ".dropped"
-#: Names of readers of a leader that begin with it keep segments for a node that copies them; the links end them.
-OF_NODE = "node-"
-READER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 @dataclass(slots=True, frozen=True)
@@ -243,72 +237,3 @@ def forget_journal(path: str, files: Files = REAL) -> None:
         files.sync_directory(path)
     finally:
         files.close(lock)
-
-
-@dataclass(slots=True, frozen=True)
-class Dropped:
-    """A reader that the broker has dropped: the record that it needed next, when (wall ms), and what it had kept."""
-
-    lsn: int
-    at_ms: int
-    why: str
-
-
-# -- readers --------------------------------------------------------------------------------------------------------
-
-
-def register_reader(path: str, name: str, lsn: int, files: Files = REAL) -> None:
-    """Keep the segments with records from `lsn` on for reader `name`. Durable when it returns.
-
-    Raises: ValueError (a name has letters, digits, `_.-`), OSError.
-    """
-    if not READER_NAME.fullmatch(name) or name.startswith("."):
-        raise ValueError(f"{name!r} is no name for a reader")
-    directory = os.path.join(path, READERS)
-    if READERS not in files.names(path):
-        files.make_directory(directory)
-        files.sync_directory(path)
-    replace_file(files, directory, f"{name}.json", json.dumps({"lsn": lsn}).encode() + b"\n")
-    if f"{name}{DROPPED}" in files.names(directory):
-        files.unlink(os.path.join(directory, f"{name}{DROPPED}"))
-
-
-def forget_reader(path: str, name: str, files: Files = REAL) -> None:
-    """Remove the reader, and notes of it: it keeps no segments."""
-    directory = os.path.join(path, READERS)
-    names = [one for one in (f"{name}.json", f"{name}{WARNED}", f"{name}{DROPPED}") if one in files.names(directory)]
-    for one in names:
-        files.unlink(os.path.join(directory, one))
-    if names:
-        files.sync_directory(directory)
-
-
-def dropped_readers(path: str, files: ReadableFiles = REAL) -> dict[str, Dropped]:
-    """The readers that the broker has dropped and that have not come back. Raises: OSError."""
-    directory = os.path.join(path, READERS)
-    found: dict[str, Dropped] = {}
-    for name in files.names(directory):
-        if name.endswith(DROPPED):
-            with suppress(ValueError, KeyError, TypeError):
-                said = json.loads(read_file(files, os.path.join(directory, name)))
-                found[name.removesuffix(DROPPED)] = Dropped(int(said["lsn"]), int(said["at_ms"]), str(said["why"]))
-    return found
-
-
-def reader_offsets(path: str, files: ReadableFiles = REAL) -> dict[str, int]:
-    """The first LSN that each reader needs. Raises: JournalError for a file that cannot be understood, OSError."""
-    directory = os.path.join(path, READERS)
-    offsets: dict[str, int] = {}
-    for name in files.names(directory):
-        if not name.endswith(".json"):
-            continue
-        try:
-            lsn = json.loads(read_file(files, os.path.join(directory, name)))["lsn"]
-            if not isinstance(lsn, int) or isinstance(lsn, bool) or lsn < 0:
-                raise ValueError
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            if isinstance(error, OSError) and error.errno in LATER:
-                raise
-            raise JournalError(f"{os.path.join(directory, name)}: not a reader's offset; nothing is deleted") from error
-        offsets[name.removesuffix(".json")] = lsn
-    return offsets

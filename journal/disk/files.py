@@ -9,8 +9,12 @@ import os
 import threading
 from typing import Protocol
 
-#: Errors of a process or system that is out of descriptors or memory: the call did nothing and is repeated later.
-LATER = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+#: Error numbers of a process or system without free descriptors or memory: the call did nothing and is repeated later.
+OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+#: Error numbers of a disk or quota without room.
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+#: Error numbers that mean that the directory is gone or read-only.
+DIRECTORY_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 class SyncError(OSError):

@@ -4,7 +4,6 @@ The broker's thread makes jobs; only the writer's thread calls the methods of `S
 Source: docs/journal-format.md, "The crash model".
 """
 
-import errno
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -14,14 +13,11 @@ from ..format.block import HAS_ALL, HEADER, HEADER_SIZE, IS_HEAD, MODES, Block, 
 from ..format.errors import DirectoryLost
 from .cluster_journal import ClusterJournal
 from .directory import PROBE, Directory
-from .files import LATER, Files, SyncError, sync_file, write_all
+from .files import DIRECTORY_GONE, DISK_FULL, OUT_OF_RESOURCES, Files, SyncError, sync_file, write_all
 from .options import JournalOptions
 from .reserve import Reserve
 from .segment import Segment, path_of
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-#: Errors that mean that the directory is gone or no longer writable.
-LOST = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM})
 #: Upper bounds of the buckets of `SyncTimes`, in seconds.
 SYNC_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
@@ -179,7 +175,7 @@ class SegmentFile:
         try:
             self._files.sync_directory(self.path)
         except OSError as error:
-            if error.errno in LATER or error.errno in LOST:
+            if error.errno in OUT_OF_RESOURCES or error.errno in DIRECTORY_GONE:
                 raise
             raise SyncError(error.errno, f"fsync: {error.strerror}") from error
 
@@ -204,7 +200,7 @@ class SegmentFile:
         try:
             self._files.preallocate(self._handle, self._allocated, length)
         except OSError as error:
-            if error.errno in NO_ROOM or error.errno in LATER:
+            if error.errno in DISK_FULL or error.errno in OUT_OF_RESOURCES:
                 return  # if the block does not fit, the write itself fails
             self._preallocate_size = 0
         else:
@@ -317,7 +313,7 @@ def probe(path: str, files: Files) -> None:
         finally:
             files.close(handle)
     except OSError as error:
-        if isinstance(error, SyncError) or error.errno not in (*NO_ROOM, *LATER):
+        if isinstance(error, SyncError) or error.errno not in DISK_FULL | OUT_OF_RESOURCES:
             raise
 
 

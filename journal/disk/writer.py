@@ -20,8 +20,8 @@ from enum import Enum, auto
 
 from ..format.block import Block, BlockBuilder
 from ..format.errors import DirectoryLost, JournalClosed, JournalError, JournalFailed, JournalFull
-from .files import LATER, SyncError
-from .segment_file import LOST, NO_ROOM, Job, Roll, SegmentFile, as_block
+from .files import DIRECTORY_GONE, DISK_FULL, OUT_OF_RESOURCES, SyncError
+from .segment_file import Job, Roll, SegmentFile, as_block
 
 logger = logging.getLogger("leveret.journal")
 
@@ -346,11 +346,11 @@ class Writer:
         text = f"{self.file.path}: {error}"
         if isinstance(error, SyncError):
             return JournalFailed(text)
-        if error.errno in NO_ROOM:
+        if error.errno in DISK_FULL:
             return JournalFull(text)
-        if error.errno in LOST:
+        if error.errno in DIRECTORY_GONE:
             return DirectoryLost(f"{self.file.path}: {error.strerror}")
-        if error.errno not in LATER or (self._closing and self._later_count >= LATER_TRIES_MAX):
+        if error.errno not in OUT_OF_RESOURCES or (self._closing and self._later_count >= LATER_TRIES_MAX):
             return JournalFailed(text)
         self._later_count += 1
         if self._later_count == 1:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..disk.files import LATER
+from ..disk.files import OUT_OF_RESOURCES
 
 #: Seconds between two tries of a read, and the number of tries: 10 s in all, in which the broker does nothing else.
 LATER_SECONDS, LATER_TRIES_MAX = 0.05, 200
@@ -30,7 +30,7 @@ def retry_blocking(
         try:
             return read()
         except OSError as error:
-            if error.errno not in LATER:
+            if error.errno not in OUT_OF_RESOURCES:
                 raise
             if not tries:
                 logger.warning("reading messages back: %s; tried again", error)

@@ -11,7 +11,7 @@ from threading import Condition, Thread
 from typing import NamedTuple
 
 from ...engine import PLAIN
-from ..disk.files import LATER, REAL, Files
+from ..disk.files import OUT_OF_RESOURCES, REAL, Files
 from ..disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
 from ..format.block import HEADER_SIZE, IS_GAP, Block
 from ..format.errors import BadRecord, Damaged, NotInJournal
@@ -263,7 +263,7 @@ class ContentReader:
             try:
                 return self._files.open(path)
             except OSError as error:
-                if error.errno not in LATER or not self._handles:
+                if error.errno not in OUT_OF_RESOURCES or not self._handles:
                     raise
                 self.close()  # frees the descriptors of files that are kept open for later reads
                 return self._files.open(path)

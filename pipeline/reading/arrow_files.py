@@ -10,7 +10,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from ...journal.disk.directory import READER_NAME, READERS, register_reader
+from ...journal.disk.readers import READER_NAME, READERS, register_reader
 
 
 class ArrowFiles:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ...journal import BadRecord, Damaged
-from ...journal.disk.directory import Dropped, dropped_readers, find_journal, read_format, reader_offsets
+from ...journal.disk.directory import find_journal, read_format
+from ...journal.disk.readers import DroppedReader, dropped_readers, reader_offsets
 from ...journal.disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
 from ...journal.format.block import IS_GAP
 from ...journal.format.errors import JournalError
@@ -237,7 +238,7 @@ class JournalPlan:
         """Registered readers -> the LSN from which each needs records. Raises: JournalError."""
         return reader_offsets(self.directory, self.files)
 
-    def dropped_readers(self) -> dict[str, Dropped]:
+    def dropped_readers(self) -> dict[str, DroppedReader]:
         """The readers that the broker has dropped. Raises: OSError."""
         return dropped_readers(self.directory, self.files)
 

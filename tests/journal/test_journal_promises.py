@@ -13,7 +13,7 @@ from leveret.engine.events import EventKind
 from leveret.journal import Journal, JournalOptions, MessageState, RecoveredQueue, recover
 from leveret.journal.appending.ledger import Ledger
 from leveret.journal.disk import writer as writing
-from leveret.journal.disk.directory import register_reader
+from leveret.journal.disk.readers import register_reader
 from leveret.journal.disk.segment import segments_in
 from leveret.journal.recovery.reader import JournalReader
 

@@ -12,7 +12,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalError, JournalOptions, JournalReader, RealFiles, WriterState, recover
-from leveret.journal.disk.directory import forget_reader, reader_offsets, register_reader
+from leveret.journal.disk.readers import forget_reader, reader_offsets, register_reader
 
 #: Each turn or two begins a segment.
 TINY = JournalOptions(segment_size=1500, preallocate_size=0)

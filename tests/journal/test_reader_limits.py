@@ -11,7 +11,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalOptions, forget_reader, reader_offsets, register_reader
-from leveret.journal.disk.directory import dropped_readers
+from leveret.journal.disk.readers import dropped_readers
 from leveret.journal.disk.segment import segments_in
 
 DAY_MS = 86_400_000

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from recorded_broker import RecordedBroker
 
 from leveret.journal import JournalError
-from leveret.journal.disk.directory import reader_offsets
+from leveret.journal.disk.readers import reader_offsets
 from leveret.pipeline.reading import events
 from leveret.pipeline.reading.positions import JournalGone
 from leveret.pipeline.reading.source import JournalSource, PlainReader, PushingReader, StreamReader

@@ -14,7 +14,7 @@ import json
 
 from recorded_broker import RecordedBroker
 
-from leveret.journal.disk.directory import reader_offsets
+from leveret.journal.disk.readers import reader_offsets
 from leveret.pipeline.lake import ingest as filling
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.lake.lake import read_table, reader_name

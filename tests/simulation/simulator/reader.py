@@ -9,7 +9,7 @@ from random import Random
 from typing import Protocol
 
 from leveret.journal import JournalReader
-from leveret.journal.disk.directory import register_reader
+from leveret.journal.disk.readers import register_reader
 from leveret.journal.format.record import Record
 
 from .disk import DATA, Disk
