@@ -20,7 +20,7 @@ from .metrics.facts import MetricsFacts
 from .node_rates import NodeRates
 from .options import CommandRefused, ConsoleOptions
 from .origins import may_change
-from .permissions import check_level, may_see
+from .permissions import check_access, check_level, may_see
 from .ranges import Range
 from .sampler import Sampler
 from .sessions import Sessions
@@ -254,6 +254,20 @@ class Api:
         if found is None:
             raise not_found()
         return found
+
+    def readable_queue(self, request: Request) -> Queue:
+        """The queue in the path, if the user may read from it. Raises: Refusal."""
+        queue = self.queue(request)
+        check_access(request.user, "read", queue)
+        return queue
+
+    def queues_to_list(self, request: Request) -> list[Queue]:
+        """The queues in the virtual hosts of a list. `?queue=`: only those with this text in their names, ignoring
+        case.
+        """
+        part = request.query.get("queue", "").lower()
+        queues = (queue for vhost in self.vhosts_to_list(request) for queue in vhost.queues.values())
+        return [queue for queue in queues if part in queue.name.lower()]
 
     def vhosts_to_list(self, request: Request) -> list[VirtualHost]:
         """The virtual hosts whose objects a list shows: that of the path, or of the page's menu, or all that the user

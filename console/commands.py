@@ -1,13 +1,12 @@
 """Routes made from commands: the arguments of a command define how its request is read.
 
-Where RabbitMQ's API differs from a command, a function beside the other routes of the resource adapts it: a `Before`
-rewrites the body or query, a `View` the result. At RabbitMQ's paths a value of the wrong type is refused in RabbitMQ's
-words, at ours (leveret/...) in the command's.
+Where RabbitMQ's API differs from a command, an `Adapter` beside the other routes of the resource says how. At
+RabbitMQ's paths a value of the wrong type is refused in RabbitMQ's words, at ours (leveret/...) in the command's.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .api import Api
@@ -15,9 +14,6 @@ from .bodies import arguments, boolean, integer, json_object
 from .dispatcher import Action, CommandRoute, Handler, Route
 from .http_messages import Answer, Request, not_found
 from .steps import Steps
-
-Before = Callable[[Api, Request, Mapping[str, Any]], Mapping[str, Any]]
-View = Callable[[Api, Request, Any], Any]
 
 #: Letter in the path -> argument names; the first one that the command has is used.
 _PLACES = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name"), "N": ("node",)}
@@ -27,34 +23,48 @@ _HAVE_BODIES = frozenset({"PUT", "POST"})
 _WITHOUT_BODIES = frozenset({201, 204})
 
 
+@dataclass(slots=True, frozen=True)
+class Adapter:
+    """Differences of RabbitMQ's API from a command.
+
+    `arguments`: makes the command's arguments from the body or query, and may refuse it. `view`: makes the body of the
+    answer from the result.
+    """
+
+    arguments: Callable[[Api, Request, Mapping[str, Any]], Mapping[str, Any]]
+    view: Callable[[Api, Request, Any], Any] = lambda api, request, result: result
+
+
+_UNCHANGED = Adapter(lambda api, request, given: given)
+
+
 def with_commands(
-    routes: Iterable[Route], commands: Iterable[CommandRoute], before: Mapping[str, Before], views: Mapping[str, View]
+    routes: Iterable[Route], commands: Iterable[CommandRoute], adapters: Mapping[str, Adapter]
 ) -> list[Route]:
-    """All routes, with those of commands inserted. `before`, `views`: by the words of the command."""
+    """The routes, with those of commands inserted. `adapters`: by the words of the command."""
     found = {route.pattern: route for route in routes}
     for one in commands:
         http = one.http
-        action = Action(http.level, _handler(one, before.get(one.words), views.get(one.words)), reads=one.reads)
+        action = Action(http.level, _handler(one, adapters.get(one.words, _UNCHANGED)), reads=one.reads)
         route = found.get(http.path, Route(http.path, {}))
         found[http.path] = replace(route, actions={**route.actions, http.method: action})
     return list(found.values())
 
 
-def _handler(command: CommandRoute, before: Before | None, view: View | None) -> Handler:
+def _handler(command: CommandRoute, adapter: Adapter) -> Handler:
     status = command.http.status
 
     def handle(api: Api, request: Request) -> Steps:
         places = _places(api, request, command)
         given: Mapping[str, Any] = json_object(request) if request.method in _HAVE_BODIES else request.query
-        if before is not None:
-            given = before(api, request, given)
+        given = adapter.arguments(api, request, given)
         if "as-user" in command.arguments:
             places["as-user"] = request.user.name
         result = yield from api.options.control.steps(command.words, {**_read(command, request, given), **places})
         code = status if isinstance(status, int) else status(result)
         if code in _WITHOUT_BODIES:
             return Answer(code)
-        return Answer(code, result if view is None else view(api, request, result))
+        return Answer(code, adapter.view(api, request, result))
 
     return handle
 

@@ -3,9 +3,9 @@
 Source: management page 1.5.
 """
 
-from ..engine import User
+from ..engine import Queue, User
 from .dispatcher import Level
-from .http_messages import Request, not_authorised
+from .http_messages import Request, access_refused, not_authorised
 
 #: Tags that admit a user to the API.
 TAGS = frozenset({"administrator", "monitoring", "policymaker", "management"})
@@ -53,9 +53,11 @@ def missing_vhost(user: User, vhost: str) -> str:
     return f"user '{user.name}' has no permissions in vhost '{vhost}'"
 
 
-def missing_access(user: User, action: str, kind: str, name: str, vhost: str) -> str:
-    """The detail of a refusal, in the engine's words: which permission the user lacks."""
-    return f"{action} access to {kind} '{name}' in vhost '{vhost}' refused for user '{user.name}'"
+def check_access(user: User, action: str, queue: Queue) -> None:
+    """Check that the user may `read` from a queue or `write` to it. Raises: Refusal."""
+    if not user.may(action, "queue", queue.name, queue.vhost_name):
+        place = f"queue '{queue.name}' in vhost '{queue.vhost_name}'"
+        raise access_refused(f"{action} access to {place} refused for user '{user.name}'")
 
 
 def check_level(request: Request, level: Level) -> None:

@@ -1,6 +1,6 @@
-"""Packages that bring resources of their own, and a page: without the package both are missing."""
+"""Features with resources and a page of their own, which are left out if their package is deleted."""
 
 from importlib.util import find_spec
 
-#: Names of the modules in `resources/`, and of the pages.
-PACKAGES = tuple(name for name in ("leases",) if find_spec(f"{__package__}.resources.{name}") is not None)
+#: Their names, which are those of the modules in `resources/` and of the pages.
+PLUGINS = tuple(name for name in ("leases",) if find_spec(f"{__package__}.resources.{name}") is not None)

@@ -1,70 +1,49 @@
-"""All routes of the API, family by family: those of commands, and the others."""
+"""All routes of the API: those of the resources, and those of commands."""
 
 from collections.abc import Iterable
 from importlib import import_module
+from typing import Any
 
-from .commands import Before, View, with_commands
+from .commands import Adapter, with_commands
 from .dispatcher import CommandRoute, Route
-from .plugins import PACKAGES
+from .plugins import PLUGINS
 from .resources import (
     bindings,
     connections,
     definitions,
+    drafts,
     events,
     exchanges,
     health,
+    jobs,
     log,
-    login,
     messages,
-    moving,
     nodes,
-    ours,
     overview,
     parameters,
     policies,
     queues,
     quorum,
+    scheduled,
+    search,
     session,
+    trouble,
     users,
     vhosts,
 )
 
-ROUTES = [
-    *overview.ROUTES,
-    *queues.ROUTES,
-    *quorum.ROUTES,
-    *exchanges.ROUTES,
-    *bindings.ROUTES,
-    *messages.ROUTES,
-    *moving.ROUTES,
-    *connections.ROUTES,
-    *vhosts.ROUTES,
-    *users.ROUTES,
-    *policies.ROUTES,
-    *parameters.ROUTES,
-    *definitions.ROUTES,
-    *nodes.ROUTES,
-    *health.ROUTES,
-    *login.ROUTES,
-    *session.ROUTES,
-    *events.ROUTES,
-    *log.ROUTES,
-    *ours.ROUTES,
-    *(route for name in PACKAGES for route in import_module(f"{__package__}.resources.{name}").ROUTES),
-]
-
-BEFORE: dict[str, Before] = {
-    **queues.BEFORE,
-    **exchanges.BEFORE,
-    **moving.BEFORE,
-    **users.BEFORE,
-    **policies.BEFORE,
-    **parameters.BEFORE,
-    **ours.BEFORE,
-}
-VIEWS: dict[str, View] = {**moving.VIEWS}
+_RESOURCES: list[Any] = [
+    bindings, connections, definitions, drafts, events, exchanges, health, jobs, log, messages, nodes, overview,
+    parameters, policies, queues, quorum, scheduled, search, session, trouble, users, vhosts,
+    *(import_module(f"{__package__}.resources.{name}") for name in PLUGINS),
+]  # fmt: skip
+ROUTES: list[Route] = [route for resource in _RESOURCES for route in resource.ROUTES]
+#: Command -> its differences from RabbitMQ's API.
+ADAPTERS: dict[str, Adapter] = {}
+for _resource in _RESOURCES:
+    ADAPTERS |= getattr(_resource, "ADAPTERS", {})
 
 
 def routes_with(commands: Iterable[CommandRoute]) -> list[Route]:
     """All routes, with those of commands."""
-    return with_commands(ROUTES, commands, BEFORE, VIEWS)
+    return with_commands(ROUTES, commands, ADAPTERS)

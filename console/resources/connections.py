@@ -16,8 +16,6 @@ from ..views.consumers import consumer_view
 from ..views.overview import clients_of
 
 REASON_MAX = 255
-#: Maximum consumers in the list of unacknowledged deliveries; later than any time in it.
-UNSETTLED_MAX, _LATELY = 200, 1 << 62
 _NOT_YOURS = "User not authorised to access object"
 
 
@@ -160,20 +158,6 @@ def _list_consumers(api: Api, request: Request) -> Steps:
     return listed(request, consumers, lambda consumer: consumer_view(consumer, node))
 
 
-def _unsettled(api: Api, request: Request) -> dict[str, Any]:
-    """Consumers with unacknowledged deliveries, the one with the oldest first."""
-    wanted = request.headers.get("x-vhost")
-    rows = [row for row in api.ask("consumers") if row["unacked"] and wanted in (None, "", row["vhost"])]
-    rows.sort(key=lambda row: (row["oldest_unacked_since_ms"] or _LATELY, row["vhost"], row["queue"], row["tag"]))
-    now_ms = api.broker.context.clock.wall_ms()
-    items = [{**row, "oldest_unacked_ms": _age(row["oldest_unacked_since_ms"], now_ms)} for row in rows[:UNSETTLED_MAX]]
-    return {"total": len(rows), "items": items}
-
-
-def _age(since_ms: int | None, now_ms: int) -> int | None:
-    return None if since_ms is None else now_ms - since_ms
-
-
 _OF_VHOST, _ANY = Level.VHOST, Level.ANY
 ROUTES = [
     Route("connections", {"GET": Action(_ANY, _list)}),
@@ -185,7 +169,6 @@ ROUTES = [
     Route("channels", {"GET": Action(_ANY, _list_channels)}),
     Route("vhosts/V/channels", {"GET": Action(_OF_VHOST, _list_channels)}),
     Route("channels/NAME", {"GET": Action(_ANY, _show_channel)}),
-    Route("leveret/unacknowledged", {"GET": Action(Level.MONITORING, _unsettled)}),
     Route("consumers", {"GET": Action(_ANY, _list_consumers)}),
     Route("consumers/V", {"GET": Action(_OF_VHOST, _list_consumers)}),
 ]

@@ -10,31 +10,30 @@ from ..api import Api
 from ..bodies import json_object, text
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Request
+from ..offset_pages import MESSAGES_MAX, QUEUES_MAX, OffsetPage
 from ..steps import Steps
-from .ours import MESSAGES_MAX, QUEUES_MAX, page_of, paged, readable, visible_queues
 
 
-def _leases(api: Api, request: Request) -> Steps:
-    found = [queue for queue in visible_queues(api, request) if is_leased(queue)]
+def _list(api: Api, request: Request) -> Steps:
+    """The first leases of each leased queue."""
+    queues = [queue for queue in api.queues_to_list(request) if is_leased(queue)]
     items: list[dict[str, Any]] = []
-    for queue in found[:QUEUES_MAX]:
-        leases = api.ask("leases", queue=queue.name, vhost=queue.vhost_name)
-        items.append(
-            {
-                "vhost": queue.vhost_name,
-                "queue": queue.name,
-                "ready": queue.ready_count,
-                "leased": queue.unacked,
-                "leases": leases[:MESSAGES_MAX],
-            }
-        )
+    for queue in queues[:QUEUES_MAX]:
+        names = {"vhost": queue.vhost_name, "queue": queue.name}
+        leases = api.ask("leases", **names)[:MESSAGES_MAX]
+        items.append({**names, "ready": queue.ready_count, "leased": queue.unacked, "leases": leases})
         yield
-    return {"queues": len(found), "items": items}
+    return {"queues": len(queues), "items": items}
 
 
-def _discard_leased(api: Api, request: Request) -> Steps:
-    queue = readable(api, request)
-    given = json_object(request)
+def _list_of_queue(api: Api, request: Request) -> dict[str, Any]:
+    queue, page = api.readable_queue(request), OffsetPage.of(request)
+    rows = api.ask("leases", queue=queue.name, vhost=queue.vhost_name, after=page.after, count=page.count)
+    return page.view(rows, total=queue.unacked)
+
+
+def _discard(api: Api, request: Request) -> Steps:
+    queue, given = api.readable_queue(request), json_object(request)
     for name in ("bookmark", "filter", "option"):
         text(given.get(name, ""), name)
     return (
@@ -49,14 +48,8 @@ def _discard_leased(api: Api, request: Request) -> Steps:
     )
 
 
-def _leases_of(api: Api, request: Request) -> dict[str, Any]:
-    queue, page = readable(api, request), page_of(request)
-    rows = api.ask("leases", queue=queue.name, vhost=queue.vhost_name, **page)
-    return paged(rows, page, queue.unacked)
-
-
 ROUTES = [
-    Route("leveret/leases", {"GET": Action(Level.MONITORING, _leases)}),
-    Route("leveret/leases/V/Q", {"GET": Action(Level.VHOST, _leases_of)}),
-    Route("leveret/leases/V/Q/discard", {"POST": Action(Level.VHOST, _discard_leased)}),
+    Route("leveret/leases", {"GET": Action(Level.MONITORING, _list)}),
+    Route("leveret/leases/V/Q", {"GET": Action(Level.VHOST, _list_of_queue)}),
+    Route("leveret/leases/V/Q/discard", {"POST": Action(Level.VHOST, _discard)}),
 ]

@@ -1,9 +1,14 @@
-"""Getting messages from a queue, and the check that one passes through the broker. Source: management page 6, 9."""
+"""Messages: get, browse, trace the route of one, and the check that one passes through the broker.
 
+Source: management page 6, 9, 16.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
 from ..api import Api
-from ..bodies import integer, json_object, require
+from ..bodies import integer, json_object, require, text
+from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Refusal, Request, bad_request
 from ..options import CommandRefused
@@ -12,7 +17,9 @@ from ..views.nodes import is_replication_alarm
 
 ACKMODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 NOT_IMPLEMENTED, NOT_FOUND, ACCESS_REFUSED = 540, 404, 403
-#: The queue of the check; it stays.
+#: Texts that select messages.
+_SELECTORS = ("filter", "routing_key", "text", "cause", "origin")
+#: The queue of the check, which is not deleted after it.
 TEST_QUEUE = "aliveness-test"
 
 
@@ -52,8 +59,8 @@ def _refusal(refused: CommandRefused) -> Exception:
     if refused.code == NOT_FOUND:
         return Refusal(404, "not_found", refused.reason)
     # RabbitMQ's error with that code is not a channel error: its text lacks the name.
-    text = refused.reason.partition(" - ")[2] if refused.code == NOT_IMPLEMENTED else refused.reason
-    return bad_request(f"{refused.code} {text}")
+    reason = refused.reason.partition(" - ")[2] if refused.code == NOT_IMPLEMENTED else refused.reason
+    return bad_request(f"{refused.code} {reason}")
 
 
 def _is_alive(api: Api, request: Request) -> Steps:
@@ -74,6 +81,41 @@ def _is_alive(api: Api, request: Request) -> Steps:
     return {"status": "ok"}
 
 
+def _arguments_of_browse(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    texts = {name: text(given[name], name) for name in ("state", "encoding") if name in given}
+    return {**texts, **whole_numbers(given, "count", "after", "truncate"), **selection(given)}
+
+
+def _arguments_of_route(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The body of `publish` with `exchange`; all keys are optional. Raises: Refusal."""
+    texts = {name: text(given[name], name) for name in ("exchange", "routing_key", "payload") if name in given}
+    properties = given.get("properties", {})
+    if not isinstance(properties, dict):
+        raise bad_request("properties: expected an object")
+    if "headers" in given:
+        properties = {**properties, "headers": given["headers"]}
+    encoding = text(given.get("payload_encoding", "string"), "payload_encoding")
+    return {"exchange": "", **texts, "payload_encoding": encoding, "properties": properties}
+
+
+def selection(given: Mapping[str, Any], *more: str) -> dict[str, Any]:
+    """The arguments that select messages, in a body. `more`: further texts. Raises: Refusal."""
+    found = {name: text(given[name], name) for name in (*_SELECTORS, *more) if given.get(name) not in (None, "")}
+    header = given.get("header")
+    if header is not None and not isinstance(header, dict):
+        raise bad_request("header: expected an object")
+    return {**found, "header": header} if header else found
+
+
+def whole_numbers(given: Mapping[str, Any], *names: str) -> dict[str, int]:
+    """The numbers of these names in a body. Raises: Refusal, for negative ones, too."""
+    numbers = {name: integer(given[name]) for name in names if name in given}
+    if any(number < 0 for number in numbers.values()):
+        raise bad_request(f"{', '.join(names)}: expected numbers from 0 on")
+    return numbers
+
+
+ADAPTERS = {"browse": Adapter(_arguments_of_browse), "route": Adapter(_arguments_of_route)}
 ROUTES = [
     Route("queues/V/Q/get", {"POST": Action(Level.VHOST, _get)}),
     Route("aliveness-test/V", {"GET": Action(Level.VHOST, _is_alive)}),

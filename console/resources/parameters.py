@@ -12,6 +12,7 @@ from ...settings import Policy
 from ...settings.policies.policy_keys import erlang
 from ..api import Api
 from ..bodies import json_object, require
+from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request, not_authorised, not_found
 from ..listing import Columns, listed
@@ -149,18 +150,21 @@ def _show_global(api: Api, request: Request) -> Any:
     return Columns(request).of(_global_parameter(api, request))
 
 
-def _before_setting(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _check_value_given(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
     require(dict(given), "value")
     return given
 
 
-def _before_clearing(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _check_global_exists(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
     _global_parameter(api, request)
     return given
 
 
 _POLICYMAKER = Level.POLICYMAKER
-BEFORE = {"global-parameters set": _before_setting, "global-parameters clear": _before_clearing}
+ADAPTERS = {
+    "global-parameters set": Adapter(_check_value_given),
+    "global-parameters clear": Adapter(_check_global_exists),
+}
 ROUTES = [
     Route("parameters", {"GET": Action(_POLICYMAKER, _parameters)}),
     Route("parameters/COMPONENT", {"GET": Action(_POLICYMAKER, _parameters)}),

@@ -8,6 +8,7 @@ from typing import Any
 from ...settings import Policy, faults_of_policy
 from ..api import Api
 from ..bodies import json_object, require
+from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
 from ..http_messages import JSON_MEDIA, Answer, Refusal, Request, bad_request, not_found
 from ..listing import Columns, listed
@@ -75,8 +76,8 @@ class _Policies:
         reason = reason if reason.endswith("\n") else f"{reason}\n"
         return bad_request(reason if self._is_operator else html.escape(reason, quote=False))
 
-    def before_clearing(self, api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Check that the policy exists. Raises: Refusal."""
+    def check_exists(self, api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Check that the policy in the path exists. Raises: Refusal."""
         self._find(api, request)
         return given
 
@@ -90,7 +91,10 @@ OWN = _Policies("policies", is_operator=False)
 OPERATORS = _Policies("operator-policies", is_operator=True)
 
 
-BEFORE = {"policies clear": OWN.before_clearing, "operator-policies clear": OPERATORS.before_clearing}
+ADAPTERS = {
+    "policies clear": Adapter(OWN.check_exists),
+    "operator-policies clear": Adapter(OPERATORS.check_exists),
+}
 _POLICYMAKER, _ADMINISTRATOR = Level.POLICYMAKER, Level.ADMINISTRATOR
 ROUTES = [
     Route("policies", {"GET": Action(Level.ANY, OWN.list)}),

@@ -4,16 +4,48 @@ Source: management page 15, 20.
 """
 
 from typing import Any
+from urllib.parse import parse_qsl
 
 from ...engine import User
 from ..api import Api, named_in
+from ..bodies import content_type
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request
+from ..login import login_failed
 from ..permissions import may_see
-from ..plugins import PACKAGES
-from .login import cookie_path
+from ..plugins import PLUGINS
 
+_FIELDS_MAX = 10
 ACTIONS = ("configure", "write", "read")
+
+
+def _log_in(api: Api, request: Request) -> Answer:
+    """Log in. A form without a content type is a failed login, as in RabbitMQ."""
+    form: dict[str, str] = {}
+    challenges = "x-requested-with" not in request.headers  # the page itself must not open the browser's dialogue
+    if content_type(request) == "application/x-www-form-urlencoded":
+        try:
+            form = dict(parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+        except ValueError:
+            raise login_failed(challenges=challenges) from None
+    name = form.get("username", "")
+    user = api.logins.check(name, form.get("password", ""), request.peer)
+    if user is None:
+        raise login_failed(challenges=challenges)
+    admitted = api.logins.check_admitted(user, request.peer)
+    host = request.headers.get("host", "")
+    cookie = api.sessions.open(admitted, cookie_path(api), host=host, is_secure=request.peer.is_secure)
+    return Answer(200, "ok", (("set-cookie", cookie),))
+
+
+def _log_out(api: Api, request: Request) -> Answer:
+    cookie, host = named_in(request)
+    return Answer(204, headers=(("set-cookie", api.sessions.close(cookie, cookie_path(api), host)),))
+
+
+def cookie_path(api: Api) -> str:
+    """The scope of cookies."""
+    return f"{api.options.path_prefix}/api"
 
 
 def _session(api: Api, request: Request) -> Any:
@@ -27,7 +59,7 @@ def _session(api: Api, request: Request) -> Any:
         return {}
     renewed = api.sessions.renewed(cookie, cookie_path(api), host, is_secure=request.peer.is_secure)
     headers = () if renewed is None else (("set-cookie", renewed),)
-    return Answer(200, {"name": user.name, "tags": list(user.tags), "packages": list(PACKAGES)}, headers)
+    return Answer(200, {"name": user.name, "tags": list(user.tags), "packages": list(PLUGINS)}, headers)
 
 
 def _hidden(api: Api, request: Request) -> dict[str, int]:
@@ -57,6 +89,8 @@ def _patterns(user: User, vhost: str) -> dict[str, str] | None:
 
 
 ROUTES = [
+    Route("login", {"POST": Action(Level.OPEN, _log_in)}),
+    Route("leveret/logout", {"POST": Action(Level.OPEN, _log_out)}),
     Route("leveret/session", {"GET": Action(Level.OPEN, _session)}),
     Route("leveret/may", {"GET": Action(Level.ANY, _hidden)}),
     Route("leveret/may/V", {"GET": Action(Level.VHOST, _may)}),

@@ -10,6 +10,7 @@ from ...expressions.patterns.pattern_syntax import PatternFault
 from ...settings.policies.policy_keys import erlang
 from ..api import Api
 from ..bodies import json_object, require
+from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
 from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..listing import Columns, listed
@@ -142,7 +143,7 @@ def _set_permission(api: Api, request: Request) -> Steps:
     return Answer(204 if is_there else 201)
 
 
-def _before_clearing(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _check_permission_exists(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
     _permission(api, request)
     return given
 
@@ -236,7 +237,7 @@ _TOPICS = {
     "PUT": Action(_ADMINISTRATOR, _set_topic),
     "DELETE": Action(_ADMINISTRATOR, _clear_topics),
 }
-BEFORE = {"permissions clear": _before_clearing}
+ADAPTERS = {"permissions clear": Adapter(_check_permission_exists)}
 ROUTES = [
     Route("users", {"GET": Action(_ADMINISTRATOR, _list)}),
     Route("users/without-permissions", {"GET": Action(_ADMINISTRATOR, _without_permissions)}),

@@ -1,0 +1,62 @@
+"""Searches for the names of objects, and for messages. Source: management page 16."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from ..api import Api
+from ..bodies import boolean, json_object
+from ..dispatcher import Action, Level, Route
+from ..http_messages import Request, bad_request
+from ..permissions import is_administrator, is_monitor, may_see
+from ..steps import Steps
+from .messages import selection, whole_numbers
+
+#: Maximum names of each kind in the result.
+NAMES_MAX = 50
+
+
+def _search_names(api: Api, request: Request) -> dict[str, Any]:
+    """Names that contain the text `?q=`, ignoring case."""
+    part, user = request.query.get("q", "").lower(), request.user
+    if not part:
+        raise bad_request("q: expected text")
+
+    def matching(names: Iterable[str]) -> list[str]:
+        return list(islice((name for name in names if part in name.lower()), NAMES_MAX))
+
+    def in_vhosts(names: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+        found = ({"vhost": vhost, "name": name} for vhost, name in names if part in name.lower())
+        return list(islice(found, NAMES_MAX))
+
+    vhosts = api.vhosts_to_list(request)
+    clients = [client for client in api.broker.connections if is_monitor(user) or client.user is user]
+    found = (client for client in clients if part in f"{client.label}\n{client.name}".lower())
+    connections = {client.name: client.given_name for client in islice(found, NAMES_MAX)}
+    return {
+        "queues": in_vhosts((vhost.name, name) for vhost in vhosts for name in vhost.queues),
+        "exchanges": in_vhosts((vhost.name, name) for vhost in vhosts for name in vhost.exchanges),
+        "connections": list(connections),
+        "connection_names": connections,
+        "users": matching(one.name for one in api.broker.users) if is_administrator(user) else [],
+        "vhosts": matching(name for name in api.broker.virtual_hosts if may_see(user, name)),
+    }
+
+
+def _search_messages(api: Api, request: Request) -> Steps:
+    given = json_object(request)
+    return (
+        yield from api.run(
+            "search",
+            as_user=request.user.name,
+            **selection(given, "message_id", "correlation_id", "vhost", "queue"),
+            **whole_numbers(given, "id", "count"),
+            journal=boolean(given.get("journal", False)),
+        )
+    )
+
+
+ROUTES = [
+    Route("leveret/search", {"GET": Action(Level.ANY, _search_names)}),
+    Route("leveret/search/messages", {"POST": Action(Level.ANY, _search_messages, reads=True)}),
+]
