@@ -13,9 +13,9 @@ from .policies.policies import NO_LAYER, NO_POLICIES, NO_POLICY, EffectivePolicy
 from .queue_types import CLASSIC, own_type
 from .rows.address_settings import (
     BY_ATTRIBUTE,
-    DERIVED,
     SETTINGS,
     ResolvedSettings,
+    derived_defaults,
     merge,
     sets_redelivery,
     why_flow_controlled,
@@ -283,7 +283,7 @@ def explain_rows(
     `name`: of the queue; None: that of its address.
     """
     resolved = repository.resolve_queue(address, vhost, own.settings, layer.settings, name)
-    sources = repository.sources(address, vhost, name)
+    sources, derived = repository.sources(address, vhost, name), derived_defaults({})
     rows: list[Row] = []
     for setting in SETTINGS:
         attribute = setting.attribute
@@ -302,7 +302,7 @@ def explain_rows(
         elif attribute == "id_cache_size" and repository.id_cache_size is not None:
             rule = "default: [broker] id-cache-size"
         else:
-            rule = f"default: {setting.default_text}" if attribute in DERIVED else "default"
+            rule = f"default: {setting.default_text}" if attribute in derived else "default"
         rows.append(Row(setting.key, getattr(resolved, attribute), rule))
     return rows
 

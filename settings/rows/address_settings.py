@@ -7,6 +7,7 @@ the attributes that it sets to values. Source: address-settings page 2.4, 3, 3.8
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -54,29 +55,35 @@ NO_ADDRESSES = "An address is what its queues and exchanges make it; alone it is
 
 @frozen
 class Setting(Row):
-    """`beans`: its names in broker-properties. `zero_is_none`: 0 means the same as -1."""
+    """`beans`: its names in broker-properties. `zero_is_none`: 0 means the same as -1.
+
+    `is_redelivery`: an entry that sets it has ARTEMIS_ATTEMPTS as its default limit of attempts (address-settings page
+    3.1). `starts_flow_control`: it puts the addresses of its entry under flow control, as does the policy BLOCK (queues
+    page E). `is_of_topics`: the queue of a transient subscriber takes it from its topics, and nothing else from them;
+    `is_limit`: of several topics the smallest limit applies (queues page E.2).
+    """
 
     beans: tuple[str, ...] = ()
     zero_is_none: bool = False
+    is_redelivery: bool = False
+    starts_flow_control: bool = False
+    is_of_topics: bool = False
+    is_limit: bool = False
 
 
-def setting(
-    kind: Kind,
-    default: Any,
-    acts: Lifetime = LIVE,
-    *,
-    help: str,
-    bean: str = "",
-    zero_is_none: bool = False,
-    default_text: str = "",
-) -> Any:
+def setting(kind: Kind, default: Any, acts: Lifetime = LIVE, *, help: str, bean: str = "", **columns: Any) -> Any:
     """A row. `bean`: a second name in broker-properties."""
-    return row(kind, default, acts, help=help, bean=bean, zero_is_none=zero_is_none, default_text=default_text)
+    return row(kind, default, acts, help=help, bean=bean, **columns)
 
 
-def meaningless(kind: Kind, default: Any, reason: str, *, help: str, bean: str = "", default_text: str = "") -> Any:
+redelivery = partial(setting, is_redelivery=True)
+of_topics = partial(setting, is_of_topics=True)
+flow_control = partial(of_topics, starts_flow_control=True)
+
+
+def meaningless(kind: Kind, default: Any, reason: str, **columns: Any) -> Any:
     """A setting of another broker that is read, kept and explained, and has no effect here."""
-    return row(kind, default, WITHOUT_MEANING, reason=reason, help=help, bean=bean, default_text=default_text)
+    return setting(kind, default, WITHOUT_MEANING, reason=reason, **columns)
 
 
 # fmt: off
@@ -85,23 +92,23 @@ class ResolvedSettings:
     """The settings of one address or queue. -1: no limit, or off; "": no such address or key. Never None."""
 
     # -- redelivery and dead letters
-    max_delivery_attempts: int = setting(ATTEMPTS, UNLIMITED,
+    max_delivery_attempts: int = redelivery(ATTEMPTS, UNLIMITED,
         default_text="unlimited; 10 where an entry sets redelivery or dead letters",
         help="Deliveries a message gets before it is dead-lettered; 0 or -1 is no limit.")
-    redelivery_delay_ms: int = setting(DELAY, 0, help="Wait before a message that was returned is delivered again.")
-    redelivery_delay_multiplier: float = setting(MULTIPLIER, 1.0, bean="redeliveryMultiplier",
+    redelivery_delay_ms: int = redelivery(DELAY, 0, help="Wait before a message that was returned is delivered again.")
+    redelivery_delay_multiplier: float = redelivery(MULTIPLIER, 1.0, bean="redeliveryMultiplier",
         help="Factor by which the wait grows with each further attempt.")
-    redelivery_collision_avoidance_factor: float = setting(FACTOR, 0.0,
+    redelivery_collision_avoidance_factor: float = redelivery(FACTOR, 0.0,
         help="Random share, 0 to 1, by which each wait is lengthened or shortened.")
-    max_redelivery_delay_ms: int = setting(DELAY, 0, default_text="10 x redelivery-delay",
+    max_redelivery_delay_ms: int = redelivery(DELAY, 0, default_text="10 x redelivery-delay",
         help="Longest wait, however many attempts failed.")
-    dead_letter_address: str = setting(ADDRESS, "",
+    dead_letter_address: str = redelivery(ADDRESS, "",
         help="Exchange or queue that gets messages whose attempts are used up; unset drops them.")
-    auto_create_dead_letter_resources: bool = setting(BOOLEAN, False,
+    auto_create_dead_letter_resources: bool = redelivery(BOOLEAN, False,
         help="Whether each address gets a dead-letter queue of its own when it needs one.")
-    dead_letter_queue_prefix: str = setting(TEXT, "DLQ.", help="Prefix of the names of those dead-letter queues.")
-    dead_letter_queue_suffix: str = setting(TEXT, "", help="Suffix of the names of those dead-letter queues.")
-    send_to_dla_on_no_route: bool = setting(BOOLEAN, False, ARRIVAL, bean="sendToDLAOnNoRoute",
+    dead_letter_queue_prefix: str = redelivery(TEXT, "DLQ.", help="Prefix of the names of those dead-letter queues.")
+    dead_letter_queue_suffix: str = redelivery(TEXT, "", help="Suffix of the names of those dead-letter queues.")
+    send_to_dla_on_no_route: bool = redelivery(BOOLEAN, False, ARRIVAL, bean="sendToDLAOnNoRoute",
         help="Whether a message that reaches no queue goes to the dead-letter address.")
     # Artemis and HornetQ: false, also for entries of their files
     auto_create_missing_queues: bool = setting(BOOLEAN, True,
@@ -154,41 +161,41 @@ class ResolvedSettings:
     page_max_cache_size: int = meaningless(ANY_INT, 5, "Obsolete in Artemis as well.", bean="pageCacheMaxSize",
         help="Number of page files in memory.")
     # -- flow control
-    memory_limit: int = setting(BYTES_OR_OFF, -1, zero_is_none=True,
+    memory_limit: int = flow_control(BYTES_OR_OFF, -1, zero_is_none=True, is_limit=True,
         help="Memory for messages of each queue: beyond it they leave memory, or (`cursor`) publishers wait; -1 is no "
         "limit.")
-    producer_flow_control: bool = setting(BOOLEAN, True,
+    producer_flow_control: bool = flow_control(BOOLEAN, True,
         help="Whether publishers wait for memory; if not, the temporary store takes what is too much.")
-    send_fail_if_no_space: bool = setting(BOOLEAN, False, default_text="that of [system-usage]",
+    send_fail_if_no_space: bool = flow_control(BOOLEAN, False, default_text="that of [system-usage]",
         help="Whether a publish for which there is no space is refused at once instead of held.")
-    send_fail_if_no_space_after_ms: int = setting(DELAY, 0, default_text="that of [system-usage]",
+    send_fail_if_no_space_after_ms: int = flow_control(DELAY, 0, default_text="that of [system-usage]",
         help="How long such a publish is held before it is refused; 0 is for ever.")
-    cursor: str = setting(choice("store", "vm", "file"), "store",
+    cursor: str = flow_control(choice("store", "vm", "file"), "store",
         help="Whether messages beyond a limit of memory leave it for the journal or the temporary store: `vm` none; "
         "`store` and `file` all.")
-    cursor_memory_high_water_mark: int = setting(whole(1, 100), 70,
+    cursor_memory_high_water_mark: int = of_topics(whole(1, 100), 70,
         help="Percentage of the memory limit above which `store` and `file` keep no further messages in memory.")
-    minimum_message_size: int = setting(BYTES, 1024, ARRIVAL, help="Octets that a message counts at least.")
-    blocked_producer_warning_interval_ms: int = setting(DELAY, 30_000,
+    minimum_message_size: int = of_topics(BYTES, 1024, ARRIVAL, help="Octets that a message counts at least.")
+    blocked_producer_warning_interval_ms: int = of_topics(DELAY, 30_000,
         help="Time between two warnings in the log that publishers wait; 0 is none.")
-    pending_message_limit: int = setting(LIMIT, -1,
+    pending_message_limit: int = of_topics(LIMIT, -1, is_limit=True,
         help="Messages that a transient subscriber's queue keeps beyond the prefetch; -1 keeps all.")
-    pending_message_limit_prefetch_rate: float = setting(RATE_OR_OFF, -1.0, default_text="unset",
+    pending_message_limit_prefetch_rate: float = of_topics(RATE_OR_OFF, -1.0, default_text="unset", is_limit=True,
         help="The same as a multiple of the prefetch, where `pending-message-limit` is not set.")
-    message_eviction: str = setting(choice("oldest", "lowest-priority", "unique-property"), "oldest",
+    message_eviction: str = of_topics(choice("oldest", "lowest-priority", "unique-property"), "oldest",
         help="Which message goes when there are more: the `oldest`, that of `lowest-priority`, or one whose "
         "`unique-property` came again.")
-    message_eviction_property: str = setting(TEXT, "", help="Header whose values `unique-property` compares.")
-    abort_slow_consumer_after_ms: int = setting(DELAY_OR_OFF, -1, zero_is_none=True,
+    message_eviction_property: str = of_topics(TEXT, "", help="Header whose values `unique-property` compares.")
+    abort_slow_consumer_after_ms: int = of_topics(DELAY_OR_OFF, -1, zero_is_none=True, is_limit=True,
         help="How long a consumer may take nothing though messages wait before it is cancelled; -1 or 0 is off.")
-    abort_slow_consumer_count: int = setting(LIMIT, -1, zero_is_none=True,
+    abort_slow_consumer_count: int = of_topics(LIMIT, -1, zero_is_none=True, is_limit=True,
         help="At how many checks in a row a consumer may be slow before it is cancelled; -1 or 0 is off.")
-    abort_slow_consumer_check_period_ms: int = setting(PERIOD, 30_000,
+    abort_slow_consumer_check_period_ms: int = of_topics(PERIOD, 30_000,
         help="Time between two checks for slow consumers of either kind.")
-    abort_slow_consumer_connection: bool = setting(BOOLEAN, False, help="Whether the connection is closed instead.")
-    abort_slow_ack_after_ms: int = setting(DELAY_OR_OFF, -1, zero_is_none=True,
+    abort_slow_consumer_connection: bool = of_topics(BOOLEAN, False, help="Whether the connection is closed instead.")
+    abort_slow_ack_after_ms: int = of_topics(DELAY_OR_OFF, -1, zero_is_none=True, is_limit=True,
         help="How long a consumer may acknowledge nothing before it is cancelled; -1 or 0 is off.")
-    abort_slow_ack_ignores_idle: bool = setting(BOOLEAN, True,
+    abort_slow_ack_ignores_idle: bool = of_topics(BOOLEAN, True,
         help="Whether that spares consumers that have nothing to acknowledge.")
     # -- queue defaults, copied at creation
     default_ring_size: int = setting(LIMIT_NOT_ZERO, -1, AT_CREATION,
@@ -261,15 +268,15 @@ class ResolvedSettings:
     auto_delete_jms_topics: bool = meaningless(BOOLEAN, True, NO_ADDRESSES,
         help="Older name of `auto-delete-addresses`.")
     # -- consumers, cluster, management
-    slow_consumer_threshold: int = setting(LIMIT_NOT_ZERO, -1,
+    slow_consumer_threshold: int = of_topics(LIMIT_NOT_ZERO, -1,
         help="Rate of acknowledgements below which a consumer is slow, if its queue gets more; -1 is off.")
-    slow_consumer_threshold_measurement_unit: str = setting(
+    slow_consumer_threshold_measurement_unit: str = of_topics(
         choice("MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"),
         "MESSAGES_PER_SECOND",
         help="Unit of that rate.")
-    slow_consumer_policy: str = setting(choice("KILL", "NOTIFY"), "NOTIFY",
+    slow_consumer_policy: str = of_topics(choice("KILL", "NOTIFY"), "NOTIFY",
         help="What happens to a slow consumer: `KILL` closes its connection, `NOTIFY` reports it.")
-    slow_consumer_check_period_s: int = setting(whole(1, LONG_MAX), 5,
+    slow_consumer_check_period_s: int = of_topics(whole(1, LONG_MAX), 5,
         help="Seconds between two checks for slow consumers.")
     redistribution_delay_ms: int = meaningless(DELAY_OR_OFF, -1, "One node has all consumers of a queue.",
         help="Wait before a cluster moves messages to a node that has consumers.")
@@ -290,8 +297,7 @@ class ResolvedSettings:
         help="Number of ids that duplicate detection remembers for an address; 0 is off.")
     queue_prefetch: int = meaningless(COUNT_INT, 1000, "Clients say what they prefetch (`basic.qos`).",
         help="Prefetch of ActiveMQ 5 clients.")
-    #: Not a setting: whether flow control (queues page E) applies to publishes to the address, see
-    #: `why_flow_controlled`.
+    #: No row: whether flow control (queues page E) applies to publishes to the address, see `why_flow_controlled`.
     is_flow_controlled: bool = False
 # fmt: on
 
@@ -315,27 +321,8 @@ DEFAULTS = ResolvedSettings()
 #: Keys of older systems -> our keys.
 OLD_NAMES = {"last-value-queue": "default-last-value-queue"}
 
-#: The redelivery and dead-letter settings (address-settings page 3.1): if any is set, the default is ARTEMIS_ATTEMPTS.
-REDELIVERY = (
-    "max_delivery_attempts", "redelivery_delay_ms", "redelivery_delay_multiplier",
-    "redelivery_collision_avoidance_factor", "max_redelivery_delay_ms", "dead_letter_address",
-    "auto_create_dead_letter_resources", "dead_letter_queue_prefix", "dead_letter_queue_suffix",
-    "send_to_dla_on_no_route",
-)  # fmt: skip
-
-#: Settings that put the addresses of their entry under flow control, as does the policy BLOCK (queues page E).
-FLOW = (
-    "memory_limit",
-    "producer_flow_control",
-    "send_fail_if_no_space",
-    "send_fail_if_no_space_after_ms",
-    "cursor",
-)
-
-#: Settings whose defaults follow from other settings.
-DERIVED = ("max_redelivery_delay_ms", "max_read_page_bytes", "prefetch_page_messages", "prefetch_page_bytes")
-
 _ZERO_IS_NONE = tuple(one.attribute for one in SETTINGS if one.zero_is_none)
+_FLOW_CONTROL = tuple(one.attribute for one in SETTINGS if one.starts_flow_control)
 
 # -- layers -----------------------------------------------------------------------------------------------------------
 
@@ -373,7 +360,7 @@ def with_fewer_attempts(near: Layer, wide: Layer) -> Layer:
 
 def sets_redelivery(layer: Layer) -> bool:
     """Whether a redelivery or dead-letter setting is set."""
-    return not layer.keys().isdisjoint(REDELIVERY)
+    return any(BY_ATTRIBUTE[attribute].is_redelivery for attribute in layer)
 
 
 def default_attempts(entries: Layer, broker_default: int | None) -> int:
@@ -417,7 +404,7 @@ def resolve(
 
 def why_flow_controlled(merged: Layer) -> list[str]:
     """The attributes that put an address under flow control; a [system-usage] does it for every address."""
-    why = [attribute for attribute in FLOW if attribute in merged]
+    why = [attribute for attribute in _FLOW_CONTROL if attribute in merged]
     return [*why, "address_full_policy"] if merged.get("address_full_policy") == "BLOCK" else why
 
 
@@ -425,5 +412,9 @@ def derived_defaults(merged: Layer) -> dict[str, int]:
     """Defaults that follow from other settings; computed after merging, never before."""
     read_messages = merged.get("max_read_page_messages", DEFAULTS.max_read_page_messages)
     read_bytes = merged.get("max_read_page_bytes", 2 * merged.get("page_size_bytes", DEFAULTS.page_size_bytes))
-    cap_ms = min(10 * merged.get("redelivery_delay_ms", 0), LONG_MAX)
-    return dict(zip(DERIVED, (cap_ms, read_bytes, read_messages, read_bytes)))
+    return {
+        "max_redelivery_delay_ms": min(10 * merged.get("redelivery_delay_ms", 0), LONG_MAX),
+        "max_read_page_bytes": read_bytes,
+        "prefetch_page_messages": read_messages,
+        "prefetch_page_bytes": read_bytes,
+    }
