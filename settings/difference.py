@@ -26,7 +26,6 @@ from .queue_types import QueueType, own_type
 from .rows.address_settings import SETTINGS
 from .rows.broker_keys import KEYS
 from .rows.queue_attributes import LIVE_ARGUMENTS
-from .shared import OF_ONE_NODE
 from .values import value_text
 
 _T = TypeVar("_T")
@@ -74,7 +73,7 @@ def key_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     for table, keys in KEYS.items():
         for key, row in keys.items():
             before, after = old.value(table, key), new.value(table, key)
-            if before != after and not (are_two_nodes and (table, key) in OF_ONE_NODE):
+            if before != after and not (are_two_nodes and row.is_of_node):
                 yield Change(f"[{table}] {key}", f"{_text(before)} -> {_text(after)}", row.acts)
 
 

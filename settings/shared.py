@@ -1,7 +1,7 @@
 """The parts of a configuration that are to be alike on all nodes of a cluster, each as text that says the same wherever
 it is made. Names of parts are those of `leveret diff`.
 
-What a node has of its own (`OF_ONE_NODE`) is left out: its name, places where it listens, paths of its files.
+Keys of which each node has its own value are left out (`Key.is_of_node`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,20 +14,6 @@ from .declared.configuration import Configuration
 from .faults import Origin
 from .rows.broker_keys import KEYS
 
-#: (table, key) of what differs between nodes by nature.
-OF_ONE_NODE = frozenset(
-    (table, key)
-    for table, keys in {
-        "broker": ("listen", "data", "definitions"),
-        "management": ("enabled", "listen", "metrics", "node", "hosts"),
-        "journal": ("reserve",),
-        "tls": ("certificate", "key", "client-ca"),
-        "cluster": ("node", "listen", "advertise", "etcd", "etcd-user", "etcd-password-file", "secret-file", "group"),
-        "cluster.tls": KEYS["cluster.tls"],
-        "cluster.etcd-tls": KEYS["cluster.etcd-tls"],
-    }.items()
-    for key in keys
-)
 #: Values of `x-replication` with which each node, or each group of nodes, has queues of its own.
 OF_ONE_SITE = frozenset({"local", "group"})
 
@@ -41,7 +27,7 @@ def _parts(configuration: Configuration) -> Iterator[tuple[str, object]]:
     for table, keys in KEYS.items():
         for key, row in keys.items():
             value = configuration.value(table, key)
-            if (table, key) not in OF_ONE_NODE and value != row.default and (table, key) in configuration.explicit:
+            if not row.is_of_node and value != row.default and (table, key) in configuration.explicit:
                 yield f"[{table}] {key}", sorted(value) if (table, key) == ("cluster", "nodes") else value
     if configuration.system_usage is not None:
         yield "[system-usage]", ""

@@ -87,7 +87,7 @@ ARROWS = {
     "settings/loading": {"faults", "declared", "files", "foreign"},
     "settings/explain": {"values", "rows", "addresses", "policies", "declared", "queue_types"},
     "settings/shared": {"faults", "rows", "addresses", "declared"},
-    "settings/difference": {"lifetime", "values", "rows", "addresses", "policies", "declared", "queue_types", "shared"},
+    "settings/difference": {"lifetime", "values", "rows", "addresses", "policies", "declared", "queue_types"},
     "settings/leases": {
         "frozen",
         "faults",

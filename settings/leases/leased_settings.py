@@ -14,7 +14,7 @@ from ..faults import ArgumentFault
 from ..frozen import frozen
 from ..lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
 from ..rows.message_types import MESSAGE_TYPES
-from ..rows.row import Row, columns_of, row
+from ..rows.row import Row, columns_of, setting
 from ..values import ADDRESS, DURATION_UNITS, NO_UNITS, Kind, shown
 
 #: Code -> the condition, in the words of reports.
@@ -258,11 +258,9 @@ class Element(Row):
     tag: str | None = None
 
 
-def element(read: Reader, default: object, acts: Lifetime, *, help: str, **columns: Any) -> Any:
-    """A row. The reader accepts text, too. `columns`: tag; key, if it differs from the attribute's name;
-    default_text.
-    """
-    return row(Kind(read, units=DURATION_UNITS if read is duration else NO_UNITS), default, acts, help=help, **columns)
+def element(read: Reader, default: object, acts: Lifetime, **columns: Any) -> Any:
+    """A row. The reader accepts text, too. `columns`: help; tag; key, if it differs from the attribute's name."""
+    return setting(Kind(read, units=DURATION_UNITS if read is duration else NO_UNITS), default, acts, **columns)
 
 
 DEFERRED_ACK_MS_DEFAULT = 86_400_000

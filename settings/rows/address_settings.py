@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..frozen import frozen
-from ..lifetime import ARRIVAL, AT_CREATION, LIVE, WITHOUT_MEANING, Lifetime
+from ..lifetime import ARRIVAL, AT_CREATION
 from ..values import (
     ADDRESS,
     ANY_INT,
@@ -36,12 +36,11 @@ from ..values import (
     RATE_OR_OFF,
     ROUTING_TYPE,
     TEXT,
-    Kind,
     choice,
     whole,
 )
 from .flow_control import SystemUsage
-from .row import Row, columns_of, row
+from .row import Row, columns_of, meaningless, setting
 
 #: No limit, or off.
 UNLIMITED = -1
@@ -71,19 +70,9 @@ class Setting(Row):
     is_limit: bool = False
 
 
-def setting(kind: Kind, default: Any, acts: Lifetime = LIVE, *, help: str, bean: str = "", **columns: Any) -> Any:
-    """A row. `bean`: a second name in broker-properties."""
-    return row(kind, default, acts, help=help, bean=bean, **columns)
-
-
 redelivery = partial(setting, is_redelivery=True)
 of_topics = partial(setting, is_of_topics=True)
 flow_control = partial(of_topics, starts_flow_control=True)
-
-
-def meaningless(kind: Kind, default: Any, reason: str, **columns: Any) -> Any:
-    """A setting of another broker that is read, kept and explained, and has no effect here."""
-    return setting(kind, default, WITHOUT_MEANING, reason=reason, **columns)
 
 
 # fmt: off
@@ -308,7 +297,8 @@ def bean_name(key: str) -> str:
 
 
 def _setting_of(columns: dict[str, Any]) -> Setting:
-    bean = columns.pop("bean")
+    """`bean`: a second name in broker-properties."""
+    bean = columns.pop("bean", "")
     return Setting(beans=(bean_name(columns["key"]), *([bean] if bean else ())), **columns)
 
 

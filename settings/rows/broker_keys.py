@@ -5,11 +5,11 @@ A key for a feature that this version does not have yet is accepted with a warni
 """
 
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network
-from typing import Any
 
 from ..frozen import frozen
-from ..lifetime import ARRIVAL, AT_BINDING, AT_CONNECTION, AT_CREATION, LIVE, MIXED, RESTART, WITHOUT_MEANING, Lifetime
+from ..lifetime import ARRIVAL, AT_BINDING, AT_CONNECTION, AT_CREATION, LIVE, MIXED, RESTART
 from ..profiles import profile_name
 from ..values import (
     BOOLEAN,
@@ -29,7 +29,7 @@ from ..values import (
 )
 from .cluster import ClusterKeys, ClusterTlsKeys, EtcdTlsKeys
 from .flow_control import Flow, UsageKeys
-from .row import Row, columns_of, row
+from .row import Row, columns_of, meaningless, setting
 
 Network = IPv4Network | IPv6Network
 
@@ -39,21 +39,17 @@ PROFILE = Kind(profile_name)
 
 @frozen
 class Key(Row):
-    """`by_profile`: the attribute of the profile with the default. `is_foreign`: files of Artemis have it, too."""
+    """`by_profile`: the attribute of the profile with the default. `is_foreign`: files of Artemis have it, too.
+
+    `is_of_node`: each node of a cluster has its own value: a name, a place where it listens, the path of a file.
+    """
 
     by_profile: str = ""
     is_foreign: bool = False
+    is_of_node: bool = False
 
 
-def setting(
-    kind: Kind, default: Any, acts: Lifetime, *, help: str, by_profile: str = "", is_foreign: bool = False
-) -> Any:
-    return row(kind, default, acts, help=help, by_profile=by_profile, is_foreign=is_foreign)
-
-
-def meaningless(kind: Kind, default: Any, reason: str, *, help: str, is_foreign: bool = False) -> Any:
-    """A key that is accepted and explained, and has no effect here."""
-    return row(kind, default, WITHOUT_MEANING, help=help, reason=reason, is_foreign=is_foreign)
+of_node = partial(setting, is_of_node=True)
 
 
 # These classes have no instances, so no methods are generated for them.
@@ -62,11 +58,11 @@ def meaningless(kind: Kind, default: Any, reason: str, *, help: str, is_foreign:
 class BrokerKeys:
     """[broker]."""
 
-    listen: tuple[str, ...] = setting(TEXTS, ("127.0.0.1:5672",), RESTART,
+    listen: tuple[str, ...] = of_node(TEXTS, ("127.0.0.1:5672",), RESTART,
         help="Addresses to accept connections on: `HOST:PORT`, `amqps://HOST:PORT` or `unix:PATH`.")
-    data: str = setting(TEXT, "leveret-data", RESTART,
+    data: str = of_node(TEXT, "leveret-data", RESTART,
         help="Directory of the journal, where durable queues and persistent messages are kept.")
-    definitions: str | None = setting(TEXT, None, RESTART,
+    definitions: str | None = of_node(TEXT, None, RESTART,
         help="JSON file of RabbitMQ definitions, imported at the start.")
     definitions_all_or_nothing: bool = setting(BOOLEAN, False, RESTART,
         help="Whether anything wrong in that file keeps the broker from starting. Without it, that entry is left out, "
@@ -153,7 +149,7 @@ class JournalKeys:
     segment_size: int = setting(BYTES, 64 * 1024**2, RESTART, help="Size of one segment file.")
     segment_age_ms: int = setting(DELAY, 3_600_000, RESTART,
         help="Age at which a segment is sealed even if it is not full.")
-    reserve: int = setting(BYTES, 40 * 1024**2, RESTART,
+    reserve: int = of_node(BYTES, 40 * 1024**2, RESTART,
         help="Disk space, held back by a file, for acknowledgements, purges, deletes on a full disk; 0 is none.")
     retain_ms: int | None = setting(DELAY, None, RESTART,
         help="How long segments that the broker no longer needs are kept for the data pipeline.")
@@ -211,20 +207,20 @@ class LimitKeys:
 class ManagementKeys:
     """[management]."""
 
-    enabled: bool = setting(BOOLEAN, True, RESTART,
+    enabled: bool = of_node(BOOLEAN, True, RESTART,
         help="Whether the console is served, where the extra `leveret[console]` is installed.")
-    listen: tuple[str, ...] = setting(TEXTS, ("127.0.0.1:15672",), RESTART,
+    listen: tuple[str, ...] = of_node(TEXTS, ("127.0.0.1:15672",), RESTART,
         help="Addresses of the HTTP API: HOST:PORT, https://HOST:PORT (with `[tls]`), unix:PATH; or `off`.")
-    metrics: str = setting(TEXT, "127.0.0.1:15692", RESTART,
+    metrics: str = of_node(TEXT, "127.0.0.1:15692", RESTART,
         help="Address where metrics and health are served without a login, written as above, or `off`.")
     metrics_open: bool = setting(BOOLEAN, False, LIVE,
         help="Whether names of objects are shown outside loopback to anybody, not to monitors only.")
     plain_outside: bool = setting(BOOLEAN, False, RESTART,
         help="Whether it may be served without TLS outside loopback, where passwords can be read.")
-    node: str = setting(TEXT, "rabbit@localhost", LIVE,
+    node: str = of_node(TEXT, "rabbit@localhost", LIVE,
         help="Name of a node without `[cluster]` for tools; they find it by any name that begins with `rabbit@`.")
     path_prefix: str = setting(TEXT, "", LIVE, help="Stands before all paths, behind a proxy.")
-    hosts: tuple[str, ...] = setting(TEXTS, (), LIVE,
+    hosts: tuple[str, ...] = of_node(TEXTS, (), LIVE,
         help="Names under which the console may be asked for, beside addresses and localhost.")
     cors_origins: tuple[str, ...] = setting(TEXTS, (), LIVE,
         help="Origins of pages elsewhere that may ask and change something here; `*`: all may ask.")
@@ -238,11 +234,11 @@ class ManagementKeys:
 class TlsKeys:
     """[tls]."""
 
-    certificate: str | None = setting(TEXT, None, AT_CONNECTION,
+    certificate: str | None = of_node(TEXT, None, AT_CONNECTION,
         help="PEM file with the server's certificate, then those of intermediate authorities.")
-    key: str | None = setting(TEXT, None, AT_CONNECTION,
+    key: str | None = of_node(TEXT, None, AT_CONNECTION,
         help="PEM file with the private key, without a passphrase; unset: in the certificate's file.")
-    client_ca: str | None = setting(TEXT, None, AT_CONNECTION,
+    client_ca: str | None = of_node(TEXT, None, AT_CONNECTION,
         help="PEM file with the authorities whose client certificates are trusted.")
     verify: str = setting(one_of("none", "optional", "required"), "none", AT_CONNECTION,
         help="Whether clients show a certificate: `none`, `optional` or `required`.")

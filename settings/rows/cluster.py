@@ -5,9 +5,9 @@ All but certificates and `transfer-after` act when the node starts. Source: docs
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
-from ..lifetime import AT_CONNECTION, LIVE, RESTART, Lifetime
+from ..lifetime import AT_CONNECTION, LIVE, RESTART
 from ..values import (
     DURATION_UNITS,
     INT_MAX,
@@ -20,7 +20,7 @@ from ..values import (
     texts,
     whole,
 )
-from .row import row
+from .row import setting
 
 MIB = 1024**2
 
@@ -116,12 +116,12 @@ def at_least(low_ms: int, text: str) -> Kind:
     return Kind(read, units=DURATION_UNITS)
 
 
-#: Shorter ones would make a busy machine look like a dead one.
+#: With a shorter one a busy node would be taken for a dead one.
 TIMER = at_least(100, "100ms")
 
-
-def setting(kind: Kind, default: Any, help: str, acts: Lifetime = RESTART) -> Any:
-    return row(kind, default, acts, help=help)
+at_start = partial(setting, acts=RESTART)
+of_node = partial(at_start, is_of_node=True)
+pem_file = partial(of_node, TEXT, None)
 
 
 # fmt: off
@@ -129,67 +129,71 @@ def setting(kind: Kind, default: Any, help: str, acts: Lifetime = RESTART) -> An
 class ClusterKeys:
     """[cluster]."""
 
-    name: str = setting(Kind(plain_name), "leveret",
-        "Name of the cluster; its keys in etcd are under `/leveret/NAME/0/`.")
-    node: str | None = setting(Kind(node_name), None,
-        "Name of this node, one of `nodes`; tools see `rabbit@NAME`, or the name as it is if it has an `@`.")
-    nodes: tuple[str, ...] = setting(Kind(named_places), (),
-        "All nodes, the same list on each: `NAME=HOST:PORT`, the address where the other nodes reach it.")
-    listen: str | None = setting(Kind(host_and_port), None,
-        "Address on which this node listens for the others; unset: its own in `nodes`.")
-    advertise: str | None = setting(Kind(host_and_port), None,
-        "Address that the others are told for this node; unset: its own in `nodes`.")
-    etcd: tuple[str, ...] = setting(Kind(urls), (), "URLs of all members of etcd, see [cluster.md](cluster.md).")
-    etcd_user: str | None = setting(TEXT, None, "User as which this node logs in to etcd; unset: etcd has no users.")
-    etcd_password_file: str | None = setting(TEXT, None, "File with the password of `etcd-user`, on its first line.")
-    min_in_sync: int = setting(whole(1, 16), 2,
-        "Nodes that must have what is confirmed on disk; with fewer in sync, publishers are held.")
-    secret_file: str | None = setting(TEXT, None,
-        "File with a secret that all nodes share and prove to each other, where there is no `[cluster.tls]`.")
-    group: str | None = setting(Kind(plain_name), None,
-        "Name of the group of nodes to which this one belongs, as AMPS has it: see `x-queue-domain`.")
-    lease_ms: int = setting(at_least(2000, "2s"), 6000,
-        "How long a node that is silent counts as present in etcd, rounded up to seconds.")
-    suspend_after_ms: int = setting(TIMER, 2000,
-        "How long a leader that reaches neither a node nor etcd goes on; then nothing is read or sent.")
-    disk_stall_ms: int = setting(TIMER, 5000,
-        "How long a write or fsync of the leader may hang before another node leads.")
-    patience_ms: int = setting(TIMER, 30_000,
-        "How long clients are held while no node leads; then they are disconnected.")
-    beacon_ms: int = setting(at_least(50, "50ms"), 500, "How often nodes that are connected say that they are there.")
-    ack_deadline_ms: int = setting(TIMER, 2000,
-        "How long the leader waits for a node in sync to have records on disk, before it goes on without it.")
-    join_patience_ms: int = setting(TIMER, 1000, "How long a new leader waits for nodes in sync to connect.")
-    resign_after_ms: int = setting(TIMER, 2000,
-        "How long a leader with too few nodes in sync waits before it leaves the lead to a node that reaches more.")
-    transfer_after_ms: int = setting(Kind(duration_ms, units=DURATION_UNITS), 50,
-        "How long a message of a leased queue waits for a consumer at its own node, and then goes elsewhere.", LIVE)
-    link_backlog: int = setting(Kind(size_between(MIB, INT_MAX), units=SIZE_UNITS), 64 * MIB,
-        "Octets that wait in memory for one node; what it missed beyond that is read from the files.")
-    copy_rate: int = setting(Kind(copy_rate, units=SIZE_UNITS), 100 * MIB,
-        "Octets a second that one node is sent from files, of what it missed or of a full copy; 0: no limit.")
+    name: str = at_start(Kind(plain_name), "leveret",
+        help="Name of the cluster; its keys in etcd are under `/leveret/NAME/0/`.")
+    node: str | None = of_node(Kind(node_name), None,
+        help="Name of this node, one of `nodes`; tools see `rabbit@NAME`, or the name as it is if it has an `@`.")
+    nodes: tuple[str, ...] = at_start(Kind(named_places), (),
+        help="All nodes, the same list on each: `NAME=HOST:PORT`, the address where the other nodes reach it.")
+    listen: str | None = of_node(Kind(host_and_port), None,
+        help="Address on which this node listens for the others; unset: its own in `nodes`.")
+    advertise: str | None = of_node(Kind(host_and_port), None,
+        help="Address that the others are told for this node; unset: its own in `nodes`.")
+    etcd: tuple[str, ...] = of_node(Kind(urls), (), help="URLs of all members of etcd, see [cluster.md](cluster.md).")
+    etcd_user: str | None = of_node(TEXT, None,
+        help="User as which this node logs in to etcd; unset: etcd has no users.")
+    etcd_password_file: str | None = of_node(TEXT, None,
+        help="File with the password of `etcd-user`, on its first line.")
+    min_in_sync: int = at_start(whole(1, 16), 2,
+        help="Nodes that must have what is confirmed on disk; with fewer in sync, publishers are held.")
+    secret_file: str | None = of_node(TEXT, None,
+        help="File with a secret that all nodes share and prove to each other, where there is no `[cluster.tls]`.")
+    group: str | None = of_node(Kind(plain_name), None,
+        help="Name of the group of nodes to which this one belongs, as AMPS has it: see `x-queue-domain`.")
+    lease_ms: int = at_start(at_least(2000, "2s"), 6000,
+        help="How long a node that is silent counts as present in etcd, rounded up to seconds.")
+    suspend_after_ms: int = at_start(TIMER, 2000,
+        help="How long a leader that reaches neither a node nor etcd goes on; then nothing is read or sent.")
+    disk_stall_ms: int = at_start(TIMER, 5000,
+        help="How long a write or fsync of the leader may hang before another node leads.")
+    patience_ms: int = at_start(TIMER, 30_000,
+        help="How long clients are held while no node leads; then they are disconnected.")
+    beacon_ms: int = at_start(at_least(50, "50ms"), 500,
+        help="How often nodes that are connected say that they are there.")
+    ack_deadline_ms: int = at_start(TIMER, 2000,
+        help="How long the leader waits for a node in sync to have records on disk, before it goes on without it.")
+    join_patience_ms: int = at_start(TIMER, 1000, help="How long a new leader waits for nodes in sync to connect.")
+    resign_after_ms: int = at_start(TIMER, 2000,
+        help="How long a leader with too few nodes in sync waits before it leaves the lead to a node that reaches "
+        "more.")
+    transfer_after_ms: int = at_start(Kind(duration_ms, units=DURATION_UNITS), 50, acts=LIVE,
+        help="How long a message of a leased queue waits for a consumer at its own node, and then goes elsewhere.")
+    link_backlog: int = at_start(Kind(size_between(MIB, INT_MAX), units=SIZE_UNITS), 64 * MIB,
+        help="Octets that wait in memory for one node; what it missed beyond that is read from the files.")
+    copy_rate: int = at_start(Kind(copy_rate, units=SIZE_UNITS), 100 * MIB,
+        help="Octets a second that one node is sent from files, of what it missed or of a full copy; 0: no limit.")
 
 
 @dataclass(init=False, repr=False, eq=False)
 class ClusterTlsKeys:
     """[cluster.tls]: between nodes. Each shows its certificate to the other."""
 
-    ca: str | None = setting(TEXT, None,
-        "PEM file with the authority that signs the certificates of nodes, and of nothing else.")
-    certificate: str | None = setting(TEXT, None,
-        "PEM file with this node's certificate; its host must be the one in `nodes`.", AT_CONNECTION)
-    key: str | None = setting(TEXT, None, "PEM file with its private key; unset: in the certificate's file.",
-        AT_CONNECTION)
+    ca: str | None = pem_file(
+        help="PEM file with the authority that signs the certificates of nodes, and of nothing else.")
+    certificate: str | None = pem_file(acts=AT_CONNECTION,
+        help="PEM file with this node's certificate; its host must be the one in `nodes`.")
+    key: str | None = pem_file(acts=AT_CONNECTION,
+        help="PEM file with its private key; unset: in the certificate's file.")
 
 
 @dataclass(init=False, repr=False, eq=False)
 class EtcdTlsKeys:
     """[cluster.etcd-tls]: to etcd, for URLs that begin with https."""
 
-    ca: str | None = setting(TEXT, None,
-        "PEM file with the authority of etcd's certificates; unset: this machine's authorities.", AT_CONNECTION)
-    certificate: str | None = setting(TEXT, None, "PEM file with the certificate that this node shows to etcd.",
-        AT_CONNECTION)
-    key: str | None = setting(TEXT, None, "PEM file with its private key; unset: in the certificate's file.",
-        AT_CONNECTION)
+    ca: str | None = pem_file(acts=AT_CONNECTION,
+        help="PEM file with the authority of etcd's certificates; unset: this machine's authorities.")
+    certificate: str | None = pem_file(acts=AT_CONNECTION,
+        help="PEM file with the certificate that this node shows to etcd.")
+    key: str | None = pem_file(acts=AT_CONNECTION,
+        help="PEM file with its private key; unset: in the certificate's file.")
 # fmt: on

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..frozen import frozen
 from ..values import BOOLEAN, BYTES, DELAY, SIZE_UNITS, Kind, size_bytes
-from .row import row
+from .row import setting
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 
@@ -87,16 +87,16 @@ class SystemUsage:
 class UsageKeys:
     """The keys of [system-usage]; `SystemUsage` is the result."""
 
-    memory: int | str = row(SIZE_OR_PERCENT, SystemUsage().memory,
+    memory: int | str = setting(SIZE_OR_PERCENT, SystemUsage().memory,
         help="Memory for messages of all addresses together: octets, or a share (`70%`) of what the process may use; "
         "0 is no limit.")
-    store: int | str = row(SIZE_OR_PERCENT, SystemUsage().store,
+    store: int | str = setting(SIZE_OR_PERCENT, SystemUsage().store,
         help="Octets of persistent messages, or a share of the disk; the journal takes more; 0 is no limit.")
-    temp: int | str = row(SIZE_OR_PERCENT, SystemUsage().temp,
+    temp: int | str = setting(SIZE_OR_PERCENT, SystemUsage().temp,
         help="Size of the temporary store, in octets or as a share of its disk; 0 is no limit.")
-    send_fail_if_no_space: bool = row(BOOLEAN, False,
+    send_fail_if_no_space: bool = setting(BOOLEAN, False,
         help="Whether a publish for which there is no space is refused at once instead of held.")
-    send_fail_if_no_space_after_ms: int = row(DELAY, 0,
+    send_fail_if_no_space_after_ms: int = setting(DELAY, 0,
         help="How long such a publish is held before it is refused; 0 is for ever.")
 
 
@@ -104,15 +104,15 @@ class UsageKeys:
 class Flow:
     """[flow]: limits on blocked publishes. Octets and milliseconds; sizes are those of one connection."""
 
-    low_mark_percent: int | None = row(PERCENTAGE, None, key="low-mark",
+    low_mark_percent: int | None = setting(PERCENTAGE, None, key="low-mark",
         help="Percentage of a limit at which held publishes go on; unset: 64 KiB below it, within 50 to 95 %.")
-    max_stall_ms: int = row(DELAY, 0,
+    max_stall_ms: int = setting(DELAY, 0,
         help="How long a connection may be unread without progress before it is closed; 0 is for ever.")
-    hold_size: int = row(BYTES, MIB, key="hold-bytes",
+    hold_size: int = setting(BYTES, MIB, key="hold-bytes",
         help="Memory for held publishes of one connection; of all: 5 % of `memory` of [system-usage], if set.")
-    hold_spool_size: int = row(BYTES, 64 * MIB, key="hold-spool",
+    hold_spool_size: int = setting(BYTES, 64 * MIB, key="hold-spool",
         help="Held publishes of one connection in the temporary store, beyond `hold-bytes`.")
-    channel_flow_products: tuple[str, ...] = row(PRODUCTS, (), key="use-channel-flow",
+    channel_flow_products: tuple[str, ...] = setting(PRODUCTS, (), key="use-channel-flow",
         help="`false`, or the client products that get `channel.flow` while their publishes are held.")
     # fmt: on
 

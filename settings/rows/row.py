@@ -38,11 +38,16 @@ class Row:
         return self.acts is not WITHOUT_MEANING
 
 
-def row(kind: Kind, default: Any, acts: Lifetime = LIVE, **columns: Any) -> Any:
-    """A field of a table's class. `columns`: the other columns of its row; `key` defaults to the attribute without a
-    unit.
+def setting(kind: Kind, default: Any, acts: Lifetime = LIVE, *, help: str, **columns: Any) -> Any:
+    """A field of a table's class, which is a row. `columns`: the others of its row; `key` defaults to the attribute
+    without a unit.
     """
-    return field(default=default, metadata={"kind": kind, "acts": acts, **columns})
+    return field(default=default, metadata={"kind": kind, "acts": acts, "help": help, **columns})
+
+
+def meaningless(kind: Kind, default: Any, reason: str, *, help: str, **columns: Any) -> Any:
+    """A setting, usually of another broker, that is read, kept and explained, and has no effect here."""
+    return setting(kind, default, WITHOUT_MEANING, help=help, reason=reason, **columns)
 
 
 def columns_of(table: type) -> Iterator[dict[str, Any]]:
