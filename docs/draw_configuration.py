@@ -210,7 +210,7 @@ def _address_settings() -> list[str]:
 
 
 def _default(row: Row) -> str:
-    return row.default_text or shown(row.default, row.kind)
+    return row.default_in_words or shown(row.default, row.kind)
 
 
 def _addresses() -> list[str]:

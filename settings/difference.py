@@ -19,7 +19,7 @@ from .declared.declarations import (
     TopicPermissionDeclaration,
     UserDeclaration,
 )
-from .declared.tables import USER, VHOST
+from .declared.tables import USER, VHOST_LIMITS
 from .lifetime import ARRIVAL, AT_CONNECTION, LIVE, NEVER, Lifetime
 from .policies.policies import Policy
 from .queue_types import QueueType, own_type
@@ -249,7 +249,7 @@ def _vhost_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     for name in sorted(old.limits.keys() | new.limits.keys()):
         before, after = (one.limits.get(name, NO_LIMITS_DECLARED) for one in (old, new))
         what = f"virtual host {name!r}"
-        for row in VHOST[1:]:
+        for row in VHOST_LIMITS:
             one, other = getattr(before, row.attribute), getattr(after, row.attribute)
             if one != other:
                 yield Change(what, f"{row.key}: {_text(one)} -> {_text(other)}", row.acts)

@@ -1,7 +1,7 @@
 """Objects that a configuration declares beside settings: queues, exchanges, diverts, logged topics, users. Frozen.
 
-Source: address-settings page 1.3, 3.7, 6.1; queues page A.2, C.1, H.1; interfaces page, "Configuration keys";
-behaviour page 3.13 to 3.15.
+A field that is a row is also a key of the object's table in a native file. Source: address-settings page 1.3, 3.7, 6.1;
+queues page A.2, C.1, H.1; interfaces page, "Configuration keys"; behaviour page 3.12 to 3.15.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,12 +10,50 @@ from types import MappingProxyType
 
 from ..faults import Origin
 from ..frozen import frozen
-from ..lifetime import LIVE, Lifetime
+from ..lifetime import AT_CONNECTION, AT_CREATION, LIVE, Lifetime
+from ..rows.message_types import MESSAGE_TYPES
+from ..rows.row import REQUIRED, setting
+from ..values import BOOLEAN, DELAY, INT_MAX, TEXT, TEXTS, Kind, choice, integer, name_text, one_of, text, texts
+
+USER_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator", "x-internal-link")
+ALGORITHMS = tuple(f"rabbit_password_hashing_{name}" for name in ("sha256", "sha512", "md5"))
+
+
+def limit_or_none(value: object) -> int | None:
+    """A limit; -1 is none."""
+    limit: int = integer(-1, INT_MAX)(value)
+    return None if limit < 0 else limit
+
+
+def user_tags(value: object) -> frozenset[str]:
+    """A list of tags, or one text with tags separated by commas or spaces."""
+    words = [one for part in texts(value) for one in part.replace(",", " ").split()]
+    if any(one not in USER_TAGS for one in words):
+        raise ValueError(f"a list of {', '.join(USER_TAGS)}")
+    return frozenset(words)
+
+
+def pattern_text(value: object) -> str:
+    """A permission pattern; empty text matches no name."""
+    from ...expressions.patterns.pattern_syntax import PatternFault  # 5 ms that a broker without users saves
+    from ...expressions.patterns.patterns import permission_pattern
+
+    pattern = text(value)
+    try:
+        permission_pattern(pattern)
+    except PatternFault as fault:
+        raise ValueError(f"a regular expression; this one {fault}") from None
+    return pattern
+
+
+NAME, LIMIT_OR_NONE, PATTERN = Kind(name_text), Kind(limit_or_none), Kind(pattern_text)
+DIVERT_ROUTING = choice("ANYCAST", "MULTICAST", "PASS", "STRIP")
+ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
 
 
 @frozen
 class TopicPermissionDeclaration:
-    """`[[user.topic-permission]]`: patterns on the keys of one topic exchange."""
+    """`[[user.topic-permission]]`: patterns on the routing keys of one topic exchange."""
 
     vhost: str
     exchange: str
@@ -23,32 +61,44 @@ class TopicPermissionDeclaration:
     read: str = ".*"
 
 
+# fmt: off
 @frozen
 class PermissionDeclaration:
     """`[[user.permission]]`: patterns on names. An empty one allows nothing."""
 
-    vhost: str
-    configure: str = ""
-    write: str = ""
-    read: str = ""
+    vhost: str = setting(NAME, "/", help="Virtual host that the permission is for.")
+    configure: str = setting(PATTERN, "", default_text="nothing",
+        help="Pattern of names the user may declare and delete (not of topic permissions).")
+    write: str = setting(PATTERN, "", default_text="nothing; keys: all",
+        help="Pattern of names the user may publish to or bind to another; of routing keys.")
+    read: str = setting(PATTERN, "", default_text="nothing; keys: all",
+        help="Pattern of names the user may consume from or bind another to; of routing keys.")
 
 
 @frozen
 class UserDeclaration:
     """`[[user]]`. Either `password` or `password_hash`; neither: no login by password. Limits: None is no limit."""
 
-    name: str
-    password: str = field(default="", repr=False)
-    password_hash: str = field(default="", repr=False)
-    hashing_algorithm: str = "rabbit_password_hashing_sha256"
-    tags: frozenset[str] = frozenset()
-    loopback_only: bool = False
-    max_connections: int | None = None
-    max_channels: int | None = None
+    name: str = setting(NAME, REQUIRED, help="Name of the user.")
+    password: str = setting(TEXT, "", is_secret=True,
+        help="In clear; only in a file that only its owner can read (`chmod 600`).")
+    password_hash: str = setting(TEXT, "", is_secret=True,
+        help="Base64 of salt and digest, as in RabbitMQ's definitions; unset: no login by password.")
+    hashing_algorithm: str = setting(one_of(*ALGORITHMS), ALGORITHMS[0],
+        help="How it was hashed: this or " + ", ".join(f"`{name}`" for name in ALGORITHMS[1:]) + ".")
+    tags: frozenset[str] = setting(Kind(user_tags), frozenset(), default_text="none",
+        help=f"Any of {', '.join(USER_TAGS)}.")
+    loopback_only: bool = setting(BOOLEAN, False, AT_CONNECTION,
+        help="Whether the user may only connect from this machine.")
+    max_connections: int | None = setting(LIMIT_OR_NONE, None, AT_CONNECTION, default_text="`-1`",
+        help="Connections of the user; -1 is no limit.")
+    max_channels: int | None = setting(LIMIT_OR_NONE, None, default_text="`-1`",
+        help="Channels over all connections of the user; -1 is no limit.")
     permissions: tuple[PermissionDeclaration, ...] = ()
     topic_permissions: tuple[TopicPermissionDeclaration, ...] = ()
     origin: Origin = field(default=Origin("", 0), compare=False)
     password_origin: Origin = field(default=Origin("", 0), compare=False)
+    # fmt: on
 
     def __str__(self) -> str:
         """Text for people, without secrets."""
@@ -58,19 +108,21 @@ class UserDeclaration:
         return f"tags {' '.join(sorted(self.tags)) or 'none'}; permissions {grants or 'none'}"
 
 
+# fmt: off
 @frozen
 class LimitsDeclaration:
     """`[[vhost]]` limits, and the default type of queues; None: not set, no limit."""
 
-    max_connections: int | None = None
-    max_queues: int | None = None
-    default_queue_type: str | None = None
+    max_connections: int | None = setting(LIMIT_OR_NONE, None, AT_CONNECTION, default_text="`-1`",
+        help="Connections to it; -1 is no limit, 0 none at all.")
+    max_queues: int | None = setting(LIMIT_OR_NONE, None, AT_CREATION, default_text="`-1`",
+        help="Queues in it; -1 is no limit, 0 none at all.")
+    default_queue_type: str | None = setting(one_of("classic", "quorum", "stream"), None, AT_CREATION,
+        help="`classic`, `quorum` or `stream`: type of queues declared without one.")
+# fmt: on
 
 
 NO_LIMITS_DECLARED = LimitsDeclaration()
-
-
-ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
 
 
 @frozen
@@ -107,48 +159,50 @@ class ExchangeDeclaration:
     origin: Origin = field(default=Origin("", 0), compare=False)
 
 
+# fmt: off
 @frozen
 class Divert:
-    """Messages to `address` (an exchange, or a key of the default one) go to other addresses as well, or instead.
+    """`[[divert]]`: messages to an address go to other addresses as well, or instead."""
 
-    `filter`: a selector; only messages that it takes are diverted. Empty: all.
-    """
-
-    name: str
-    address: str
-    forwarding_addresses: tuple[str, ...]
-    vhost: str = "/"
-    is_exclusive: bool = False  # diverted messages go nowhere else
-    routing_name: str = ""
-    routing_type: str = "STRIP"
-    filter: str = ""
+    name: str = setting(NAME, REQUIRED, help="Name of the divert.")
+    address: str = setting(NAME, REQUIRED, help="An exchange, or a routing key of the default exchange.")
+    forwarding_addresses: tuple[str, ...] = setting(TEXTS, (), key="forwarding-address", default_text="required",
+        help="Where the messages go: one address or a list.")
+    vhost: str = setting(NAME, "/", help="Its virtual host.")
+    is_exclusive: bool = setting(BOOLEAN, False, key="exclusive",
+        help="Whether the messages no longer reach the original address.")
+    routing_name: str = setting(NAME, "", help="Accepted for Artemis' files.")
+    routing_type: str = setting(DIVERT_ROUTING, "STRIP", help="Accepted for Artemis' files.")
+    filter: str = setting(TEXT, "", default_text="all messages",
+        help="Selector: only messages that it takes are diverted.")
     origin: Origin = field(default=Origin("", 0), compare=False)
+# fmt: on
 
 
-#: When a change takes effect.
+#: When a changed list of logged topics takes effect.
 LOGGED_ACTS: Lifetime = LIVE
-#: Time for which messages are kept for replay, for listed topics without their own setting.
+#: How long messages are kept for replay, for listed topics without their own setting.
 RETAIN_MS_DEFAULT = 86_400_000
 
 
+# fmt: off
 @frozen
 class LoggedTopic:
-    """`[[logged-topic]]`, or a `Topic` of a TransactionLog: one topic by its name, or all that match a pattern.
-
-    `message_type`: of all its messages; None: of any. `retain_ms`: minimum time for which messages are kept for replay;
-    None: `RETAIN_MS_DEFAULT`.
-    """
+    """`[[logged-topic]]`, or a `Topic` of a TransactionLog: one topic by its name, or all that match a pattern."""
 
     name: str
     is_pattern: bool = False
-    vhost: str = "/"
-    message_type: str | None = None
-    retain_ms: int | None = None
+    vhost: str = setting(NAME, "/", help="Its virtual host.")
+    message_type: str | None = setting(one_of(*MESSAGE_TYPES), None,
+        help="Type of all its messages; a leased queue of another type may not select it.")
+    retain_ms: int | None = setting(DELAY, None, default_text='`"24h"`',
+        help="How long messages are kept for replay at least; the segments of the journal that they are in are kept.")
     origin: Origin = field(default=Origin("", 0), compare=False)
+    # fmt: on
 
     @property
     def kept_ms(self) -> int:
-        """Minimum time for which its messages are kept for replay."""
+        """How long its messages are kept for replay at least."""
         return RETAIN_MS_DEFAULT if self.retain_ms is None else self.retain_ms
 
     def records(self) -> Callable[[str], bool]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
-from ..declared.tables import LOGGED_TOPIC
+from ..declared.tables import LOGGED_TOPIC_OPTIONS
 from ..queue_types import CLASSIC, OWN_TYPES, QUEUE_TYPES, own_type
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import LONG_MAX, ROUTING_TYPE, boolean, name_text, word
@@ -114,7 +114,7 @@ class QueueTables(TomlSource):
 
     def logged_topic(self, path: Path, item: dict[str, Any]) -> None:
         """`[[logged-topic]]`: `name`, or `pattern` of several."""
-        values = self.values(path, item, LOGGED_TOPIC[2:], "name", "pattern")
+        values = self.values(path, item, LOGGED_TOPIC_OPTIONS, "name", "pattern")
         if "name" in item and "pattern" in item:
             self.builder.fault(self.at(*path, "pattern"), "pattern", "contradicts name, expected one of the two")
             return

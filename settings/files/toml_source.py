@@ -8,12 +8,13 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from ..declared.tables import REQUIRED, Table
+from ..declared.tables import Table
 from ..faults import Origin
 from ..queue_types import OWN_TYPES
 from ..rows.address_settings import BY_KEY
 from ..rows.broker_keys import KEYS
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
+from ..rows.row import REQUIRED
 from ..values import Reader, name_text, shown
 from .builder import ConfigurationBuilder
 

@@ -10,8 +10,14 @@ from types import MappingProxyType
 
 from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import parse_argument
-from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclaration, QueueDeclaration
-from ..declared.tables import DIVERT_ROUTING
+from ..declared.declarations import (
+    ANYCAST,
+    DIVERT_ROUTING,
+    MULTICAST,
+    Divert,
+    ExchangeDeclaration,
+    QueueDeclaration,
+)
 from ..faults import Origin, nearest
 from ..files.builder import NO_TRANSFORMER, OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
 from ..files.file_hooks import xml_formats

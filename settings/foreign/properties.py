@@ -10,8 +10,7 @@ from types import MappingProxyType
 
 from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import parse_argument
-from ..declared.declarations import ANYCAST, Divert, ExchangeDeclaration, QueueDeclaration
-from ..declared.tables import DIVERT_ROUTING
+from ..declared.declarations import ANYCAST, DIVERT_ROUTING, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
 from ..files.builder import NO_TRANSFORMER, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
 from ..files.toml_loader import TABLES, begins_as_toml, first_line, first_name

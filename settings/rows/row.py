@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any
 
 from ..frozen import frozen
 from ..lifetime import LIVE, WITHOUT_MEANING, Lifetime
 from ..values import Kind, Reader
+
+#: The default of a required key.
+REQUIRED: Any = MISSING
 
 
 @frozen
@@ -29,6 +32,11 @@ class Row:
     default_text: str = ""
 
     @property
+    def default_in_words(self) -> str:
+        """Text in place of the default, or empty."""
+        return "required" if self.default is REQUIRED else self.default_text
+
+    @property
     def read(self) -> Reader:
         return self.kind.read
 
@@ -38,11 +46,13 @@ class Row:
         return self.acts is not WITHOUT_MEANING
 
 
-def setting(kind: Kind, default: Any, acts: Lifetime = LIVE, *, help: str, **columns: Any) -> Any:
-    """A field of a table's class, which is a row. `columns`: the others of its row; `key` defaults to the attribute
-    without a unit.
+def setting(
+    kind: Kind, default: Any, acts: Lifetime = LIVE, *, help: str, is_secret: bool = False, **columns: Any
+) -> Any:
+    """A field of a table's class, which is a row. `is_secret`: its value is never printed. `columns`: the others of its
+    row; `key` defaults to the attribute without a unit.
     """
-    return field(default=default, metadata={"kind": kind, "acts": acts, "help": help, **columns})
+    return field(default=default, repr=not is_secret, metadata={"kind": kind, "acts": acts, "help": help, **columns})
 
 
 def meaningless(kind: Kind, default: Any, reason: str, *, help: str, **columns: Any) -> Any:
