@@ -32,15 +32,16 @@ def attribute(
     kind: Kind | None = None,
     acts: Lifetime | None = None,
     *,
-    help: str,
+    help: str = "",
     argument: str = "",
     bean: str = "",
 ) -> QueueAttribute:
-    """A row. Kind and lifetime default to those of the address setting."""
+    """A row. Kind, lifetime and help default to those of the address setting."""
     if overrides:
         setting = BY_ATTRIBUTE[overrides]
         kind = kind or setting.kind
         acts = acts or (LIVE if setting.acts is LIVE else NEVER)
+        help = help or setting.help
     assert kind is not None and acts is not None
     return QueueAttribute(
         overrides, key, kind, None, acts, help, argument=argument or f"x-{key}", bean=bean or bean_name(key)
@@ -49,17 +50,13 @@ def attribute(
 
 # fmt: off
 ATTRIBUTES: tuple[QueueAttribute, ...] = (
-    attribute("ring-size", "default_ring_size", acts=LIVE,
-        help="Newest messages that the queue keeps, the oldest being dropped."),
-    attribute("redelivery-delay", "redelivery_delay_ms",
-        help="Wait before a message that was returned is delivered again."),
-    attribute("redelivery-delay-multiplier", "redelivery_delay_multiplier",
-        help="Factor by which the wait grows with each further attempt."),
-    attribute("redelivery-collision-avoidance-factor", "redelivery_collision_avoidance_factor",
-        help="Random share, 0 to 1, by which each wait is lengthened or shortened."),
-    attribute("max-redelivery-delay", "max_redelivery_delay_ms", help="Longest wait, however many attempts failed."),
+    attribute("ring-size", "default_ring_size", acts=LIVE),
+    attribute("redelivery-delay", "redelivery_delay_ms"),
+    attribute("redelivery-delay-multiplier", "redelivery_delay_multiplier"),
+    attribute("redelivery-collision-avoidance-factor", "redelivery_collision_avoidance_factor"),
+    attribute("max-redelivery-delay", "max_redelivery_delay_ms"),
     attribute("max-delivery-attempts", "max_delivery_attempts", ONE_OR_MORE,
-        help="Deliveries a message gets before it is dead-lettered; 0 or -1 is no limit."),
+        help="Deliveries a message gets before it is dead-lettered; -1 is no limit."),
     attribute("max-deliveries", "max_delivery_attempts", ONE_OR_MORE,
         help="Another name of `max-delivery-attempts`, from AMPS."),
     attribute("delivery-limit", "max_delivery_attempts", ANY_INT,
@@ -67,28 +64,18 @@ ATTRIBUTES: tuple[QueueAttribute, ...] = (
     attribute("dead-letter-address", "dead_letter_address",
         help="Exchange or queue that gets messages whose attempts are used up."),
     attribute("expiry-address", "expiry_address", help="Exchange or queue that gets expired messages."),
-    attribute("last-value", "default_last_value_queue",
-        help="Whether the queue keeps only the newest message for each `_AMQ_LVQ_NAME`."),
-    attribute("last-value-key", "default_last_value_key",
-        help="Header whose values the queue keeps only the newest message for."),
-    attribute("non-destructive", "default_non_destructive",
-        help="Whether acknowledged messages stay, so that every consumer gets all of them."),
-    attribute("max-consumers", "default_max_consumers", ONE_OR_MORE, help="Consumers that the queue accepts."),
-    attribute("purge-on-no-consumers", "default_purge_on_no_consumers",
-        help="Whether the queue accepts and stores messages only while it has consumers."),
-    attribute("consumers-before-dispatch", "default_consumers_before_dispatch",
-        help="Number of consumers that the queue needs before it begins to deliver."),
-    attribute("delay-before-dispatch", "default_delay_before_dispatch_ms",
-        help="Wait after which the queue delivers with fewer consumers than that."),
-    attribute("group-buckets", "default_group_buckets", help="Number of buckets that group ids are hashed into."),
-    attribute("group-rebalance", "default_group_rebalance",
-        help="Whether message groups are assigned again when a consumer joins."),
-    attribute("group-rebalance-pause-dispatch", "default_group_rebalance_pause_dispatch",
-        help="Whether groups are assigned again only when all deliveries are settled."),
-    attribute("group-first-key", "default_group_first_key",
-        help="Header that marks the first message of a group for its consumer."),
-    attribute("single-active-consumer", "default_exclusive_queue",
-        help="Whether one consumer at a time gets messages while the others stand by."),
+    attribute("last-value", "default_last_value_queue"),
+    attribute("last-value-key", "default_last_value_key"),
+    attribute("non-destructive", "default_non_destructive"),
+    attribute("max-consumers", "default_max_consumers", ONE_OR_MORE),
+    attribute("purge-on-no-consumers", "default_purge_on_no_consumers"),
+    attribute("consumers-before-dispatch", "default_consumers_before_dispatch"),
+    attribute("delay-before-dispatch", "default_delay_before_dispatch_ms"),
+    attribute("group-buckets", "default_group_buckets"),
+    attribute("group-rebalance", "default_group_rebalance"),
+    attribute("group-rebalance-pause-dispatch", "default_group_rebalance_pause_dispatch"),
+    attribute("group-first-key", "default_group_first_key"),
+    attribute("single-active-consumer", "default_exclusive_queue"),
     attribute("exclusive", "default_exclusive_queue", argument="x-single-active-consumer",
         help="Artemis' name of `single-active-consumer`; not AMQP's exclusive."),
     attribute("filter", "", TEXT, LIVE, argument=SELECTOR, bean="filterString",
