@@ -1,5 +1,5 @@
 """The console: RabbitMQ's HTTP API beside the AMQP frontend, for existing tools. An optional extra.
 
-server.py and connection.py wait and use sockets; they call everything else, which is pure.
+Only server.py and connection.py are asynchronous and use sockets; all other modules are called by them.
 Source: management page.
 """

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON whatever the content type is; faults are reported in RabbitMQ's words.
+"""Bodies of requests. They are JSON, whatever their content type is; refusals have RabbitMQ's texts.
 
 Source: management page 1.3, 10, 20.
 """
@@ -14,9 +14,9 @@ from .http_messages import Request, bad_request
 DEPTH_MAX, DIGITS_MAX = 100, 30
 #: Maximum octets of a name.
 OCTETS_MAX = 255
-#: Columns after which Erlang's printer breaks a list.
+#: Longer lists are broken into lines, as by Erlang's printer.
 _LINE = 80
-_DOUBLY = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
+_ENCODED_TWICE = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
 
 
 def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> Any:
@@ -30,7 +30,7 @@ def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> 
             text,
             parse_int=checked_integer,
             parse_constant=checked_constant,
-            object_pairs_hook=unique if is_strict else None,
+            object_pairs_hook=without_duplicates if is_strict else None,
         )
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
@@ -53,7 +53,7 @@ def checked_constant(text: str) -> object:
     raise ValueError(text)  # NaN and Infinity, which Python's parser accepts but JSON does not have
 
 
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object. Raises: ValueError if it has duplicate keys."""
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -83,7 +83,7 @@ def json_object(request: Request) -> dict[str, Any]:
         return {}
     value = parsed(body)
     if isinstance(value, str):
-        raise bad_request(_DOUBLY)
+        raise bad_request(_ENCODED_TWICE)
     if not isinstance(value, dict):
         raise bad_request("not_json")
     return value
@@ -131,7 +131,7 @@ def check_size(what: str, name: str) -> None:
 
 
 def arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """The table of arguments; an empty list and null are an empty table. Raises: Refusal."""
+    """The table `arguments` in a body. Null and an empty list are an empty table. Raises: Refusal."""
     value = given.get("arguments")
     if value is None or value == []:
         return {}

@@ -1,6 +1,6 @@
-"""The cluster as the node that answers sees it, for the API. Read-only: the composition root makes it of what it knows.
+"""Facts about the cluster, as the answering node knows them. The composition root makes them.
 
-Names of nodes are those that tools see, `rabbit@NAME`.
+Nodes have the names that tools see: `rabbit@NAME`.
 """
 
 from collections.abc import Sequence
@@ -8,17 +8,20 @@ from dataclasses import dataclass, field
 
 from .node_facts import HostFacts, Listening
 
-#: Why checks fail where no node serves clients.
+#: The reason of checks that fail because no node serves clients.
 NOT_LED = "no node of this cluster leads"
 
 
 @dataclass(slots=True, frozen=True)
 class NodeFacts:
-    """One node. `host`: what it said of its process last; None: it is down, or this node knows nothing of it.
+    """One node.
 
-    `is_older`: its release cannot read what the leader may write. `alarms`: resources, as health checks name them.
-    `lag`: records that it does not have on disk yet; `lag_octets`: not sent yet, None if they are in several segments;
-    `lag_s`: since when. `sent`: octets over its link.
+    `host`: the last report about its process; None: the node is down or unknown.
+    `is_older`: its release cannot read what the leader may write.
+    `alarms`: resources, as health checks name them.
+    `lag`: records that are not on its disk yet; `lag_s`: for how long.
+    `lag_octets`: octets that are not sent to it yet; None: they are in several segments.
+    `sent`: octets over its link.
     """
 
     name: str
@@ -42,12 +45,14 @@ class NodeFacts:
 
 @dataclass(slots=True, frozen=True)
 class ClusterFacts:
-    """`own`: the node that answers. `leader`: None while the answering node knows of none that serves clients.
+    """The cluster. The fields from `is_refused` on are about the answering node, but for `name`.
 
-    `is_refused`: the answering node waits for an operator. `etcd`: why it does not reach etcd; empty: it does. `name`:
-    of [cluster]. The last fields are of the answering node: its state among `states`, the end of its journal and the
-    agreed LSN, the number of times that it began to lead, for how long it held publishers, and the octets of the
-    journal that came by its link.
+    `own`: the answering node. `leader`: None: no known node serves clients. `name`: that in [cluster].
+    `is_refused`: an operator has to decide before the node can join.
+    `etcd`: why the node does not reach etcd; empty: it does.
+    `state`: one of `states`. `end`: the LSN after its journal. `agreed`: the agreed LSN.
+    `takeovers`: how often it began to lead. `held_s`: seconds for which it held publishers.
+    `received`: octets of the journal that came over its link.
     """
 
     own: str
@@ -76,7 +81,7 @@ class ClusterFacts:
 
     @property
     def holders(self) -> list[str]:
-        """The names of the nodes that run and have everything that is confirmed."""
+        """The names of the running nodes that have all confirmed messages."""
         return [node.name for node in self.nodes if node.is_in_sync and node.is_running]
 
     def needs(self, name: str) -> bool:
@@ -84,14 +89,14 @@ class ClusterFacts:
         return name in self.holders and len(self.holders) <= self.min_in_sync
 
     def has_no_successor(self, name: str) -> bool:
-        """Whether this node leads, and no other one could: those in sync are drained, or of an older release."""
+        """Whether this node leads and no other one can: those in sync are drained or of an older release."""
         others = (self.by_name[one] for one in self.holders if one != name)
         return name == self.leader and all(one.is_drained or one.is_older for one in others)
 
 
 @dataclass(slots=True, frozen=True)
 class Replicas:
-    """Where each durable queue is: on every node of the cluster. `online`: nodes that run."""
+    """The nodes that have each durable queue: all nodes of the cluster. `online`: those that run."""
 
     leader: str
     members: Sequence[str]
@@ -99,7 +104,7 @@ class Replicas:
 
 
 def replicas_of(own: str, cluster: ClusterFacts | None) -> Replicas:
-    """The places of each durable queue. `own`: the node that answers, which leads."""
+    """The replicas of durable queues. `own`: the answering node, which leads."""
     if cluster is None:
         return Replicas(own, [own], [own])
     return Replicas(own, [node.name for node in cluster.nodes], cluster.running)

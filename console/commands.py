@@ -15,10 +15,10 @@ from .dispatcher import Action, CommandRoute, Handler, Route
 from .http_messages import Answer, Request, not_found
 from .steps import Steps
 
-#: Letter in the path -> argument names; the first one that the command has is used.
-_PLACES = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name"), "N": ("node",)}
-#: Arguments that come only from the path or the login: they decide what the user may do.
-_NEVER_GIVEN = frozenset({"vhost", "as-user"})
+#: Word in the path -> names of arguments, of which the command has one.
+_PATH_ARGUMENTS = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name"), "N": ("node",)}
+#: Arguments that are never read from a body or query, because permissions depend on them.
+_FROM_PATH_OR_LOGIN = frozenset({"vhost", "as-user"})
 _HAVE_BODIES = frozenset({"PUT", "POST"})
 _WITHOUT_BODIES = frozenset({201, 204})
 
@@ -55,12 +55,14 @@ def _handler(command: CommandRoute, adapter: Adapter) -> Handler:
     status = command.http.status
 
     def handle(api: Api, request: Request) -> Steps:
-        places = _places(api, request, command)
+        from_path = _path_arguments(api, request, command)
         given: Mapping[str, Any] = json_object(request) if request.method in _HAVE_BODIES else request.query
         given = adapter.arguments(api, request, given)
         if "as-user" in command.arguments:
-            places["as-user"] = request.user.name
-        result = yield from api.options.control.steps(command.words, {**_read(command, request, given), **places})
+            from_path["as-user"] = request.user.name
+        result = yield from api.options.control.steps(
+            command.words, {**_given_arguments(command, request, given), **from_path}
+        )
         code = status if isinstance(status, int) else status(result)
         if code in _WITHOUT_BODIES:
             return Answer(code)
@@ -69,10 +71,8 @@ def _handler(command: CommandRoute, adapter: Adapter) -> Handler:
     return handle
 
 
-def _places(api: Api, request: Request, command: CommandRoute) -> dict[str, Any]:
-    """The arguments in the path. Raises: Refusal, if an object in it does not exist and the request does not create
-    it.
-    """
+def _path_arguments(api: Api, request: Request, command: CommandRoute) -> dict[str, Any]:
+    """The arguments in the path. Raises: Refusal, for an object that does not exist and is not created."""
     names = request.names
     # PUT to a path that ends in a placeholder creates the object of that name: it need not exist yet.
     creates = request.method == "PUT" and command.http.path.rpartition("/")[2].isupper()
@@ -83,22 +83,23 @@ def _places(api: Api, request: Request, command: CommandRoute) -> dict[str, Any]
                 raise not_found()
     if "U" in names and not creates and api.broker.users.find(names["U"]) is None:
         raise not_found()
-    places: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for word, value in names.items():
-        meant = next((name for name in _PLACES.get(word, (word.lower(),)) if name in command.arguments), None)
-        if meant is not None:
-            places[meant] = value
-    return places
+        for name in _PATH_ARGUMENTS.get(word, (word.lower(),)):
+            if name in command.arguments:
+                found[name] = value
+                break
+    return found
 
 
-def _read(command: CommandRoute, request: Request, given: Mapping[str, Any]) -> dict[str, Any]:
+def _given_arguments(command: CommandRoute, request: Request, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments in a body or query; unknown keys are ignored. Raises: Refusal."""
     is_body, is_ours = request.method in _HAVE_BODIES, command.http.path.startswith("leveret/")
     values: dict[str, Any] = {}
     for name, kind in command.arguments.items():
         key = name.replace("-", "_") if is_body else name
         value = given.get(key)
-        if key not in given or name in _NEVER_GIVEN:
+        if key not in given or name in _FROM_PATH_OR_LOGIN:
             continue
         if (value is None and is_ours) or (value == "" and not is_body):
             continue  # null at our paths, and an empty value in a query: not given

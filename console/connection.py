@@ -36,7 +36,7 @@ from .metrics.facts import MetricsFacts
 from .options import ConsoleOptions
 from .permissions import is_monitor
 from .proxies import client_behind
-from .response_headers import clean, date_of, headers_for
+from .response_headers import clean, headers_for, http_date
 from .routes import routes_with
 from .sampler import Sampler
 from .slots import Slot
@@ -252,7 +252,7 @@ class Connection:
     async def _stream_answer(self, answer: Answer, stream: Stream) -> bool:
         """Send a stream piece by piece, until either side ends it. Returns False if the peer no longer reads."""
         http, server = self._http, self._server
-        headers = [*HEADERS, *answer.headers, ("server", "Leveret"), ("date", date_of(time.time()))]
+        headers = [*HEADERS, *answer.headers, ("server", "Leveret"), ("date", http_date(time.time()))]
         raw = http.send(h11.Response(status_code=answer.status, headers=clean(headers))) or b""
         with server.streaming(), self._slot.at_work():
             while not server.runtime.has_resigned and (piece := stream.piece()) is not None:
@@ -397,7 +397,7 @@ class Connection:
             headers.append(("content-encoding", "gzip"))
         if answer.status not in (204, 304):
             headers.append(("content-length", str(sum(map(len, parts)))))
-        headers += [("server", "Leveret"), ("date", date_of(time.time()))]
+        headers += [("server", "Leveret"), ("date", http_date(time.time()))]
         if self._must_close() and ("connection", "close") not in headers:
             headers.append(("connection", "close"))
         reason = HTTPStatus(answer.status).phrase.encode()

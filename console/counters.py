@@ -1,4 +1,4 @@
-"""Counters of objects, as rows of integers under RabbitMQ's names. Source: management page 5.2, 14."""
+"""Counters of objects as tuples of integers, and their names in RabbitMQ. Source: management page 5.2, 14."""
 
 from collections.abc import Generator, Iterable, Sequence
 from operator import attrgetter
@@ -39,7 +39,7 @@ def queue_values(queue: Queue) -> tuple[int, ...]:
     get_no_ack, get = counts.got_no_ack, counts.got - counts.got_no_ack
     no_ack = counts.no_ack - get_no_ack
     return (
-        counts.enqueued - counts.own,  # without dead letters and others that the broker itself published
+        counts.enqueued - counts.own,  # without those that the broker published, such as dead letters
         max(0, counts.acknowledged - counts.no_ack),
         counts.delivered - counts.got - no_ack,
         counts.delivered,
@@ -97,7 +97,7 @@ def lengths_of(queues: Iterable[Queue]) -> Generator[None, None, Lengths]:
 
 
 def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths) -> Values:
-    """The counters in the order of `VHOST_NAMES`, in steps. `clients`: all, or those of the virtual host."""
+    """The counters in the order of `VHOST_NAMES`, in steps. `clients`: all of the broker."""
     mine = [client for client in clients if client.vhost is vhost]
     sessions = yield from map_in_steps(session_values, [session for client in mine for session in client.sessions])
     ready, unacked = lengths
@@ -122,8 +122,7 @@ def broker_values(broker: Broker, lengths: Lengths) -> Values:
         ready,
         unacked,
         *churn_values(broker),
-        0,  # DISK is not counted
-        0,
+        *(0 for _ in DISK),  # not counted
     )
 
 

@@ -1,8 +1,9 @@
-"""Dispatch of paths to routes: segments are split on the raw path, then decoded once.
+"""Routes of the API, and the dispatcher that finds the route of a path.
 
-A pattern is written as in the page: `queues/V/Q/get`. Words in capitals are variable, all others literal; a literal
-word has precedence. One trailing slash is allowed. An empty segment is the default exchange where an exchange is
-expected (so rabbitmqadmin 2 publishes to it), and an error elsewhere. Source: management page 1.1, 1.2.
+In a pattern like `queues/V/Q/get`, words in capitals are variables. Literal words have precedence over variables. A
+path is split first and its segments are decoded then, so that names may contain %2F. One trailing slash is allowed. An
+empty segment is the default exchange where an exchange is expected, as rabbitmqadmin 2 sends it, and an error
+elsewhere. Source: management page 1.1, 1.2.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -37,10 +38,11 @@ Handler = Callable[[Any, Request], Any]
 
 @dataclass(slots=True, frozen=True)
 class Action:
-    """The action of a method of a route. `content_types`: only these are accepted, else 415.
+    """What a method of a route does.
 
-    `may_stream`: it can answer with a stream of events, if the client accepts one. `is_probe`: a health check.
-    `reads`: it changes nothing, so it ends when its client has gone.
+    `content_types`: those that are accepted, if not all; others get 415.
+    `may_stream`: it answers with a stream of events if the client accepts one.
+    `is_probe`: a health check. `reads`: it changes nothing, so it is cancelled when its client has gone.
     """
 
     level: Level
@@ -53,7 +55,7 @@ class Action:
 
 @dataclass(slots=True, frozen=True)
 class Route:
-    """One pattern. `has_head`: HEAD is answered as GET."""
+    """A pattern of paths, and its actions by method. `has_head`: HEAD is answered as GET."""
 
     pattern: str
     actions: Mapping[str, Action]
@@ -126,8 +128,10 @@ class Dispatcher:
 
 
 def _name_of(text: str) -> str:
-    """The name in a segment. Browsers take the segments `.` and `..` for steps, encoded or not: names of one or two
-    dots, perhaps behind NULs, may be sent with one NUL more before them.
+    """The name in a segment, without the NUL that a client may add before a name like `.` and `..`.
+
+    Browsers resolve the segments `.` and `..`, percent-encoded or not. A name of NULs and one or two dots is therefore
+    sent with one NUL more.
     """
     return text[1:] if text.startswith("\0") and text.strip("\0") in (".", "..") else text
 

@@ -1,4 +1,4 @@
-"""Encoding of values as JSON, in steps if they are long."""
+"""Encoding of values as JSON, in steps if they are large."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Lists with more entries are encoded entry by entry.
-FEW = 20
-#: Entries of a list in one part, so that parts are neither small nor large.
+SHORT_LIST_MAX = 20
+#: Entries of a list in one part of the JSON.
 PART_ENTRIES = 100
 
 _encoder: "json.JSONEncoder | None" = None
@@ -31,7 +31,7 @@ def encoded(value: Any) -> bytes:
 def encoded_in_steps(value: Any, *, is_own: bool = False) -> ListSteps[bytes]:
     """The JSON in parts: long lists, and lists that are fields of an object, entry by entry.
 
-    `is_own`: the lists belong to the caller alone, and are emptied on the way.
+    `is_own`: no one else uses the lists, so they are emptied to free their entries.
     """
     if _is_long(value):
         return (yield from list_in_steps(value if is_own else list(value)))
@@ -49,15 +49,15 @@ def encoded_in_steps(value: Any, *, is_own: bool = False) -> ListSteps[bytes]:
 
 
 def _is_long(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > FEW
+    return isinstance(value, list) and len(value) > SHORT_LIST_MAX
 
 
 def list_in_steps(items: list[T], make: Callable[[T], bytes] = encoded) -> ListSteps[bytes]:
     """A JSON list in parts, each entry encoded by `make`.
 
-    Empties `items` on the way, because freeing a long list at once takes too long.
+    `items` is emptied, because freeing a long list at once would take too long.
     """
-    rows = yield from map_in_steps(make, _taken(items))
+    rows = yield from map_in_steps(make, _popped(items))
     parts = yield from map_in_steps(
         lambda at: b",".join(rows[at : at + PART_ENTRIES]) + b",", range(0, len(rows), PART_ENTRIES)
     )
@@ -67,7 +67,7 @@ def list_in_steps(items: list[T], make: Callable[[T], bytes] = encoded) -> ListS
     return [b"[", *parts, b"]"]
 
 
-def _taken(items: list[T]) -> Iterator[T]:
+def _popped(items: list[T]) -> Iterator[T]:
     items.reverse()
     while items:
         yield items.pop()

@@ -1,4 +1,4 @@
-"""One request of the API and its answer, as values; and the refusals. Source: management page 1.4, 1.5."""
+"""HTTP messages: requests, answers, and and errors with their answers. Source: management page 1.4, 1.5."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -79,10 +79,9 @@ class Request:
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """An answer. `value`: encoded as JSON if `body` is None; without both there is no body. A long body is in parts,
-    which are never joined.
+    """An answer. `value`: the body, to be encoded as JSON; ignored if there is a `body`.
 
-    `stream`: follows the body, without an end.
+    `body`: in parts if it is long; they are never joined. `stream`: sent instead of a body.
     """
 
     status: int
@@ -93,17 +92,18 @@ class Answer:
 
 
 class Stream(Protocol):
-    """An answer without an end, in pieces. `has_piece`: the next piece is ready."""
+    """A body that is sent piece by piece while its connection is open. `has_piece`: the next piece is ready."""
 
     has_piece: bool
 
     def piece(self) -> bytes | None:
-        """The news since the last piece, possibly empty; None: the stream ends."""
+        """The octets that are new since the last piece, possibly none; None: the stream ends."""
 
 
 class Refusal(Exception):
-    """The request is answered with an error. `error` empty: without a body. `detail`: added to
-    RabbitMQ's reason: the permission that the user lacks.
+    """The request is answered with an error.
+
+    `error`, `reason`: RabbitMQ's. Without `error` the answer has no body. `detail`: ours, such as a missing permission.
     """
 
     def __init__(
@@ -131,12 +131,12 @@ class Refusal(Exception):
 
 
 def bad_request(reason: Any) -> Refusal:
-    """400 with RabbitMQ's code."""
+    """400 with RabbitMQ's error."""
     return Refusal(400, "bad_request", reason)
 
 
 def not_found() -> Refusal:
-    """404 as the router answers."""
+    """404 with RabbitMQ's text for unknown paths and objects."""
     return Refusal(404, "Object Not Found", "Not Found")
 
 

@@ -1,26 +1,28 @@
-"""Lists: columns, sort, pages, and rows made in slices. Source: management page 1.6.
+"""Lists of objects: columns, order and pages as a request asks for them. Source: management page 1.6.
 
-`row` is called only for the rows that are shown, unless sorting needs it for all of them.
+Rows are made only for the objects that are shown, unless the order needs all of them.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .encoding import encoded, list_in_steps
 from .http_messages import JSON_TYPE, Answer, Refusal, Request, bad_request
-from .steps import Steps, filter_in_steps, first_in_steps, map_in_steps, sort_in_steps
+from .steps import ListSteps, Steps, filter_in_steps, first_in_steps, map_in_steps, sort_in_steps
 
 T = TypeVar("T")
+SortKey = Callable[[T], Any]
 
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
 NAME_MAX = 1024
-#: Rows up to the end of a page for which the others are not sorted.
+#: Maximum rows up to the end of a page that are selected; for later pages all rows are sorted.
 SELECTED_MAX = 2_000
 
 
 class Columns:
-    """The fields that a request asks for; dots lead into objects."""
+    """The fields that a request asks for: `columns=name,backing_queue_status.len`."""
 
     def __init__(self, request: Request) -> None:
         text = request.query.get("columns")
@@ -49,14 +51,23 @@ def _copy(source: Any, path: list[str], kept: dict[str, Any]) -> None:
         kept[path[-1]] = source[path[-1]]
 
 
+@dataclass(slots=True, frozen=True)
 class Pagination:
-    """The page of a list that a request asks for. Raises: Refusal."""
+    """The page of a list that a request asks for, with `size` rows. The first page is 1.
 
-    def __init__(self, request: Request) -> None:
+    `matches`: whether a name passes the filter of the page; None: there is no filter.
+    """
+
+    page: int
+    size: int
+    matches: Callable[[str], bool] | None
+
+    @classmethod
+    def of(cls, request: Request) -> "Pagination | None":
+        """None: the request asks for the whole list. Raises: Refusal."""
         query = request.query
-        self.page: int | None = None
         if "page" not in query:
-            return
+            return None
         page, size = _number(query["page"]), _number(query.get("page_size"))
         if page < 1 or not 1 <= (PAGE_SIZE if size is None else size) <= PAGE_SIZE_MAX:
             shown = "undefined" if size is None else size
@@ -65,14 +76,20 @@ class Pagination:
                 "invalid_pagination_parameters",
                 f"Invalid pagination parameters: page number {page}, page size {shown}",
             )
-        self.page, self.size = page, PAGE_SIZE if size is None else size
-        self.matches = _filter(query.get("name", ""), is_regex=request.flag("use_regex"))
+        name = query.get("name", "")
+        matches = _filter(name, is_regex=request.flag("use_regex")) if name else None
+        return cls(page, PAGE_SIZE if size is None else size, matches)
 
-    def framed(self, rows: list[T], filtered: int, total: int) -> tuple[dict[str, int], list[T]]:
-        """The frame of a page without its items, and the rows on it. `rows`: those up to the end of the page, or all
-        that the filter takes, `filtered`. Raises: Refusal.
+    @property
+    def end(self) -> int:
+        """The number of rows up to the end of the page."""
+        return self.page * self.size
+
+    def cut(self, rows: list[T], filtered: int, total: int) -> tuple[dict[str, int], list[T]]:
+        """The fields of the page beside its items, and the rows on it. Raises: Refusal.
+
+        `rows`: at least those up to the end of the page. `filtered`: the number that the filter lets pass.
         """
-        assert self.page is not None
         pages = -(-filtered // self.size)
         if self.page > max(pages, 1):
             raise Refusal(
@@ -80,7 +97,7 @@ class Pagination:
                 "page_out_of_range",
                 f"Page out of range, page: {self.page} page size: {self.size}, len: {filtered}",
             )
-        items = rows[(self.page - 1) * self.size : self.page * self.size]
+        items = rows[self.end - self.size : self.end]
         return {
             "filtered_count": filtered,
             "item_count": len(items),
@@ -100,25 +117,19 @@ def _number(text: str | None) -> Any:
 
 
 def _filter(name: str, *, is_regex: bool) -> Callable[[str], bool]:
-    """A filter by part of a name, or by a regular expression on the linear-time engine; both ignore case."""
+    """A filter by part of a name, or by a regular expression; both ignore case. Raises: Refusal."""
     if len(name) > NAME_MAX:
         raise bad_request("Pagination parameters are invalid")
     if not is_regex:
         part = name.lower()
         return lambda text: part in text.lower()
-    return matcher(name)
-
-
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a text has a match of a regular expression, ignoring case. Raises: Refusal."""
     from ..expressions.patterns.pattern_syntax import PatternFault
     from ..expressions.patterns.patterns import Pattern
 
     try:
-        found = Pattern(f"(?i){pattern}")
+        return Pattern(f"(?i){name}").search
     except PatternFault:
         raise bad_request("Pagination parameters are invalid") from None
-    return found.search
 
 
 def sort_key(path: str) -> Callable[[Mapping[str, Any]], tuple[int, Any]]:
@@ -137,16 +148,24 @@ def sort_key(path: str) -> Callable[[Mapping[str, Any]], tuple[int, Any]]:
     return key
 
 
-def _texts(found: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (found,) if isinstance(found, str) else found
+def _sort_in_steps(
+    request: Request, items: list[T], order: SortKey[T] | None, key_of_field: Callable[[str], SortKey[T]], wanted: int
+) -> ListSteps[T]:
+    """The first `wanted` items, or all, in the order that the request asks for. Raises: Refusal.
 
-
-def _joined(keys: list[Callable[[T], Any]]) -> Callable[[T], Any]:
-    """One or two keys as one."""
-    if len(keys) == 1:
-        return keys[0]
-    first, second = keys
-    return lambda one: (first(one), second(one))
+    `order`: the key if it names no field, and of rows that are equal in it. `key_of_field`: the key for a field.
+    """
+    field, is_reversed = request.query.get("sort"), request.flag("sort_reverse")
+    keys = [] if order is None or field == "" else [order]
+    if field:
+        keys.insert(0, key_of_field(field))
+    if keys and wanted <= min(SELECTED_MAX, len(items) // 2):
+        first, second = keys[0], keys[-1]
+        joined = first if len(keys) == 1 else lambda one: (first(one), second(one))
+        return (yield from first_in_steps(joined, items, wanted, is_reversed=is_reversed))
+    for key in reversed(keys):
+        items = yield from sort_in_steps(key, items)
+    return items[::-1] if is_reversed else items
 
 
 def listed(
@@ -155,48 +174,42 @@ def listed(
     row: Callable[[T], dict[str, Any]],
     *,
     name: Callable[[T], str | tuple[str, ...]] | None = None,
-    order: Callable[[T], Any] | None = None,
+    order: SortKey[T] | None = None,
     has_pages: bool = False,
-    quick: Mapping[str, Callable[[T], Any]] | None = None,
+    quick: Mapping[str, SortKey[T]] | None = None,
 ) -> Steps:
-    """The steps to a list, or to a page of one: an `Answer`.
+    """The steps to a list, or to a page of one: an `Answer`. Raises: Refusal.
 
-    `objects`: a list is emptied; any other iterable must not change meanwhile. `order`: the sort key of the objects
-    if the request names none. `name`: the text, or texts, that a page's filter matches. `quick`: fields that are known
-    without a row. Each row becomes JSON at once and is not kept: the rows of all queues would take 100 MB.
+    `objects`: a list is emptied; any other iterable must not change meanwhile. `row`: makes the row of an object.
+    `name`: the text, or texts, that the filter of a page is for. `order`: the sort key if the request names no field.
+    `quick`: sort keys of fields that are known without a row. Each row becomes JSON at once and is not kept: the rows
+    of all queues would take 100 MB.
     """
-    columns, query = Columns(request), request.query
-    pages = Pagination(request) if has_pages else None
-    reverse = query.get("sort_reverse", "false")
-    if reverse not in ("true", "false", ""):
-        raise bad_request(["not_boolean", reverse])
-    found = objects if isinstance(objects, list) else (yield from map_in_steps(lambda one: one, objects))
-    total = len(found)
-    is_paged = pages is not None and pages.page is not None
-    if is_paged and name is not None and query.get("name"):
-        assert pages is not None
-        matches = pages.matches
-        found = yield from filter_in_steps(lambda one: any(map(matches, _texts(name(one)))), found)
-    filtered, by = len(found), query.get("sort")
-    is_reversed, wanted = reverse == "true", filtered
-    if pages is not None and pages.page is not None:
-        wanted = min(filtered, pages.page * pages.size)
-    keys = [] if order is None or by == "" else [order]
-    if by:
-        key = sort_key(by)
-        keys.insert(0, (quick or {}).get(by) or (lambda one: key(row(one))))
-    if keys and wanted <= min(SELECTED_MAX, filtered // 2):
-        found = yield from first_in_steps(_joined(keys), found, wanted, is_reversed=is_reversed)
-    else:
-        for one in reversed(keys):
-            found = yield from sort_in_steps(one, found)
-        if is_reversed:
-            found = found[::-1]
-    frame: dict[str, Any] | None = None
-    if is_paged:
-        assert pages is not None
-        frame, found = pages.framed(found, filtered, total)
-    parts = yield from list_in_steps(found, lambda one: encoded(columns.of(row(one))))
+    columns = Columns(request)
+    page = Pagination.of(request) if has_pages else None
+    if request.query.get("sort_reverse", "false") not in ("true", "false", ""):
+        raise bad_request(["not_boolean", request.query["sort_reverse"]])
+
+    def key_of_field(field: str) -> SortKey[T]:
+        key = sort_key(field)
+        return (quick or {}).get(field) or (lambda one: key(row(one)))
+
+    items = objects if isinstance(objects, list) else (yield from map_in_steps(lambda one: one, objects))
+    total = len(items)
+    if page is not None and page.matches is not None and name is not None:
+        matches = page.matches
+        items = yield from filter_in_steps(lambda one: any(map(matches, _texts(name(one)))), items)
+    filtered = len(items)
+    wanted = filtered if page is None else min(filtered, page.end)
+    items = yield from _sort_in_steps(request, items, order, key_of_field, wanted)
+    frame = None
+    if page is not None:
+        frame, items = page.cut(items, filtered, total)
+    parts = yield from list_in_steps(items, lambda one: encoded(columns.of(row(one))))
     if frame is not None:
         parts = [encoded(frame)[:-1] + b',"items":', *parts, b"}"]
     return Answer(200, headers=(JSON_TYPE,), body=parts)
+
+
+def _texts(found: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (found,) if isinstance(found, str) else found

@@ -1,7 +1,7 @@
 """Logins by name and password. Source: management page 1.5, 20.
 
-Hashes have one round, as RabbitMQ's: a check takes microseconds, so nothing is cached, and a changed password takes
-effect at once.
+A password is checked at each request. That takes microseconds, because its hash has one round, as in RabbitMQ; so a
+new password takes effect at once.
 """
 
 import base64
@@ -28,7 +28,7 @@ def credentials(header: str) -> tuple[str, str] | None:
 
 
 def login_failed(*, challenges: bool = True) -> Refusal:
-    """The answer to a wrong password and to an unknown user, which must not differ."""
+    """The answer to a wrong password and to an unknown user, which must be the same."""
     return Refusal(401, "not_authorized", "Login failed", (CHALLENGE,) if challenges else ())
 
 
@@ -41,7 +41,7 @@ class Logins:
     def log_in(self, header: str | None, peer: Peer, *, challenges: bool = True) -> User:
         """The user of an `authorization` header. Raises: Refusal.
 
-        `challenges`: let a browser ask for a password; not for requests of the page itself.
+        `challenges`: make browsers ask for a password. Requests of the page itself must not, since it has a form.
         """
         challenge = (CHALLENGE,) if challenges else ()
         if header is None:
@@ -53,13 +53,14 @@ class Logins:
         return self.check_admitted(user, peer)
 
     def check(self, name: str, password: str, peer: Peer) -> User | None:
-        """The user, if the password is right, from any address; None: it is not. Raises: Refusal, while logins are
-        throttled.
+        """The user with this password; None: it is wrong. Raises: Refusal, while logins are throttled.
+
+        The address is not checked here, see `check_admitted`.
         """
         try:
             return self._broker().users.log_in(name, password, mechanism=HTTP, is_loopback=True, origin=peer.origin)
-        except errors.LoginThrottled as braked:
-            wait_s = -(-braked.wait_ns // _NS_A_SECOND)
+        except errors.LoginThrottled as throttled:
+            wait_s = -(-throttled.wait_ns // _NS_A_SECOND)
             headers = (("retry-after", str(wait_s)),)
             raise Refusal(
                 429, "too_many_failed_logins", f"too many logins failed: try again in {wait_s} s", headers

@@ -1,6 +1,6 @@
-"""Parsing of long JSON in steps: one entry of each list in the outermost object at a time.
+"""Parsing of long JSON in steps: a step parses some entries of a list in the outermost object.
 
-It refuses the same texts as `bodies.parsed`. Source: management page 1.3, 20.
+It accepts the same texts as `bodies.parsed`. Source: management page 1.3, 20.
 """
 
 import json
@@ -10,19 +10,19 @@ from time import perf_counter
 from typing import Any
 
 from . import steps
-from .bodies import DEPTH_MAX, checked_constant, checked_integer, is_deep, parsed, unique
+from .bodies import DEPTH_MAX, checked_constant, checked_integer, is_deep, parsed, without_duplicates
 from .http_messages import bad_request
 
 #: Octets parsed in one step: about 2 ms.
 AT_ONCE_MAX = 128 * 1024
 _SPACE = re.compile(r"[ \t\n\r]*")
 
-#: The steps to a value, and the end of its text.
+#: The steps to a value and the position after it.
 _Read = Generator[None, None, tuple[Any, int]]
 
 
 def parsed_in_steps(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> Generator[None, None, Any]:
-    """See `bodies.parsed`. Raises: Refusal."""
+    """The steps to the value of `bodies.parsed`. Raises: Refusal."""
     if len(body) <= AT_ONCE_MAX:
         return parsed(body, fault, is_strict=is_strict)
     try:
@@ -38,13 +38,13 @@ def parsed_in_steps(body: bytes, fault: str = "not_json", *, is_strict: bool = F
 
 
 class _Reader:
-    """The parser. Raises ValueError or RecursionError for invalid JSON."""
+    """A parser, whose methods raise ValueError or RecursionError for invalid JSON."""
 
     def __init__(self, text: str, *, is_strict: bool) -> None:
         self._text = text
         self._is_strict = is_strict
         self._has_escapes = "\\u" in text
-        hook = unique if is_strict else None
+        hook = without_duplicates if is_strict else None
         decoder = json.JSONDecoder(parse_int=checked_integer, parse_constant=checked_constant, object_pairs_hook=hook)
         self._decode = decoder.raw_decode
         self._until = perf_counter() + steps.STEP_S
@@ -83,11 +83,11 @@ class _Reader:
             at = self.space(at)
             if not isinstance(name, str) or (self._is_strict and name in found):
                 raise ValueError
-            found[name], at = yield from self.read(self.space(self._behind(":", at)), is_outermost=False)
+            found[name], at = yield from self.read(self.space(self._after(":", at)), is_outermost=False)
             at = self.space(at)
             if self._text[at : at + 1] == "}":
                 return found, at + 1
-            at = self._behind(",", at)
+            at = self._after(",", at)
 
     def _list(self, at: int, depth: int) -> _Read:
         found: list[Any] = []
@@ -103,9 +103,9 @@ class _Reader:
             at = self.space(at)
             if self._text[at : at + 1] == "]":
                 return found, at + 1
-            at = self._behind(",", at)
+            at = self._after(",", at)
 
-    def _behind(self, sign: str, at: int) -> int:
+    def _after(self, sign: str, at: int) -> int:
         if self._text[at : at + 1] != sign:
             raise ValueError
         return at + 1

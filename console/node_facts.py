@@ -1,4 +1,4 @@
-"""Facts about the process of a node, from the composition root or another node: resources, listeners, certificates."""
+"""Facts about the process of a node: resources, listeners, certificates."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,9 @@ class Listening:
 
 @dataclass(slots=True, frozen=True)
 class Certificate:
-    """The certificate of a TLS listener, and the authorities for clients' certificates: paths, and the expiry in wall
-    time of each certificate in them.
+    """The certificate of a TLS listener. `authority`: the file with the authorities for clients' certificates.
+
+    `expires_ms`, `authority_expires_ms`: wall times, one for each certificate in the file.
     """
 
     listening: Listening

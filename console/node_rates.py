@@ -1,4 +1,4 @@
-"""Rates of the node's figures, measured between two requests: without requests nothing is measured.
+"""Rates of a node's figures, measured between two requests; without requests nothing is measured.
 
 Source: management page 4, 5.1.
 """
@@ -6,24 +6,24 @@ Source: management page 4, 5.1.
 from collections.abc import Mapping
 from typing import Any
 
-#: Figures of the node that have a rate.
+#: Figures that have a rate.
 RATED = (
     "context_switches", "disk_free", "fd_used", "gc_bytes_reclaimed", "gc_num", "mem_used", "proc_used", "sockets_used",
 )  # fmt: skip
-#: Requests within this time of each other see the same rates.
-APART_MS = 1_000
+#: Minimum time between two measurements. Requests in between see the rates of the last one.
+INTERVAL_MS = 1_000
 
 
 class NodeRates:
-    """The figures at an earlier request."""
+    """The figures of the last measurement, and the rates since the one before."""
 
     def __init__(self) -> None:
         self._before: tuple[int, dict[str, int]] | None = None
         self._rates = dict.fromkeys(RATED, 0.0)
 
     def of(self, view: Mapping[str, Any], now_ms: int) -> dict[str, dict[str, float]]:
-        """Name with `_details` -> its rate per second; 0.0 until there are two requests a second apart."""
-        if self._before is None or now_ms - self._before[0] >= APART_MS:
+        """The rates per second, by names with `_details`; 0.0 until the second measurement."""
+        if self._before is None or now_ms - self._before[0] >= INTERVAL_MS:
             values = {name: int(view[name]) for name in RATED}
             if self._before is not None:
                 seconds = (now_ms - self._before[0]) / 1000

@@ -1,7 +1,4 @@
-"""The interface of the console: its configuration, the facts of the process, and the table of commands.
-
-The console imports nothing of the composition root, which passes all of these in.
-"""
+"""What the composition root passes to the console: its configuration, facts about the process, and commands."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,9 +18,7 @@ Network = IPv4Network | IPv6Network
 
 
 class CommandRefused(Exception):
-    """A command was refused. `code`: the reply code of the engine's refusal, whose text is `reason`; 0: the command's
-    own text.
-    """
+    """A command was refused. `code`: the AMQP reply code if the engine refused it, else 0. `reason`: the text."""
 
     def __init__(self, reason: str, code: int = 0) -> None:
         super().__init__(reason)
@@ -32,21 +27,19 @@ class CommandRefused(Exception):
 
 
 class Control(Protocol):
-    """The table of commands of the running broker. The console changes the broker only through it."""
+    """The commands of the running broker. The console changes the broker only by commands."""
 
     def ask(self, command: str, arguments: Mapping[str, Any]) -> Any:
         """Run a read-only command. Raises: CommandRefused."""
 
     def steps(self, command: str, arguments: Mapping[str, Any]) -> Steps:
-        """Run a command; the last step comes when its effects are safe. Also for read-only commands that may take long.
-        Raises: CommandRefused.
-        """
+        """Run a command, in steps; the last one comes when its effects are on disk. Raises: CommandRefused."""
 
     def by(self, caller: str, steps: Steps) -> Steps:
-        """The same steps, whose commands come from this user."""
+        """The same steps, with the user who runs their commands, for the history of changes."""
 
     def routes(self) -> "list[CommandRoute]":
-        """The commands that have routes."""
+        """The commands that HTTP can reach."""
 
 
 @dataclass(slots=True, frozen=True)

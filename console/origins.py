@@ -1,4 +1,4 @@
-"""Requests of web pages of other origins: they change nothing unless their origin is listed.
+"""Requests of web pages from other origins, which may change something only if their origin is listed.
 
 Source: management page 20 (CSRF, CORS).
 """
@@ -6,14 +6,14 @@ Source: management page 20 (CSRF, CORS).
 from .http_messages import Request
 from .options import ConsoleOptions
 
-#: All pages may send requests without the browser's login; none may change anything.
+#: As a listed origin: pages of all origins may read without a login, and none may change anything.
 ANY = "*"
-#: Headers that a script may send, and the seconds for which a browser caches the answer.
+#: Headers that a script of another origin may send, and the seconds for which a browser caches this permission.
 _HEADERS, _MAX_AGE = "accept, authorization, content-type, x-requested-with, x-reason, x-vhost", "1800"
 
 
 def may_change(request: Request, options: ConsoleOptions) -> bool:
-    """Whether a request may change anything: a page elsewhere must not use a browser's login for that."""
+    """Whether the origin of a request may change something. Pages of other origins must not use the browser's login."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
     if origin is not None:
         host = request.headers.get("host", "")
@@ -22,8 +22,8 @@ def may_change(request: Request, options: ConsoleOptions) -> bool:
     return site is None or site in ("same-origin", "none")
 
 
-def cross_origin(request: Request, allow: str | None, options: ConsoleOptions) -> tuple[tuple[str, str], ...]:
-    """The headers that let the requesting page read the answer. `allow`: the methods of the path, for a preflight
+def cors_headers(request: Request, allow: str | None, options: ConsoleOptions) -> tuple[tuple[str, str], ...]:
+    """The headers that let a page of another origin read the answer. `allow`: the methods of the path, for a preflight
     request.
     """
     origin = request.headers.get("origin")

@@ -1,32 +1,32 @@
-"""Headers of an answer that depend on the time and on the client. Source: management page 1.4, 20."""
+"""Headers of answers that depend on the client or on the time. Source: management page 1.4, 20."""
 
 import time
 
 from .http_messages import Answer, Request
 from .options import ConsoleOptions
-from .origins import cross_origin
+from .origins import cors_headers
 
-#: HSTS, over TLS: browsers use only TLS for this host, for a year.
-STRICT = ("strict-transport-security", "max-age=31536000")
+#: For a year, browsers use only TLS for this host.
+HSTS = ("strict-transport-security", "max-age=31536000")
 
 
 def headers_for(request: Request, answer: Answer, options: ConsoleOptions) -> tuple[tuple[str, str], ...]:
-    """The headers to add to those of the answer."""
-    found = cross_origin(request, dict(answer.headers).get("allow"), options)
-    return (*found, STRICT) if request.peer.is_secure else found
+    """The headers for CORS and HSTS."""
+    found = cors_headers(request, dict(answer.headers).get("allow"), options)
+    return (*found, HSTS) if request.peer.is_secure else found
 
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def date_of(seconds: float) -> str:
-    """A date in HTTP's format, in English whatever the locale."""
+def http_date(seconds: float) -> str:
+    """A date in HTTP's format. `strftime` would use the words of the locale."""
     at = time.gmtime(seconds)
     day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year}"
     return f"{day} {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT"
 
 
 def clean(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Remove control characters, because names of objects may be in a header."""
+    """The headers without control characters, which names of objects may contain."""
     return [(name, "".join(c if " " <= c <= "~" else "?" for c in value)) for name, value in headers]

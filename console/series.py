@@ -1,8 +1,6 @@
-"""Samples of integers over time: the last two, for rates, and as many as a range may ask for.
+"""The samples of an object's counters: the last two, for rates, and older ones at several resolutions, for ranges.
 
-Source: management page 5.
-
-A sample is stored only when a value has changed, so that an idle object costs nothing.
+A sample is stored only when a value has changed, so that an idle object costs nothing. Source: management page 5.
 """
 
 from array import array
@@ -10,17 +8,17 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: (seconds between two samples, number of samples): five minutes, an hour, a day.
-LONG = ((1, 300), (5, 720), (60, 1440))
-SHORT = ((1, 61),)
-#: A minute, and ten minutes.
-MEDIUM = ((1, 61), (5, 120))
-#: An hour, and a day.
-OF_NODE = LONG[1:]
+#: The resolutions at which samples are kept: (seconds between two samples, number of samples).
+Resolutions = Sequence[tuple[int, int]]
+DAY: Resolutions = ((1, 300), (5, 720), (60, 1440))
+HOUR = DAY[:2]
+TEN_MINUTES: Resolutions = ((1, 61), (5, 120))
+MINUTE = TEN_MINUTES[:1]
+NO_RANGE: Resolutions = ()
 
 
 @dataclass(slots=True)
-class _Level:
+class _Resolution:
     """Samples with at least this many seconds between them, oldest first."""
 
     step_ms: int
@@ -33,27 +31,30 @@ class _Level:
             return
         self.times.append(at_ms)
         self.samples.append(sample)
-        if len(self.times) >= self.count_max * 2:  # in one go, so that it is O(1) a sample
+        if len(self.times) >= self.count_max * 2:  # half of them at once: O(1) a sample
             del self.times[: -self.count_max], self.samples[: -self.count_max]
 
 
 class Series:
-    """The samples of one object. `latest`: the newest values; `changed_ms`: when they changed."""
+    """The samples of one object. `latest`: the newest values, of the time `recorded_ms`.
 
-    __slots__ = ("_before", "_levels", "_recorded_ms", "_period_ms", "changed_ms", "latest")
+    `changed_ms`: the time of the last change.
+    """
 
-    def __init__(self, at_ms: int, values: Sequence[int], levels: Sequence[tuple[int, int]]) -> None:
+    __slots__ = ("_before", "_resolutions", "recorded_ms", "_period_ms", "changed_ms", "latest")
+
+    def __init__(self, at_ms: int, values: Sequence[int], resolutions: Resolutions) -> None:
         self.latest = tuple(values)
         self._before = self.latest
-        self._recorded_ms, self._period_ms = at_ms, 0
+        self.recorded_ms, self._period_ms = at_ms, 0
         self.changed_ms = at_ms
-        self._levels = [_Level(seconds * 1000, count, [], []) for seconds, count in levels]
+        self._resolutions = [_Resolution(seconds * 1000, count, [], []) for seconds, count in resolutions]
         self._note(at_ms)
 
     def record(self, at_ms: int, values: Sequence[int]) -> None:
         self._before, self.latest = self.latest, tuple(values)
-        before_ms = self._recorded_ms
-        self._period_ms, self._recorded_ms = at_ms - before_ms, at_ms
+        before_ms = self.recorded_ms
+        self._period_ms, self.recorded_ms = at_ms - before_ms, at_ms
         if self.latest != self._before:
             if self.changed_ms < before_ms:
                 self._note(before_ms, self._before)  # the values were the same until then
@@ -62,8 +63,8 @@ class Series:
 
     def _note(self, at_ms: int, values: Sequence[int] | None = None) -> None:
         sample = array("q", self.latest if values is None else values)
-        for level in self._levels:
-            level.add(at_ms, sample)
+        for one in self._resolutions:
+            one.add(at_ms, sample)
 
     def rate(self, index: int) -> float:
         """Per second, between the last two samples; 0 until there are two."""
@@ -74,12 +75,12 @@ class Series:
     @property
     def since_ms(self) -> int:
         """The time of the oldest sample that is kept."""
-        return min((level.times[0] for level in self._levels), default=self._recorded_ms)
+        return min((one.times[0] for one in self._resolutions), default=self.recorded_ms)
 
     def at(self, index: int, at_ms: int) -> int | None:
         """The value at a time; None: before the first stored sample."""
-        for level in self._levels:
-            place = bisect_right(level.times, at_ms)
+        for one in self._resolutions:
+            place = bisect_right(one.times, at_ms)
             if place:
-                return level.samples[place - 1][index]
+                return one.samples[place - 1][index]
         return None

@@ -1,7 +1,8 @@
-"""Sessions of people who logged in by the page: a signed token in a cookie, which outlives a restart of the broker.
+"""Sessions of the page's users: a signed token in a cookie, which outlives a restart of the broker.
 
-A token tells whose it is, when the session began, and when the token was issued. The signature covers the hash of the
-user's password, too: another password, or another user of that name, ends the session. A logout revokes it.
+A token has the name of its user, the start of the session, and the time at which it was issued. The signature also
+covers the hash of the user's password, so that a new password, or a new user of that name, ends the session. A logout
+revokes it.
 Source: management page 20.
 """
 
@@ -18,16 +19,16 @@ from .session_file import SessionFile
 COOKIE = "leveret-session"
 HOUR_NS = 3_600_000_000_000
 LIFETIME_NS, IDLE_NS = 8 * HOUR_NS, HOUR_NS
-#: Sessions whose last use is known; of others the age of the token counts.
+#: Maximum sessions whose last use is remembered. Others count as last used when their token was issued.
 SESSIONS_MAX = 1_000
-#: The age from which a token is replaced, and how far in the future it may have been issued: clocks are set back.
+#: Age from which a token is replaced. A token may have been issued this far in the future, since clocks are set back.
 RENEWED_MS, SKEW_MS = 600_000, 60_000
 _OCTETS = 16
 
 
 @dataclass(slots=True, frozen=True)
 class _Token:
-    """What is signed; times are wall times."""
+    """The signed part of a cookie. Times are wall times."""
 
     user: str
     began_ms: int
@@ -45,14 +46,14 @@ class _Token:
 
 @dataclass(slots=True)
 class _Session:
-    """Monotonic times."""
+    """A session that was used. Times are monotonic."""
 
     began_ns: int
     used_ns: int
 
 
 class Sessions:
-    """The sessions of one console."""
+    """The sessions of one console. `header` and `host` are the headers `cookie` and `host` of a request."""
 
     def __init__(
         self,
@@ -71,8 +72,8 @@ class Sessions:
         return SessionFile(self._directory())
 
     def open(self, user: User, path: str, *, host: str = "", is_secure: bool = False) -> str:
-        """Open a session. Returns the cookie with its token. `path`: the cookie's scope. `host`: see `cookie_name`.
-        `is_secure`: over TLS only.
+        """Open a session. Returns the cookie with its token. `path`: the cookie's scope. `is_secure`: browsers send it
+        over TLS only.
         """
         now_ms = self._wall_ms()
         token = _Token(user.name, now_ms, now_ms, secrets.token_urlsafe(_OCTETS))
@@ -81,7 +82,7 @@ class Sessions:
         return self._cookie(token, user, path, host, is_secure=is_secure)
 
     def find(self, header: str | None, host: str = "") -> User | None:
-        """The user of a request's headers `cookie` and `host`."""
+        """The user of a request's session; None: it has no valid one."""
         found = self._valid(header, host)
         if found is None:
             return None
@@ -91,7 +92,7 @@ class Sessions:
         return user
 
     def renewed(self, header: str | None, path: str, host: str = "", *, is_secure: bool = False) -> str | None:
-        """A cookie with a newer token of an open session; None: the one that there is will do."""
+        """A cookie with a new token for the session; None: the token is new enough, or not valid."""
         found = self._valid(header, host)
         if found is None or self._wall_ms() - found[0].issued_ms < RENEWED_MS:
             return None
@@ -99,7 +100,7 @@ class Sessions:
         return self._cookie(replace(token, issued_ms=self._wall_ms()), user, path, host, is_secure=is_secure)
 
     def close(self, header: str | None, path: str, host: str = "") -> str:
-        """End a session for good. Returns the cookie that removes its token."""
+        """Revoke a session. Returns the cookie that deletes the browser's."""
         found = self._valid(header, host)
         if found is not None:
             token = found[0]
@@ -108,7 +109,7 @@ class Sessions:
         return f"{cookie_name(host)}=; Path={path}; HttpOnly; SameSite=Strict; Max-Age=0"
 
     def _valid(self, header: str | None, host: str) -> tuple[_Token, _Session, User] | None:
-        token, signature = _read(_named(header, host))
+        token, signature = _parsed(_value_of(header, host))
         user = None if token is None else self._broker().users.find(token.user)
         if token is None or user is None or not hmac.compare_digest(signature, self._signature(token, user)):
             return None
@@ -116,7 +117,7 @@ class Sessions:
             return None
         now_ns, now_ms = self._now_ns(), self._wall_ms()
         session = self._known.get(token.id)
-        if session is None and token.issued_ms <= now_ms + SKEW_MS:  # from before a restart, or not remembered
+        if session is None and token.issued_ms <= now_ms + SKEW_MS:  # it began before a restart, or is not remembered
             began_ns, issued_ns = (now_ns - (now_ms - at_ms) * MS for at_ms in (token.began_ms, token.issued_ms))
             session = _Session(began_ns, issued_ns)
         if session is None or now_ns - session.began_ns > LIFETIME_NS or now_ns - session.used_ns > IDLE_NS:
@@ -143,14 +144,14 @@ class Sessions:
 
 
 def cookie_name(host: str) -> str:
-    """The cookie's name for a `host` header. It has the port, which browsers ignore in the scope of a cookie: so that
-    two consoles on one host do not end each other's sessions.
+    """The name of the cookie for a `host` header. It contains the port, because browsers send a cookie to all ports of
+    a host: two consoles on one host must not overwrite each other's sessions.
     """
     port = host.rpartition(":")[2]
     return f"{COOKIE}-{port}" if port.isascii() and port.isdigit() else COOKIE
 
 
-def _named(header: str | None, host: str) -> str:
+def _value_of(header: str | None, host: str) -> str:
     """The value of the cookie; empty: there is none."""
     wanted = cookie_name(host)
     for part in (header or "").split(";"):
@@ -160,8 +161,8 @@ def _named(header: str | None, host: str) -> str:
     return ""
 
 
-def _read(text: str) -> tuple[_Token | None, str]:
-    """The token and its signature, which is not checked."""
+def _parsed(text: str) -> tuple[_Token | None, str]:
+    """The token and its signature, which is not checked; None: the text is not a token."""
     try:
         user, began, issued, id_, signature = text.split(".")
         if not (text.isascii() and began.isdigit() and issued.isdigit() and len(began + issued) < 40):

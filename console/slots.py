@@ -1,8 +1,8 @@
-"""Slots for connections of one kind of listener. A newcomer may take the slot of a waiting connection. Pure.
+"""Limits on the connections of one kind of listener: in all, and of one address.
 
-A waiting connection costs only a socket, so the oldest one is closed for a newcomer: one of the newcomer's own address
-if that has used its share, otherwise one of the address with the most. Connections that are served or stream keep their
-slots; they are few. Source: management page 20.
+When no slot is free, a new connection takes the slot of the one that has been idle for longest: of the same address if
+that has its share, else of the address with the most idle connections. Connections that are served or stream keep their
+slots. Source: management page 20.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class NoSlot(Exception):
-    """No slot is free, and none can be taken; the message is for the log."""
+    """No slot is free, and no connection is idle; the message is for the log."""
 
 
 class Slot:
@@ -26,11 +26,11 @@ class Slot:
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Keep the slot while the connection is served."""
-        self._slots.move(self, is_waiting=False)
+        self._slots.move(self, is_idle=False)
         try:
             yield
         finally:
-            self._slots.move(self, is_waiting=True)
+            self._slots.move(self, is_idle=True)
 
     def leave(self) -> None:
         """The connection has ended. Idempotent."""
@@ -38,46 +38,47 @@ class Slot:
 
 
 class Slots:
-    """All slots. `share`: maximum of one address, except for this machine and listed proxies."""
+    """All slots. `share`: maximum of one address."""
 
     def __init__(self, share: int) -> None:
         self._share = share
-        self._waiting: dict[Slot, None] = {}  # in the order in which they began to wait
-        self._working: dict[Slot, None] = {}
+        self._idle: dict[Slot, None] = {}  # the longest idle first
+        self._busy: dict[Slot, None] = {}
 
     def enter(self, origin: str, end: Callable[[], None], *, slots: int, is_shared: bool) -> Slot:
-        """A slot for a newcomer, possibly taken from another connection. `is_shared`: many clients use this address.
+        """A slot for a new connection, possibly taken from an idle one. `slots`: how many there are. `is_shared`: many
+        clients use this address, which may have more than its share: this machine, or a listed proxy.
 
         Raises: NoSlot.
         """
-        everybody = [*self._waiting, *self._working]
-        mine = sum(one.origin == origin for one in everybody)
-        if mine >= self._share and not is_shared:
-            self._take(origin, f"{mine} connections from {origin} are at work")
-        elif len(everybody) >= slots:
+        taken = [*self._idle, *self._busy]
+        of_origin = sum(one.origin == origin for one in taken)
+        if of_origin >= self._share and not is_shared:
+            self._take(origin, f"{of_origin} connections from {origin} are at work")
+        elif len(taken) >= slots:
             counts: dict[str, int] = {}
-            for one in self._waiting:
+            for one in self._idle:
                 counts[one.origin] = counts.get(one.origin, 0) + 1
-            self._take(max(counts, key=counts.__getitem__, default=""), f"{len(everybody)} connections are at work")
+            self._take(max(counts, key=counts.__getitem__, default=""), f"{len(taken)} connections are at work")
         slot = Slot(self, origin, end)
-        self._waiting[slot] = None
+        self._idle[slot] = None
         return slot
 
     def _take(self, origin: str, why: str) -> None:
-        oldest = next((one for one in self._waiting if one.origin == origin), None)
+        oldest = next((one for one in self._idle if one.origin == origin), None)
         if oldest is None:
             raise NoSlot(why)
-        del self._waiting[oldest]
+        del self._idle[oldest]
         oldest.end()
 
-    def move(self, slot: Slot, *, is_waiting: bool) -> None:
-        """The connection begins to wait, or to be served. Ignored if it has lost its slot."""
-        here, there = (self._working, self._waiting) if is_waiting else (self._waiting, self._working)
+    def move(self, slot: Slot, *, is_idle: bool) -> None:
+        """The connection becomes idle, or busy. Ignored if it has lost its slot."""
+        here, there = (self._busy, self._idle) if is_idle else (self._idle, self._busy)
         if slot in here:
             del here[slot]
             there[slot] = None
 
     def forget(self, slot: Slot) -> None:
         """Remove a connection that has ended. Idempotent."""
-        self._waiting.pop(slot, None)
-        self._working.pop(slot, None)
+        self._idle.pop(slot, None)
+        self._busy.pop(slot, None)

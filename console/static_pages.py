@@ -1,7 +1,7 @@
-"""The page for people, and two lists, which are served beside the API.
+"""The files of the console's page, and two short pages about the API and the command line.
 
-Paths are looked up in a table, made on first use; they are never joined to a folder. Source: management page 1.1, 18,
-20.
+All paths are in a table that is made on first use; a path of a request is never joined to a folder.
+Source: management page 1.1, 18, 20.
 """
 
 import html
@@ -13,7 +13,7 @@ from ..vendored import UPLOT
 from .dispatcher import Route
 from .http_messages import Answer
 
-#: The files of the page; none is generated.
+#: The files of the page.
 FOLDER = Path(__file__).with_name("page")
 _TEXT = "text/plain; charset=utf-8"
 _HTML = "text/html; charset=utf-8"
@@ -26,13 +26,13 @@ _TYPES = {
 
 
 class StaticPages:
-    """The pages by path."""
+    """The pages by their paths."""
 
     def __init__(self) -> None:
         self._known: dict[str, Answer] = {}
 
     def get(self, path: str, routes: Iterable[Route]) -> Answer | None:
-        """A page; None: there is none."""
+        """The page at a path; None: there is none."""
         if not self._known:
             self._known = {
                 **_files(),

@@ -91,7 +91,7 @@ class EventStream:
     def _totals(self) -> dict[str, Any]:
         broker = self._api.broker
         return {
-            **self._api.sampler.whole_at_last_sample(),
+            **self._api.sampler.totals_at_last_sample(),
             "alarm": broker.flow.alarm_reason,
             "blocked": len(broker.flow.blocked()),
             "connections": len(broker.connections),

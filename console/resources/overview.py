@@ -25,7 +25,7 @@ def _overview(api: Api, request: Request) -> Steps:
     node = request.peer.node or api.options.node
     view = overview_view(totals, api.options, request.user, name, node, has_statistics=has_statistics)
     if has_statistics:
-        view = {**view, **(yield from api.sampler.whole(ranges))}
+        view = {**view, **(yield from api.sampler.totals(ranges))}
         if ranges:
             view["leveret"] = {"sampled_since_ms": api.sampler.since_ms()}
     return Columns(request).of(view)

@@ -11,7 +11,7 @@ from leveret.console.node_facts import HostFacts
 from leveret.console.ranges import Range
 from leveret.console.resources import queues
 from leveret.console.sampler import Sampler
-from leveret.console.series import LONG, SHORT, Series
+from leveret.console.series import DAY, MINUTE, Series
 from leveret.engine import Broker, Client, Envelope, ManualClock, User
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.operator.steps import finished
@@ -41,7 +41,7 @@ def _look(sampler: Sampler, clock: ManualClock, seconds: float = 1.0) -> None:
 
 def test_a_series_knows_what_changed_when() -> None:
     """The rate is that of the last two looks; what did not change is not noted."""
-    series = Series(0, (0, 5), LONG)
+    series = Series(0, (0, 5), DAY)
     series.record(1000, (10, 5))
     assert (series.rate(0), series.rate(1)) == (10.0, 0.0)
     series.record(2000, (10, 5))
@@ -53,14 +53,14 @@ def test_a_series_knows_what_changed_when() -> None:
 
 def test_a_series_is_bounded() -> None:
     """However long it runs; what is older comes from the coarser levels."""
-    series = Series(0, (0,), LONG)
+    series = Series(0, (0,), DAY)
     for second in range(1, 20_000):
         series.record(second * 1000, (second,))
-    assert all(len(level.times) < level.count_max * 2 for level in series._levels)
+    assert all(len(level.times) < level.count_max * 2 for level in series._resolutions)
     assert series.at(0, 19_990_000) == 19_990
     old = series.at(0, 1_000_000)
     assert old is not None and 940 <= old <= 1000
-    short = Series(0, (0,), SHORT)
+    short = Series(0, (0,), MINUTE)
     for second in range(1, 1000):
         short.record(second * 1000, (second,))
     assert short.at(0, 100_000) is None
@@ -77,10 +77,10 @@ def test_another_broker_has_samples_of_its_own(clock: ManualClock) -> None:
     for _ in range(2):
         session.publish(route, Envelope("", "q"), [b"x"] * 10, mandatory=False)
         _look(sampler, clock)
-    assert sampler.whole_at_last_sample()["message_stats"]["publish_details"]["rate"] == 10.0
+    assert sampler.totals_at_last_sample()["message_stats"]["publish_details"]["rate"] == 10.0
     del brokers[0]
     _look(sampler, clock)
-    assert sampler.whole_at_last_sample()["queue_totals"]["messages_details"]["rate"] == 0.0
+    assert sampler.totals_at_last_sample()["queue_totals"]["messages_details"]["rate"] == 0.0
     assert sampler.since_ms() == clock.wall_ms()
 
 
@@ -234,16 +234,16 @@ def test_the_whole_never_falls(broker: Broker, client: Client, clock: ManualCloc
     session.publish(vhost.router.route("", "q", other.user), Envelope("", "q"), [b"x"] * 3, mandatory=False)
     assert session.confirms is not None
     session.confirms.take()
-    before = finished(sampler.whole())
+    before = finished(sampler.totals())
     assert (before["message_stats"]["publish"], before["message_stats"]["confirm"]) == (3, 3)
     session.close()
-    assert finished(sampler.whole())["message_stats"] == before["message_stats"]
+    assert finished(sampler.totals())["message_stats"] == before["message_stats"]
     assert finished(sampler.vhost(vhost))["message_stats"]["publish"] == 3
     broker.virtual_hosts.delete("other")
     while broker.end_turn():
         pass
-    assert finished(sampler.whole())["message_stats"] == before["message_stats"]
-    assert finished(sampler.whole())["churn_rates"]["connection_closed"] == 1
+    assert finished(sampler.totals())["message_stats"] == before["message_stats"]
+    assert finished(sampler.totals())["churn_rates"]["connection_closed"] == 1
 
 
 def test_exchanges_count_what_goes_in_and_out(broker: Broker, client: Client, clock: ManualClock) -> None:
@@ -343,7 +343,7 @@ def test_samples_of_the_broker_are_of_all_virtual_hosts(broker: Broker, client: 
     session.publish(client.vhost.router.route("", "q", client.user), Envelope("", "q"), [b"x"] * 3, mandatory=False)
     session.get(queue, no_ack=False)
     _look(sampler, clock)
-    totals = sampler.whole_at_last_sample()["queue_totals"]
+    totals = sampler.totals_at_last_sample()["queue_totals"]
     assert (totals["messages_ready"], totals["messages_unacknowledged"], totals["messages"]) == (2, 1, 3)
 
 
@@ -351,7 +351,7 @@ def test_ten_minutes_of_a_connection_a_channel_and_an_exchange(
     broker: Broker, client: Client, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the first ones; others have a minute, and say so: nothing is drawn before their oldest sample."""
-    monkeypatch.setattr("leveret.console.sampler.FOLLOWED_LONGER_MAX", 1)
+    monkeypatch.setattr("leveret.console.sampler.TEN_MINUTES_MAX", 1)
     sampler = Sampler(lambda: broker)
     vhost, session, other = client.vhost, client.open_session(1), client.open_session(2)
     exchange = vhost.exchanges["amq.topic"]
@@ -407,6 +407,6 @@ def test_samples_of_the_node_and_of_what_is_opened_and_closed(broker: Broker, cl
     ]
     assert [one["sample"] for one in found["sockets_used_details"]["samples"]] == [4] * 4
     assert found["leveret"]["sampled_since_ms"] == clock.wall_ms() - 59_000
-    churn = finished(sampler.whole({"msg_rates": Range(30, 10)}))["churn_rates"]
+    churn = finished(sampler.totals({"msg_rates": Range(30, 10)}))["churn_rates"]
     assert [one["sample"] for one in churn["queue_declared_details"]["samples"]] == [60, 50, 40, 30]
     assert churn["queue_declared_details"]["rate"] == 1.0

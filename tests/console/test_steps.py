@@ -12,7 +12,7 @@ from api_client import basic
 
 from leveret.console import steps
 from leveret.console.api import Api
-from leveret.console.encoding import FEW, encoded, encoded_in_steps
+from leveret.console.encoding import SHORT_LIST_MAX, encoded, encoded_in_steps
 from leveret.console.http_messages import Answer, Peer, Request, query_of
 from leveret.console.metrics import objects, sums
 from leveret.console.metrics.buckets import DELAYS, Buckets
@@ -28,7 +28,7 @@ from leveret.serving.console import console_options
 from leveret.settings import Configuration
 
 #: Of each kind of object.
-COUNT = FEW + 10
+COUNT = SHORT_LIST_MAX + 10
 NAMES = [f"n{number:02}" for number in range(COUNT)]
 QUEUES = [f"queue{number:02}" for number in range(COUNT)]
 NO_ARGUMENTS: FieldTable = {}
@@ -156,8 +156,8 @@ def test_no_list_is_made_in_one_piece(console: Console) -> None:
     found = {path: console.call(path) for path in TARGETS if not path.startswith("leveret/")}
     lists = {path: (steps, _longest(value)) for path, (_, steps, value) in found.items()}
     assert {path: status for path, (status, _, _) in found.items() if status not in (200, 503)} == {}
-    assert {path for path, (steps, entries) in lists.items() if entries > FEW and steps < entries} == set()
-    assert sum(entries > FEW for _, entries in lists.values()) > 20  # else this looked at nothing
+    assert {path for path, (steps, entries) in lists.items() if entries > SHORT_LIST_MAX and steps < entries} == set()
+    assert sum(entries > SHORT_LIST_MAX for _, entries in lists.values()) > 20  # else this looked at nothing
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_pages_are_parts_of_the_whole_list(console: Console, page: int, reverse:
     assert (shown["filtered_count"], shown["total_count"]) == (len(whole), len(whole))
 
 
-@pytest.mark.parametrize("count", [0, 1, FEW, FEW + 1, 99, 100, 101, 250])
+@pytest.mark.parametrize("count", [0, 1, SHORT_LIST_MAX, SHORT_LIST_MAX + 1, 99, 100, 101, 250])
 def test_json_in_parts(short_steps: None, count: int) -> None:
     """The same as in one piece."""
     rows = [{"name": "\u00e4" * number} for number in range(count)]
@@ -323,4 +323,4 @@ def test_json_in_parts(short_steps: None, count: int) -> None:
     assert b"".join(finished(encoded_in_steps(rows, is_own=True))) == encoded(
         [{"name": "\u00e4" * n} for n in range(count)]
     )
-    assert not rows or count <= FEW
+    assert not rows or count <= SHORT_LIST_MAX

@@ -5,7 +5,7 @@ Source: management page 4, 5.1.
 
 from api_client import ApiClient
 
-from leveret.console.node_rates import APART_MS, RATED, NodeRates
+from leveret.console.node_rates import INTERVAL_MS, RATED, NodeRates
 from leveret.testing import start_broker
 
 FIGURES = dict.fromkeys(RATED, 100)
@@ -24,7 +24,7 @@ def test_a_rate_is_the_change_in_a_second() -> None:
     """Up and down, over the time since the request before."""
     rates = NodeRates()
     rates.of(FIGURES, 0)
-    assert _rates(rates, 2 * APART_MS, mem_used=150, disk_free=0) == {
+    assert _rates(rates, 2 * INTERVAL_MS, mem_used=150, disk_free=0) == {
         "mem_used_details": 25.0,
         "disk_free_details": -50.0,
     }
@@ -34,9 +34,9 @@ def test_requests_that_follow_each_other_fast_see_the_same() -> None:
     """So that two tools do not spoil each other's rates."""
     rates = NodeRates()
     rates.of(FIGURES, 0)
-    found = _rates(rates, APART_MS, fd_used=110)
+    found = _rates(rates, INTERVAL_MS, fd_used=110)
     assert found == {"fd_used_details": 10.0}
-    assert _rates(rates, APART_MS + 1, fd_used=999) == found
+    assert _rates(rates, INTERVAL_MS + 1, fd_used=999) == found
 
 
 def test_every_figure_of_the_node_has_its_rate(api: ApiClient) -> None:
