@@ -8,7 +8,7 @@ from ..journal import ClusterJournal, Journal
 from .agreement.view import Leader
 
 
-class Leadership(Protocol):
+class LeadingBroker(Protocol):
     """A broker that leads. All but the constructor is for the event loop."""
 
     @property
@@ -58,7 +58,7 @@ class Front(Protocol):
     def preload(self) -> None:
         """Import all that leading needs; in a thread, while this node follows."""
 
-    def build(self, cluster: ClusterJournal) -> Leadership:
+    def build(self, cluster: ClusterJournal) -> LeadingBroker:
         """Open the journal and restore a broker from it; in a thread. Raises: JournalError, OSError, DataUnusable."""
 
     def site(self) -> Mapping[str, object]:

@@ -16,7 +16,7 @@ from ..journal.copying.copied_journal import CopiedJournal
 from ..journal.disk.segment_file import probe
 from ..journal.format.needs import LEVEL_MIN
 from .agreement.events import DiskFailed, DiskFull, DiskRecovered, DiskStalled, Durable, Event
-from .front import Front, Leadership
+from .front import Front, LeadingBroker
 from .link.follower_links import FollowerLinks, LedJournal, forget_readers, readers_of
 from .link.listener import LinkListener
 from .options import NodeOptions
@@ -55,7 +55,7 @@ class Leading:
         self.term = term
         self.level = level  # of the journal: what may be written
         self.terms: TermTable | None = None
-        self.leadership: Leadership | None = None
+        self.broker: LeadingBroker | None = None
         self.links: FollowerLinks | None = None
         self.is_served = False
         self.ended = trio.Event()  # nothing of the broker is left
@@ -92,11 +92,11 @@ class Leading:
             if self.has_closed:
                 await trio.to_thread.run_sync(copied.close)
             else:
-                self.leadership = await trio.to_thread.run_sync(self._build, copied, journal_id, agreed_lsn)
+                self.broker = await trio.to_thread.run_sync(self._build, copied, journal_id, agreed_lsn)
                 if not self.has_closed:
-                    self.leadership.sites_are(self._sites)
+                    self.broker.sites_are(self._sites)
                     if self.level != level:  # raised meanwhile, when the journal may have been made already
-                        self.leadership.journal.raise_level(self.level)
+                        self.broker.journal.raise_level(self.level)
         finally:
             self._opened.set()
 
@@ -104,7 +104,7 @@ class Leading:
         """Instead of `open`: there is no journal."""
         self._opened.set()
 
-    def _build(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> Leadership:
+    def _build(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> LeadingBroker:
         try:
             if copied.journal_id is None:
                 copied.begin(journal_id)
@@ -202,46 +202,46 @@ class Leading:
 
     def _node_joined(self, name: str, site: Mapping[str, object]) -> None:
         self._sites[name] = site
-        if self.leadership is not None and not self.has_closed:
-            self.leadership.site_came(name, site)
+        if self.broker is not None and not self.has_closed:
+            self.broker.site_came(name, site)
 
     def _node_left(self, name: str) -> None:
         self._sites.pop(name, None)
-        if self.leadership is not None and not self.has_closed:
-            self.leadership.site_left(name)
+        if self.broker is not None and not self.has_closed:
+            self.broker.site_left(name)
 
     # -- leading ----------------------------------------------------------------------------------------------------
 
     @property
     def journal(self) -> Journal | None:
         """The journal, once it is open."""
-        return None if self.leadership is None else self.leadership.journal
+        return None if self.broker is None else self.broker.journal
 
     def agree(self, lsn: int, *, at_once: bool) -> None:
         """Everything below `lsn` is agreed. `at_once`: no turn of the broker is under way, and it may send."""
         self._agreed = lsn
-        if self.leadership is not None:
-            self.leadership.agree(lsn, at_once=at_once)
+        if self.broker is not None:
+            self.broker.agree(lsn, at_once=at_once)
         if self.links is not None:
             self.links.say(lsn)
 
     def raise_level(self, level: int) -> None:
         """Records of this level may be written."""
         self.level = level
-        if self.leadership is not None:
-            self.leadership.journal.raise_level(level)
+        if self.broker is not None:
+            self.broker.journal.raise_level(level)
 
     def note(self, kind: EventKind, why: str, name: str | None = None) -> None:
         """Record an event of the cluster; `name`: of the node that it is about, if that is not this one."""
-        if self.leadership is not None and not self.has_closed:
-            self.leadership.note(kind, name or self._options.name, self.term, why)
+        if self.broker is not None and not self.has_closed:
+            self.broker.note(kind, name or self._options.name, self.term, why)
 
     async def serve(self) -> None:
         """Serve clients until `resign`. Raises: as a broker that is served."""
-        assert self.leadership is not None
+        assert self.broker is not None
         self.is_served = True
         try:
-            await self.leadership.serve()
+            await self.broker.serve()
         finally:
             self._close("the broker has ended")
             self.ended.set()
@@ -264,7 +264,7 @@ class Leading:
 
     async def probe_disk(self) -> None:
         """Until there is a broker: opening the journal may take minutes, and a disk that hangs must not lead."""
-        while self.leadership is None and not self.has_closed:
+        while self.broker is None and not self.has_closed:
             self._probed_ns = self._now_ns()
             with suppress(OSError):  # of which the journal has more to say
                 await trio.to_thread.run_sync(probe, self._options.path, self._options.files, abandon_on_cancel=True)
@@ -289,9 +289,9 @@ class Leading:
     @property
     def is_stalled(self) -> bool:
         """Whether a write or an fsync hangs for too long. For any thread."""
-        leadership, probed_ns = self.leadership, self._probed_ns
-        if leadership is not None:
-            return leadership.journal.stalled_s() > self._options.disk_stall_s
+        broker, probed_ns = self.broker, self._probed_ns
+        if broker is not None:
+            return broker.journal.stalled_s() > self._options.disk_stall_s
         return probed_ns is not None and self._now_ns() - probed_ns > self._options.disk_stall_s * 1e9
 
     # -- its end ----------------------------------------------------------------------------------------------------
@@ -301,13 +301,13 @@ class Leading:
         self._close(why)
         await self._opened.wait()
         self._close(why)  # the links that `open` began meanwhile
-        if self.leadership is None:
+        if self.broker is None:
             return
-        self.leadership.resign()
+        self.broker.resign()
         if self.is_served:
             await self.ended.wait()
         else:
-            await self.leadership.close_unserved()
+            await self.broker.close_unserved()
 
     def _close(self, why: str) -> None:
         self.has_closed = True

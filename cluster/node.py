@@ -1,9 +1,9 @@
-"""A node's life: it drives the agreement with the coordinator, the links and the journal, and does what that decides.
+"""A node: tells its agreement what the coordinator, the links and the journal report, and does what that decides.
 
     node = Node(options, coordinator, listener, front)
     await node.run(link_listeners)                # until `stop`
 
-Everything here is in the event loop; the journal, requests of the coordinator and a broker's start run in threads.
+Everything here is in the event loop; the journal, requests to the coordinator and a broker's start run in threads.
 Source: docs/cluster.md, the states of a node.
 """
 
@@ -35,10 +35,8 @@ from .agreement.events import (
     Event,
     FollowerRefused,
     HandOver,
-    InDoubt,
     JournalDamaged,
     LeaderHeard,
-    LeaseRenewed,
     LinkClosed,
     LinkOpened,
     Quiesced,
@@ -58,15 +56,16 @@ from .coordinator.coordinator import Coordinator, Lease
 from .copying import full_copy
 from .copying.joining import Held
 from .following import Following
-from .front import Front
+from .front import Front, LeadingBroker
 from .history import History
 from .leading import Leading
 from .link.follower_links import forget_readers, readers_of
 from .link.listener import LinkListener
 from .node_directory import NodeDirectory
 from .options import NodeOptions
-from .reaching import Reaching
+from .reachability import Reachability
 from .registration import Registration
+from .requests import Requests
 
 logger = logging.getLogger("leveret.cluster")
 
@@ -114,23 +113,23 @@ class Node:
         self.held_ms = self.takeovers = 0  # in which publishers were held, before this state; times that this node led
         self.stopping = trio.Event()
         self.handover: HandoverAttempt | None = None  # of this leadership
-        self._coordinator = coordinator
+        self.coordinator = coordinator
         self._listener = listener
         self._front = front
         self._status = status
         self._now_ns = now_ns
         self._wall_ms = wall_ms
+        self._requests = Requests(coordinator, self._coordinator_said, self._may_renew, now_ns)
         self._registration = Registration(coordinator, self.key)
-        self._reaching = Reaching(options, self._registration.look, self._refused, self._is_linked)
+        self.reachability = Reachability(options, self._registration.look, self._refused, self._is_linked)
         self._events: deque[Event] = deque()
         self._is_handling = False
         self._moved = trio.Event()  # the next deadline of the agreement is earlier than `_sleeps_until_ns`
         self._sleeps_until_ns = FOREVER_NS
-        self._is_reading = False
-        self._directory = NodeDirectory(options.path, options.files)
-        self._following = Following(
+        self.directory = NodeDirectory(options.path, options.files)
+        self.following = Following(
             options,
-            self._directory,
+            self.directory,
             self._link_said,
             self._begin_anew,
             status=status,
@@ -152,19 +151,18 @@ class Node:
         self, link_listeners: list[socket], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Run until `stop`. Raises: DirectoryRefused; what a broker raises that cannot go on."""
-        self._agree_anew(await trio.to_thread.run_sync(self._directory.open))
+        self._agree_anew(await trio.to_thread.run_sync(self.directory.open))
         self.is_open = True
         self._front.hold_clients()
         async with trio.open_nursery() as self._nursery:
             start_soon = self._nursery.start_soon
             await self._nursery.start(self._listener.serve, link_listeners)
+            await self._nursery.start(self._requests.run)
             for task in (
-                self._watch,
-                self._keep_leases,
                 self._tick,
                 self._registration.run,
-                self._following.run,
-                self._reaching.run,
+                self.following.run,
+                self.reachability.run,
                 self._beat,
                 partial(trio.to_thread.run_sync, self._front.preload),
             ):
@@ -174,7 +172,7 @@ class Node:
             await self.stopping.wait()
             await self._leave()
             self._nursery.cancel_scope.cancel()
-        await self._directory.close()
+        await self.directory.close()
 
     def stop(self) -> None:
         """Hand over the lead, then end; `run` returns when that is done."""
@@ -195,7 +193,7 @@ class Node:
             logger.critical("the disk hangs: this node ends without an end of its broker")
         for lease in (Lease.LEADER, Lease.NODE):
             with trio.move_on_after(LEASE_END_S), suppress(errors.CoordinatorError):
-                await self._coordinator.end_lease(lease)
+                await self.coordinator.end_lease(lease)
 
     def _agree_anew(self, held: Held, *, is_drained: bool = False) -> None:
         """Begin with this directory: at the start, and when a full copy has another node's id."""
@@ -208,7 +206,7 @@ class Node:
             options.min_in_sync,
             frozenset(options.nodes),
             os.urandom(16),
-            "" if self._directory.copied is None else self._directory.copied.unknown,
+            "" if self.directory.copied is None else self.directory.copied.unknown,
         )
         self.agreement = Agreement(
             identity,
@@ -219,7 +217,7 @@ class Node:
             self._now_ns(),
             is_drained=is_drained,
         )
-        self._following.begin(held)
+        self.following.begin(held)
 
     # -- the agreement ----------------------------------------------------------------------------------------------
 
@@ -281,12 +279,12 @@ class Node:
         if isinstance(event, LinkOpened) and self.leading is not None:
             self.leading.note(EventKind.FOLLOWED, "its link is open", self._name_of(event.node_id))
         if isinstance(event, JournalDamaged):
-            self._directory.damage = event.damage
+            self.directory.damage = event.damage
         if isinstance(event, LinkClosed) and (name := self._name_of(event.node_id)) is not None:
-            self._nursery.start_soon(self._reaching.look_closely, name)
+            self._nursery.start_soon(self.reachability.probe_eagerly, name)
         self.handle(event)
         if isinstance(event, JournalDamaged) and self.agreement.state is not State.RESIGNING:
-            self._directory.damage = None  # it leads on
+            self.directory.damage = None  # it leads on
 
     def _name_of(self, node_id: bytes) -> str | None:
         node = None if self.view is None else self.view.node_of(node_id)
@@ -296,7 +294,9 @@ class Node:
         """Whether a link to this leader, or from this follower, is open."""
         node = None if self.view is None else self.view.node(name)
         links = None if self.leading is None else self.leading.links
-        return name == self.followed or (node is not None and links is not None and links.is_linked(node.node_id))
+        if name == self.following.followed:
+            return True
+        return node is not None and links is not None and links.is_linked(node.node_id)
 
     def _refused(self, name: str) -> None:
         """No process listens at the link of a node."""
@@ -306,18 +306,17 @@ class Node:
 
     # -- the coordinator --------------------------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
-        await self._coordinator.watch(self._heard)
-
-    def _heard(self, view: View, asked_ns: int) -> None:
-        self._tell_durable()
-        self._see(view)
-        self.handle(Read(view, asked_ns))
+    def _coordinator_said(self, event: Event) -> None:
+        if isinstance(event, Read):
+            self._tell_durable()
+        if isinstance(event, Read | Answered) and event.view is not None:
+            self._see(event.view)
+        self.handle(event)
 
     def _tell_durable(self) -> None:
         """What is fsynced by now: the link tells it with its beacons only."""
-        if self._directory.copied is not None:
-            self.handle(Durable(self._directory.copied.end))
+        if self.directory.copied is not None:
+            self.handle(Durable(self.directory.copied.end))
 
     def _see(self, view: View) -> None:
         before, self.view = self.view, view
@@ -329,59 +328,12 @@ class Node:
             names = sorted(one.name for one in view.nodes if one.node_id in view.insync.nodes)
             self.leading.note(EventKind.IN_SYNC_CHANGED, f"in sync: {', '.join(names)}")
 
-    def _read_keys(self, decision: do.ReadKeys) -> None:
-        if not self._is_reading:
-            self._is_reading = True
-            self._nursery.start_soon(self._read)
-
-    async def _read(self) -> None:
-        asked_ns = self._now_ns()
-        try:
-            view = await self._coordinator.read()
-        except errors.CoordinatorError as error:
-            logger.debug("the keys of the cluster were not read: %s", error)
-            return
-        finally:
-            self._is_reading = False
-        self._heard(view, asked_ns)
-
-    def _transact(self, decision: do.Transact) -> None:
-        self._nursery.start_soon(self._send, decision)
-
-    async def _send(self, decision: do.Transact) -> None:
-        transaction, asked_ns = decision.transaction, self._now_ns()
-        try:
-            is_done, view = await self._coordinator.transact(transaction)
-        except errors.InDoubt as error:
-            logger.warning("%s: no answer of the coordinator: %s", transaction.purpose.value, error)
-            self.handle(InDoubt(transaction))
-        except errors.CoordinatorError as error:
-            logger.warning("%s: %s", transaction.purpose.value, error)
-            self.handle(Answered(transaction, False, why=str(error)))
-        else:
-            self._see(view)
-            self.handle(Answered(transaction, is_done, view, asked_ns))
-
-    def _end_lease(self, decision: do.EndLease) -> None:
-        self._nursery.start_soon(self._end_lease_of_leader)
-
-    async def _end_lease_of_leader(self) -> None:
-        with suppress(errors.CoordinatorError):
-            await self._coordinator.end_lease(Lease.LEADER)
-
-    async def _keep_leases(self) -> None:
-        await self._coordinator.keep_leases(self._may_renew, self._renewed)
-
     def _may_renew(self, lease: Lease) -> bool:
         """Whether this process is alive and, as the leader, its journal. In another thread."""
         if self._now_ns() - self._beat_ns > STANDSTILL_S * 1e9:
             return False
         leading = self.leading
         return lease is not Lease.LEADER or leading is None or not leading.is_stalled
-
-    def _renewed(self, lease: Lease, asked_ns: int) -> None:
-        if lease is Lease.LEADER:
-            self.handle(LeaseRenewed(asked_ns))
 
     def look(self) -> None:
         """Before each turn of the broker: when this process stood still, whether it leads comes first. Cost: 0.2 us."""
@@ -405,7 +357,7 @@ class Node:
             journal_id: bytes | None = leading.links.led.journal_id
             term, end = leading.term, journal.durable_lsn
         else:
-            held = self._directory.current()
+            held = self.directory.current()
             journal_id, term, end = held.journal_id, held.terms.last_term, held.end
         return NodeKey(
             options.name,
@@ -418,7 +370,7 @@ class Node:
             options.version,
             self.fingerprint,
             self.agreement.state is State.DRAINED,
-            self._reaching.reached,
+            self.reachability.reached,
             options.addresses,
         )
 
@@ -427,44 +379,10 @@ class Node:
         self.fingerprint = fingerprint
         self._registration.look()
 
-    def connect_again(self) -> None:
-        """Open the link to the leader again: what this node says of its site has changed."""
-        self._following.reconnect()
-
-    @property
-    def reached(self) -> frozenset[str]:
-        """Names of the nodes whose links this one reaches."""
-        return self._reaching.reached
-
-    @property
-    def link_trouble(self) -> str:
-        """Why this follower has no link to its leader; "": it has."""
-        return self._following.trouble
-
-    @property
-    def trouble(self) -> str:
-        """Why the coordinator is not heard; "": it is."""
-        return self._coordinator.trouble
-
     @property
     def node_id(self) -> bytes:
         """The id of this node's directory."""
-        return self._directory.node_id
-
-    @property
-    def followed(self) -> str | None:
-        """The name of the leader whose link is open; None: this node leads, or has no link."""
-        return self._following.followed
-
-    @property
-    def received(self) -> int:
-        """Octets of the journal that came by the link to the leader."""
-        return self._following.received
-
-    @property
-    def leader_status(self) -> Mapping[str, object]:
-        """What the leader said last of its process."""
-        return self._following.leader_status
+        return self.directory.node_id
 
     # -- operators --------------------------------------------------------------------------------------------------
 
@@ -501,7 +419,7 @@ class Node:
             readers = await trio.to_thread.run_sync(readers_of, path, files, name)
             view = self.view
             if view is not None and view.leader is not None and view.node(name) is not None:
-                await self._send(do.Transact(forget(view.leader, name)))
+                await self._requests.send(forget(view.leader, name))
             await trio.to_thread.run_sync(forget_readers, path, readers, files)
         except (OSError, JournalError) as error:
             logger.warning("node %s is forgotten, but segments may stay for it: %s", name, error)
@@ -509,22 +427,22 @@ class Node:
     # -- following --------------------------------------------------------------------------------------------------
 
     def _follow_leader(self, decision: do.Follow) -> None:
-        self._following.follow(decision.leader)
+        self.following.follow(decision.leader)
         if decision.leader is not None:
             self._front.pass_clients_on(decision.leader)
         elif self.leading is None:
             self._front.hold_clients()
 
     def _acknowledge(self, decision: do.Acknowledge) -> None:
-        self._following.acknowledge(decision.is_on)
+        self.following.acknowledge(decision.is_on)
         if not decision.is_on:
             self._tell_durable()  # all that this node has acknowledged, before it can win
         if decision.is_on and self.agreement.state is State.IN_SYNC:
             self._nursery.start_soon(trio.to_thread.run_sync, full_copy.drop_old, self.options.path)
 
     def _become_another(self, decision: do.BecomeAnother) -> None:
-        self._directory.is_put_back = True
-        self._nursery.start_soon(self._following.become_another)
+        self.directory.is_put_back = True
+        self._nursery.start_soon(self.following.become_another)
 
     async def _begin_anew(self, held: Held) -> None:
         """Go on with a directory that has another node's id."""
@@ -533,7 +451,7 @@ class Node:
         self.handle(Tick())
         if self.view is not None:
             self.handle(Read(self.view))
-        self._read_keys(do.ReadKeys())
+        self._requests.read_keys()
 
     # -- leading ----------------------------------------------------------------------------------------------------
 
@@ -554,28 +472,33 @@ class Node:
             self._nursery.start_soon(task)
         self._nursery.start_soon(self._open_broker, self.leading, decision)
         for name in self.options.others:  # a member whose process is gone leaves the set without `join_patience`
-            self._nursery.start_soon(self._reaching.look_closely, name)
+            self._nursery.start_soon(self.reachability.probe_eagerly, name)
 
     async def _open_broker(self, leading: Leading, decision: do.TakeOver) -> None:
-        await self._following.stop()
-        copied = self._directory.take_copy(decision.journal_id)
+        await self.following.stop()
+        copied = self.directory.take_copy(decision.journal_id)
         if copied is None:  # while it campaigned its directory was opened again, and is damaged
             leading.open_nothing()
             self.handle(TakeoverFailed("its journal is damaged"))
             return
-        self._following.link = None
+        self.following.link = None
         try:
             await leading.open(copied, decision.journal_id, min(self.agreed_lsn, copied.end))
         except Exception as error:
             logger.exception("this node cannot take over")
-            self._directory.is_suspect = has_disk_failed(error) or has_disk_failed(error.__cause__)
-            self._directory.damage = next((one for one in (error, error.__cause__) if isinstance(one, Damaged)), None)
+            self.directory.is_suspect = has_disk_failed(error) or has_disk_failed(error.__cause__)
+            self.directory.damage = next((one for one in (error, error.__cause__) if isinstance(one, Damaged)), None)
             self.handle(TakeoverFailed(str(error)))
             return
         if leading.has_closed:
             return  # it resigned while it took over, and is closed by that
         assert leading.terms is not None and leading.journal is not None
         self.handle(TookOver(leading.terms, leading.journal.next_lsn, level_of(leading.journal.needs)))
+
+    @property
+    def _broker(self) -> LeadingBroker | None:
+        """The broker of this node, while it leads."""
+        return None if self.leading is None else self.leading.broker
 
     def _agree(self, decision: do.Agree) -> None:
         self.agreed_lsn = decision.lsn
@@ -590,15 +513,15 @@ class Node:
 
     def _hold(self, decision: do.Hold) -> None:
         self.why = decision.reason
-        if self.leading is not None and self.leading.leadership is not None:
-            self.leading.leadership.hold(decision.reason)
+        if (broker := self._broker) is not None:
+            broker.hold(decision.reason)
             self._serve()
 
     def _go_on(self, decision: do.GoOn) -> None:
         if self.agreement.leadership is not None:
             self.why = self.agreement.leadership.why
-        if self.leading is not None and self.leading.leadership is not None:
-            self.leading.leadership.go_on()
+        if (broker := self._broker) is not None:
+            broker.go_on()
             self._serve()
 
     def _serve(self) -> None:
@@ -614,7 +537,7 @@ class Node:
         try:
             await leading.serve()
         except* Unreadable as group:
-            self._directory.damage = damage = leaf_of(group)
+            self.directory.damage = damage = leaf_of(group)
             logger.critical("%s; this node leads no more", damage)
             self.handle(DiskFailed())
 
@@ -624,17 +547,16 @@ class Node:
 
     def _suspend(self, decision: do.Suspend) -> None:
         self.why = "neither a member nor the coordinator answers: another node may lead"
-        if self.leading is not None and self.leading.leadership is not None:
-            self.leading.leadership.suspend()
+        if (broker := self._broker) is not None:
+            broker.suspend()
 
     def _quiesce(self, decision: do.Quiesce) -> None:
-        if self.leading is not None and self.leading.leadership is not None:
-            self._nursery.start_soon(self._quiesce_broker, self.leading)
+        if (broker := self._broker) is not None:
+            self._nursery.start_soon(self._quiesce_broker, broker)
 
-    async def _quiesce_broker(self, leading: Leading) -> None:
-        assert leading.leadership is not None
-        end = await leading.leadership.quiesce()
-        if leading is self.leading:
+    async def _quiesce_broker(self, broker: LeadingBroker) -> None:
+        end = await broker.quiesce()
+        if broker is self._broker:
             self.handle(Quiesced(end))
 
     def _resign(self, decision: do.Resign) -> None:
@@ -647,13 +569,13 @@ class Node:
         if leading is not None:
             await leading.resign(why)
             if (journal := leading.journal) is not None:
-                self._directory.is_suspect = journal.state is WriterState.FAILED
+                self.directory.is_suspect = journal.state is WriterState.FAILED
         self.leading = None
         if self._reopened is not None:  # this node stops
             self._reopened.set()
             return
-        held = await self._directory.open_until_done()
-        if await self._following.go_on(held):
+        held = await self.directory.open_until_done()
+        if await self.following.go_on(held):
             self.handle(DiskRecovered())  # if it hung: to open the directory, its end was fsynced
             self.handle(Reopened(held.terms, held.end))
 
@@ -674,9 +596,9 @@ def leaf_of(group: BaseExceptionGroup[Unreadable]) -> Unreadable:
 
 _PERFORM: dict[type[Any], Callable[[Node, Any], Awaitable[None] | None]] = {
     do.Register: lambda node, decision: node._registration.begin(),
-    do.ReadKeys: Node._read_keys,
-    do.Transact: Node._transact,
-    do.EndLease: Node._end_lease,
+    do.ReadKeys: lambda node, decision: node._requests.read_keys(),
+    do.Transact: lambda node, decision: node._requests.transact(decision.transaction),
+    do.EndLease: lambda node, decision: node._requests.end_lead(),
     do.Follow: Node._follow_leader,
     do.Acknowledge: Node._acknowledge,
     do.BecomeAnother: Node._become_another,

@@ -34,7 +34,7 @@ def cluster_status(node: Node) -> dict[str, Any]:
         "level": 0 if view is None or view.insync is None else view.insync.level,
         "min-in-sync": node.options.min_in_sync,
         "insync": [one["name"] for one in nodes if one.get("is-in-sync") and one["state"] != "lost"],
-        "etcd": node.trouble or "answers",
+        "etcd": node.coordinator.trouble or "answers",
         "handover": _handover(node),
         "nodes": nodes,
     }
@@ -42,7 +42,7 @@ def cluster_status(node: Node) -> dict[str, Any]:
 
 def _leader(node: Node) -> Leader | None:
     """None: none leads, or a node that reaches neither etcd nor the leader knows only which one led."""
-    is_known = node.leading is not None or node.followed is not None or not node.trouble
+    is_known = node.leading is not None or node.following.followed is not None or not node.coordinator.trouble
     return node.view.leader if is_known and node.view is not None else None
 
 
@@ -67,7 +67,7 @@ def why(node: Node) -> str:
     if view.leader.node_id == node.node_id:
         return "it led; what etcd says since then was not read yet"
     if state in _COPIES:
-        trouble = f", but has no link: {node.link_trouble}" if node.link_trouble else ""
+        trouble = f", but has no link: {node.following.trouble}" if node.following.trouble else ""
         return f"follows {view.leader.name}{trouble}"
     return "no node led, so this one campaigned"
 
@@ -94,8 +94,8 @@ class _Rows:
         if key is None:
             return {"name": name, "state": "absent", "link": str(node.options.nodes[name])}
         link = self._linked.get(key.node_id)
-        is_linked = is_own or link is not None or (node.leading is None and name in node.reached)
-        is_lost = not is_linked and name not in node.reached
+        is_linked = is_own or link is not None or (node.leading is None and name in node.reachability.reached)
+        is_lost = not is_linked and name not in node.reachability.reached
         known = link.acknowledged_lsn if link is not None else self._end if is_own else key.end
         is_member = view is not None and view.insync is not None and key.node_id in view.insync.nodes
         return {

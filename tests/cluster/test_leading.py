@@ -18,7 +18,7 @@ from leveret.journal.format.needs import LEVEL_MIN
 
 
 class Broker:
-    """A `Leadership` without a journal of its own, which closes the directory."""
+    """A `LeadingBroker` without a journal of its own, which closes the directory."""
 
     def __init__(self, cluster: ClusterJournal) -> None:
         self.cluster = cluster
@@ -77,7 +77,7 @@ def test_what_is_agreed_is_told_to_the_broker_and_to_the_followers(tmp_path: Pat
         assert led.links is not None and led.links.agreed == 5, "from the first beacon on, by the leader before"
         led.agree(7, at_once=True)
         assert led.links.agreed == 7
-        assert led.leadership.agreed == [7]  # type: ignore[union-attr]
+        assert led.broker.agreed == [7]  # type: ignore[union-attr]
         await led.resign("b leads term 3")
 
     in_virtual_time(agree, tmp_path)
@@ -102,7 +102,7 @@ def test_a_leader_writes_what_every_program_reads_whatever_level_etcd_says(tmp_p
     async def lead(path: Path) -> None:
         led = leading(path, level=0)
         await opened(led)
-        assert led.leadership.cluster.level == LEVEL_MIN  # type: ignore[union-attr]
+        assert led.broker.cluster.level == LEVEL_MIN  # type: ignore[union-attr]
         await led.resign("b leads term 3")
 
     in_virtual_time(lead, tmp_path)
@@ -142,7 +142,7 @@ def test_links_that_begin_while_the_leader_resigns_end_with_it(tmp_path: Path) -
             goes_on.set()
         assert led.links is not None and led.links.is_closed
         assert led._listener.links is None
-        assert led.leadership.sites == []  # type: ignore[union-attr]
+        assert led.broker.sites == []  # type: ignore[union-attr]
 
     in_virtual_time(resign, tmp_path)
 
@@ -161,7 +161,7 @@ def test_a_broker_hears_which_nodes_have_links(tmp_path: Path) -> None:
         await led.resign("b leads term 3")
         led._node_joined("e", {})
         led._node_left("d")
-        broker: Any = led.leadership
+        broker: Any = led.broker
         assert broker.sites == [{"b": {"group": "b"}}, ("d", {"group": "d"}), "b"]
 
     in_virtual_time(follow, tmp_path)

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from leveret.cluster import reaching as reaching_module
+from leveret.cluster import reachability as reachability_module
 from leveret.cluster.agreement import decisions as do
 from leveret.cluster.agreement.events import (
     Answered,
@@ -42,7 +42,8 @@ from leveret.cluster.link.introduction import Address, Reach
 from leveret.cluster.node import Node
 from leveret.cluster.node_directory import NodeDirectory
 from leveret.cluster.options import NodeOptions
-from leveret.cluster.reaching import Reaching
+from leveret.cluster.reachability import Reachability
+from leveret.cluster.requests import Requests
 from leveret.journal import ClusterJournal, Damaged, DirectoryLocked, TermTable, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import read_terms
@@ -75,7 +76,7 @@ class Journal:
 
 
 class Broker:
-    """A `Leadership`: it serves until it resigns, and takes a while to close."""
+    """A `LeadingBroker`: it serves until it resigns, and takes a while to close."""
 
     def __init__(self) -> None:
         self.journal = Journal()
@@ -114,7 +115,7 @@ def leading(told: list[Event], path: str = "", build: Any = None) -> Leading:
     options = NodeOptions("a", path, Circle("orders"), {"a": Address("127.0.0.1", 1)})
     front = SimpleNamespace(build=build)
     made = Leading(options, 2, 1, front, SimpleNamespace(links=None), told.append, dict, lambda: 0)  # type: ignore[arg-type]
-    made.leadership = Broker()  # type: ignore[assignment]
+    made.broker = Broker()  # type: ignore[assignment]
     made._opened.set()
     return made
 
@@ -122,7 +123,7 @@ def leading(told: list[Event], path: str = "", build: Any = None) -> Leading:
 def taking_over(path: str, build: Any) -> Leading:
     """As `leading`, before its broker is built."""
     made = leading([], path, build)
-    made.leadership, made._opened = None, trio.Event()
+    made.broker, made._opened = None, trio.Event()
     return made
 
 
@@ -139,7 +140,7 @@ def test_a_disk_that_hangs_is_found_under_an_idle_leader_and_reported_both_ways(
 
     async def look() -> None:
         led = leading(told)
-        journal = led.leadership.journal  # type: ignore[union-attr]
+        journal = led.broker.journal  # type: ignore[union-attr]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(led.watch_disk)
             await later(2)
@@ -166,7 +167,7 @@ def test_a_full_disk_is_reported_with_the_nodes_that_have_room_until_the_leader_
         follower = SimpleNamespace(node_id=b"b" * 16, is_full_copy=False, status={"disk-free": ROOM})
         other = SimpleNamespace(node_id=b"c" * 16, is_full_copy=False, status={"disk-free": ROOM - 1})
         led.links = SimpleNamespace(statistics=lambda: [follower, other])  # type: ignore[assignment]
-        led.leadership.journal.state = WriterState.FULL  # type: ignore[union-attr,misc]
+        led.broker.journal.state = WriterState.FULL  # type: ignore[union-attr,misc]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(led.watch_disk)
             await later(3.2 * LOOK_S)
@@ -220,7 +221,7 @@ def test_a_leadership_is_over_when_its_broker_is_closed_and_reports_nothing_any_
 
     async def resign() -> None:
         led = leading(told)
-        broker, links = led.leadership, Links()
+        broker, links = led.broker, Links()
         led.links = led._listener.links = links  # type: ignore[assignment]
         async with trio.open_nursery() as nursery:
             if is_served:
@@ -396,15 +397,16 @@ def test_a_drained_node_that_becomes_another_stays_drained() -> None:
     """An operator has drained the machine."""
     options = NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)})
     node: Any = Node(options, *[SimpleNamespace(site=None)] * 3)  # type: ignore[arg-type]
-    node._directory.copied = SimpleNamespace(end=9, unknown="")
+    node.directory.copied = SimpleNamespace(end=9, unknown="")
     node._agree_anew(Held(b"J" * 16, TermTable(b"a" * 16), 9))
     node.agreement.handle(Drain(), 0)
     node._registration = SimpleNamespace(end=trio.lowlevel.checkpoint)
-    node.handle = node._read_keys = lambda what: None
-    node._directory.is_put_back = True
+    node.handle = lambda what: None
+    node._requests = SimpleNamespace(read_keys=lambda: None)
+    node.directory.is_put_back = True
     in_virtual_time(partial(node._begin_anew, Held(b"J" * 16, TermTable(b"b" * 16), 9)))
     assert node.agreement.context.is_drained and node.node_id == b"b" * 16
-    assert not node._directory.is_put_back
+    assert not node.directory.is_put_back
 
 
 @pytest.mark.parametrize("is_on", [True, False])
@@ -435,7 +437,7 @@ def test_a_leader_whose_journal_failed_writes_again_what_may_be_lost(
     led: Any = SimpleNamespace(resign=close, journal=SimpleNamespace(durable_lsn=7, state=state))
     following = following_of(opened.directory)
     node: Any = SimpleNamespace(
-        _directory=opened.directory, _following=following, _reopened=None, handle=lambda event: None
+        directory=opened.directory, following=following, _reopened=None, handle=lambda event: None
     )
     in_virtual_time(partial(Node._close_broker, node, led, "its journal has failed"))
     assert opened.suspected == [state is WriterState.FAILED]
@@ -465,7 +467,7 @@ def test_a_damaged_journal_is_copied_anew_if_another_node_leads_instead(resigns:
     """A leader that goes on with it opens the same directory later."""
     event = JournalDamaged(Damaged("00000000000000000001.log", 500, "a block with a wrong CRC"))
     directory = NodeDirectory("data", REAL)
-    node: Any = SimpleNamespace(agreement=SimpleNamespace(state=State.LEADING), leading=None, _directory=directory)
+    node: Any = SimpleNamespace(agreement=SimpleNamespace(state=State.LEADING), leading=None, directory=directory)
 
     def handle(event: Event) -> None:
         if resigns:
@@ -509,38 +511,32 @@ def test_a_transaction_ends_in_one_of_three_ways(answer: Any, event: Event) -> N
             raise answer
         return answer
 
-    node: Any = SimpleNamespace(
-        _coordinator=SimpleNamespace(transact=transact), _now_ns=lambda: 5, _see=lambda view: None, handle=told.append
-    )
-    trio.run(Node._send, node, do.Transact(PROGRESS))
+    coordinator: Any = SimpleNamespace(transact=transact)
+    trio.run(Requests(coordinator, told.append, bool, lambda: 5).send, PROGRESS)
     assert told == [event]
 
 
 def test_an_answer_of_etcd_counts_from_when_it_was_asked_for() -> None:
     """Not from when it came: that proves nothing of the time between."""
-    heard: list[tuple[View, int]] = []
+    told: list[Event] = []
     now = [3]
 
     async def read() -> View:
         now[0] = 9
         return View(7)
 
-    node: Any = SimpleNamespace(
-        _coordinator=SimpleNamespace(read=read),
-        _now_ns=lambda: now[0],
-        _heard=lambda view, asked_ns: heard.append((view, asked_ns)),
-    )
-    trio.run(Node._read, node)
-    assert heard == [(View(7), 3)]
+    coordinator: Any = SimpleNamespace(read=read)
+    trio.run(Requests(coordinator, told.append, bool, lambda: now[0])._read)
+    assert told == [Read(View(7), 3)]
 
 
 def test_what_this_node_has_fsynced_is_known_before_the_keys_of_etcd() -> None:
     """Rule R10: the link tells it with its beacons only, and the keys may let this node campaign."""
     told: list[Event] = []
     directory = SimpleNamespace(copied=SimpleNamespace(end=7))
-    node: Any = SimpleNamespace(_directory=directory, _see=lambda view: None, handle=told.append)
+    node: Any = SimpleNamespace(directory=directory, _see=lambda view: None, handle=told.append)
     node._tell_durable = lambda: Node._tell_durable(node)
-    Node._heard(node, View(7), 5)
+    Node._coordinator_said(node, Read(View(7), 5))
     assert told == [Durable(7), Read(View(7), 5)]
 
 
@@ -576,9 +572,9 @@ def test_a_leader_that_stops_hands_over_and_gives_its_leases_back() -> None:
 
     async def leave() -> None:
         node: Any = SimpleNamespace(
-            leading=object(), agreement=SimpleNamespace(state=State.LEADING), _coordinator=SimpleNamespace()
+            leading=object(), agreement=SimpleNamespace(state=State.LEADING), coordinator=SimpleNamespace()
         )
-        node._coordinator.end_lease = end_lease
+        node.coordinator.end_lease = end_lease
 
         def handle(event: Event) -> None:
             told.append(event)
@@ -598,12 +594,14 @@ def test_a_node_that_comes_back_while_it_is_forgotten_keeps_its_segments(tmp_pat
     register_reader(path, "node-b-1", 5)
     register_reader(path, "node-c-2", 5)
 
-    async def send(decision: do.Transact) -> None:
+    async def send(transaction: object) -> None:
         register_reader(path, "node-b-3", 5)
 
     leader, key = Leader(1, b"a" * 16, "a", "a:1", 3), NodeKey("b", b"b" * 16, "b:1")
     node: Any = SimpleNamespace(
-        options=SimpleNamespace(path=path, files=REAL), view=View(7, leader=leader, nodes=(key,)), _send=send
+        options=SimpleNamespace(path=path, files=REAL),
+        view=View(7, leader=leader, nodes=(key,)),
+        _requests=SimpleNamespace(send=send),
     )
     trio.run(Node._forget, node, "b")
     assert set(reader_offsets(path)) == {"node-b-3", "node-c-2"}
@@ -634,9 +632,9 @@ def test_the_link_acknowledges_while_the_agreement_says_so(is_on: bool) -> None:
         copied.end = 8  # an fsync ended just before
 
     node: Any = SimpleNamespace(
-        _following=SimpleNamespace(acknowledge=acknowledge),
+        following=SimpleNamespace(acknowledge=acknowledge),
         agreement=SimpleNamespace(state=State.FOLLOWING),
-        _directory=SimpleNamespace(copied=copied),
+        directory=SimpleNamespace(copied=copied),
         handle=done.append,
     )
     node._tell_durable = lambda: Node._tell_durable(node)
@@ -671,7 +669,7 @@ def test_a_node_that_takes_over_looks_at_once_which_processes_are_gone(monkeypat
                 _wall_ms=None,
                 _now_ns=None,
                 _nursery=nursery,
-                _reaching=SimpleNamespace(look_closely=look),
+                reachability=SimpleNamespace(probe_eagerly=look),
                 _open_broker=lambda *how: later(1),
             )
             Node._take_over(node, do.TakeOver(2, b"J" * 16))
@@ -738,17 +736,17 @@ def test_a_node_with_an_open_link_is_reached_without_another_connection(monkeypa
     async def look() -> None:
         linked = {"b"}
         options = NodeOptions("a", "", Circle("orders"), {one: Address(one, 1) for one in "abc"})
-        reaching = Reaching(options, lambda: changes.append(reaching.reached), lambda name: None, linked.__contains__)
+        found = Reachability(options, lambda: changes.append(found.reached), lambda name: None, linked.__contains__)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(reaching.run)
+            nursery.start_soon(found.run)
             await later(3)
-            assert set(tried) == {"c"} and reaching.reached == {"b"}
+            assert set(tried) == {"c"} and found.reached == {"b"}
             linked.clear()
             await later(2)
-            assert "b" in tried and reaching.reached == set()
+            assert "b" in tried and found.reached == set()
             nursery.cancel_scope.cancel()
 
-    monkeypatch.setattr(reaching_module, "reach", reach)
+    monkeypatch.setattr(reachability_module, "reach", reach)
     in_virtual_time(look)
     assert changes == [{"b"}, set()]
 
@@ -761,7 +759,7 @@ def test_links_to_a_leader_and_from_followers_count(*, leads: bool, name: str) -
     node: Any = SimpleNamespace(
         view=SimpleNamespace(node=keys.get),
         leading=SimpleNamespace(links=links) if leads else None,
-        followed=None if leads else "c",
+        following=SimpleNamespace(followed=None if leads else "c"),
     )
     assert [one for one in "abc" if Node._is_linked(node, one)] == [name]
 
@@ -790,7 +788,7 @@ def test_a_takeover_waits_until_no_thread_copies_any_more() -> None:
                 raise OSError("no further")
 
         node = taking_over_as(9, 1, lambda event: steps.append("failed"))
-        node._following = following
+        node.following = following
         async with trio.open_nursery() as nursery:
             nursery.start_soon(following.run)
             await begun.wait()
@@ -812,8 +810,8 @@ def taking_over_as(end: int, agreed_lsn: int, handle: Any) -> Any:
     copied: Any = SimpleNamespace(terms=None, end=end)
     directory.copied = copied if end else None
     return SimpleNamespace(
-        _directory=directory,
-        _following=SimpleNamespace(stop=partial(later, 0), link=None),
+        directory=directory,
+        following=SimpleNamespace(stop=partial(later, 0), link=None),
         agreed_lsn=agreed_lsn,
         handle=handle,
     )
@@ -861,7 +859,7 @@ def test_a_directory_that_is_damaged_when_the_node_has_won_is_no_takeover() -> N
 
     async def take_over() -> None:
         led = leading([])
-        led.leadership = None
+        led.broker = None
         node = taking_over_as(0, 1, told.append)
         await Node._open_broker(node, led, do.TakeOver(2, b"J" * 16))
         with trio.fail_after(1):
@@ -879,7 +877,7 @@ def test_a_level_that_is_raised_while_the_journal_is_opened(tmp_path: Path) -> N
         broker = Broker()
         broker.journal.raise_level = levels.append  # type: ignore[attr-defined]
         led = leading([])
-        led.leadership = None
+        led.broker = None
         led._build = lambda *how: trio.from_thread.run_sync(led.raise_level, 7) or broker  # type: ignore
         await led.open(None, b"J" * 16, 1)  # type: ignore[arg-type]
 

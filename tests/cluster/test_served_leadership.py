@@ -260,7 +260,9 @@ def test_a_node_whose_site_a_reload_changed_tells_it_the_leader() -> None:
         _node_options=SimpleNamespace(tls=LinkTls()),
         _listener=SimpleNamespace(end_all=lambda: links.append("all")),
         _passer=SimpleNamespace(end_all=lambda: links.append("clients")),
-        node=SimpleNamespace(configured=lambda _: None, connect_again=lambda: links.append("again")),
+        node=SimpleNamespace(
+            configured=lambda _: None, following=SimpleNamespace(reconnect=lambda: links.append("again"))
+        ),
     )
     node._site = site_of(node._current.configuration)
     for group in ("", "west", "west"):

@@ -1,6 +1,6 @@
 """What a node says of its cluster: of itself, and of nodes that it reaches or does not."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,12 +18,11 @@ class FakeNode:
     """The node `a`, as the status reads it; `reached`: the nodes whose links it reaches."""
 
     stage: Stage
-    reached: frozenset[str] = frozenset()
+    reached: InitVar[frozenset[str]] = frozenset()
     leading: Any = None
     why: str = "the node has just started"
-    trouble: str = ""
-    link_trouble: str = ""
-    followed: str | None = None
+    coordinator: Any = field(default_factory=lambda: SimpleNamespace(trouble=""))
+    following: Any = field(default_factory=lambda: SimpleNamespace(trouble="", followed=None))
     handover: HandoverAttempt | None = None
     since_ms: int = 1
     agreed_lsn: int = 9
@@ -33,6 +32,9 @@ class FakeNode:
             name="a", nodes={"a": "h:1", "b": "h:2", "c": "h:3"}, circle=SimpleNamespace(cluster="t"), min_in_sync=2
         )
     )
+
+    def __post_init__(self, reached: frozenset[str]) -> None:
+        self.reachability = SimpleNamespace(reached=reached)
 
     @property
     def agreement(self) -> Any:
@@ -72,7 +74,7 @@ def test_a_node_that_is_dead_is_lost_until_its_lease_is_over() -> None:
     node = FakeNode(stage, frozenset({"b"}), followers(B))
     assert states(node) == {"a": "leading", "b": "in_sync", "c": "absent"}
     assert status(node)["insync"] == ["a", "b"]
-    node.reached, node.leading = frozenset(), followers()
+    node.reachability.reached, node.leading = frozenset(), followers()
     row = status(node)["nodes"][1]
     assert (row["state"], row["is-linked"], row["reaches"]) == ("lost", False, [])
     assert status(node)["insync"] == ["a"]
@@ -85,7 +87,7 @@ def test_a_follower_shows_which_nodes_it_reaches() -> None:
     node = FakeNode(stage, frozenset({"b"}))
     assert states(node) == {"a": "in_sync", "b": "leading", "c": "lost"}
     assert status(node)["why"] == "follows b"
-    node.link_trouble = "h:2 refuses connections"
+    node.following.trouble = "h:2 refuses connections"
     assert status(node)["why"] == "follows b, but has no link: h:2 refuses connections"
 
 
@@ -107,7 +109,9 @@ def test_why_no_node_leads(keys: dict[str, Any], why: str) -> None:
 
 def test_a_node_without_etcd_says_so() -> None:
     """It is starting, and knows nothing else."""
-    found = status(FakeNode(Stage(), trouble="etcd is not reached: http://h:2379: Connection refused"))
+    node = FakeNode(Stage())
+    node.coordinator.trouble = "etcd is not reached: http://h:2379: Connection refused"
+    found = status(node)
     assert (found["state"], found["leader"], found["why"]) == ("starting", None, "etcd was not read yet")
     assert found["etcd"] == "etcd is not reached: http://h:2379: Connection refused"
 
@@ -116,14 +120,15 @@ def test_without_etcd_and_without_a_link_nobody_is_known_to_lead() -> None:
     """What etcd said last is old: it names no leader, and nobody is a number of records behind."""
     stage = Stage(nodes=registered(0, 1), leader=leader(1, 1, 4))
     stage.read()
-    node = FakeNode(stage, frozenset(), followed="b")
+    node = FakeNode(stage)
+    node.following.followed = "b"
     assert (status(node)["leader"], status(node)["nodes"][1]["lag"]) == ("b", None)
-    node.trouble = "etcd is not reached: http://h:2379: Connection refused"
+    node.coordinator.trouble = "etcd is not reached: http://h:2379: Connection refused"
     assert (status(node)["leader"], states(node)["b"]) == ("b", "lost")
-    node.followed = None
+    node.following.followed = None
     found = status(node)
     assert (found["leader"], found["term"], states(node)["b"]) == (None, None, "lost")
-    node.reached = frozenset({"b"})
+    node.reachability.reached = frozenset({"b"})
     assert states(node)["b"] == "in_sync"
 
 

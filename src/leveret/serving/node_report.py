@@ -142,7 +142,7 @@ class NodeReport:
     def _statuses(self) -> dict[str, Mapping[str, object]]:
         """Name of each linked node (the leader, or all followers) -> its last status."""
         node = self._node()
-        found = {} if node.followed is None else {node.followed: node.leader_status}
+        found = {} if node.following.followed is None else {node.following.followed: node.following.leader_status}
         for node_id, link in self._linked().items():
             key = None if node.view is None else node.view.node_of(node_id)
             if key is not None:
@@ -174,7 +174,7 @@ class NodeReport:
     def not_hosted(self, name: str) -> list[str]:
         """The leader's refusals to host queues that a node declares, one line each."""
         led = self.leader_facts
-        found = self._node().leader_status.get("not-hosted") if led is None else led.not_hosted
+        found = self._node().following.leader_status.get("not-hosted") if led is None else led.not_hosted
         return _strings(found, name) if isinstance(found, Mapping) else []
 
     def _alarms(self, host: HostFacts) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ class NodeReport:
         """The cluster's name in the leader's last status."""
         if self.leader_facts is not None:
             return self.leader_facts.cluster_name()
-        return _text(self._node().leader_status, "cluster-name") or self._cluster_name
+        return _text(self._node().following.leader_status, "cluster-name") or self._cluster_name
 
     @property
     def leader(self) -> str | None:
@@ -206,7 +206,7 @@ class NodeReport:
         if node.leading is not None:
             is_serving = node.leading.is_served and node.agreement.state in _SERVES
             return shown_node(node.options.name) if is_serving else None
-        return None if node.followed is None else shown_node(node.followed)
+        return None if node.following.followed is None else shown_node(node.following.followed)
 
     def alarms(self) -> list[tuple[str, str]]:
         """(node, resource) of each alarm of this node, and of the nodes that it knows about."""
@@ -215,10 +215,11 @@ class NodeReport:
         found = [(own, alarm) for alarm in self._alarms(host)]
         if self.leader_facts is not None:
             return [*found, *self._follower_alarms()]
-        if node.followed is None:
+        leader, status = node.following.followed, node.following.leader_status
+        if leader is None:
             return found
-        found += [(shown_node(node.followed), alarm) for alarm in _strings(node.leader_status, "alarms")]
-        others = node.leader_status.get("cluster-alarms")
+        found += [(shown_node(leader), alarm) for alarm in _strings(status, "alarms")]
+        others = status.get("cluster-alarms")
         for one in others if isinstance(others, list) else ():
             if isinstance(one, list) and len(one) == 2 and one[0] != own:
                 found.append((str(one[0]), str(one[1])))
@@ -239,7 +240,7 @@ class NodeReport:
             ),
             node.options.min_in_sync,
             node.agreement.state is State.REFUSED,
-            node.trouble,
+            node.coordinator.trouble,
             name=node.options.circle.cluster,
             state=node.agreement.state.name.lower(),
             states=_STATES,
@@ -248,7 +249,7 @@ class NodeReport:
             agreed=node.agreed_lsn,
             takeovers=node.takeovers,
             held_s=self._held_s(),
-            received=node.received,
+            received=node.following.received,
         )
 
     def _held_s(self) -> float:
@@ -271,8 +272,8 @@ class NodeReport:
                 status = link.status
                 behind = self._behind(link)
         else:
-            is_running = name in own.reaches or name == node.followed
-            status = node.leader_status if name == node.followed else {}
+            is_running = name in own.reaches or name == node.following.followed
+            status = node.following.leader_status if name == node.following.followed else {}
         return NodeFacts(
             shown_node(name),
             is_running=is_running,

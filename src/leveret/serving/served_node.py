@@ -178,7 +178,7 @@ class ServedNode:
             return "it opens its data directory"
         if node.stopping.is_set() or node.agreement.state is State.REFUSED or self._report.leader is not None:
             return ""
-        reasons = [why(node), *([node.trouble] if node.trouble else [])]
+        reasons = [why(node), *([node.coordinator.trouble] if node.coordinator.trouble else [])]
         return "; ".join(dict.fromkeys(reasons))
 
     def _status(self) -> dict[str, object]:
@@ -239,7 +239,7 @@ class ServedNode:
         self.node.configured(self._shared.fingerprint)
         if (site := site_of(self._current.configuration)) != self._site:
             self._site = site
-            self.node.connect_again()
+            self.node.following.reconnect()
         if self._node_options.tls.has_dropped:
             logger.warning(
                 "[cluster.tls] ca: a certificate is trusted no more: links end, with the clients that they pass on"
@@ -247,7 +247,7 @@ class ServedNode:
             self._node_options.tls.has_dropped = False
             self._listener.end_all()
             self._passer.end_all()
-            self.node.connect_again()
+            self.node.following.reconnect()
 
     def refuse_clients(self) -> None:
         self.gate.close()

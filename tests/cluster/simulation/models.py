@@ -14,7 +14,7 @@ from unittest.mock import patch
 import outcome
 import trio
 
-from leveret.cluster import following, leading, reaching
+from leveret.cluster import following, leading, reachability
 from leveret.cluster.agreement.view import Leader, NodeKey, Transaction, View
 from leveret.cluster.coordinator import errors
 from leveret.cluster.coordinator.coordinator import Lease
@@ -383,6 +383,6 @@ def real_nodes(seed: int) -> Iterator[None]:
         processes(seed),
         patch.object(following, "LeaderLink", LeaderLink),
         patch.object(leading, "FollowerLinks", FollowerLinks),
-        patch.object(reaching, "reach", _reach),
+        patch.object(reachability, "reach", _reach),
     ):
         yield

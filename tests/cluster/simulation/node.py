@@ -154,7 +154,7 @@ class Node:
                 self.world.note(f"{self.name}: {before.name} -> {self.state.name}")
                 if self.state is State.CAMPAIGNING:
                     self.world.campaigns(self)
-            copied = None if self.real is None else self.real._directory.copied
+            copied = None if self.real is None else self.real.directory.copied
             if copied is not None and copied.terms.node_id != self.node_id:
                 self._check_promise()
 
@@ -162,9 +162,9 @@ class Node:
 
     def _check_promise(self) -> None:
         """The directory is open, perhaps as another node's."""
-        assert self.real is not None and self.real._directory.copied is not None
-        self.node_id = self.real._directory.copied.terms.node_id
-        end, promised = self.real._directory.copied.end, self.promised_lsn
+        assert self.real is not None and self.real.directory.copied is not None
+        self.node_id = self.real.directory.copied.terms.node_id
+        end, promised = self.real.directory.copied.end, self.promised_lsn
         assert end >= promised, f"{self.name} had acknowledged {promised}, and ends at {end} after its start"
 
     def kill(self, *, power: bool) -> None:
@@ -242,7 +242,7 @@ class Node:
     @property
     def directory(self) -> Any:
         """Its journal, while it does not lead."""
-        return None if self.real is None else self.real._directory.copied
+        return None if self.real is None else self.real.directory.copied
 
     @property
     def state(self) -> State:
@@ -254,7 +254,7 @@ class Node:
             return int(self.broker.journal.durable_lsn)
         if self.real is None:
             return self._end
-        directory = self.real._directory
+        directory = self.real.directory
         if directory.copied is not None:
             return directory.copied.end
         return directory.held.end if hasattr(directory, "held") else 1

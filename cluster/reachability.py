@@ -1,6 +1,6 @@
-"""Which other nodes a node reaches by their links: tried every few seconds, and at once when a link was lost.
+"""Which other nodes a node reaches by their links: probed every few seconds, and at once when a link was lost.
 
-A node with an open link is reached: it is tried when that has ended.
+A node with an open link is reached: it is not probed.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,15 @@ import trio
 from .link.introduction import Reach, reach
 from .options import NodeOptions
 
-#: Seconds between two tries.
+#: Seconds between two probes of a node.
 PERIOD_S = 2.0
-#: Tries at a node whose link was lost, and seconds between them: a process that is gone is found at once.
-HURRIED_TRIES, HURRIED_PAUSE_S = 3, 0.1
+#: Probes of a node whose link was lost, and seconds between them: a process that is gone is found at once.
+EAGER_PROBES, EAGER_PAUSE_S = 3, 0.1
 
 
-class Reaching:
-    """`changed` is told that `reached` has, `refused` the name of a node where no process listens.
+class Reachability:
+    """`reached`: names of the nodes. `changed` is called when it changes, `refused` with the name of a node where no
+    process listens.
 
     is_linked: whether a link to a node of this name, or from it, is open.
     """
@@ -37,18 +38,18 @@ class Reaching:
         self._is_linked = is_linked
 
     async def run(self) -> None:
-        """Try all nodes again and again, until cancelled."""
+        """Probe all nodes, until cancelled."""
         async with trio.open_nursery() as nursery:
             for name in self._others:
-                nursery.start_soon(self._keep_looking, name)
+                nursery.start_soon(self._keep_probing, name)
 
-    async def _keep_looking(self, name: str) -> None:
+    async def _keep_probing(self, name: str) -> None:
         while True:
-            await self.look(name)
+            await self.probe(name)
             await trio.sleep(PERIOD_S)
 
-    async def look(self, name: str) -> Reach:
-        """Try one node."""
+    async def probe(self, name: str) -> Reach:
+        """Probe one node."""
         if self._is_linked(name):
             found = Reach.REACHED
         else:
@@ -61,9 +62,9 @@ class Reaching:
             self._changed()
         return found
 
-    async def look_closely(self, name: str) -> None:
-        """Try a node whose link was lost, until it is reached or for a short time."""
-        for _ in range(HURRIED_TRIES):
-            if name not in self._others or await self.look(name) is Reach.REACHED:
+    async def probe_eagerly(self, name: str) -> None:
+        """Probe a node whose link was lost, a few times or until it is reached."""
+        for _ in range(EAGER_PROBES):
+            if name not in self._others or await self.probe(name) is Reach.REACHED:
                 return
-            await trio.sleep(HURRIED_PAUSE_S)
+            await trio.sleep(EAGER_PAUSE_S)
