@@ -13,7 +13,7 @@ from ..frozen import frozen
 from ..lifetime import AT_CONNECTION, AT_CREATION, LIVE, Lifetime
 from ..rows.message_types import MESSAGE_TYPES
 from ..rows.row import REQUIRED, setting
-from ..values import BOOLEAN, DELAY, INT_MAX, TEXT, TEXTS, Kind, choice, integer, name_text, one_of, text, texts
+from ..values import BOOLEAN, DELAY, INT_MAX, TEXT, Kind, choice, integer, name_text, one_of, text, texts
 
 USER_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator", "x-internal-link")
 ALGORITHMS = tuple(f"rabbit_password_hashing_{name}" for name in ("sha256", "sha512", "md5"))
@@ -31,6 +31,11 @@ def user_tags(value: object) -> frozenset[str]:
     if any(one not in USER_TAGS for one in words):
         raise ValueError(f"a list of {', '.join(USER_TAGS)}")
     return frozenset(words)
+
+
+def comma_separated(value: object) -> tuple[str, ...]:
+    """A list of texts, or one text; each is split at commas."""
+    return tuple(part for one in texts(value) for part in map(str.strip, one.split(",")) if part)
 
 
 def pattern_text(value: object) -> str:
@@ -166,8 +171,8 @@ class Divert:
 
     name: str = setting(NAME, REQUIRED, help="Name of the divert.")
     address: str = setting(NAME, REQUIRED, help="An exchange, or a routing key of the default exchange.")
-    forwarding_addresses: tuple[str, ...] = setting(TEXTS, (), key="forwarding-address", default_text="required",
-        help="Where the messages go: one address or a list.")
+    forwarding_addresses: tuple[str, ...] = setting(Kind(comma_separated), (), key="forwarding-address",
+        default_text="required", help="Where the messages go: one address or a list.")
     vhost: str = setting(NAME, "/", help="Its virtual host.")
     is_exclusive: bool = setting(BOOLEAN, False, key="exclusive",
         help="Whether the messages no longer reach the original address.")

@@ -187,12 +187,10 @@ class Loader(QueueTables):
         if TRANSFORMER in item:
             self.builder.fault(self.at(*path, TRANSFORMER), TRANSFORMER, NO_TRANSFORMER)
         values = self.values(path, {key: value for key, value in item.items() if key != TRANSFORMER}, DIVERT)
-        addresses = values["forwarding_addresses"]
-        targets = tuple(filter(None, (part.strip() for text in addresses for part in text.split(","))))
-        if not targets:
+        if not values["forwarding_addresses"]:
             self.builder.fault(
                 self.at(*path), "forwarding-address", "is missing, expected an address or a list of them"
             )
         elif values["name"] is not None and values["address"] is not None:
-            values |= {"forwarding_addresses": targets, "routing_name": values["routing_name"] or values["name"]}
+            values["routing_name"] = values["routing_name"] or values["name"]
             self.builder.add_divert(Divert(**values, origin=self.at(*path)))

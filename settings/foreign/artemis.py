@@ -12,9 +12,7 @@ from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import parse_argument
 from ..declared.declarations import (
     ANYCAST,
-    DIVERT_ROUTING,
     MULTICAST,
-    Divert,
     ExchangeDeclaration,
     QueueDeclaration,
 )
@@ -26,6 +24,7 @@ from ..rows.broker_keys import Key
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES, SELECTOR
 from ..values import BOOLEAN, shown
 from .activemq_names import ACTIVEMQ_ROOTS
+from .artemis_diverts import DIVERT_ROWS, declare_divert, missing_keys
 from .artemis_names import GLOBALS, SETTINGS_WITHOUT_EFFECT, WITHOUT_EFFECT
 from .xml_source import XmlSource
 from .xml_tree import Element
@@ -316,39 +315,23 @@ class _Loader(XmlSource):
     def divert(self, element: Element) -> None:
         self.attributes(element, ("name",))
         name = self.name_of(element)
-        values: dict[str, str] = {}
-        known = ("address", "forwarding-address", "exclusive", "routing-name", "routing-type")
+        texts: dict[str, str] = {}
+        known = [row.key for row in DIVERT_ROWS]
         for child in self.each_once(element):
-            if child.name == "filter":
-                values["filter"] = child.attributes.get("string", child.text).strip()
-            elif child.name in ("transformer-class-name", "transformer"):
+            if child.name in ("transformer-class-name", "transformer"):
                 name_of_class = next((one.value for one in child.children if one.name == "class-name"), child.value)
                 self.builder.fault(self.at(child), child.name, f"{shown(name_of_class)}: {NO_TRANSFORMER}")
-            elif child.name in known:
-                values[child.name] = child.value
-            else:
+            elif child.name not in known:
                 self.builder.unknown(self.at(child), child.name, "<divert>", known)
-        targets = tuple(filter(None, (part.strip() for part in values.get("forwarding-address", "").split(","))))
-        address = values.get("address", "")
-        origin = self.at(element)
-        for key, value in (("address", address), ("forwarding-address", targets)):
-            if not value:
-                self.builder.fault(origin, key, "is missing in <divert>")
-        if name is None or not address or not targets:
-            return
-        self.builder.add_divert(
-            Divert(
-                name,
-                self.plain_at(element, address),
-                tuple(self.plain_at(element, target) for target in targets),
-                "/",
-                self.value("exclusive", values.get("exclusive", "false"), BOOLEAN, origin, False),
-                values.get("routing-name") or name,
-                self.value("routing-type", values.get("routing-type", "STRIP"), DIVERT_ROUTING, origin, "STRIP"),
-                values.get("filter", ""),
-                origin,
-            )
-        )
+            elif child.name in ("address", "forwarding-address"):
+                texts[child.name] = ",".join(self.plain_at(element, one.strip()) for one in child.value.split(","))
+            else:
+                texts[child.name] = child.attributes.get("string", child.text)  # of a filter: an attribute
+        missing = missing_keys(texts)
+        for key in missing:
+            self.builder.fault(self.at(element), key, "is missing in <divert>")
+        if name is not None and not missing:
+            declare_divert(self.builder, name, self.at(element), texts, str)
 
     # -- leaves -------------------------------------------------------------------------------------------------------
 

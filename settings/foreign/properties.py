@@ -10,13 +10,14 @@ from types import MappingProxyType
 
 from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import parse_argument
-from ..declared.declarations import ANYCAST, DIVERT_ROUTING, Divert, ExchangeDeclaration, QueueDeclaration
+from ..declared.declarations import ANYCAST, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
 from ..files.builder import NO_TRANSFORMER, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
 from ..files.toml_loader import TABLES, begins_as_toml, first_line, first_name
 from ..rows.address_settings import BY_BEAN, bean_name
 from ..rows.queue_attributes import QUEUE_BEANS
 from ..values import BOOLEAN, ROUTING_TYPE
+from .artemis_diverts import DIVERT_ROWS, declare_divert, missing_keys
 from .artemis_names import BEANS_WITHOUT_EFFECT, GLOBALS
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -103,6 +104,13 @@ _GLOBAL_BEANS = {bean_name(name): name for name in GLOBALS} | {
     "IDCacheSize": "id-cache-size",
 }
 _WILDCARD_BEANS = {bean_name(name): name for name in WILDCARD_KEYS if name != "literal-match-markers"}
+
+
+def _divert_bean(key: str) -> str:
+    return "filterString" if key == "filter" else bean_name(key)
+
+
+_DIVERT_BEANS = {_divert_bean(row.key): row.key for row in DIVERT_ROWS}
 _SETTINGS = ("addressSettings", "addressesSettings")
 _STRUCTURES = (*_SETTINGS, "addressConfigurations", "divertConfigurations", "wildcardConfiguration")
 _ROOTS = (*_STRUCTURES, *_GLOBAL_BEANS, "literalMatchMarkers", "key.surround", "remove.value")
@@ -265,38 +273,17 @@ class _Loader:
         self.builder.add_queue(queue, {argument: bean for bean, argument in QUEUE_BEANS.items()})
 
     def declare_divert(self, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:
-        origin = next(iter(attributes.values()))[1]
-        known = ("name", "address", "forwardingAddress", "exclusive", "routingName", "routingType", "filterString")
-        values: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for key, (value, where) in attributes.items():
-            if key in known:
-                values[key] = value
+            if key in _DIVERT_BEANS:
+                texts[_DIVERT_BEANS[key]] = value
             elif key.startswith("transformer"):
                 self.builder.fault(where, key, NO_TRANSFORMER)
-            else:
-                self.builder.unknown(where, key, "divertConfigurations", known)
-        targets = tuple(filter(None, (part.strip() for part in values.get("forwardingAddress", "").split(","))))
-        if not values.get("address") or not targets:
+            elif key != "name":
+                self.builder.unknown(where, key, "divertConfigurations", ("name", *_DIVERT_BEANS))
+        origin = next(iter(attributes.values()))[1]
+        if missing_keys(texts):
             self.builder.fault(origin, name, "a divert needs address and forwardingAddress")
             return
-        try:
-            is_exclusive = BOOLEAN.read_text(values.get("exclusive", "false"))
-            routing_type = DIVERT_ROUTING.read_text(values.get("routingType", "STRIP"))
-        except ValueError as error:
-            self.builder.wrong(origin, name, values, error)
-            return
         self.builder.diverts.pop(("/", name), None)
-        routing_name = values.get("routingName", name)
-        self.builder.add_divert(
-            Divert(
-                name,
-                values["address"],
-                targets,
-                "/",
-                is_exclusive,
-                routing_name,
-                routing_type,
-                values.get("filterString", "").strip(),
-                origin,
-            )
-        )
+        declare_divert(self.builder, name, origin, texts, _divert_bean)
