@@ -200,7 +200,7 @@ class ConfigurationBuilder:
             self.in_file[queue.vhost, queue.name] = in_file
             for fault in own.read(queue.name, queue.arguments)[1]:
                 self.fault(queue.origin_of(fault.key), in_file.get(fault.key, fault.key), fault.problem)
-            queue = replace(queue, arguments=MappingProxyType(own.plain(queue.arguments)))
+            queue = replace(queue, arguments=own.plain(queue.arguments))
         earlier = self.queues.setdefault((queue.vhost, queue.name), queue)
         if earlier is not queue:
             problem = f"{shown(queue.name)} stands already at {earlier.origin}"

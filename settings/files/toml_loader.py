@@ -6,6 +6,7 @@ Source: interfaces page, "Configuration keys"; address-settings page 6.5.
 import re
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..declared.declarations import MULTICAST, Divert, ExchangeDeclaration
@@ -16,8 +17,8 @@ from ..rows.broker_keys import KEYS
 from ..values import name_text
 from .builder import NO_TRANSFORMER, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
 from .toml_access import read_policy, read_user, read_vhost
-from .toml_queues import QueueTables
-from .toml_source import Path, home_of, lines_of
+from .toml_queues import read_logged_topic, read_queue, read_queue_alone
+from .toml_source import Path, TomlSource, home_of, lines_of
 
 #: Arrays of tables.
 ARRAYS = ("address-setting", "address", "queue", "logged-topic", "divert", "vhost", "user", "policy", "operator-policy")
@@ -78,7 +79,7 @@ def _load_before(builder: ConfigurationBuilder, file: str, content: str, line: i
     Loader(builder, file, places).document(document)
 
 
-class Loader(QueueTables):
+class Loader(TomlSource):
     """Reads one document."""
 
     def document(self, document: dict[str, Any]) -> None:
@@ -141,13 +142,13 @@ class Loader(QueueTables):
         readers: dict[str, Callable[[Path, dict[str, Any]], None]] = {
             "address-setting": self.address_setting,
             "address": self.address,
-            "queue": self.queue_alone,
-            "logged-topic": self.logged_topic,
+            "queue": partial(read_queue_alone, self),
+            "logged-topic": partial(read_logged_topic, self),
             "divert": self.divert,
-            "vhost": lambda path, item: read_vhost(self, path, item),
-            "user": lambda path, item: read_user(self, path, item),
-            "policy": lambda path, item: read_policy(self, path, item, is_operator=False),
-            "operator-policy": lambda path, item: read_policy(self, path, item, is_operator=True),
+            "vhost": partial(read_vhost, self),
+            "user": partial(read_user, self),
+            "policy": partial(read_policy, self, is_operator=False),
+            "operator-policy": partial(read_policy, self, is_operator=True),
         }
         for index, item in enumerate(content):
             readers[table]((table, index), item)
@@ -181,7 +182,7 @@ class Loader(QueueTables):
         if routing_type == MULTICAST:
             self.builder.add_exchange(ExchangeDeclaration(name, vhost, origin=self.at(*path)))
         for index, queue in enumerate(queues):
-            self.queue((*path, "queue", index), queue, name, vhost, routing_type)
+            read_queue(self, (*path, "queue", index), queue, name, vhost, routing_type)
 
     def divert(self, path: Path, item: dict[str, Any]) -> None:
         if TRANSFORMER in item:

@@ -4,123 +4,121 @@ A queue's attributes are arguments of queue.declare without `x-`. Source: interf
 queues page A.3.
 """
 
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import Any
 
 from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
 from ..declared.tables import LOGGED_TOPIC_OPTIONS
-from ..queue_types import CLASSIC, OWN_TYPES, QUEUE_TYPES, own_type
+from ..queue_types import CLASSIC, OWN_TYPES, QUEUE_TYPES, QueueType, own_type
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import LONG_MAX, ROUTING_TYPE, boolean, name_text, word
 from .toml_source import Path, TomlSource, home_of
 
 QUEUE_TYPE = "x-queue-type"
-_OTHERS = ("name", "type", "routing-type", "durable", "enabled", "arguments", "user")
+#: Keys beside the attributes: of a queue of an address, and of one that is its own address.
+_OF_ADDRESS = ("name", "type", "routing-type", "durable", "enabled", "arguments", "user")
 _ALONE = ("name", "type", "vhost", "durable", "enabled", "arguments")
 
 
-class QueueTables(TomlSource):
-    """Reads these tables."""
+def read_queue_alone(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
+    """`[[queue]]`: its address is its name."""
+    vhost = source.optional(path, item, "vhost", name_text, "/")
+    read_queue(source, path, {key: value for key, value in item.items() if key != "vhost"}, None, vhost, ANYCAST)
 
-    def queue_alone(self, path: Path, item: dict[str, Any]) -> None:
-        """`[[queue]]`: its address is its name."""
-        vhost = self.optional(path, item, "vhost", name_text, "/")
-        own = {key: value for key, value in item.items() if key != "vhost"}
-        self.queue(path, own, None, vhost, ANYCAST)
 
-    def queue(self, path: Path, item: dict[str, Any], address: str | None, vhost: str, routing_type: str) -> None:
-        """One queue. `address`: of the table around it; None: there is none."""
-        table, others = ("[[queue]]", _ALONE) if address is None else ("[[address.queue]]", _OTHERS)
-        name = self.required(path, item, "name")
-        own_routing = self.optional(path, item, "routing-type", ROUTING_TYPE.read, routing_type)
-        durable = self.optional(path, item, "durable", boolean, True)
-        is_enabled = self.optional(path, item, "enabled", boolean, True)
-        arguments: dict[str, object] = {}
-        in_file: dict[str, str] = {}
-        if "type" in item:
-            arguments[QUEUE_TYPE] = self.optional(path, item, "type", word(*QUEUE_TYPES), CLASSIC)
-            in_file[QUEUE_TYPE] = "type"
-        given = item.get("arguments", {})
-        own = own_type(arguments) or own_type(given if isinstance(given, dict) else {})
-        known = QUEUE_ATTRIBUTES if own is None else own.attributes
-        for key, value in item.items():
-            origin = self.at(*path, key)
-            if key in known:
-                argument = known[key]
-                if argument in arguments:
-                    self.builder.fault(origin, key, f"says {argument}, which is given as well")
-                arguments[argument] = value
-                in_file[argument] = key
-            elif own is not None and key in QUEUE_ATTRIBUTES:
-                beside = f", but a {own.instead[key]}" if key in own.instead else ""
-                self.builder.fault(origin, key, f'no queue with type = "{own.name}" has it{beside}')
-            elif types := [one.name for one in OWN_TYPES.values() if key in one.attributes]:
-                self.builder.fault(origin, key, f'only with type = "{types[0]}"')
-            elif key == "user" and address is not None:
-                self.builder.no_effect(origin, key)
-            elif key not in others:
-                self.builder.unknown(origin, key, table, (*known, *others), home_of(key))
-        self.raw_arguments(path, given, arguments)
-        if name is None:
-            return
-        origins = {
-            argument: self.at(*path, *((in_file[argument],) if argument in in_file else ("arguments", argument)))
-            for argument in arguments
-        }
-        if own is not None:
-            for argument, value in list(arguments.items()):
-                if expected := own.why_not(argument, value):
-                    self.builder.wrong(origins[argument], in_file.get(argument, argument), value, expected)
-                    del arguments[argument]
-        if address is not None and name != address:
-            arguments["x-address"] = address
-        queue = QueueDeclaration(
-            name,
-            address or name,
-            vhost,
-            own_routing,
-            durable,
-            is_enabled,
-            MappingProxyType(arguments),
-            self.at(*path),
-            MappingProxyType(origins),
-        )
-        if own is not None:
-            unset = {argument: key for key, argument in known.items() if argument not in arguments}
-            in_file = {"name": "name", **unset, **in_file}
-        self.builder.add_queue(queue, in_file)
+def read_queue(
+    source: TomlSource, path: Path, item: dict[str, Any], address: str | None, vhost: str, routing_type: str
+) -> None:
+    """One queue. `address`: of the table around it; None: there is none."""
+    builder = source.builder
+    name = source.required(path, item, "name")
+    own_routing = source.optional(path, item, "routing-type", ROUTING_TYPE.read, routing_type)
+    durable = source.optional(path, item, "durable", boolean, True)
+    is_enabled = source.optional(path, item, "enabled", boolean, True)
+    arguments: dict[str, object] = {}
+    in_file: dict[str, str] = {}  # argument -> its key
+    if "type" in item:
+        arguments[QUEUE_TYPE] = source.optional(path, item, "type", word(*QUEUE_TYPES), CLASSIC)
+        in_file[QUEUE_TYPE] = "type"
+    given = item.get("arguments", {})
+    own = own_type(arguments) or own_type(given if isinstance(given, dict) else {})
+    known = QUEUE_ATTRIBUTES if own is None else own.attributes
+    for key, value in item.items():
+        if (argument := known.get(key)) is None:
+            _check_other_key(source, path, key, own, is_alone=address is None)
+            continue
+        if argument in arguments:
+            builder.fault(source.at(*path, key), key, f"says {argument}, which is given as well")
+        arguments[argument] = value
+        in_file[argument] = key
+    _read_arguments(source, path, given, arguments)
+    if name is None:
+        return
+    origins = {
+        argument: source.at(*path, *((in_file[argument],) if argument in in_file else ("arguments", argument)))
+        for argument in arguments
+    }
+    if own is not None:
+        for argument, value in list(arguments.items()):
+            if expected := own.why_not(argument, value):
+                builder.wrong(origins[argument], in_file.get(argument, argument), value, expected)
+                del arguments[argument]
+        unset = {argument: key for key, argument in known.items() if argument not in arguments}
+        in_file = {"name": "name", **unset, **in_file}
+    if address is not None and name != address:
+        arguments["x-address"] = address
+    queue = QueueDeclaration(
+        name, address or name, vhost, own_routing, durable, is_enabled, arguments, source.at(*path), origins
+    )
+    builder.add_queue(queue, in_file)
 
-    def raw_arguments(self, path: Path, given: object, arguments: dict[str, object]) -> None:
-        """`arguments = { x-max-length = 5 }`: as a client would send them."""
-        if not isinstance(given, dict):
-            self.builder.wrong(self.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
-            return
-        for key, value in given.items():
-            origin = self.at(*path, "arguments", key)
-            if key == "x-address":
-                self.builder.fault(origin, key, "the address is the name of the [[address]] around the queue")
-            elif key in arguments:
-                self.builder.fault(origin, key, "is given twice")
-            elif not key.startswith("x-"):
-                self.builder.fault(origin, key, "a queue argument starts with x-")
-            elif not isinstance(value, str | int | float | bool):
-                self.builder.wrong(origin, key, value, "text, a number, true or false")
-            elif isinstance(value, int) and not ~LONG_MAX <= value <= LONG_MAX:  # TOML has integers of any size
-                self.builder.wrong(origin, key, value, "an integer of 64 bits")
-            else:
-                arguments[key] = value
 
-    # -- logged topics ------------------------------------------------------------------------------------------------
+def _check_other_key(source: TomlSource, path: Path, key: str, own: QueueType | None, *, is_alone: bool) -> None:
+    """A key that is no attribute of the queue's type: a fault, unless it is a key of every queue."""
+    builder, origin = source.builder, source.at(*path, key)
+    table, others = ("[[queue]]", _ALONE) if is_alone else ("[[address.queue]]", _OF_ADDRESS)
+    if own is not None and key in QUEUE_ATTRIBUTES:
+        beside = f", but a {own.instead[key]}" if key in own.instead else ""
+        builder.fault(origin, key, f'no queue with type = "{own.name}" has it{beside}')
+    elif types := [one.name for one in OWN_TYPES.values() if key in one.attributes]:
+        builder.fault(origin, key, f'only with type = "{types[0]}"')
+    elif key == "user" and not is_alone:
+        builder.no_effect(origin, key)
+    elif key not in others:
+        known: Mapping[str, str] = QUEUE_ATTRIBUTES if own is None else own.attributes
+        builder.unknown(origin, key, table, (*known, *others), home_of(key))
 
-    def logged_topic(self, path: Path, item: dict[str, Any]) -> None:
-        """`[[logged-topic]]`: `name`, or `pattern` of several."""
-        values = self.values(path, item, LOGGED_TOPIC_OPTIONS, "name", "pattern")
-        if "name" in item and "pattern" in item:
-            self.builder.fault(self.at(*path, "pattern"), "pattern", "contradicts name, expected one of the two")
-            return
-        key = "pattern" if "pattern" in item else "name"
-        name = self.required(path, item, key)
-        if name is None:
-            return
-        topic = LoggedTopic(name, key == "pattern", **values, origin=self.at(*path))
-        self.builder.add_logged_topic(topic, key)
+
+def _read_arguments(source: TomlSource, path: Path, given: object, arguments: dict[str, object]) -> None:
+    """Add `arguments = { x-max-length = 5 }`: as a client would send them."""
+    builder = source.builder
+    if not isinstance(given, dict):
+        builder.wrong(source.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
+        return
+    for key, value in given.items():
+        origin = source.at(*path, "arguments", key)
+        if key == "x-address":
+            builder.fault(origin, key, "the address is the name of the [[address]] around the queue")
+        elif key in arguments:
+            builder.fault(origin, key, "is given twice")
+        elif not key.startswith("x-"):
+            builder.fault(origin, key, "a queue argument starts with x-")
+        elif not isinstance(value, str | int | float | bool):
+            builder.wrong(origin, key, value, "text, a number, true or false")
+        elif isinstance(value, int) and not ~LONG_MAX <= value <= LONG_MAX:  # TOML has integers of any size
+            builder.wrong(origin, key, value, "an integer of 64 bits")
+        else:
+            arguments[key] = value
+
+
+def read_logged_topic(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
+    """`[[logged-topic]]`: `name`, or `pattern` of several."""
+    values = source.values(path, item, LOGGED_TOPIC_OPTIONS, "name", "pattern")
+    if "name" in item and "pattern" in item:
+        source.builder.fault(source.at(*path, "pattern"), "pattern", "contradicts name, expected one of the two")
+        return
+    key = "pattern" if "pattern" in item else "name"
+    name = source.required(path, item, key)
+    if name is not None:
+        topic = LoggedTopic(name, key == "pattern", **values, origin=source.at(*path))
+        source.builder.add_logged_topic(topic, key)

@@ -6,7 +6,6 @@ Source: address-settings page 3.7, 6.1, 6.3; ruling 18; seed 004.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import MappingProxyType
 
 from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import parse_argument
@@ -68,9 +67,7 @@ def load_jms_queue(builder: ConfigurationBuilder, file: str, element: Element, n
         else:
             builder.unknown(origin, child.name, "<queue>", ("entry", "durable", "selector"))
     origin = Origin(file, element.line)
-    queue = QueueDeclaration(
-        name, name, "/", ANYCAST, durable, True, MappingProxyType(arguments), origin, MappingProxyType(origins)
-    )
+    queue = QueueDeclaration(name, name, durable=durable, arguments=arguments, origin=origin, origins=origins)
     builder.add_queue(queue, in_file)
 
 
@@ -300,13 +297,12 @@ class _Loader(XmlSource):
         queue = QueueDeclaration(
             name,
             address,
-            "/",
-            routing_type,
-            flags["durable"],
-            flags["enabled"],
-            MappingProxyType(arguments),
-            self.at(element),
-            MappingProxyType(origins),
+            routing_type=routing_type,
+            durable=flags["durable"],
+            is_enabled=flags["enabled"],
+            arguments=arguments,
+            origin=self.at(element),
+            origins=origins,
         )
         self.builder.add_queue(queue, _IN_FILE)
 

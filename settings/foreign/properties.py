@@ -6,7 +6,6 @@ Source: address-settings page 6.2. Values are checked as in other files, which A
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from types import MappingProxyType
 
 from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import parse_argument
@@ -268,8 +267,7 @@ class _Loader:
                 self.builder.wrong(where, key, value, error)
         if name != address:
             arguments["x-address"] = address
-        frozen, origins_of_arguments = MappingProxyType(arguments), MappingProxyType(origins)
-        queue = replace(queue, address=address, arguments=frozen, origins=origins_of_arguments)
+        queue = replace(queue, address=address, arguments=arguments, origins=origins)
         self.builder.add_queue(queue, {argument: bean for bean, argument in QUEUE_BEANS.items()})
 
     def declare_divert(self, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:

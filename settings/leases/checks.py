@@ -5,7 +5,6 @@ Source: queues page A.2, A.3.1, A.3.2, H.1.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from ..declared.configuration import Configuration
 from ..declared.declarations import ExchangeDeclaration, LoggedTopic, QueueDeclaration
@@ -180,7 +179,7 @@ def complete(builder: ConfigurationBuilder) -> None:
 
 def _of_this_node(queue: QueueDeclaration) -> QueueDeclaration:
     """A LocalQueue of a file: on a node of a cluster, other nodes have their own of that name."""
-    return replace(queue, arguments=MappingProxyType({**queue.arguments, "x-replication": LOCAL}))
+    return replace(queue, arguments={**queue.arguments, "x-replication": LOCAL})
 
 
 def with_dead_letters(
@@ -217,6 +216,6 @@ def _with_dead_letters(queue: QueueDeclaration, action: ExpiryAction) -> QueueDe
         given["x-dead-letter-data"] = action.data
     return replace(
         queue,
-        arguments=MappingProxyType({**queue.arguments, **given}),
-        origins=MappingProxyType({**queue.origins, **dict.fromkeys(given, action.origin)}),
+        arguments={**queue.arguments, **given},
+        origins={**queue.origins, **dict.fromkeys(given, action.origin)},
     )
