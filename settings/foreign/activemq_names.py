@@ -292,12 +292,3 @@ BROKER_OTHERS = frozenset(_BROKER_CHILDREN.split())
 
 #: Attributes of <broker>, all without a counterpart.
 BROKER_ATTRIBUTES = frozenset(_BROKER_ATTRIBUTES.split())
-
-#: Elements that are read, and known ones that are ignored: each may be the root of a fragment (ruling 18).
-STRUCTURES = (
-    *("beans", "broker", "destinationPolicy", "policyMap", "policyEntries", "policyEntry", "defaultEntry"),
-    *("systemUsage", "memoryUsage", "storeUsage", "tempUsage"),
-    *("plugins", "redeliveryPlugin", "redeliveryPolicyMap", "destinations"),
-    "destinationInterceptors",
-)
-ACTIVEMQ_ROOTS = frozenset((*STRUCTURES, *STRATEGIES, "deadLetterStrategy", *BROKER_OTHERS))

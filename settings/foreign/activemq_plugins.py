@@ -10,7 +10,8 @@ from ..files.builder import OF_QUEUES, PLAIN, RawEntry
 from ..rows.address_settings import BY_KEY
 from ..values import LONG_MAX, shown
 from .activemq_names import REDELIVERY, TARGETS, Attribute, anything, flag, ignored, milliseconds_or_off
-from .activemq_strategies import SHARED_QUEUE, Strategies
+from .activemq_source import ActivemqSource
+from .activemq_strategies import SHARED_QUEUE
 from .xml_tree import Element
 
 _DISCARDING = "discardingDLQBrokerPlugin"
@@ -32,14 +33,14 @@ _DEFAULTS = {
 }
 
 
-def read_plugins(source: Strategies, element: Element) -> None:
+def read_plugins(source: ActivemqSource, element: Element) -> None:
     source.no_text(element)
     is_discarding = [child for child in source.children_of(element) if child.name == _DISCARDING]
     for child in is_discarding + [child for child in element.children if child.name != _DISCARDING]:
         read_plugin(source, child)
 
 
-def read_plugin(source: Strategies, element: Element) -> None:
+def read_plugin(source: ActivemqSource, element: Element) -> None:
     """Read one of the elements in <plugins>."""
     builder, at = source.builder, source.at(element)
     if element.name in _READ:
@@ -66,7 +67,7 @@ def read_plugin(source: Strategies, element: Element) -> None:
         builder.no_effect(at, element.name)
 
 
-def read_policies(source: Strategies, element: Element, beyond: str = SHARED_QUEUE) -> None:
+def read_policies(source: ActivemqSource, element: Element, beyond: str = SHARED_QUEUE) -> None:
     """Read <redeliveryPolicyMap>, doubled or not. Args: beyond: the address after the last attempt."""
     inner = source.inner(element)
     source.attributes(inner, ("id",))
@@ -91,7 +92,7 @@ def parse_policy(text: str, wildcards: Wildcards) -> Match:
     return parse_destination(text)
 
 
-def _redelivery(source: Strategies, element: Element) -> None:
+def _redelivery(source: ActivemqSource, element: Element) -> None:
     builder = source.builder
     source.no_text(element)
     source.read_attributes(element, dict.fromkeys((*_FLAGS, "id"), ignored(anything)), (*_FLAGS, "id"))
@@ -108,7 +109,7 @@ def _redelivery(source: Strategies, element: Element) -> None:
             builder.unknown(source.at(child), child.name, "<redeliveryPlugin>", ("redeliveryPolicyMap",))
 
 
-def _policy(source: Strategies, element: Element, beyond: str, *, is_default: bool) -> None:
+def _policy(source: ActivemqSource, element: Element, beyond: str, *, is_default: bool) -> None:
     builder, at = source.builder, source.at(element)
     targets = dict.fromkeys(TARGETS, ignored(anything))
     given = source.read_attributes(element, {**REDELIVERY, **targets}, (*TARGETS, "id"))
@@ -141,7 +142,7 @@ def _policy(source: Strategies, element: Element, beyond: str, *, is_default: bo
         builder.replace_entry(raw)
 
 
-def _settings(source: Strategies, element: Element, values: dict[str, object]) -> dict[str, object]:
+def _settings(source: ActivemqSource, element: Element, values: dict[str, object]) -> dict[str, object]:
     """The address settings of a policy. ActiveMQ waits the initial delay, then the other one, or multiplies it."""
     redeliveries, first, other = (
         int(str(values[name])) for name in ("maximumRedeliveries", "initialRedeliveryDelay", "redeliveryDelay")
@@ -167,7 +168,7 @@ def _settings(source: Strategies, element: Element, values: dict[str, object]) -
     }
 
 
-def _time_stamping(source: Strategies, element: Element) -> None:
+def _time_stamping(source: ActivemqSource, element: Element) -> None:
     """Times to live: of messages without an expiration, and of all."""
     others = ("futureOnly", "processNetworkMessages", "id")
     known = {
@@ -183,7 +184,7 @@ def _time_stamping(source: Strategies, element: Element) -> None:
         source.builder.add_entry(raw)
 
 
-def _flag(source: Strategies, element: Element, name: str, default: bool) -> bool:
+def _flag(source: ActivemqSource, element: Element, name: str, default: bool) -> bool:
     text = element.attributes.get(name)
     if text is None:
         return default

@@ -22,7 +22,7 @@ from ..rows.address_settings import BY_KEY, OLD_NAMES
 from ..rows.broker_keys import Key
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES, SELECTOR
 from ..values import BOOLEAN, shown
-from .activemq_names import ACTIVEMQ_ROOTS
+from .activemq import ACTIVEMQ_ROOTS
 from .artemis_diverts import DIVERT_ROWS, declare_divert, missing_keys
 from .artemis_names import GLOBALS, SETTINGS_WITHOUT_EFFECT, WITHOUT_EFFECT
 from .xml_source import XmlSource

@@ -3,8 +3,7 @@
 from ..faults import Origin
 from ..files.builder import ConfigurationBuilder
 from ..files.file_hooks import xml_formats
-from .activemq import load_activemq
-from .activemq_names import ACTIVEMQ_ROOTS
+from .activemq import ACTIVEMQ_ROOTS, load_activemq
 from .artemis import load_artemis
 from .artemis_names import BOOTSTRAP, BOOTSTRAP_FILE, OTHER_FILES
 from .xml_tree import Element, XmlFault, parse_xml

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from leveret.settings import Configuration, ResolvedSettings, SystemUsage, layer_of, load_configuration
 from leveret.settings.explain import explain
+from leveret.settings.foreign.activemq import ACTIVEMQ_ROOTS, READERS
 from leveret.settings.foreign.activemq_names import (
-    ACTIVEMQ_ROOTS,
     DEAD_LETTERS,
     ENTRY_ATTRIBUTES,
     REDELIVERY,
     STRATEGIES,
-    STRUCTURES,
     TARGETS,
 )
 from leveret.settings.foreign.artemis_names import WITHOUT_EFFECT
@@ -222,7 +221,7 @@ def test_a_whole_file() -> None:
 def test_every_known_element_may_be_the_root() -> None:
     """And none of them is one of Artemis'."""
     assert not ACTIVEMQ_ROOTS & WITHOUT_EFFECT
-    for root in ACTIVEMQ_ROOTS - set(STRUCTURES) - set(STRATEGIES) - {"deadLetterStrategy"}:
+    for root in ACTIVEMQ_ROOTS - READERS.keys() - set(STRATEGIES) - {"deadLetterStrategy"}:
         assert load(f"<{root}><x/></{root}>").warnings == (
             f"f.xml:1: {root}: accepted, but without effect in this version",
         )
@@ -496,7 +495,7 @@ def test_faults(text: str, fault: str) -> None:
     assert faults and fault in faults[0], faults
 
 
-NAMES = [*STRUCTURES, *STRATEGIES, "deadLetterStrategy", *DEAD_LETTERS, "plugins", "x"]
+NAMES = [*READERS, *STRATEGIES, "deadLetterStrategy", *DEAD_LETTERS, "plugins", "x"]
 NAMES += ["redeliveryPolicyEntries", "redeliveryPolicy", "timeStampingBrokerPlugin", "discardingDLQBrokerPlugin"]
 NAMES += ["compositeQueue", "compositeTopic", "forwardTo", "filteredDestination", "queue", "topic", "virtualTopic"]
 NAMES += [one for choices in STRATEGIES.values() for one in choices]

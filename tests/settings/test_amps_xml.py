@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.foreign.activemq_names import ACTIVEMQ_ROOTS
+from leveret.settings.foreign.activemq import ACTIVEMQ_ROOTS
 from leveret.settings.foreign.artemis_names import WITHOUT_EFFECT
 from leveret.settings.leases.amps_xml import AMPS_ROOTS, OTHER_SECTIONS, SECTIONS
 from leveret.settings.leases.leased_settings import BY_TAG, CONDITIONS, LeasedSettings, leased_settings

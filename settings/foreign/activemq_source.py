@@ -1,0 +1,90 @@
+"""One file of ActiveMQ during loading: its elements as objects, properties and settings. Source: queues page H.3."""
+
+from collections.abc import Iterable, Mapping
+
+from ..declared.declarations import QueueDeclaration
+from ..files.builder import RawEntry
+from ..rows.address_settings import BY_KEY
+from .activemq_names import Attribute
+from .xml_source import XmlSource
+from .xml_tree import ELLIPSIS, Element
+
+
+class ActivemqSource(XmlSource):
+    """A file, and the builder that collects faults and declarations."""
+
+    def no_text(self, element: Element) -> None:
+        """Check that there is no text between elements, except the dots of an example."""
+        if not element.value:
+            return
+        is_left_out = "..." in element.value or "\N{HORIZONTAL ELLIPSIS}" in element.value
+        problem = ELLIPSIS if is_left_out else f"text means nothing in <{element.name}>"
+        self.builder.fault(self.at(element), element.name, problem)
+
+    def inner(self, outer: Element) -> Element:
+        """The object that a property holds: ActiveMQ writes both as elements, often with the same name.
+
+        Returns: the child of the same name; without such a child, the element itself.
+        """
+        self.no_text(outer)
+        inside = [child for child in outer.children if child.name == outer.name]
+        if not inside:
+            return outer
+        self.attributes(outer, ())
+        self.no_text(inside[0])
+        for child in outer.children:
+            if child is not inside[0]:
+                self.builder.fault(self.at(child), child.name, f"expected a single <{outer.name}> in <{outer.name}>")
+        return inside[0]
+
+    def only_child(self, element: Element, known: Iterable[str]) -> Element | None:
+        """The single element inside. None, with a fault: it is not one of the known ones, or there are several."""
+        self.no_text(element)
+        self.attributes(element, ())
+        for child in element.children:
+            if child.name not in known:
+                self.builder.unknown(self.at(child), child.name, f"<{element.name}>", known)
+                return None
+        if len(element.children) != 1:
+            expected = ", ".join(f"<{name}>" for name in known)
+            self.builder.fault(
+                self.at(element), element.name, f"holds {len(element.children)} elements, expected {expected}"
+            )
+            return None
+        self.no_text(element.children[0])
+        return element.children[0]
+
+    def read_attributes(
+        self, element: Element, known: Mapping[str, Attribute], ignored: Iterable[str] = ()
+    ) -> dict[str, tuple[object, str]]:
+        """Read attributes. Returns: key of an address-setting -> (value, attribute), for settings that they set."""
+        given: dict[str, tuple[object, str]] = {}
+        for name, text in element.attributes.items():
+            attribute = known.get(name)
+            if attribute is None:
+                self.builder.unknown(self.at(element), name, f"<{element.name}>", known)
+                continue
+            try:
+                value = attribute.read(text)
+            except ValueError as error:
+                self.builder.wrong(self.at(element), f"{element.name}/{name}", text, error)
+                continue
+            if attribute.key and value is not None:
+                given[attribute.key] = value, name
+            elif not attribute.key and name not in ignored:
+                self.builder.no_effect(self.at(element), name)
+        return given
+
+    def set(self, raw: RawEntry, element: Element, key: str, value: object, name_in_file: str) -> None:
+        """Set an address-setting of the entry. `name_in_file`: the name of its element or attribute."""
+        self.builder.set_field(raw, self.at(element), name_in_file, BY_KEY[key], value, as_text=False)
+
+    def names_of(self, element: Element, target: str) -> list[str]:
+        """The destinations in an attribute, separated by commas."""
+        names = [name.strip().removeprefix(f"{target}://") for name in element.attributes[target].split(",")]
+        return [name for name in names if name] or [""]
+
+    def declare_queue(self, element: Element, name: str) -> None:
+        """Declare a queue that exists from the start, unless it is declared already."""
+        if ("/", name) not in self.builder.queues:
+            self.builder.add_queue(QueueDeclaration(name, name, origin=self.at(element)), {})
