@@ -32,6 +32,8 @@ logger = logging.getLogger("leveret.console")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PAGE = "/api/index.html"
 EVENT_STREAM = "text/event-stream"
+#: The header x-requested-with of a page that nobody has touched for a while.
+UNATTENDED = "leveret-unattended"
 #: Maximum octets of a body that are read without a login.
 STRANGERS_BODY_MAX = 16 * 1024
 #: Paths that are redirected.
@@ -163,7 +165,7 @@ class Api:
         if action.level is not Level.OPEN:
             is_from_page = "x-requested-with" in request.headers
             header = request.headers.get("authorization")
-            person = self.sessions.find(*named_in(request)) if header is None else None
+            person = self.sessions.find(*named_in(request), is_use=is_attended(request)) if header is None else None
             if person is not None:
                 user = self.logins.check_admitted(person, request.peer)
             else:
@@ -286,6 +288,11 @@ class Api:
 def named_in(request: Request) -> tuple[str | None, str]:
     """The headers of a request that name its session: `cookie`, `host`."""
     return request.headers.get("cookie"), request.headers.get("host", "")
+
+
+def is_attended(request: Request) -> bool:
+    """Whether somebody is at the page that asks. What a page left open repeats keeps no session; nor does a stream."""
+    return request.headers.get("x-requested-with") != UNATTENDED and not wants_stream(request)
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -81,14 +81,15 @@ class Sessions:
         self._remember(token, _Session(self._now_ns(), self._now_ns()))
         return self._cookie(token, user, path, host, is_secure=is_secure)
 
-    def find(self, header: str | None, host: str = "") -> User | None:
-        """The user of a request's session; None: it has no valid one."""
+    def find(self, header: str | None, host: str = "", *, is_use: bool = True) -> User | None:
+        """The user of a request's session; None: it has no valid one. `is_use`: the session does not idle."""
         found = self._valid(header, host)
         if found is None:
             return None
         token, session, user = found
-        session.used_ns = self._now_ns()
-        self._remember(token, session)
+        if is_use:
+            session.used_ns = self._now_ns()
+            self._remember(token, session)
         return user
 
     def renewed(self, header: str | None, path: str, host: str = "", *, is_secure: bool = False) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from ...engine import User
-from ..api import Api, named_in
+from ..api import Api, is_attended, named_in
 from ..bodies import content_type
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request
@@ -51,13 +51,14 @@ def cookie_path(api: Api) -> str:
 def _session(api: Api, request: Request) -> Any:
     """The user of the session, and packages with a page; empty without one: the page asks before it shows a login.
 
-    Its cookie is renewed: the page asks again and again while it is open.
+    Its cookie is renewed while somebody is at the page, which asks again and again.
     """
-    cookie, host = named_in(request)
-    user = api.sessions.find(cookie, host)
+    (cookie, host), is_use = named_in(request), is_attended(request)
+    user = api.sessions.find(cookie, host, is_use=is_use)
     if user is None:
         return {}
-    renewed = api.sessions.renewed(cookie, cookie_path(api), host, is_secure=request.peer.is_secure)
+    path, is_secure = cookie_path(api), request.peer.is_secure
+    renewed = api.sessions.renewed(cookie, path, host, is_secure=is_secure) if is_use else None
     headers = () if renewed is None else (("set-cookie", renewed),)
     return Answer(200, {"name": user.name, "tags": list(user.tags), "packages": list(PLUGINS)}, headers)
 

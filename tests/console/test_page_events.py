@@ -1,13 +1,19 @@
 """The page of events beside much that happens: it draws seldom, keeps little, and stays usable."""
 
 import os
-from collections.abc import Iterator
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import pika
 import pytest
 from api_client import ApiClient
 from page_person import Person
 
+from leveret.operator import event_log
 from leveret.testing import RunningBroker
 
 long_run = pytest.mark.skipif("LEVERET_BROWSER" not in os.environ, reason="the long run (make browser)")
@@ -72,6 +78,74 @@ def test_a_pause(person: Person, api: ApiClient, busy: pika.adapters.blocking_co
     assert person.tab.evaluate(ROWS) == rows
     person.button("Go on").click()
     person.row("meanwhile").wait_for()
+
+
+@contextmanager
+def relay(port: int) -> Iterator[tuple[int, Callable[[], None]]]:
+    """A port that leads to another one; and what hangs up all its connections."""
+    ends: list[socket.socket] = []
+
+    def hang_up() -> None:
+        for one in ends:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def copy(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection(("127.0.0.1", port)) as behind:
+                ends.extend((self.request, behind))
+                back = threading.Thread(target=copy, args=(behind, self.request))
+                back.start()
+                copy(self.request, behind)
+                back.join()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        yield server.server_address[1], hang_up
+        hang_up()
+        server.shutdown()
+        serving.join()
+
+
+@long_run
+def test_what_was_missed(browser: Any, api: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a cut of the network, how much happened meanwhile that the broker no longer has."""
+    with relay(api.address[1]) as (port, hang_up), browser.new_context() as context:
+        person = Person(context, f"http://127.0.0.1:{port}/").log_in()
+        person.allowed += ["ERR_CONNECTION_REFUSED", "ERR_INTERNET_DISCONNECTED", "ERR_INCOMPLETE_CHUNKED_ENCODING"]
+        _listens(person)
+        _seen(person, api, "near")
+        monkeypatch.setattr(event_log, "EVENTS_MAX", 3)
+        context.set_offline(True)
+        hang_up()
+        for number in range(10):
+            api.ask("PUT", f"exchanges/%2F/far{number}", {"type": "fanout"})
+        context.set_offline(False)
+        person.sees("Missed: 7 events, which the broker no longer had.")
+        person.row("far9").wait_for()
+        assert "far6" not in person.tab.locator("tbody").inner_text()
+        assert person.complaints == []
+
+
+@long_run
+def test_an_unattended_page(person: Person) -> None:
+    """What it asks by itself says that nobody is there, until its user does something."""
+    with person.tab.expect_request(lambda asked: asked.headers.get("x-requested-with") == "leveret"):
+        person.opens("queues", heading="Queues")
+    person.tab.clock.install()
+    person.tab.clock.fast_forward(61_000)
+    with person.tab.expect_request(lambda asked: asked.headers.get("x-requested-with") == "leveret-unattended"):
+        person.tab.clock.fast_forward(5_000)
+    person.tab.mouse.move(10, 10)
+    with person.tab.expect_request(lambda asked: asked.headers.get("x-requested-with") == "leveret"):
+        person.tab.clock.fast_forward(5_000)
 
 
 @long_run

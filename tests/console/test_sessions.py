@@ -1,17 +1,28 @@
 """Sessions of the page: a cookie instead of a password. Source: management page 20."""
 
 import json
+import random
 import stat
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from all_routes import ROUTES
 from api_client import ApiClient, Response
 from sent_events import streaming, until
 
+from leveret.console.api import EVENT_STREAM, UNATTENDED, Api
+from leveret.console.http_messages import Peer, Refusal, Request
+from leveret.console.resources.events import EventStream, is_still_monitor
+from leveret.console.sampler import Sampler
 from leveret.console.session_file import REVOKED_MAX
 from leveret.console.sessions import COOKIE, IDLE_NS, LIFETIME_NS, SESSIONS_MAX, Sessions
+from leveret.console.static_pages import StaticPages
 from leveret.engine import MS, Broker, ManualClock, User, Users
+from leveret.operator.steps import finished
+from leveret.serving.composition import build_broker
+from leveret.serving.console import console_options
+from leveret.settings import Configuration
 from leveret.testing import start_broker
 
 MINUTE_NS = 60_000 * MS
@@ -261,12 +272,43 @@ def test_over_a_restart_of_a_broker(tmp_path: Path) -> None:
 
 
 def test_a_stream_ends_with_its_session(api: ApiClient) -> None:
-    """By a logout; by an open page it does not idle."""
+    """By a logout."""
     cookie = logged_in(api)
     with streaming(api, user=None, cookie=cookie) as events:
         until(events, "totals")
         as_page(api, "POST", "leveret/logout", cookie)
         assert until(events, "cut") == {"reason": "the login is not valid any more"}
+
+
+def test_a_page_that_is_left_open_ends_it() -> None:
+    """Neither what it repeats by itself nor its streams put off the end of an idle session; whoever is there does."""
+    clock, configuration = ManualClock(), Configuration()
+    built = build_broker(configuration, clock, random.Random(1).random, None)
+    options = console_options(built.control, configuration, 0, None, list)
+    api = Api(lambda: built.broker, lambda: options, ROUTES, StaticPages(), Sampler(lambda: built.broker))
+    (guest,) = built.broker.users
+    left, used = (api.sessions.open(guest, "/api") for _ in range(2))
+
+    def request(path: str, cookie: str, **headers: str) -> Request:
+        sent = {"host": "localhost", "cookie": cookie, **headers}
+        return Request("GET", f"/api/{path}", {}, sent, Peer("", is_loopback=True), user=guest)
+
+    stream = EventStream(api, request("leveret/events", left), {"since": 0})
+    for minutes in range(0, 60, 20):
+        for path, headers in (
+            ("whoami", {"x-requested-with": UNATTENDED}),
+            ("leveret/session", {"x-requested-with": UNATTENDED}),
+            ("leveret/events", {"accept": EVENT_STREAM}),
+        ):
+            assert (answer := finished(api.open(request(path, left, **headers)).steps(b""))).status == 200, minutes
+            assert "set-cookie" not in dict(answer.headers)  # no newer token
+        finished(api.open(request("whoami", used, **OF_PAGE)).steps(b""))
+        assert is_still_monitor(api, request("leveret/events", left))
+        clock.advance_ns(20 * MINUTE_NS + MS)
+    with pytest.raises(Refusal):
+        api.open(request("whoami", left, **OF_PAGE))
+    assert b"event: cut" in (stream.piece() or b"")
+    assert api.open(request("whoami", used, **OF_PAGE)).request.user is guest
 
 
 def test_it_has_the_rights_that_the_user_has_now() -> None:

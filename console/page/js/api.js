@@ -5,6 +5,11 @@ import { end, note, set, state, useShared } from "./state.js";
 const BASE = new URL("api/", document.baseURI);
 const PATIENCE_MS = 15000;
 const BACKOFF_MAX_S = 30;
+/** What the page asks by itself this long after its user last did something does not keep the session. */
+const ATTENDED_MS = 60000;
+
+let touchedAt = Date.now();
+for (const kind of ["keydown", "pointerdown", "pointermove", "wheel"]) addEventListener(kind, () => (touchedAt = Date.now()), { capture: true, passive: true });
 
 /** The broker said no. `status` 0: it did not answer. */
 export class Refused extends Error {
@@ -48,7 +53,7 @@ function reasonOf(response, value) {
 
 /** The value that the API answers; null without a body. `patience`: milliseconds to wait. Throws: Refused. */
 export async function ask(method, target, { body, form, headers, signal, patience: patienceMs = PATIENCE_MS } = {}) {
-  const sent = { accept: "application/json", "x-requested-with": "leveret", ...headers };
+  const sent = { accept: "application/json", "x-requested-with": Date.now() - touchedAt < ATTENDED_MS ? "leveret" : "leveret-unattended", ...headers };
   if (body !== undefined) sent["content-type"] = "application/json";
   const patience = AbortSignal.timeout(patienceMs);
   const signals = signal ? [signal, patience] : [patience];

@@ -9,24 +9,25 @@ const KEPT = 200;
 const DRAWN_EVERY_MS = 250;
 
 /**
- * The latest events of that name, newest first: {rows, waiting, ended, isPaused, pause}. `waiting`: came while it is paused.
+ * The latest events of that name, newest first: {rows, waiting, missed, ended, isPaused, pause}. `waiting`: came while it is paused;
+ * `missed`: so many the broker no longer had when they were to be sent.
  */
 function useEvents(target, name, turn) {
-  const [drawn, draw] = useState({ rows: [], waiting: 0 });
+  const [drawn, draw] = useState({ rows: [], waiting: 0, missed: 0 });
   const [ended, setEnded] = useState("");
   const [isPaused, setPaused] = useState(false);
-  const gathered = useRef({ texts: [], count: 0, isPaused: false, timer: 0, frame: 0, target }).current;
+  const gathered = useRef({ texts: [], count: 0, missed: 0, isPaused: false, timer: 0, frame: 0, target }).current;
   const plan = () => {
     if (gathered.timer) return;
     gathered.timer = setTimeout(() => {
       gathered.frame = requestAnimationFrame(() => {
         gathered.timer = 0;
-        const { texts, count: waiting } = gathered;
-        if (gathered.isPaused) return draw((old) => ({ ...old, waiting }));
+        const { texts, count: waiting, missed } = gathered;
+        if (gathered.isPaused) return draw((old) => ({ ...old, waiting, missed }));
         const fresh = texts.slice(-KEPT).reverse().map((text) => JSON.parse(text));
         gathered.texts = [];
         gathered.count = 0;
-        return draw((old) => ({ rows: [...fresh, ...old.rows].slice(0, KEPT), waiting: 0 }));
+        return draw((old) => ({ rows: [...fresh, ...old.rows].slice(0, KEPT), waiting: 0, missed }));
       });
     }, DRAWN_EVERY_MS);
   };
@@ -38,13 +39,17 @@ function useEvents(target, name, turn) {
   useEffect(() => {
     setEnded("");
     if (gathered.target !== target) {
-      Object.assign(gathered, { target, texts: [], count: 0 });
-      draw({ rows: [], waiting: 0 });
+      Object.assign(gathered, { target, texts: [], count: 0, missed: 0 });
+      draw({ rows: [], waiting: 0, missed: 0 });
     }
     const source = listen(target);
     source.addEventListener(name, (event) => {
       gathered.count += 1;
       if (gathered.texts.push(event.data) >= 2 * KEPT) gathered.texts = gathered.texts.slice(-KEPT);
+      plan();
+    });
+    source.addEventListener("gap", (event) => {
+      gathered.missed += JSON.parse(event.data).dropped;
       plan();
     });
     source.onerror = () => source.readyState === 2 && setEnded("the broker refused it");
@@ -70,11 +75,12 @@ export function Stream({ title, about, ...rest }) {
 
 function Open({ target, name, what, draw, children }) {
   const [turn, setTurn] = useState(0);
-  const { rows, waiting, ended, isPaused, pause } = useEvents(target, name, turn);
+  const { rows, waiting, missed, ended, isPaused, pause } = useEvents(target, name, turn);
   const table = useMemo(() => rows.length > 0 && draw(rows), [rows]);
   return html`<div class="buttons">${children}
       <button type="button" aria-pressed=${isPaused} onClick=${() => pause(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
       ${isPaused && html`<span role="status">Paused; ${several(waiting, what)} since.</span>`}
+      ${missed > 0 && html`<span class="warning" role="status">Missed: ${several(missed, what)}, which the broker no longer had.</span>`}
       ${ended && html`<span class="fault" role="alert">Ended: ${ended}.</span> <button type="button" onClick=${() => setTurn(turn + 1)}>Begin again</button>`}</div>
     ${table || html`<p class="empty">Nothing yet.</p>`}`;
 }
