@@ -15,8 +15,6 @@ from .dispatcher import Action, CommandRoute, Handler, Route
 from .http_messages import Answer, Request, not_found
 from .steps import Steps
 
-#: Word in the path -> names of arguments, of which the command has one.
-_PATH_ARGUMENTS = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name"), "N": ("node",)}
 #: Arguments that are never read from a body or query, because permissions depend on them.
 _FROM_PATH_OR_LOGIN = frozenset({"vhost", "as-user"})
 _HAVE_BODIES = frozenset({"PUT", "POST"})
@@ -83,13 +81,7 @@ def _path_arguments(api: Api, request: Request, command: CommandRoute) -> dict[s
                 raise not_found()
     if "U" in names and not creates and api.broker.users.find(names["U"]) is None:
         raise not_found()
-    found: dict[str, Any] = {}
-    for word, value in names.items():
-        for name in _PATH_ARGUMENTS.get(word, (word.lower(),)):
-            if name in command.arguments:
-                found[name] = value
-                break
-    return found
+    return {argument: names[word] for word, argument in command.http.path_arguments(command.arguments).items()}
 
 
 def _given_arguments(command: CommandRoute, request: Request, given: Mapping[str, Any]) -> dict[str, Any]:

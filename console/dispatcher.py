@@ -6,7 +6,7 @@ empty segment is the default exchange where an exchange is expected, as rabbitmq
 elsewhere. Source: management page 1.1, 1.2.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -19,6 +19,8 @@ METHODS = ("HEAD", "GET", "PUT", "POST", "DELETE", "OPTIONS")
 #: The name of the default exchange in paths.
 DEFAULT_EXCHANGE = "amq.default"
 _EXCHANGES = frozenset({"X", "SOURCE", "TARGET"})
+#: Word in the path of a command -> names of arguments, of which the command has one.
+_PATH_ARGUMENTS = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name"), "N": ("node",)}
 
 
 class Level(Enum):
@@ -85,6 +87,21 @@ class Http:
     path: str
     level: Level
     status: int | Callable[[Any], int] = 200
+
+    def path_arguments(self, arguments: Collection[str]) -> dict[str, str]:
+        """The words in capitals of the path, with the argument of the command that each is."""
+        found = {}
+        for word in filter(str.isupper, self.path.split("/")):
+            name = next((name for name in _PATH_ARGUMENTS.get(word, (word.lower(),)) if name in arguments), None)
+            if name is not None:
+                found[word] = name
+        return found
+
+    def path_of(self, arguments: Collection[str]) -> str:
+        """The path with the names of arguments, as keys of a body, in braces."""
+        places = self.path_arguments(arguments)
+        words = (f"{{{places[word].replace('-', '_')}}}" if word in places else word for word in self.path.split("/"))
+        return "/".join(words)
 
 
 @dataclass(slots=True, frozen=True)

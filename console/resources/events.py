@@ -100,8 +100,10 @@ class EventStream:
 
 def is_still_monitor(api: Api, request: Request) -> bool:
     """Whether the user is there, may see events and the log, and has not logged out."""
-    is_session = "authorization" not in request.headers
-    user = api.sessions.find(*named_in(request), is_use=False) if is_session else api.broker.users.find(request.user.name)
+    if "authorization" in request.headers:
+        user = api.broker.users.find(request.user.name)
+    else:
+        user = api.sessions.find(*named_in(request), is_use=False)
     return user is not None and is_monitor(user)
 
 

@@ -38,6 +38,7 @@ PAGES = [
     (["node"], "Node"),
     (["log"], "Log"),
     (["nodes"], "Nodes"),
+    (["commands"], "Commands"),
 ]
 
 
@@ -87,7 +88,7 @@ def test_a_queue(person: Person, api: ApiClient) -> None:
     """Added, published to, looked into, bound, purged and deleted; what is destroyed takes two steps."""
     person.opens("queues", heading="Queues")
     form = person.unfolds("Add a queue")
-    person.fills(form, name="made", arguments="nonsense")
+    person.fills(form, queue="made", arguments="nonsense")
     person.button("Add", within=form).click()
     person.sees("is not a JSON object", within=form)
     person.fills(form, arguments='{"x-max-length": 7}')
@@ -114,7 +115,7 @@ def test_a_queue(person: Person, api: ApiClient) -> None:
 
     person.turns_to("Bindings")
     form = person.unfolds("Add a binding")
-    person.fills(form, source="amq.topic", key="a.#")
+    person.fills(form, source="amq.topic", routing_key="a.#")
     person.button("Bind", within=form).click()
     person.sees("a.#", within=person.panel("Bindings"))
     person.button("Unbind").click()

@@ -416,7 +416,7 @@ def test_keys_are_added_by_a_click(person: Person, api: ApiClient) -> None:
     """With an example, beside what is written; what is there says its value; what is no object takes none."""
     person.opens("queues", heading="Queues")
     form = person.unfolds("Add a queue")
-    person.fills(form, name="clicked", arguments='{"x-max-length": 3}')
+    person.fills(form, queue="clicked", arguments='{"x-max-length": 3}')
     form.get_by_text("Keys to add").click()
     assert person.button("x-max-length", within=form).is_disabled()
     person.sees("now 3: messages at most", within=form)
@@ -446,7 +446,7 @@ def test_a_half_filled_form_outlives_the_session(person: Person, api: ApiClient)
     person.tab.locator("#places").get_by_label("Refresh").select_option("1")
     person.opens("queues", heading="Queues")
     form = person.unfolds("Add a queue")
-    person.fills(form, name="half", arguments='{"x-max-length": 3}')
+    person.fills(form, queue="half", arguments='{"x-max-length": 3}')
     person.allowed.append("status of 401")
     person.tab.context.clear_cookies()
     person.sees("The session of guest is over.")
@@ -458,7 +458,7 @@ def test_a_half_filled_form_outlives_the_session(person: Person, api: ApiClient)
     person.sees("Queue half is there.")
     assert api.get("queues/%2F/half")["arguments"] == {"x-max-length": 3}
     assert person.tab.title() == "Queues – Leveret"
-    person.fills(form, name="other")
+    person.fills(form, queue="other")
     person.button("Log out").click()
     person.tab.get_by_label("Password").wait_for()
     assert person.tab.locator("[name=arguments]").count() == 0

@@ -151,7 +151,7 @@ def test_where_it_would_go(person: Person, api: ApiClient) -> None:
         api.ask("POST", f"bindings/%2F/e/words/q/{queue}", {"routing_key": key})
     person.opens("exchanges", "/", "words", heading="words")
     fold = person.unfolds("Publish to this exchange")
-    person.fills(fold, key="a.b")
+    person.fills(fold, routing_key="a.b")
     person.button("Where would it go?", within=fold).click()
     person.sees("words by a.#", within=fold)
     person.sees("the pattern 'b.#' does not match 'a.b'", within=fold)

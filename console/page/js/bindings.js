@@ -2,7 +2,7 @@
 import { html } from "./lib.js";
 import { act, exchangeSegment, path } from "./api.js";
 import { code, column, table, WIDE } from "./columns.js";
-import { Form } from "./form.js";
+import { CommandForm } from "./form.js";
 import { ExchangeLink, QueueLink } from "./links.js";
 import { Rows } from "./list.js";
 import { confirm, Danger } from "./parts.js";
@@ -38,19 +38,11 @@ export function Bindings({ bindings, side, reload, empty, why = "" }) {
 
 /** Bind a queue, or an exchange, to an exchange. `fixed`: the end that is the page's own. */
 export function Bind({ vhost, queue, source, reload, why = "" }) {
-  const fields = [
-    queue !== undefined
-      ? { name: "source", label: "From exchange", required: true }
-      : { name: "destination", label: "To", required: true },
-    ...(queue === undefined ? [{ name: "kind", label: "which is a", options: [["q", "queue"], ["e", "exchange"]], value: "q" }] : []),
-    { name: "key", label: "Routing key" },
-    { name: "arguments", label: "Arguments", type: "json" },
-  ];
-  const bind = async (values) => {
-    const target = path("bindings", vhost, "e", exchangeSegment(source ?? values.source), values.kind || "q", queue ?? values.destination);
-    const done = await act("Bound.", "POST", target, { body: { routing_key: values.key, arguments: values.arguments } });
+  const ends = queue === undefined ? "destination destination_type" : "source";
+  const bind = async ({ destination = queue, destination_type: kind = "queue", source: from = source, ...body }) => {
+    const done = await act("Bound.", "POST", path("bindings", vhost, "e", exchangeSegment(from), kind[0], destination), { body });
     if (done) reload();
     return Boolean(done);
   };
-  return html`<${Form} name="Bind" fields=${fields} verb="Bind" onSubmit=${bind} why=${why} />`;
+  return html`<${CommandForm} of="bind" only=${`${ends} routing_key arguments`} name="Bind" verb="Bind" onSubmit=${bind} why=${why} />`;
 }

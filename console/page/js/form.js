@@ -1,20 +1,62 @@
-// Forms: from a list of fields to an object. A field that is not right says so beside itself.
+// Forms: of a command of the broker, or from a list of fields to an object. A field that is not right says so beside itself.
 import { html, useState } from "./lib.js";
+import { act, exchangeSegment, path, usePoll } from "./api.js";
 import { parsed } from "./format.js";
-import { optionsOf, Why } from "./parts.js";
+import { optionsOf, Waiting, Why } from "./parts.js";
 import { state, useKept } from "./state.js";
 
-/** Fields of an object that is made. */
-export const NAME = { name: "name", label: "Name", required: true };
-export const inVhost = () => ({ name: "vhost", label: "Virtual host", value: state.vhost || "/", required: true });
+/** Arguments of commands that choose messages by what they say. */
+export const MATCHES = "routing_key header text filter";
 
-/** Fields of what a message may say. */
-export const MATCHES = [
-  { name: "routing_key", label: "Routing key" },
-  { name: "header", label: "Headers", type: "json" },
-  { name: "text", label: "Text in the body" },
-  { name: "filter", label: "Filter", hint: "like /amount > 100 AND tenant = 'acme'" },
-];
+const TYPES = { NUMBER: "number", BOOLEAN: "checkbox", JSON: "json" };
+const titled = (name) => (name[0].toUpperCase() + name.slice(1)).replaceAll("_", " ").replace("Vhost", "Virtual host");
+
+/** The field of an argument of a command. `value`: what it is now. */
+function fieldOf({ name, kind, help, is_required: isNeeded, default: given, options, keys }, value) {
+  const isOptional = !isNeeded && given === null;
+  const now = value ?? (name === "vhost" ? state.vhost || "/" : given) ?? undefined;
+  const isWord = kind === "NAME" && isNeeded;
+  return {
+    label: titled(name),
+    type: TYPES[kind],
+    options: options.length ? (isOptional ? [["", "–"], ...options] : options) : undefined,
+    value: kind === "JSON" && now !== undefined ? JSON.stringify(now, null, 1) : now,
+    keys,
+    required: (isNeeded && kind !== "TEXT") || (name === "vhost" && !isOptional),
+    hint: isWord || options.length || (name === "vhost" && !isOptional) ? "" : `${help.replace(/^true: | ?\((default|docs)[^)]*\)/g, "")}${kind === "PATTERN" ? ": a regular expression" : ""}`,
+  };
+}
+
+/**
+ * The form of a command: the broker tells its fields, what they mean and what they are by default. `only`: those that are
+ * shown, in their order, by default all but those in `fixed`; `values`: as they are now; `own`: by name, what this page
+ * says otherwise, and fields that are no argument; `hint`: instead of the help of each. Without `onSubmit` the command is
+ * run: `change(values)` gives what is sent, `sure(values)` whether it is, `done(values)` says that it is done,
+ * `after(result)` follows. The rest: see `Form`.
+ */
+export function CommandForm({ of, only, values = {}, own = {}, fixed = {}, change = (given) => given, sure, done = () => "", after = () => {}, hint, onSubmit, ...form }) {
+  const view = usePoll(`leveret/commands?name=${encodeURIComponent(of)}`, { isOnce: true });
+  const [command] = view.rows;
+  if (!command) return html`<${Waiting} view=${view} what="the form" />`;
+  const known = Object.fromEntries(command.arguments.map((one) => [one.name, one]));
+  const names = only ? only.split(" ") : Object.keys(known).filter((name) => name !== "as_user" && !(name in fixed));
+  const fields = names.map((name) => {
+    const value = values[name] ?? values[name.replaceAll("_", "-")];
+    return { name, ...(known[name] ? fieldOf(known[name], value) : { label: titled(name), value }), ...(hint && { hint }), ...own[name] };
+  });
+  /** What is empty is left out where nothing is something else than an empty text. */
+  const isGiven = ([name, value]) => value !== "" || known[name]?.is_required || known[name]?.kind === "PATTERN";
+  const run = async (given) => {
+    const sent = change({ ...fixed, ...Object.fromEntries(Object.entries(given).filter(isGiven)) });
+    if (sure && !(await sure(sent))) return false;
+    const target = command.path.replace(/{(\w+)}/g, (_, name) => path(exchangeSegment(sent[name])));
+    const asked = new URLSearchParams(Object.entries(sent).filter(([, value]) => value !== undefined && typeof value !== "object"));
+    const result = await act(done(sent), command.method, ...(command.method === "GET" ? [`${target}?${asked}`] : [target, { body: sent }]));
+    if (result) after(result.value);
+    return Boolean(result);
+  };
+  return html`<${Form} fields=${fields} onSubmit=${onSubmit || run} ...${form} />`;
+}
 
 /** The value of a field; throws what is wrong with it. */
 function read(field, text) {
@@ -37,7 +79,7 @@ function read(field, text) {
   return given;
 }
 
-/** `fields`: {name, label, type, options, value, hint, required, keys}; `keys`: see keys.js, for an object. `onSubmit(values)` gives true to clear the form.
+/** `fields`: {name, label, type, options, value, hint, required, keys}; `keys`: of an object, each with an example and what it does. `onSubmit(values)` gives true to clear the form.
  * `also`: another verb; `onSubmit(values, true)` if that was chosen. `username`: whose password is in it, for what keeps passwords.
  * `why`: the reason why the user may not; all is grey then. */
 export function Form({ fields, verb, also, onSubmit, name, kind = "", username, why = "" }) {
@@ -142,5 +184,5 @@ function Field({ field, form, value, fault, isGrey, onChange }) {
       list=${field.list} onInput=${onInput} />`;
   }
   return html`<div class="field"><label for=${id}>${field.label}${field.required && html`<span aria-hidden="true"> *</span>`}</label>${control}${hint}
-    ${field.keys && html`<${Keys} keys=${field.keys} text=${value} isGrey=${isGrey} onChange=${onChange} />`}</div>`;
+    ${field.keys?.length > 0 && html`<${Keys} keys=${field.keys} text=${value} isGrey=${isGrey} onChange=${onChange} />`}</div>`;
 }

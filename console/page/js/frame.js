@@ -12,7 +12,7 @@ const forAdministrators = () => lacksTag();
 const GROUPS = [
   ["", [["", "Overview"], ["connections", "Connections"], ["channels", "Channels"], ["exchanges", "Exchanges"], ["queues", "Queues"], ["find", "Find a message"], ["events", "Events", forMonitors]]],
   ["In trouble", [["blocked", "Blocked", forMonitors], ["scheduled", "Scheduled", forMonitors], ["leases", "Leases", forMonitors], ["unacknowledged", "Unacknowledged", forMonitors], ["dead-letters", "Dead letters", forMonitors], ["jobs", "Jobs"]]],
-  ["Administration", [["policies", "Policies"], ["parameters", "Parameters", () => lacksTag("policymaker")], ["changes", "Changes", forAdministrators], ["users", "Users", forAdministrators], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", forAdministrators], ["node", "Node", forMonitors], ["log", "Log", forMonitors], ["nodes", "Nodes", forMonitors]]],
+  ["Administration", [["policies", "Policies"], ["parameters", "Parameters", () => lacksTag("policymaker")], ["changes", "Changes", forAdministrators], ["users", "Users", forAdministrators], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", forAdministrators], ["node", "Node", forMonitors], ["log", "Log", forMonitors], ["nodes", "Nodes", forMonitors], ["commands", "Commands"]]],
 ];
 /** Pages that show only what is in the virtual host that the menu chose. */
 const NARROWED = ["connections", "channels", "exchanges", "queues", "scheduled", "leases", "unacknowledged", "dead-letters", "policies"];

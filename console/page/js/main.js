@@ -31,6 +31,7 @@ const PAGES = {
   node: ["node", "Node"],
   log: ["log", "Log"],
   nodes: ["nodes", "Nodes"],
+  commands: ["commands", "Commands"],
 };
 
 function Page() {

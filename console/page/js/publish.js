@@ -3,7 +3,7 @@ import { html, useState } from "./lib.js";
 import { act, exchangeSegment, path } from "./api.js";
 import { asIs, column } from "./columns.js";
 import { bytes, count, duration, moment, parsed } from "./format.js";
-import { Form } from "./form.js";
+import { CommandForm } from "./form.js";
 import { ConnectionLink, QueueLink } from "./links.js";
 import { useMay } from "./may.js";
 import { to } from "./route.js";
@@ -14,17 +14,16 @@ import { note } from "./state.js";
 /** `routingKey`: fixed on a queue's page. */
 export function Publish({ vhost, exchange, routingKey }) {
   const why = useMay(vhost, "exchange", exchange)("write");
-  const fields = [
-    ...(routingKey === undefined ? [{ name: "key", label: "Routing key" }] : []),
-    { name: "payload", label: "Body", type: "textarea", rows: 4 },
-    { name: "persistent", label: "Persistent", type: "checkbox", value: true },
-    { name: "headers", label: "Headers", type: "json" },
-    { name: "properties", label: "Properties", type: "json", hint: 'like {"content_type": "text/plain", "priority": 5}' },
-  ];
+  const own = {
+    payload: { type: "textarea", rows: 4 },
+    persistent: { type: "checkbox", value: true },
+    headers: { type: "json" },
+    properties: { hint: 'like {"content_type": "text/plain", "priority": 5}' },
+  };
   const [where, setWhere] = useState(null);
   const publish = async (values, isDry) => {
     const body = {
-      routing_key: routingKey ?? values.key,
+      routing_key: routingKey ?? values.routing_key,
       payload: values.payload,
       payload_encoding: "string",
       properties: { delivery_mode: values.persistent ? 2 : 1, ...values.properties, headers: values.headers },
@@ -38,7 +37,7 @@ export function Publish({ vhost, exchange, routingKey }) {
     if (done) note(done.value.routed ? "Published; a queue has it." : "Published, but no queue got it.", !done.value.routed);
     return false;
   };
-  return html`<${Form} name="Publish" fields=${fields} verb="Publish" also="Where would it go?" onSubmit=${publish} why=${why} />
+  return html`<${CommandForm} of="publish" only=${`${routingKey === undefined ? "routing_key " : ""}payload persistent headers properties`} own=${own} name="Publish" verb="Publish" also="Where would it go?" onSubmit=${publish} why=${why} />
     <div aria-live="polite">${where && html`<${Where} found=${where} vhost=${vhost} />`}</div>`;
 }
 

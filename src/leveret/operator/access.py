@@ -83,7 +83,7 @@ def add_user(
 ) -> dict[str, Any]:
     """Add a user, with permissions in one virtual host or none.
 
-    tags: administrator, monitoring, ...
+    tags: administrator, monitoring, policymaker, management; without any it has AMQP alone
     configure: names of what it may declare and delete
     write: names of what it may publish to
     read: names of what it may consume from
@@ -138,7 +138,7 @@ def limit_user(
 def replace_user(at: Operator, name: OwnName, given: Password, *, tags: Words) -> dict[str, Any]:
     """Set the password (or none) and the tags of a new or existing user; the rest stays.
 
-    tags: administrator, monitoring, ...
+    tags: administrator, monitoring, policymaker, management; without any it has AMQP alone
     """
     words = tags_of(tags)
     password = given.hashed("users replace") if given.is_given else NO_PASSWORD

@@ -13,9 +13,9 @@ from ..console.dispatcher import Http, Level
 from ..engine import Broker
 from ..settings import ArgumentFault
 from ..settings.addresses.queue_arguments import check_conflicts
-from .command import command
+from .command import COMMANDS, command
 from .command_error import CommandError
-from .kinds import FLAG, OnlyVhost, QueueName, RingSize, VhostName, Word
+from .kinds import FLAG, Name, OnlyVhost, QueueName, RingSize, VhostName, one_of
 from .operator import Operator
 from .parked import blocked_by, parked_of, parked_of_all
 from .steps import Steps
@@ -131,7 +131,7 @@ def resize_ring(at: Operator, queue: QueueName, size: RingSize, *, vhost: VhostN
 
 
 @command("log", reads=True)
-def log(at: Operator, level: Word = "debug", *, since: int = 0) -> list[dict[str, Any]]:
+def log(at: Operator, level: Annotated[str, one_of(LOG_LEVELS)] = "debug", *, since: int = 0) -> list[dict[str, Any]]:
     """Show the last 200 lines of the log, oldest first.
 
     level: info, warning, ...: this and graver ones (default debug: all)
@@ -141,6 +141,15 @@ def log(at: Operator, level: Word = "debug", *, since: int = 0) -> list[dict[str
         raise CommandError(f"log: level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
     levels = LOG_LEVELS[LOG_LEVELS.index(level) :]
     return [line for line in at.log_lines() if line["level"] in levels and line["number"] > since]
+
+
+@command("commands", http=Http("GET", "leveret/commands", Level.ANY), reads=True)
+def commands(at: Operator, name: Name | None = None) -> list[dict[str, Any]]:
+    """Describe the commands: their arguments, and the route of each that has one; forms are drawn from it.
+
+    name: only this one
+    """
+    return [one.value() for actions in COMMANDS.values() for one in actions.values() if name in (None, one.words)]
 
 
 @command("reload", http=Http("POST", "leveret/reload", Level.ADMINISTRATOR))

@@ -3,13 +3,13 @@
 Source: management page 16.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from ..console.dispatcher import Http, Level
 from ..engine import MS, Consumer, holder_of
 from .command import command
 from .command_error import CommandError
-from .kinds import AsUser, QueueName, VhostName, Word
+from .kinds import AsUser, QueueName, VhostName, one_of
 from .message_selection import Filter, selection_of
 from .messages import Encoding, Truncate, check_encoding, shown_message
 from .operator import Operator, until_idle
@@ -29,7 +29,7 @@ def browse(
     *,
     count: int = BROWSED,
     after: int = 0,
-    state: Word = READY,
+    state: Annotated[str, one_of(STATES)] = READY,
     given: Filter,
     encoding: Encoding = "auto",
     truncate: Truncate | None = None,

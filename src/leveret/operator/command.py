@@ -26,13 +26,17 @@ from .kinds import FLAG, NUMBER, TEXT, Kind, NotOfItsKind
 
 @dataclass(slots=True, frozen=True)
 class Argument:
-    """An argument of a command. `is_positional`: the command line may give it by its position, without its name."""
+    """An argument of a command. `is_positional`: the command line may give it by its position, without its name.
+
+    `default`: None also if there is none.
+    """
 
     name: str
     kind: Kind
     help: str
     is_required: bool
     is_positional: bool
+    default: Any = None
 
     @property
     def typed(self) -> str:
@@ -44,6 +48,18 @@ class Argument:
         """The form of the argument in usage lines."""
         word = self.typed.upper() if self.is_positional else f"{self.typed}={self.kind.word}"
         return word if self.is_required else f"[{word}]"
+
+    def value(self) -> dict[str, Any]:
+        """The argument as JSON, from which a form draws its field."""
+        return {
+            "name": self.name.replace("-", "_"),
+            "kind": self.kind.word,
+            "help": self.help,
+            "is_required": self.is_required,
+            "default": self.default,
+            "options": list(self.kind.options),
+            "keys": [list(key) for key in self.kind.keys],
+        }
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,6 +88,14 @@ class Command:
     def usage(self) -> str:
         """The command with its arguments, on one line."""
         return " ".join((self.words, *(argument.usage for argument in self.arguments)))
+
+    def value(self) -> dict[str, Any]:
+        """The command as JSON: its arguments, and its route if it has one, with their names in the path."""
+        found = {"name": self.words, "help": self.help, "changes": self.changes}
+        if self.http is not None:
+            path = self.http.path_of({argument.name for argument in self.arguments})
+            found |= {"method": self.http.method, "path": path, "level": self.http.level.name.lower()}
+        return {**found, "arguments": [argument.value() for argument in self.arguments]}
 
     def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The values of the given arguments, by the names of the parameters. Raises: CommandError."""
@@ -157,21 +181,20 @@ def _arguments_of(function: Callable[..., Any], helps: Mapping[str, str]) -> Ite
         hint = hints[one.name]
         if not is_dataclass(hint):
             is_positional = one.kind is one.POSITIONAL_OR_KEYWORD
-            yield _argument(one.name, hint, helps, is_required=one.default is one.empty, is_positional=is_positional)
+            yield _argument(one.name, hint, helps, one.default, is_positional=is_positional)
             continue
         inner = get_type_hints(hint, include_extras=True)
         for field in fields(hint):
-            is_required = field.default is MISSING
-            yield _argument(
-                field.name, inner[field.name], helps, is_required=is_required, is_positional=not field.kw_only
-            )
+            yield _argument(field.name, inner[field.name], helps, field.default, is_positional=not field.kw_only)
 
 
-def _argument(name: str, hint: Any, helps: Mapping[str, str], *, is_required: bool, is_positional: bool) -> Argument:
+def _argument(name: str, hint: Any, helps: Mapping[str, str], default: Any, *, is_positional: bool) -> Argument:
     """Make an argument. Raises: KeyError, at import: the parameter has no help."""
     kind, text = _kind_of(hint)
     text = helps.get(name, text) if text else helps[name]
-    return Argument(name.replace("_", "-"), kind, text, is_required, is_positional)
+    is_required = default in (MISSING, inspect.Parameter.empty)
+    default = None if is_required else default
+    return Argument(name.replace("_", "-"), kind, text, is_required, is_positional, default)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -4,12 +4,14 @@ An annotation has a kind, and optionally the help for its arguments in every com
 """
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from ..engine import QUEUE_TYPES
+from ..engine import EXCHANGE_TYPES, QUEUE_TYPES
+from ..settings.policies.policies import APPLY_TO as APPLY_TO_WORDS
 from ..settings.values import LONG_MAX, duration_ms, shown
+from .known_keys import Key
 
 OCTETS_MAX = 255
 
@@ -23,12 +25,15 @@ class Kind:
     """A kind of argument.
 
     `word`: its name in usage lines. `read(name, value)`: converts a value; raises ValueError with the whole message.
-    `typed`: the argument's name on the command line, if it differs from the parameter's name.
+    `typed`: the argument's name on the command line, if it differs from the parameter's name. `options`: the words that
+    forms offer; the command checks them. `keys`: the keys that forms offer for an object.
     """
 
     word: str
     read: Callable[[str, object], Any]
     typed: str = ""
+    options: Iterable[str] = field(default=(), hash=False)
+    keys: tuple[Key, ...] = ()
 
 
 def _read_name(name: str, value: object) -> str:
@@ -107,6 +112,16 @@ def _read_anything(name: str, value: object) -> Any:
     return value
 
 
+def one_of(words: Iterable[str]) -> Kind:
+    """A `WORD` whose values are known."""
+    return Kind("WORD", _read_name, options=words)
+
+
+def object_with(keys: tuple[Key, ...]) -> Kind:
+    """A `JSON` object; `keys`: those that forms offer."""
+    return Kind("JSON", _read_json, keys=keys)
+
+
 NAME, TEXT = Kind("NAME", _read_name), Kind("TEXT", _read_text)
 NUMBER, FLAG, JSON = Kind("NUMBER", _read_number), Kind("BOOLEAN", _read_flag), Kind("JSON", _read_json)
 NUMBERS = Kind("NUMBER[,NUMBER]", _read_numbers)
@@ -118,14 +133,14 @@ Name = Annotated[str, NAME]
 #: Two kinds of patterns: the command checks a `PATTERN` itself; a `Pattern` is any text.
 PATTERN = Kind("PATTERN", _read_anything)
 #: The objects that a policy applies to, which the command checks.
-APPLY_TO = Kind("TEXT", _read_anything)
+APPLY_TO = Kind("TEXT", _read_anything, options=APPLY_TO_WORDS)
 Pattern = Annotated[str, Kind("PATTERN", _read_text)]
 #: One of a few words, which the command checks.
 Word = Annotated[str, WORD]
 #: -1: no limit.
 Limit = Annotated[int, Kind("NUMBER", _read_limit)]
 RingSize = Annotated[int, Kind("NUMBER", _read_ring_size)]
-QueueType = Annotated[str, Kind("TYPE", _read_queue_type)]
+QueueType = Annotated[str, Kind("TYPE", _read_queue_type, options=QUEUE_TYPES)]
 Milliseconds = Annotated[int, TIME]
 Json = Annotated[Any, JSON]
 #: Checked by the command itself.
@@ -134,6 +149,7 @@ Document = Annotated[Any, Kind("FILE", _read_anything, typed="file")]
 
 QueueName = Annotated[str, NAME, "the queue's name"]
 ExchangeName = Annotated[str, NAME, "the exchange's name"]
+ExchangeType = Annotated[str, Kind("NAME", _read_name, options=EXCHANGE_TYPES)]
 UserName = Annotated[str, NAME, "the user's name"]
 VhostName = Annotated[str, NAME, 'its virtual host (default "/")']
 OnlyVhost = Annotated[str, NAME, "only in this virtual host"]

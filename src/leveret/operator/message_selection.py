@@ -15,11 +15,11 @@ Takes = Callable[[Message], bool]
 class Filter:
     """Arguments that select messages: those that match all given arguments."""
 
-    filter: Annotated[str, TEXT, "what a content filter takes: docs/expressions.md"] | None = None
+    filter: Annotated[str, TEXT, "like /amount > 100 AND tenant = 'acme' (docs/expressions.md)"] | None = None
     header: Annotated[Any, JSON, 'like {"tenant": "acme"}: with these values'] = None
     routing_key: Annotated[str, TEXT, "published with exactly this one"] | None = None
     text: Annotated[str, TEXT, "with this in the body"] | None = None
-    cause: Annotated[str, TEXT, "dead letters: of this reason, as rejected or expired"] | None = None
+    cause: Annotated[str, TEXT, "dead letters: of this reason: rejected, expired, maxlen, delivery_limit"] | None = None
     origin: Annotated[str, TEXT, "dead letters: died in this queue"] | None = None
 
 

@@ -22,7 +22,7 @@ from ..engine import (
 )
 from .command import command
 from .command_error import CommandError
-from .kinds import NUMBER, OCTETS_MAX, TEXT, WORD, AsUser, Json, QueueName, VhostName, Word
+from .kinds import NUMBER, OCTETS_MAX, TEXT, WORD, AsUser, Json, QueueName, VhostName, one_of
 from .operator import Operator, until_idle, with_long_integers
 from .steps import Steps
 
@@ -104,7 +104,7 @@ def get(
     queue: QueueName,
     *,
     count: int = 1,
-    ackmode: Word = "ack_requeue_true",
+    ackmode: Annotated[str, one_of(ACKMODES)] = "ack_requeue_true",
     encoding: Encoding = "auto",
     truncate: Truncate | None = None,
     vhost: VhostName = "/",

@@ -34,7 +34,7 @@ from ..engine import (
 )
 from .command import command
 from .command_error import CommandError
-from .kinds import FLAG, JSON, NAME, NUMBER, TEXT, AsUser, OnlyVhost, QueueName, VhostName, Word
+from .kinds import FLAG, JSON, NAME, NUMBER, TEXT, AsUser, OnlyVhost, QueueName, VhostName, one_of
 from .message_selection import Filter, selection_of
 from .messages import shown_message
 from .operator import Operator, refusals, until_idle
@@ -95,7 +95,7 @@ def replay(
     queue: QueueName,
     destination: Destination,
     *,
-    to: Word | None = None,
+    to: Annotated[str, one_of(("exchange", "queue"))] | None = None,
     strip: bool | None = None,
     request: JobRequest,
 ) -> Steps:

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 from ..console.dispatcher import Http, Level
 from ..settings import Policy, PolicyFault, make_policy
+from . import known_keys
 from .command import command
 from .command_error import CommandError
-from .kinds import APPLY_TO, JSON, NAME, PATTERN, OnlyVhost, VhostName
+from .kinds import APPLY_TO, JSON, NAME, PATTERN, OnlyVhost, VhostName, object_with
 from .operator import Operator
 
 PolicyName = Annotated[str, NAME, "of the policy"]
@@ -15,14 +16,21 @@ PolicyName = Annotated[str, NAME, "of the policy"]
 
 @dataclass(slots=True, frozen=True)
 class Wanted:
-    """The arguments that describe a policy or an operator policy."""
+    """The arguments that describe a policy."""
 
     name: PolicyName
     pattern: Annotated[Any, PATTERN, "of the names it applies to"]
-    definition: Annotated[Any, JSON, 'like {"max-length": 10}']
+    definition: Annotated[Any, object_with(known_keys.POLICY), 'like {"max-length": 10}']
     _: KW_ONLY
     apply_to: Annotated[Any, APPLY_TO, "all (the default), queues, exchanges, classic_queues, ..."] = "all"
     priority: Annotated[Any, JSON, "of those that match the highest wins (default 0)"] = 0
+
+
+@dataclass(slots=True, frozen=True)
+class WantedOfOperators(Wanted):
+    """The arguments that describe an operator policy."""
+
+    definition: Annotated[Any, object_with(known_keys.OPERATOR_POLICY), 'like {"max-length": 10}']
 
 
 @command("policies list", reads=True)
@@ -50,7 +58,7 @@ def list_operator_policies(at: Operator, *, vhost: OnlyVhost | None = None) -> l
 
 
 @command("operator-policies set")
-def set_operator_policy(at: Operator, wanted: Wanted, *, vhost: VhostName = "/") -> dict[str, Any]:
+def set_operator_policy(at: Operator, wanted: WantedOfOperators, *, vhost: VhostName = "/") -> dict[str, Any]:
     """Add one, or replace the one of that name."""
     return _set(at, wanted, vhost, is_operator=True)
 

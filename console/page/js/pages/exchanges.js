@@ -1,12 +1,11 @@
 // Exchanges: what is bound to them, and publishing.
 import { html } from "../lib.js";
-import { act, exchangeSegment, path, usePoll } from "../api.js";
+import { exchangeSegment, path, usePoll } from "../api.js";
 import { asIs, column, EXTRA, named, OF_VHOST, table } from "../columns.js";
 import { Bind, Bindings } from "../bindings.js";
 import { Lines, rateLine, useRange } from "../chart.js";
 import { count, rate } from "../format.js";
-import { Form, inVhost, NAME } from "../form.js";
-import { EXCHANGE_ARGUMENTS } from "../keys.js";
+import { CommandForm } from "../form.js";
 import { ExchangeLink } from "../links.js";
 import { List } from "../list.js";
 import { Badge, Danger, Facts, Fold, Head, Panel, Table } from "../parts.js";
@@ -14,8 +13,6 @@ import { useMay } from "../may.js";
 import { Publish } from "../publish.js";
 import { go, to } from "../route.js";
 import { remove } from "../second_step.js";
-
-const TYPES = ["direct", "fanout", "topic", "headers"];
 
 function features(exchange) {
   const found = [];
@@ -48,20 +45,8 @@ export function Exchanges({ query }) {
   `;
 }
 
-function Add() {
-  const fields = [
-    NAME,
-    inVhost(),
-    { name: "type", label: "Type", options: TYPES, value: "direct" },
-    { name: "durable", label: "Durable", type: "checkbox", value: true },
-    { name: "auto_delete", label: "Auto-delete", type: "checkbox" },
-    { name: "internal", label: "Internal", type: "checkbox" },
-    { name: "arguments", label: "Arguments", type: "json", hint: 'like {"alternate-exchange": "unrouted"}', keys: EXCHANGE_ARGUMENTS },
-  ];
-  const add = async ({ name, vhost, ...body }) =>
-    Boolean(await act(`Exchange ${name} is there.`, "PUT", path("exchanges", vhost, name), { body }));
-  return html`<${Form} name="Add an exchange" fields=${fields} verb="Add" onSubmit=${add} />`;
-}
+const OWN = { durable: { value: true } };
+const Add = () => html`<${CommandForm} of="declare-exchange" only="exchange vhost type durable auto_delete internal arguments" own=${OWN} name="Add an exchange" verb="Add" done=${({ exchange }) => `Exchange ${exchange} is there.`} />`;
 
 export function Exchange({ names: [vhost, segment] }) {
   const name = segment === exchangeSegment("") ? "" : segment;

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../lib.js";
 import { ask, useLong } from "../api.js";
 import { asIs, column, WIDE } from "../columns.js";
 import { count, moment, several } from "../format.js";
-import { Form, MATCHES } from "../form.js";
+import { CommandForm, MATCHES } from "../form.js";
 import { lacksTag } from "../may.js";
 import { QueueLink } from "../links.js";
 import { Rows } from "../list.js";
@@ -13,12 +13,6 @@ import { Stream } from "../stream.js";
 
 /** As long as the broker looks: 20 s into queues, and then into the journal. */
 const PATIENCE_MS = 90000;
-const FIELDS = [
-  { name: "message_id", label: "Message id" },
-  { name: "correlation_id", label: "Correlation id" },
-  ...MATCHES,
-  { name: "journal", label: "What the journal tells, too", type: "checkbox" },
-];
 const STATES = { ready: "ready", unacked: "with a consumer", scheduled: "scheduled" };
 
 export function Find({ query }) {
@@ -35,7 +29,7 @@ export function Find({ query }) {
   }, [query.message_id, query.id]);
   return html`<h1>Find a message</h1>
     <p class="dim">In all queues that you may read; what is given must all be so. Nothing is taken, marked or moved.</p>
-    <${Form} name="Find" fields=${FIELDS} verb="Find" onSubmit=${find} />
+    <${CommandForm} of="search" only=${`message_id correlation_id ${MATCHES} journal`} name="Find" verb="Find" onSubmit=${find} />
     ${since > 0 && html`<${Busy} since=${since} onCancel=${cancel} text="Looking into the queues, for 20 s at most, then perhaps into the journal …" />`}
     ${since > 0 && found && html`<p class="warning">What is below was found by the search before this one.</p>`}
     <div aria-live="polite" class=${since > 0 ? "old" : ""}>${found && html`<${Found} found=${found} />`}</div>`;

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../lib.js";
 import { act, ask, path, usePoll } from "../api.js";
 import { ago, column, named, WIDE } from "../columns.js";
 import { count, moment, rate, several } from "../format.js";
-import { Form, MATCHES } from "../form.js";
+import { CommandForm, MATCHES } from "../form.js";
 import { QueueLink } from "../links.js";
 import { Rows } from "../list.js";
 import { confirm, Danger, Facts, Panel, Waiting } from "../parts.js";
@@ -19,13 +19,6 @@ const ACTS = {
   discard: ["Discard", "for good"],
 };
 /** What a choice of messages may say; what is empty is left out. */
-const CHOICE = [
-  { name: "cause", label: "Cause of death", hint: "rejected, expired, maxlen, delivery_limit" },
-  { name: "origin", label: "Died in queue" },
-  ...MATCHES,
-  { name: "limit", label: "At most", type: "number" },
-  { name: "rate", label: "Messages a second", type: "number", hint: "empty: as fast as it goes" },
-];
 const isSet = (value) => value !== "" && value !== undefined && !(typeof value === "object" && !Object.keys(value).length);
 
 /** Choose messages of a queue, see what would become of them, then do it. `first`: what the form begins with;
@@ -34,12 +27,8 @@ export function Many({ vhost, queue, first = {}, positions, why = "" }) {
   const [found, setFound] = useState(null);
   const [job, setJob] = useState(null);
   const place = (verb) => path("leveret", "queues", vhost, queue, verb);
-  const fields = [
-    { name: "what", label: "What", options: Object.entries(ACTS).map(([key, [verb, words]]) => [key, `${verb} ${words}`]), value: first.what || "replay" },
-    { name: "to", label: "Queue to move to" },
-    ...CHOICE.map((field) => ({ ...field, value: first[field.name] })),
-  ];
-  const look = async ({ what, to, ...choice }) => {
+  const own = { what: { options: Object.entries(ACTS).map(([key, [verb, words]]) => [key, `${verb} ${words}`]) }, to_queue: { label: "Queue to move to", hint: "" } };
+  const look = async ({ what, to_queue: to, ...choice }) => {
     const [verb, where] = what.split(" ");
     const body = Object.fromEntries(Object.entries(choice).filter(([, value]) => isSet(value)));
     if (positions) body.positions = positions;
@@ -63,7 +52,7 @@ export function Many({ vhost, queue, first = {}, positions, why = "" }) {
     }
   };
   return html`
-    <${Form} key=${JSON.stringify(first)} name="Choose messages" kind="many" fields=${fields} verb="Dry run" onSubmit=${look} why=${why} />
+    <${CommandForm} key=${JSON.stringify(first)} of="move" only=${`what to_queue cause origin ${MATCHES} limit rate`} values=${{ what: "replay", ...first }} own=${own} name="Choose messages" kind="many" verb="Dry run" onSubmit=${look} why=${why} />
     <div aria-live="polite">${found && html`<${Found} found=${found} />
       ${found.matched > 0 && html`<${Danger} label=${`${ACTS[found.what][0]} ${several(found.matched, "message")} …`} onClick=${start} />`}`}
       ${job !== null && html`<${Progress} key=${job} id=${job} />`}</div>`;

@@ -2,33 +2,33 @@
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { asIs, code, column, OF_VHOST, WIDE } from "../columns.js";
-import { Form, inVhost, NAME } from "../form.js";
+import { CommandForm } from "../form.js";
 import { parsed } from "../format.js";
 import { List, Rows } from "../list.js";
 import { lacksTag } from "../may.js";
 import { confirm, Danger, Fold, Panel, Waiting } from "../parts.js";
-import { note, state } from "../state.js";
+import { note } from "../state.js";
 
 /** Components that only administrators set. */
 const OF_ADMINISTRATORS = ["vhost-limits", "operator_policy"];
-/** Of virtual hosts or of the whole broker: the path of one, what it is called, why it cannot be deleted, and the fields beside its value. */
+/** Of virtual hosts or of the whole broker: the path of one, what it is called, why it cannot be deleted, and what it has beside its value. */
 const KINDS = {
   parameters: {
     place: (one) => path("parameters", one.component, one.vhost, one.name),
     called: (one) => `${one.component} ${one.name} in ${one.vhost}`,
     whyNot: (one) => OF_ADMINISTRATORS.includes(one.component) && lacksTag(),
-    fields: () => [{ name: "component", label: "Component", required: true }, inVhost()],
+    only: "name component vhost value",
     columns: [
       column("Component", "component"),
       OF_VHOST,
     ],
   },
-  "global-parameters": { place: (one) => path("global-parameters", one.name), called: (one) => one.name, whyNot: () => "", fields: () => [], columns: [] },
+  "global-parameters": { place: (one) => path("global-parameters", one.name), called: (one) => one.name, whyNot: () => "", only: "name value", columns: [] },
 };
 
 function Kind({ title, base, query, what }) {
   const [turn, setTurn] = useState(0);
-  const { place, called, whyNot, fields, columns } = KINDS[base];
+  const { place, called, whyNot, only, columns } = KINDS[base];
   const why = lacksTag("policymaker");
   const changed = (done) => done && setTurn((count) => count + 1);
   const remove = async (one) => {
@@ -51,10 +51,10 @@ function Kind({ title, base, query, what }) {
     column("Value", "value", code),
     { title: "", cell: (one) => html`<${Danger} label="Delete …" onClick=${() => remove(one)} why=${whyNot(one)} />` },
   ];
-  const form = [NAME, ...fields(), { name: "value", label: "Value", type: "textarea", required: true, hint: 'JSON, like {"uri": "amqp://other"} or "text"' }];
+  const own = { value: { type: "textarea", hint: 'JSON, like {"uri": "amqp://other"} or "text"' } };
   return html`<${Panel} title=${title}>
     ${why ? html`<p class="empty">Hidden: ${why}.</p>` : html`<${List} key=${turn} base=${base} query=${query} columns=${all} caption=${title} what=${what} isPaged=${false} empty=${`There is no ${what}.`} keyOf=${place} />`}
-    <${Fold} title=${`Set a ${what}`}><${Form} name=${`Set a ${what}`} fields=${form} verb="Set" onSubmit=${save} why=${why} /><//>
+    <${Fold} title=${`Set a ${what}`}><${CommandForm} of=${`${base} set`} only=${only} own=${own} name=${`Set a ${what}`} verb="Set" onSubmit=${save} why=${why} /><//>
   <//>`;
 }
 

@@ -2,9 +2,8 @@
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { asIs, bold, code, column, number, OF_VHOST, table, WIDE } from "../columns.js";
-import { Form, NAME } from "../form.js";
+import { CommandForm, Form } from "../form.js";
 import { plain, several } from "../format.js";
-import { OPERATOR_KEYS, POLICY_KEYS } from "../keys.js";
 import { List, Rows } from "../list.js";
 import { Button, Danger, Fold, Panel } from "../parts.js";
 import { to } from "../route.js";
@@ -12,15 +11,13 @@ import { dropped, remove, secondStep } from "../second_step.js";
 import { lacksTag } from "../may.js";
 import { isAdministrator, isPolicymaker, state } from "../state.js";
 
-const APPLY = ["queues", "exchanges", "all", "classic_queues", "quorum_queues", "streams"];
-
 export function Policies({ query }) {
   return html`
     <h1>Policies</h1>
     <p class="dim">Of those that match a name the one with the highest priority counts. What a queue got in the end, and why, is on its own page.
       ${isAdministrator() && html` <a href=${to(["changes"], { kind: "policy" })}>Earlier versions</a>`}</p>
-    <${Kind} title="Policies" base="policies" query=${query} why=${lacksTag("policymaker")} example='{"max-length": 1000}' />
-    <${Kind} title="Operator policies" base="operator-policies" query=${query} why=${lacksTag()} example='{"max-length": 100000}' />
+    <${Kind} title="Policies" base="policies" query=${query} why=${lacksTag("policymaker")} />
+    <${Kind} title="Operator policies" base="operator-policies" query=${query} why=${lacksTag()} />
     ${isPolicymaker() && html`<${Rules} vhost=${state.vhost || "/"} />`}
     <${Fold} title="What would a draft change?"><${Draft} vhost=${state.vhost || "/"} /><//>
   `;
@@ -65,7 +62,7 @@ function Draft({ vhost }) {
       <p class="dim">${several(found.queues.length + found.more, "queue")} would change in all. Nothing is in force yet.</p>`}</div>`;
 }
 
-function Kind({ title, base, query, why, example }) {
+function Kind({ title, base, query, why }) {
   const [turn, setTurn] = useState(0);
   const [edited, setEdited] = useState(null);
   const one = title.slice(0, -1).toLowerCase() === "policie" ? "policy" : "operator policy";
@@ -92,35 +89,28 @@ function Kind({ title, base, query, why, example }) {
      empty=${`There is no ${one}.`} by="vhost name" />
     ${why && html`<p class="dim">Edit, delete: ${why}.</p>`}
     <${Fold} key=${edited ? path(edited.vhost, edited.name) : ""} title=${edited ? `Edit ${edited.name}` : `Add or replace a ${one}`.replace("a o", "an o")} isOpen=${Boolean(edited)}>
-      <${Edit} base=${base} policy=${edited} example=${example} why=${why} done=${() => { setEdited(null); reload(); }} /><//>
+      <${Edit} base=${base} policy=${edited} why=${why} done=${() => { setEdited(null); reload(); }} /><//>
   <//>`;
 }
 
-function Edit({ base, policy, example, why, done }) {
-  const fields = [
-    { ...NAME, value: policy?.name },
-    { name: "vhost", label: "Virtual host", required: true, value: policy ? policy.vhost : state.vhost || "/" },
-    { name: "pattern", label: "Pattern", required: true, value: policy?.pattern, hint: "a regular expression; ^orders\\. is every name that begins so" },
-    { name: "apply", label: "Applies to", options: APPLY, value: policy ? policy["apply-to"] : "queues" },
-    { name: "priority", label: "Priority", type: "number", value: policy ? policy.priority : 0 },
-    { name: "definition", label: "Definition", type: "json", rows: 4, required: true, value: policy ? JSON.stringify(policy.definition, null, 1) : "", hint: `like ${example}`, keys: base === "policies" ? POLICY_KEYS : OPERATOR_KEYS },
-  ];
-  const save = async (values) => {
-    const body = { pattern: values.pattern, definition: values.definition, priority: values.priority ?? 0, "apply-to": values.apply };
+function Edit({ base, policy, why, done }) {
+  const own = { priority: { type: "number" }, definition: { rows: 4 } };
+  const save = async ({ vhost, name, ...body }) => {
     const isSure = await secondStep({
-      target: path("leveret", "preview", base, values.vhost, values.name),
-      body: { ...body, apply_to: values.apply },
+      target: path("leveret", "preview", base, vhost, name),
+      body,
       isQuiet: true,
       lost: dropped,
-      name: values.name,
-      title: `Save ${values.name}`,
+      name,
+      title: `Save ${name}`,
       text: "With this policy, at once:",
       verb: "Save all the same",
     });
     if (!isSure) return false;
-    const saved = await act(`${values.name} holds from now on.`, "PUT", path(base, values.vhost, values.name), { body });
+    const { apply_to, priority = 0, ...rest } = body;
+    const saved = await act(`${name} holds from now on.`, "PUT", path(base, vhost, name), { body: { ...rest, priority, "apply-to": apply_to } });
     if (saved) done();
     return Boolean(saved);
   };
-  return html`<${Form} name=${`Save ${base}`} fields=${fields} verb="Save" onSubmit=${save} why=${why} />`;
+  return html`<${CommandForm} of=${`${base} set`} only="name vhost pattern apply_to priority definition" values=${policy || {}} own=${own} name=${`Save ${base}`} verb="Save" onSubmit=${save} why=${why} />`;
 }

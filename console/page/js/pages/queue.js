@@ -5,7 +5,7 @@ import { asIs, bold, code, column, named, orNone, WIDE, yesNo } from "../columns
 import { Bind, Bindings } from "../bindings.js";
 import { lengthLines, Lines, RangeChoice, rangeQuery, rateLine } from "../chart.js";
 import { bytes, count, moment, rate, rateOf, several } from "../format.js";
-import { Form, MATCHES } from "../form.js";
+import { CommandForm, MATCHES } from "../form.js";
 import { ClientOf, ofClient } from "../links.js";
 import { Rows } from "../list.js";
 import { Ago, Button, Choice, confirm, Danger, Facts, Fold, Head, Panel, Table, Tabs, Tile, Waiting } from "../parts.js";
@@ -164,14 +164,9 @@ function Browse({ queue, query, why }) {
     if (done) setFound({ wanted, ...done.value });
     return false;
   };
-  const fields = [
-    { name: "state", label: "Messages that are", options: [["ready", "ready"], ["unacked", "with consumers"], ["scheduled", "scheduled"]], value: "ready" },
-    { name: "count", label: "At a time", type: "number", value: 20, required: true },
-    ...MATCHES,
-  ];
   return html`<${Panel} title="Browse messages" aside=${html`<${Choice} label="Show" value=${query.as || ""} options=${[["", "whole messages"], ["table", "a table"]]} onChange=${(as) => refine({ as, columns: "" })} />`}>
     <p class="dim">Nothing is taken, marked or moved.</p>
-    <${Form} name="Browse messages" kind="row" fields=${fields} verb="Browse" onSubmit=${(wanted) => look(wanted, 0)} why=${why} />
+    <${CommandForm} of="browse" only=${`state count ${MATCHES}`} own=${{ count: { value: 20, required: true, hint: "" } }} name="Browse messages" kind="row" verb="Browse" onSubmit=${(wanted) => look(wanted, 0)} why=${why} />
     <div aria-live="polite">
       ${found && (found.items.length ? html`<${query.as ? MessageTable : Messages} messages=${found.items} query=${query} />` : html`<p class="empty">None${found.looked_at ? ` of the ${several(found.looked_at, "message")} looked at` : ""}.</p>`)}
       ${found?.wanted.state === "ready" && found.items.length > 0 && html`<${Fold} key=${found.items[0].position} title=${`Move, replay or discard these ${count(found.items.length)}`}>
@@ -189,10 +184,7 @@ const MODES = [
 
 function Take({ queue, reload, why }) {
   const [messages, setMessages] = useState(null);
-  const fields = [
-    { name: "count", label: "At most", type: "number", value: 10, required: true },
-    { name: "ackmode", label: "and then", options: MODES, value: "ack_requeue_true" },
-  ];
+  const own = { count: { value: 10, required: true, hint: "" }, ackmode: { label: "and then", options: MODES } };
   const take = async (values) => {
     const isLost = values.ackmode.endsWith("requeue_false");
     const text = `Up to ${several(values.count, "message")} leave ${queue.name}. This cannot be undone.`;
@@ -204,7 +196,7 @@ function Take({ queue, reload, why }) {
     return false;
   };
   return html`<${Fold} title="Get messages">
-    <${Form} name="Get messages" kind="row" fields=${fields} verb="Get" onSubmit=${take} why=${why} />
+    <${CommandForm} of="get" only="count ackmode" own=${own} name="Get messages" kind="row" verb="Get" onSubmit=${take} why=${why} />
     <div aria-live="polite">
       ${messages && (messages.length ? html`<${Messages} messages=${messages} />` : html`<p class="empty">Nothing is ready in this queue.</p>`)}
     </div>

@@ -3,12 +3,11 @@ import { html } from "../lib.js";
 import { act, ask, path } from "../api.js";
 import { ago, asIs, column, EXTRA, named, OF_VHOST, table, WIDE, yesNo } from "../columns.js";
 import { bytes, count, rate, several } from "../format.js";
-import { Form, inVhost, NAME } from "../form.js";
-import { QUEUE_ARGUMENTS } from "../keys.js";
+import { CommandForm } from "../form.js";
 import { QueueLink } from "../links.js";
 import { List } from "../list.js";
 import { Badge, confirm, Danger, Fold } from "../parts.js";
-import { note, state } from "../state.js";
+import { note } from "../state.js";
 
 export { Queue } from "./queue.js";
 
@@ -109,22 +108,6 @@ function Many({ rows, done }) {
   `;
 }
 
-function Add() {
-  const fields = [
-    NAME,
-    inVhost(),
-    { name: "type", label: "Type", options: ["classic", "quorum", "stream"], value: "classic" },
-    { name: "durable", label: "Durable", type: "checkbox", value: true },
-    { name: "auto_delete", label: "Auto-delete", type: "checkbox" },
-    { name: "arguments", label: "Arguments", type: "json", hint: 'like {"x-max-length": 1000, "x-ring-size": 50}', keys: QUEUE_ARGUMENTS },
-  ];
-  const add = async (values) => {
-    const body = {
-      durable: values.durable,
-      auto_delete: values.auto_delete,
-      arguments: values.type === "classic" ? values.arguments : { "x-queue-type": values.type, ...values.arguments },
-    };
-    return Boolean(await act(`Queue ${values.name} is there.`, "PUT", path("queues", values.vhost, values.name), { body }));
-  };
-  return html`<${Form} name="Add a queue" fields=${fields} verb="Add" onSubmit=${add} />`;
-}
+const OWN = { type: { options: ["classic", "quorum", "stream"], value: "classic" }, durable: { value: true } };
+const typed = ({ type, ...given }) => (type === "classic" ? given : { ...given, arguments: { "x-queue-type": type, ...given.arguments } });
+const Add = () => html`<${CommandForm} of="declare-queue" only="queue vhost type durable auto_delete arguments" own=${OWN} name="Add a queue" verb="Add" change=${typed} done=${({ queue }) => `Queue ${queue} is there.`} />`;

@@ -1,8 +1,8 @@
 // Users, what they may, and how much they may open.
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
-import { column, table, WIDE } from "../columns.js";
-import { Form, NAME } from "../form.js";
+import { code, column, table, WIDE } from "../columns.js";
+import { CommandForm } from "../form.js";
 import { Limits } from "../limits.js";
 import { UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
@@ -11,12 +11,12 @@ import { go, to } from "../route.js";
 import { remove } from "../second_step.js";
 import { me } from "../state.js";
 
-const TAGS = 'administrator, monitoring, policymaker, management; without any: AMQP only';
 const tagsOf = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
 
 const capital = (word) => word[0].toUpperCase() + word.slice(1);
-const VHOST = { name: "vhost", label: "Virtual host", value: "/", required: true };
-const PATTERNS = ["configure", "write", "read"].map((name) => ({ name, label: capital(name), value: ".*", hint: "a regular expression; empty: nothing" }));
+const PASSWORD = { type: "password", autocomplete: "new-password" };
+const OF_NEW = { name: { autocomplete: "username" }, password: { ...PASSWORD, required: true, hint: "" } };
+const PATTERNS = ["configure", "write", "read"];
 
 export function Users({ query }) {
   const permissions = usePoll("permissions", { isOnce: true });
@@ -39,13 +39,6 @@ export function Users({ query }) {
     { title: "Password", isWide: true, cell: (user) => (user.password_hash ? "set" : "none: cannot log in by one") },
     column("Limits", "limits", table, WIDE),
   ];
-  const fields = [
-    { ...NAME, autocomplete: "username" },
-    { name: "password", label: "Password", type: "password", autocomplete: "new-password", required: true },
-    { name: "tags", label: "Tags", hint: TAGS },
-    { ...VHOST, required: false, hint: "in which it has the permissions below; empty: in none" },
-    ...PATTERNS,
-  ];
   const add = async ({ vhost, ...given }) => {
     const { name, password, tags } = given;
     const done = vhost
@@ -57,7 +50,7 @@ export function Users({ query }) {
   return html`
     <h1>Users</h1>
     <${List} key=${turn} base="users" query=${query} columns=${columns} caption="Users" what="user" isPaged=${false} empty="No users." />
-    <${Fold} title="Add a user"><${Form} name="Add a user" fields=${fields} verb="Add" onSubmit=${add} /><//>`;
+    <${Fold} title="Add a user"><${CommandForm} of="users add" only="name password tags vhost configure write read" own=${OF_NEW} name="Add a user" verb="Add" onSubmit=${add} /><//>`;
 }
 
 export function User({ names: [name] }) {
@@ -77,11 +70,11 @@ export function User({ names: [name] }) {
         ["Tags", [].concat(user.tags).join(", ") || "none"],
         ["Password", user.password_hash ? "set" : "none"],
       ]} /><//>
-      <${Grants} what="permissions" user=${name} view=${permissions} fields=${PATTERNS} empty="No permissions: nothing works for this user."
+      <${Grants} what="permissions" user=${name} view=${permissions} patterns=${PATTERNS} empty="No permissions: nothing works for this user."
         cleared=${(one) => `${name} may do nothing in ${one.vhost} any more.`} />
-      <${Grants} what="topic permissions" user=${name} view=${topics} isTopic fields=${PATTERNS.slice(1)} empty="None: every routing key is allowed."
+      <${Grants} what="topic permissions" user=${name} view=${topics} isTopic patterns=${PATTERNS.slice(1)} empty="None: every routing key is allowed."
         cleared=${(one) => `Of ${one.exchange} in ${one.vhost}: every routing key is allowed again.`} />
-      <${Limits} names=${["max-connections", "max-channels"]} limits=${user.limits} place=${path("leveret", "users", name, "limits")} reload=${view.reload} />
+      <${Limits} of="users limits" name=${name} limits=${user.limits} reload=${view.reload} />
       <${Fold} title="Password and tags"><${Change} user=${user} reload=${view.reload} /><//>
       <p><a href=${to(["changes"], { kind: "user", name })}>Earlier versions</a></p>
       <${Panel} title="Delete"><${Danger} label="Delete the user …" onClick=${end} /><//>
@@ -89,25 +82,23 @@ export function User({ names: [name] }) {
 }
 
 function Change({ user, reload }) {
-  const fields = [
-    { name: "password", label: "New password", type: "password", autocomplete: "new-password", hint: "empty: it stays as it is" },
-    { name: "tags", label: "Tags", value: [].concat(user.tags).join(", "), hint: TAGS },
-  ];
+  const own = { password: { ...PASSWORD, label: "New password", hint: "empty: it stays as it is" }, tags: { required: false } };
   const save = async ({ password, tags }) => {
     const secret = password ? { password } : { password_hash: user.password_hash, hashing_algorithm: user.hashing_algorithm };
     const done = await act("Saved.", "PUT", path("users", user.name), { body: { ...secret, tags: tagsOf(tags) } });
     if (done) reload();
     return false;
   };
-  return html`<${Form} name="Password and tags" username=${user.name} fields=${fields} verb="Save" onSubmit=${save} />`;
+  return html`<${CommandForm} of="users replace" only="password tags" values=${{ tags: [].concat(user.tags).join(", ") }} own=${own} name="Password and tags" username=${user.name} verb="Save" onSubmit=${save} />`;
 }
 
 const IN_VHOST = { title: "Virtual host", cell: (one) => html`<${VhostLink} name=${one.vhost} />` };
 const OF_EXCHANGE = { title: "Exchange", cell: (one) => html`<span class="name">${one.exchange}</span>` };
-const EXCHANGE = { name: "exchange", label: "Exchange", required: true };
+const ALL = Object.fromEntries(PATTERNS.map((name) => [name, ".*"]));
+const EMPTY_TOO = Object.fromEntries(PATTERNS.map((name) => [name, { required: false }]));
 
 /** What a user may do, in rows that are set and cleared. `what`: their name; `cleared(row)`: what clearing one does. */
-function Grants({ what, user, view, isTopic, fields, cleared, empty }) {
+function Grants({ what, user, view, isTopic, patterns, cleared, empty }) {
   const rows = view.rows;
   const [edited, setEdited] = useState(null);
   const title = capital(what);
@@ -126,13 +117,12 @@ function Grants({ what, user, view, isTopic, fields, cleared, empty }) {
   };
   const columns = [
     ...(isTopic ? [OF_EXCHANGE, IN_VHOST] : [IN_VHOST]),
-    ...fields.map(({ name, label }) => ({ title: label, cell: (one) => html`<code>${one[name]}</code>` })),
+    ...patterns.map((name) => column(capital(name), name, code)),
     { title: "", cell: (one) => html`<span class="buttons"><${Button} label="Edit" onClick=${() => setEdited(one)} /><${Danger} label="Clear …" onClick=${() => end(one)} /></span>` },
   ];
-  const key = isTopic ? [VHOST, EXCHANGE] : [VHOST];
-  const values = edited ? [...key, ...fields].map((field) => ({ ...field, value: edited[field.name] })) : [...key, ...fields];
+  const names = [isTopic ? "vhost exchange" : "vhost", ...patterns].join(" ");
   return html`<${Panel} title=${title}>
     <${Rows} rows=${rows} columns=${columns} caption=${title} keyOf=${(one) => place(one, one.exchange)} empty=${empty} />
-    <${Fold} key=${edited ? place(edited, edited.exchange) : ""} title=${`Set ${what}`} isOpen=${Boolean(edited)}><${Form} name=${`Set ${what}`} fields=${values} verb="Set" onSubmit=${save} /><//>
+    <${Fold} key=${edited ? place(edited, edited.exchange) : ""} title=${`Set ${what}`} isOpen=${Boolean(edited)}><${CommandForm} of=${`${what.replace(" ", "-")} set`} only=${names} values=${edited || ALL} own=${EMPTY_TOO} name=${`Set ${what}`} verb="Set" onSubmit=${save} /><//>
   <//>`;
 }

@@ -3,7 +3,7 @@ import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { asIs, code, column, number, WIDE } from "../columns.js";
 import { count } from "../format.js";
-import { Form, NAME } from "../form.js";
+import { CommandForm } from "../form.js";
 import { Limits } from "../limits.js";
 import { UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
@@ -23,20 +23,15 @@ const COLUMNS = [
 
 export function VirtualHosts({ query }) {
   const [turn, setTurn] = useState(0);
-  const fields = [
-    NAME,
-    { name: "description", label: "Description" },
-    { name: "defaultqueuetype", label: "Default queue type", options: [["", "none"], "classic", "quorum", "stream"], value: "" },
-  ];
-  const add = async ({ name, defaultqueuetype, ...body }) => {
-    const done = await act(`Virtual host ${name} is there.`, "PUT", path("vhosts", name), { body: { ...body, ...(defaultqueuetype ? { defaultqueuetype } : {}) } });
+  const add = async ({ name, default_queue_type: type, ...body }) => {
+    const done = await act(`Virtual host ${name} is there.`, "PUT", path("vhosts", name), { body: { ...body, ...(type ? { default_queue_type: type } : {}) } });
     if (done) setTurn((number) => number + 1);
     return Boolean(done);
   };
   return html`
     <h1>Virtual hosts</h1>
     <${List} key=${turn} base="vhosts" query=${query} columns=${COLUMNS} caption="Virtual hosts" what="virtual host" empty="None." />
-    <${Fold} title="Add a virtual host"><${Form} name="Add a virtual host" fields=${fields} verb="Add" onSubmit=${add} why=${lacksTag()} /><//>`;
+    <${Fold} title="Add a virtual host"><${CommandForm} of="vhosts add" only="name description default_queue_type" name="Add a virtual host" verb="Add" onSubmit=${add} why=${lacksTag()} /><//>`;
 }
 
 export function VirtualHost({ names: [name] }) {
@@ -74,7 +69,7 @@ export function VirtualHost({ names: [name] }) {
       <${Panel} title="Who may do what">
         <${Rows} rows=${rows} columns=${columns} caption="Permissions" by="user" empty=${lacksTag() ? `Hidden: ${lacksTag()}.` : "No user has permissions here."} />
       <//>
-      ${limits.data && html`<${Limits} names=${["max-connections", "max-queues"]} limits=${limited} place=${path("leveret", "vhosts", name, "limits")} preview=${path("leveret", "preview", "vhost-limits", name)} reload=${limits.reload} why=${lacksTag()} />`}
+      ${limits.data && html`<${Limits} of="vhosts limits" name=${name} limits=${limited} preview=${path("leveret", "preview", "vhost-limits", name)} reload=${limits.reload} why=${lacksTag()} />`}
       ${isAdministrator() && html`<p><a href=${to(["changes"], { kind: "limits", vhost: name })}>Earlier limits</a></p>`}
       <${Panel} title="Delete"><${Danger} label="Delete the virtual host …" onClick=${end} why=${lacksTag()} /><//>
     `}`;
