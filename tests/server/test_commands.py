@@ -155,4 +155,4 @@ def test_a_parameter_without_help_is_refused_at_once() -> None:
 def test_what_stands_beside_the_routes_is_for_a_command_that_has_one() -> None:
     """A command that is renamed loses nothing in silence."""
     with_route = {one.words for one in Commands(ControlTable()).routes()}
-    assert routes.BEFORE.keys() | routes.VIEWS.keys() <= with_route
+    assert routes.ADAPTERS.keys() <= with_route
