@@ -1,5 +1,5 @@
 """The console: RabbitMQ's HTTP API beside the AMQP frontend, for existing tools. An optional extra.
 
-Only server.py and connection.py are asynchronous and use sockets; all other modules are called by them.
+Only server.py, state.py and connection.py are asynchronous; they call all other modules.
 Source: management page.
 """

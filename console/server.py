@@ -1,6 +1,6 @@
-"""The console as a server: listeners, admission of connections, and the sampler's clock.
+"""The console as a server: it accepts connections within limits, and runs the sampler once a second.
 
-Only this file and connection.py of this room wait. Source: management page 20; docs/frontends.md.
+Only this file, state.py and connection.py of this room are asynchronous. Source: management page 20; docs/frontends.md.
 """
 
 import functools
@@ -14,52 +14,52 @@ import trio
 from .metrics.buckets import DELAYS, Buckets
 
 if TYPE_CHECKING:
-    from .connection import ConsoleState, Runtime
     from .http_messages import Peer
     from .metrics.facts import MetricsFacts
     from .node_facts import HostFacts
     from .options import ConsoleOptions
     from .sampler import Sampler
     from .slots import Slot, Slots
+    from .state import ConsoleState, Runtime
 
 logger = logging.getLogger("leveret.console")
 
-#: Maximum connections of one address, except this machine and listed proxies; and at the metrics ports, of all.
+#: Maximum connections of one address, unless it is this machine or a listed proxy, and of the metrics ports together.
 ADDRESS_MAX, METRICS_MAX = 20, 50
 _ACCEPT_PAUSE_S = 0.1
-#: Seconds for the TLS handshake, and for closing TLS.
+#: Maximum seconds for the TLS handshake, and for closing TLS.
 HANDSHAKE_S, CLOSING_S = 5.0, 1.0
 
 
 class Arrival(Protocol):
-    """A connection of the console that was accepted elsewhere."""
+    """A connection to the console that was accepted by another listener or node."""
 
     @property
     def socket(self) -> socket.socket:
-        """Nothing was read of it."""
+        """The socket, from which nothing has been read."""
 
     @property
     def address(self) -> object:
-        """The client's, as `accept` gives it."""
+        """The client's address, as from `socket.accept`."""
 
     @property
     def is_tls(self) -> bool:
-        """Whether TLS comes."""
+        """Whether the client begins with a TLS handshake."""
 
     @property
     def node(self) -> str:
-        """The node of a cluster to which it is connected; empty: this one."""
+        """The node of the cluster to which the client is connected; empty: this one."""
 
     @property
     def tls(self) -> object | None:
-        """The client's TLS, which has ended already."""
+        """The client's TLS, if another node has decrypted it."""
 
 
 Arrivals = trio.MemoryReceiveChannel[Arrival]
 
 
 class Server:
-    """Listeners and connections of the console."""
+    """The listeners and connections of the console."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Server:
         self._slots: dict[bool, Slots] = {}
 
     async def state(self) -> "ConsoleState":
-        """The shared state of connections, loaded with the first one in a thread: 50 ms, 3 MiB."""
+        """The state that connections share, loaded with the first one, in a thread, since it takes 50 ms."""
         if self._state is None:
             make = await trio.to_thread.run_sync(_load, self.options)
             if self._state is None:  # no other task has loaded it meanwhile
@@ -87,7 +87,7 @@ class Server:
         return self._state
 
     def sampler(self) -> "Sampler":
-        """The sampler, made when there is something to count, or a client asks."""
+        """The sampler, made when there is something to sample, or with the first connection."""
         if self._sampler is None:
             from .sampler import Sampler
 
@@ -99,7 +99,7 @@ class Server:
         return options.machine(), len(options.listeners())
 
     async def accept_from(self, listener: socket.socket, *, is_metrics: bool, is_tls: bool = False) -> None:
-        """Accept connections until cancelled; one too many is closed at once. `is_metrics`: a metrics port."""
+        """Accept connections until cancelled; those beyond a limit are closed at once. `is_metrics`: a metrics port."""
         while True:
             await trio.lowlevel.wait_readable(listener)
             try:
@@ -113,11 +113,11 @@ class Server:
             await self._accepted(sock, address, is_metrics=is_metrics, is_tls=is_tls)
 
     async def take_arrivals(self, arrivals: Arrivals) -> None:
-        """Serve connections of the console that were accepted elsewhere, until cancelled."""
+        """Serve connections that were accepted elsewhere, until cancelled."""
         async for one in arrivals:
-            has_ended = one.tls is not None
+            is_tls_done = one.tls is not None
             await self._accepted(
-                *(one.socket, one.address), is_metrics=False, is_tls=one.is_tls, node=one.node, has_ended_tls=has_ended
+                *(one.socket, one.address), is_metrics=False, is_tls=one.is_tls, node=one.node, is_tls_done=is_tls_done
             )
 
     async def _accepted(
@@ -128,7 +128,7 @@ class Server:
         is_metrics: bool,
         is_tls: bool,
         node: str = "",
-        has_ended_tls: bool = False,
+        is_tls_done: bool = False,
     ) -> None:
         try:
             await self.state()  # loads it with the first connection
@@ -139,7 +139,7 @@ class Server:
         from .proxies import is_trusted
         from .slots import NoSlot
 
-        peer = peer_of(address, is_tls=is_tls or has_ended_tls, node=node)
+        peer = peer_of(address, is_tls=is_tls or is_tls_done, node=node)
         options, scope = self.options(), trio.CancelScope()
         is_shared = peer.is_loopback or is_trusted(peer.address, options.proxies)
         slots = METRICS_MAX if is_metrics else options.connections_max
@@ -151,7 +151,7 @@ class Server:
             logger.warning("%s: refused: %s", peer.address, refusal)
             return
         sock.setblocking(False)
-        if sock.family in (socket.AF_INET, socket.AF_INET6):  # not that behind which TLS of a link ends
+        if sock.family in (socket.AF_INET, socket.AF_INET6):  # no Unix socket
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         serve = functools.partial(self._serve, is_metrics=is_metrics, is_tls=is_tls)
@@ -177,19 +177,21 @@ class Server:
         is_metrics: bool,
         is_tls: bool,
     ) -> None:
+        from .connection import Connection
+
         try:
             with scope:
                 if is_tls:
                     stream = await self._secured(stream)
-                await (await self.state()).serve(stream, peer, slot, is_metrics=is_metrics)
+                await Connection(await self.state(), stream, peer, slot, is_metrics=is_metrics).serve()
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
-            logger.debug("%s: %s", peer.address, error.__cause__ or error)  # the peer is gone, or does not use TLS
+            logger.debug("%s: %s", peer.address, error.__cause__ or error)  # the peer is gone, or does not speak TLS
         except Exception:
             logger.exception("%s: internal error", peer.address)
         finally:
             slot.leave()
             if scope.cancelled_caught:
-                logger.debug("%s: closed: it has gone, or another needs its place", peer.address)
+                logger.debug("%s: closed: it has gone, or another connection took its slot", peer.address)
                 await trio.aclose_forcefully(stream)
             else:
                 with trio.move_on_after(CLOSING_S):
@@ -208,9 +210,9 @@ class Server:
         return secured
 
     async def sample(self) -> None:
-        """Take samples once a second, until cancelled. Starts when there is anything to count."""
-        while self._sampler is None and not self._is_alive():
-            await trio.sleep(ASLEEP_S)
+        """Take samples once a second, until cancelled. The first one is taken when there is a connection or a queue."""
+        while self._sampler is None and not self._has_anything_to_sample():
+            await trio.sleep(UNUSED_S)
         sampler = self.sampler()
         from .sampler import PERIOD_S
 
@@ -219,34 +221,35 @@ class Server:
                 await trio.lowlevel.checkpoint()
             await trio.sleep(PERIOD_S)
 
-    def _is_alive(self) -> bool:
+    def _has_anything_to_sample(self) -> bool:
         broker = self.runtime.broker
         return bool(broker.connections) or any(vhost.queues for vhost in broker.virtual_hosts.values())
 
 
 def _load(options: "Callable[[], ConsoleOptions]") -> "type[ConsoleState]":
-    from .connection import ConsoleState
+    from . import connection  # noqa: F401
+    from .state import ConsoleState
 
     options()  # imports modules
     return ConsoleState
 
 
 #: Seconds between two checks whether there is anything to sample.
-ASLEEP_S = 0.5
+UNUSED_S = 0.5
 #: Seconds between two measurements of the event loop's delay.
-LOOK_S = 0.25
+DELAY_PERIOD_S = 0.25
 
 
 async def watch_delays(delays: Buckets) -> None:
-    """Measure the delay of sleeps, which is at most the length of the turn that ran then."""
+    """Measure how late sleeps end, which is at most the length of the turn that ran then."""
     while True:
-        due_s = trio.current_time() + LOOK_S
+        due_s = trio.current_time() + DELAY_PERIOD_S
         await trio.sleep_until(due_s)
         delays.add(max(0.0, trio.current_time() - due_s))
 
 
 def peer_of(address: object, *, is_tls: bool = False, node: str = "") -> "Peer":
-    """The client at the other end; a Unix socket counts as loopback."""
+    """The client at an address, as from `socket.accept`. A Unix socket counts as loopback."""
     from .http_messages import Peer
 
     if not isinstance(address, tuple):
@@ -269,9 +272,9 @@ async def serve(
 ) -> None:
     """Serve the API on bound and listening sockets until `stopping` is set.
 
-    `metrics_listeners`: for metrics and health only, without a login; `tls_listeners`: those of both that use TLS,
-    with the context in the options; `arrivals`: connections of the console accepted elsewhere; `facts`: makes the
-    facts for metrics from the loop's delays.
+    `metrics_listeners`: for metrics and health, without a login. `tls_listeners`: those among both that use TLS.
+    `arrivals`: connections that were accepted elsewhere. `facts`: makes the facts for metrics from the delays of the
+    event loop.
 
     The entry point `console` in the group `leveret.frontends`; see docs/frontends.md.
     """

@@ -15,6 +15,7 @@ import pytest
 from api_client import ApiClient, basic
 
 from leveret.console import connection as connections
+from leveret.console import state
 from leveret.operator.control import ControlTable
 
 WAIT_S = 60
@@ -51,7 +52,7 @@ def long(monkeypatch: pytest.MonkeyPatch) -> Iterator[LongCommand]:
         return {"found": name}
 
     monkeypatch.setattr(ControlTable, "steps", steps)
-    monkeypatch.setattr(connections, "AT_ONCE_MAX", 1)
+    monkeypatch.setattr(state, "REQUESTS_MAX", 1)
     yield one
     one.released.set()
 
@@ -106,7 +107,7 @@ def test_an_old_client_is_told_nothing_meanwhile(
 ) -> None:
     """HTTP/1.0 has no interim responses."""
     monkeypatch.setattr(connections, "PROBE_S", 0.0)
-    monkeypatch.setattr(connections, "AT_ONCE_MAX", 2)
+    monkeypatch.setattr(state, "REQUESTS_MAX", 2)
     peer = asked(api, long, search("1.0"))
     peer.shutdown(socket.SHUT_WR)
     for _ in range(3):
@@ -129,7 +130,7 @@ def test_a_change_goes_on_without_its_client(
     api: ApiClient, long: LongCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not left half done."""
-    monkeypatch.setattr(connections, "AT_ONCE_MAX", 2)
+    monkeypatch.setattr(state, "REQUESTS_MAX", 2)
     api.ask("PUT", "queues/%2F/purged", {})
     peer = asked(api, long, request("DELETE", "queues/%2F/purged/contents"))
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -10,6 +10,7 @@ from api_client import ApiClient, basic
 from broker_process import leveret_serve
 
 from leveret.console import connection as connections
+from leveret.console import state
 from leveret.console.connection import HEAD_MAX
 from leveret.console.http_messages import Peer, Refusal
 from leveret.console.login import Logins
@@ -327,10 +328,10 @@ def test_a_trickle_is_too_slow(api: ApiClient, monkeypatch: pytest.MonkeyPatch) 
 
 def test_requests_at_once(api: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more than there is room for is told to come back, and gets its answer then."""
-    monkeypatch.setattr(connections, "AT_ONCE_MAX", 0)
+    monkeypatch.setattr(state, "REQUESTS_MAX", 0)
     answer = api.ask("GET", "whoami")
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-    monkeypatch.setattr(connections, "AT_ONCE_MAX", 1)
+    monkeypatch.setattr(state, "REQUESTS_MAX", 1)
     assert api.ask("GET", "whoami").status == 200
 
 

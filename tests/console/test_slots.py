@@ -9,8 +9,8 @@ import pytest
 from api_client import ApiClient, basic
 
 from leveret.console import api as apis
-from leveret.console import connection as connections
 from leveret.console import server as servers
+from leveret.console import state
 from leveret.console.slots import NoSlot, Slot, Slots
 from leveret.testing import start_broker
 
@@ -97,7 +97,7 @@ def test_half_a_request_keeps_nobody_out(
     api: ApiClient, many: ExitStack, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """It takes no slot before it is whole, with a login or without."""
-    monkeypatch.setattr(connections, "AT_ONCE_MAX", 1)
+    monkeypatch.setattr(state, "REQUESTS_MAX", 1)
     for _ in range(12):
         _opened(many, api.address, text)
         assert api.ask("GET", "whoami").status == 200
@@ -129,7 +129,7 @@ def _end_of(peer: socket.socket) -> bytes:
 @pytest.mark.parametrize("path", PROBES)
 def test_health_has_room_when_the_console_has_none(api: ApiClient, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """All slots are taken by requests; the probes have others."""
-    monkeypatch.setattr(connections, "AT_ONCE_MAX", 0)
+    monkeypatch.setattr(state, "REQUESTS_MAX", 0)
     assert api.ask("GET", "queues").status == 503
     assert api.ask("GET", path).status == 200
 
@@ -137,10 +137,10 @@ def test_health_has_room_when_the_console_has_none(api: ApiClient, monkeypatch: 
 @pytest.mark.parametrize("path", PROBES[:-1])
 def test_health_does_not_wait_for_metrics(api: ApiClient, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """All that are scraped at once leave health its own; pages wait for them as little."""
-    monkeypatch.setattr(connections, "METRICS_MAX", 0)
+    monkeypatch.setattr(state, "METRICS_MAX", 0)
     assert api.ask("GET", "/metrics").status == 503
     assert api.ask("GET", path).status == 200
-    monkeypatch.setattr(connections, "PROBES_MAX", 0)
+    monkeypatch.setattr(state, "PROBES_MAX", 0)
     assert api.ask("GET", "whoami").status == 200
 
 
@@ -167,7 +167,7 @@ def test_a_stranger_sends_little(api: ApiClient) -> None:
 
 def test_unfinished_bodies_have_an_end_together(many: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """As much as the requests that there may be at once, each with a whole body."""
-    monkeypatch.setattr(connections, "AT_ONCE_MAX", 2)
+    monkeypatch.setattr(state, "REQUESTS_MAX", 2)
     with start_broker(management=True, config={"management": {"max-body": 1000}}) as broker:
         api = ApiClient(broker.management_url)
         head = f"PUT /api/queues/%2F/q HTTP/1.1\r\nhost: localhost\r\n{LOGIN}content-length: 1000\r\n\r\n"

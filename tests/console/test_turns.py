@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from leveret.console.connection import ConsoleState, in_turns
 from leveret.console.http_messages import Answer, Refusal
+from leveret.console.state import ConsoleState, in_turns
 from leveret.engine import Broker, ManualClock
 from leveret.serving.runtime import Runtime
 
