@@ -1,4 +1,4 @@
-"""The API as a whole: `open` checks a request before its body is read; `Call.steps` then answers it.
+"""The API: `Api.open` checks a request before its body is read, and makes a `Call`, whose steps answer it.
 
 The order of the checks: path, method, origin, Accept, login, tag, virtual host, content type, body.
 Source: management page 1.9, 20.
@@ -32,10 +32,10 @@ logger = logging.getLogger("leveret.console")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PAGE = "/api/index.html"
 EVENT_STREAM = "text/event-stream"
-#: The header x-requested-with of a page that nobody has touched for a while.
+#: The header x-requested-with of a page that its user has not touched for a while.
 UNATTENDED = "leveret-unattended"
-#: Maximum octets of a body that are read without a login.
-STRANGERS_BODY_MAX = 16 * 1024
+#: Maximum octets of a body at a path without a login.
+OPEN_BODY_MAX = 16 * 1024
 #: Paths that are redirected.
 MOVED = {
     "/api": _PAGE,
@@ -50,7 +50,7 @@ MOVED = {
 
 @dataclass(slots=True, frozen=True)
 class Call:
-    """A request that passed the checks; `steps` answers it. `answer`: the answer, if no action is needed."""
+    """A request that passed the checks. Either `action` answers it, or `answer` is known."""
 
     api: "Api"
     request: Request
@@ -62,21 +62,21 @@ class Call:
         """Maximum octets of the body; 0: the body is not read."""
         if self.action is None or self.request.method in _SAFE:
             return 0
-        most = self.api.options.body_max
-        return min(most, STRANGERS_BODY_MAX) if self.action.level is Level.OPEN else most
+        limit = self.api.options.body_max
+        return min(limit, OPEN_BODY_MAX) if self.action.level is Level.OPEN else limit
 
     @property
     def work(self) -> Work:
-        """The limit on concurrent work that applies."""
+        """The kind of work, which has a limit on concurrent requests."""
         return Work.PROBE if self.action is not None and self.action.is_probe else Work.REQUEST
 
     @property
     def reads(self) -> bool:
-        """Whether it changes nothing, so that its steps need not be taken to the end."""
+        """Whether it changes nothing, so that it may be cancelled between two steps."""
         return self.action is not None and self.action.reads
 
     def steps(self, body: bytes) -> Steps:
-        """The steps to the answer; the last step returns an `Answer`. Errors are answers, too."""
+        """The steps to an `Answer`, which may be that of an error."""
         if self.answer is not None or self.action is None:
             return self.answer
         request = replace(self.request, body=body)
@@ -108,7 +108,7 @@ def refusal_of(refused: CommandRefused) -> Refusal:
 
 
 class Api:
-    """The API of one console. `routes`: all routes."""
+    """The API of one console."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Api:
             path = path.removeprefix(options.path_prefix)
         found = self.dispatcher.find(path.removeprefix("/api/")) if path.startswith("/api/") else None
         if found is None:
-            return Call(self, request, answer=self._other(request, path))
+            return Call(self, request, answer=self._page_or_redirect(request, path))
         route, names = found
         if request.method == "OPTIONS":
             return Call(self, request, answer=Answer(200, headers=(("allow", route.allow),)))
@@ -165,17 +165,19 @@ class Api:
         if action.level is not Level.OPEN:
             is_from_page = "x-requested-with" in request.headers
             header = request.headers.get("authorization")
-            person = self.sessions.find(*named_in(request), is_use=is_attended(request)) if header is None else None
-            if person is not None:
-                user = self.logins.check_admitted(person, request.peer)
+            user_of_session = None
+            if header is None:
+                user_of_session = self.sessions.find(*session_headers(request), is_use=is_attended(request))
+            if user_of_session is not None:
+                user = self.logins.check_admitted(user_of_session, request.peer)
             else:
                 user = self.logins.log_in(header, request.peer, challenges=not is_from_page)
             request = replace(request, user=user)
             check_level(request, action.level)
         return Call(self, request, action)
 
-    def _other(self, request: Request, path: str) -> Answer:
-        """A path without a route: a page, or a redirect. Raises: Refusal."""
+    def _page_or_redirect(self, request: Request, path: str) -> Answer:
+        """The answer to a path without a route. Raises: Refusal, if there is neither a page nor a redirect."""
         if request.method not in _SAFE:
             raise not_found()
         moved = MOVED.get(path)
@@ -187,8 +189,8 @@ class Api:
         return answer
 
     def check_host(self, host: str, options: ConsoleOptions) -> None:
-        """Refuse names in the Host header that may have been made to resolve to this machine: DNS rebinding. Raises:
-        Refusal.
+        """Refuse unknown names in the Host header: DNS rebinding makes names of attackers resolve to this machine.
+        Raises: Refusal.
         """
         name = host.strip().lower()
         name = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
@@ -210,19 +212,21 @@ class Api:
     # -- for the resources ------------------------------------------------------------------------------------------
 
     def ask(self, command: str, **arguments: Any) -> Any:
-        """The result of a read-only command. Raises: CommandRefused."""
+        """Run a read-only command; arguments that are None are left out. Raises: CommandRefused."""
         return self.options.control.ask(command, _given(arguments))
 
     def run(self, command: str, **arguments: Any) -> Steps:
-        """Run a command; arguments that are None are left out. Raises: CommandRefused."""
+        """The steps of a command; arguments that are None are left out. Raises: CommandRefused."""
         return self.options.control.steps(command, _given(arguments))
 
-    def since(self, one: Any, ranges: Mapping[str, Range]) -> dict[str, Any]:
-        """Beside ranges of a connection, channel or exchange: the wall time of its oldest sample."""
+    def sampled_since(self, one: Any, ranges: Mapping[str, Range]) -> dict[str, Any]:
+        """The field with the time of the oldest sample of an object, if the request asks for samples."""
         return {"leveret": {"sampled_since_ms": self.sampler.since_ms(one)}} if ranges else {}
 
     def find_node(self, name: str) -> str | None:
-        """The node with this name. A broker alone has any name: tools invent the part after the @."""
+        """The node with a name that a tool uses; None: there is none. A broker alone answers to all names `rabbit@...`,
+        because tools invent the part after the @.
+        """
         options = self.options
         cluster = options.cluster()
         if cluster is not None:
@@ -244,7 +248,7 @@ class Api:
         return found
 
     def vhost_to_change(self, request: Request) -> VirtualHost:
-        """Like `vhost`, but for changes: the 404 says `vhost_not_found`. Raises: Refusal."""
+        """The virtual host in the path of a change, for which RabbitMQ has another 404. Raises: Refusal."""
         found = self.broker.virtual_hosts.get(request.names["V"])
         if found is None:
             raise Refusal(404, "not_found", "vhost_not_found")
@@ -272,8 +276,8 @@ class Api:
         return [queue for queue in queues if part in queue.name.lower()]
 
     def vhosts_to_list(self, request: Request) -> list[VirtualHost]:
-        """The virtual hosts whose objects a list shows: that of the path, or of the page's menu, or all that the user
-        may see.
+        """The virtual hosts whose objects a list shows: that in the path or in the header `x-vhost`, which the page
+        sends, or all that the user may see.
         """
         if "V" in request.names:
             return [self.vhost(request)]
@@ -285,13 +289,13 @@ class Api:
         ]
 
 
-def named_in(request: Request) -> tuple[str | None, str]:
-    """The headers of a request that name its session: `cookie`, `host`."""
+def session_headers(request: Request) -> tuple[str | None, str]:
+    """The headers `cookie` and `host` of a request, by which `Sessions` find its session."""
     return request.headers.get("cookie"), request.headers.get("host", "")
 
 
 def is_attended(request: Request) -> bool:
-    """Whether somebody is at the page that asks. What a page left open repeats keeps no session; nor does a stream."""
+    """Whether a user is at the page that sends a request. Sessions idle while a page is only left open, or streams."""
     return request.headers.get("x-requested-with") != UNATTENDED and not wants_stream(request)
 
 
@@ -300,7 +304,7 @@ def _given(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def wants_stream(request: Request) -> bool:
-    """Whether the client asks for a stream of events, as browsers do."""
+    """Whether the client accepts a stream of events."""
     return EVENT_STREAM in request.headers.get("accept", "")
 
 

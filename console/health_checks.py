@@ -1,4 +1,4 @@
-"""Health checks of one node, as functions of what is known of it. They need no broker: every node of a cluster answers.
+"""Health checks of a node: functions of facts about it. They need no broker, so every node of a cluster can answer.
 
 Source: management page 3, 9.
 """
@@ -14,8 +14,8 @@ from .node_facts import Certificate, HostFacts, Listening
 
 _DAY_MS = 86_400_000
 _UNITS = {"days": 1, "weeks": 7, "months": 30, "years": 365}
-#: Other names of protocols of listeners.
-_FOLDED = {
+#: Other names of protocols -> those of listeners.
+_ALIASES = {
     "amqp091": "amqp",
     "amqp0-9-1": "amqp",
     "amqp0.9.1": "amqp",
@@ -31,13 +31,13 @@ _NOT_SERVING = "this rabbit node is not currently available to serve"
 
 @dataclass(slots=True, frozen=True)
 class Subject:
-    """The node that a check is about. `alarms`: (node, resource) of all nodes. `cluster`: None for a broker alone.
+    """The node that a check is about. `alarms`: (node, resource) of all nodes. `cluster`: None: a broker alone.
 
-    `queues`: (virtual host, name, type) of the durable ones that are known.
+    `queues`: (virtual host, name, type) of the durable queues; none on a node that does not lead.
     """
 
     node: str
-    machine: Callable[[], HostFacts]
+    host_facts: Callable[[], HostFacts]
     listeners: Callable[[], Iterable[Listening]]
     certificates: Callable[[], Iterable[Certificate]]
     wall_ms: Callable[[], int]
@@ -47,7 +47,7 @@ class Subject:
 
     @property
     def is_led(self) -> bool:
-        """Whether a leader serves clients; a broker alone leads itself."""
+        """Whether a leader serves clients, or this is a broker alone."""
         return self.cluster is None or self.cluster.leader is not None
 
     @property
@@ -60,9 +60,9 @@ class Subject:
         return node is not None and not node.is_drained and not (cluster.is_refused and self.node == cluster.own)
 
 
-#: Names in the path of a check.
+#: The variable parts of the path.
 Names = Mapping[str, str]
-#: Returns the body of an answer with status 200, or another answer. Raises: Refusal.
+#: A check. Returns the body of an answer with status 200, or a whole answer. Raises: Refusal.
 Check = Callable[[Subject, Names], Any]
 
 
@@ -71,18 +71,19 @@ def _failed(reason: str, **more: Any) -> Answer:
 
 
 def _alarms(subject: Subject, names: Names) -> Any:
-    return _alarmed(subject.alarms(), "There are alarms in effect in the cluster")
+    return _no_alarms(subject.alarms(), "There are alarms in effect in the cluster")
 
 
 def _local_alarms(subject: Subject, names: Names) -> Any:
-    return _alarmed(_local(subject), "There are alarms in effect on the node")
+    return _no_alarms(_alarms_of_node(subject), "There are alarms in effect on the node")
 
 
-def _local(subject: Subject) -> list[tuple[str, str]]:
+def _alarms_of_node(subject: Subject) -> list[tuple[str, str]]:
     return [one for one in subject.alarms() if one[0] == subject.node]
 
 
-def _alarmed(alarms: Iterable[tuple[str, str]], reason: str) -> Any:
+def _no_alarms(alarms: Iterable[tuple[str, str]], reason: str) -> Any:
+    """OK, or a failure with the alarms."""
     found = [{"node": node, "resource": resource} for node, resource in alarms]
     return _failed(reason, alarms=found) if found else OK
 
@@ -102,8 +103,8 @@ def _certificates(subject: Subject, names: Names) -> Any:
             "port": one.listening.port,
             "certfile": one.file,
             "cacertfile": one.authority,
-            "certfile_expires_on": list(map(_moment, one.expires_ms)),
-            "cacertfile_expires_on": list(map(_moment, one.authority_expires_ms)),
+            "certfile_expires_on": list(map(_utc, one.expires_ms)),
+            "cacertfile_expires_on": list(map(_utc, one.authority_expires_ms)),
         }
         for one in subject.certificates()
         if min((*one.expires_ms, *one.authority_expires_ms), default=until_ms + 1) <= until_ms
@@ -111,7 +112,7 @@ def _certificates(subject: Subject, names: Names) -> Any:
     return _failed("Certificates expiring", expired=expired) if expired else OK
 
 
-def _moment(wall_ms: int) -> str:
+def _utc(wall_ms: int) -> str:
     return f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
@@ -126,10 +127,10 @@ def _port(subject: Subject, names: Names) -> Any:
 
 
 def _protocol(subject: Subject, names: Names) -> Any:
-    """The protocol in the path, or several with commas, as in 4.2."""
+    """Whether there are listeners for the protocols in the path: one, or several with commas, as since 4.2."""
     protocols = sorted({one.protocol for one in subject.listeners()})
     given = names["PROTOCOL"].split(",")
-    wanted = [_FOLDED.get(name.lower(), name.lower()) for name in given]
+    wanted = [_ALIASES.get(name.lower(), name.lower()) for name in given]
     missing = [name for name in wanted if name not in protocols]
     if len(given) > 1:
         if missing:
@@ -141,7 +142,7 @@ def _protocol(subject: Subject, names: Names) -> Any:
 
 
 def _virtual_hosts(subject: Subject, names: Names) -> Any:
-    """Each virtual host runs where the broker does."""
+    """All virtual hosts run if the broker does."""
     return OK if subject.is_led else _failed("Some virtual hosts are down", **{"virtual-hosts": [], "detail": NOT_LED})
 
 
@@ -150,7 +151,7 @@ def _metadata(subject: Subject, names: Names) -> Any:
 
 
 def _elected(subject: Subject, names: Names) -> Any:
-    """All queues have the same leader. A node that does not lead does not know their names."""
+    """Whether quorum queues have a leader, which is that of the cluster."""
     if subject.is_led:
         return OK
     queues = [one for one in _queues(subject, "quorum") if names.get("V") in (None, one["virtual_host"])]
@@ -160,8 +161,8 @@ def _elected(subject: Subject, names: Names) -> Any:
 def _queues(subject: Subject, kind: str) -> list[dict[str, str]]:
     return [
         {"name": name, "readable_name": f"queue '{name}' in vhost '{vhost}'", "type": kind, "virtual_host": vhost}
-        for vhost, name, of in subject.queues()
-        if of == kind
+        for vhost, name, type_ in subject.queues()
+        if type_ == kind
     ]
 
 
@@ -175,7 +176,7 @@ def _mirror_critical(subject: Subject, names: Names) -> Any:
 
 
 def _critical(subject: Subject, reason: str, kind: str) -> Any:
-    """Whether publishers would be held without this node, or no other could lead."""
+    """Fails if publishers would be held without this node, or no other one could lead."""
     cluster = subject.cluster
     if cluster is None or len(cluster.nodes) == 1:
         return {"status": "ok", "reason": "single node cluster"}
@@ -198,14 +199,14 @@ def _in_service(subject: Subject, names: Names) -> Any:
 
 
 def _below_limit(subject: Subject, names: Names) -> Any:
-    machine = subject.machine()
-    if machine.descriptors_max and machine.descriptors >= machine.descriptors_max:
+    host = subject.host_facts()
+    if host.descriptors_max and host.descriptors >= host.descriptors_max:
         return _failed("the limit of connections is reached")
     return OK
 
 
 def _ready(subject: Subject, names: Names) -> Any:
-    """For load balancers: clients that connect now are served."""
+    """For load balancers: whether clients that connect now are served."""
     if subject.cluster is None:
         return _alarms(subject, names)
     if not subject.is_in_service:
@@ -213,8 +214,8 @@ def _ready(subject: Subject, names: Names) -> Any:
     return _below_limit(subject, names) if subject.is_led else _failed(NOT_LED)
 
 
-def _whole(subject: Subject, names: Names) -> Any:
-    """Whether all nodes of the cluster are there."""
+def _cluster_size(subject: Subject, names: Names) -> Any:
+    """Whether all nodes of the cluster run."""
     cluster = subject.cluster
     online, target = (1, 1) if cluster is None else (len(cluster.running), len(cluster.nodes))
     if online >= target:
@@ -224,11 +225,11 @@ def _whole(subject: Subject, names: Names) -> Any:
 
 
 def node_check(subject: Subject, names: Names) -> Any:
-    """The old check of a node."""
+    """The check at the old path `healthchecks/node`."""
     node = None if subject.cluster is None else subject.cluster.by_name.get(subject.node)
     if node is not None and not node.is_running:
         return _failed("nodedown")
-    return _alarmed(_local(subject), "resource alarm(s) in effect")
+    return _no_alarms(_alarms_of_node(subject), "resource alarm(s) in effect")
 
 
 #: Path below `health/checks/` -> the check.
@@ -250,12 +251,12 @@ CHECKS: dict[str, Check] = {
     "is-in-service": _in_service,
     "below-node-connection-limit": _below_limit,
     "ready-to-serve-clients": _ready,
-    "reached-target-cluster-size": _whole,
+    "reached-target-cluster-size": _cluster_size,
 }
 
 
-def answer(check: Check, subject: Subject, names: Names) -> Answer:
-    """The answer of a check, for a node without a broker."""
+def answer_of(check: Check, subject: Subject, names: Names) -> Answer:
+    """The answer of a check, whatever it returns or raises."""
     try:
         found = check(subject, names)
     except Refusal as refusal:

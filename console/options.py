@@ -53,7 +53,7 @@ class ConsoleOptions:
 
     control: Control
     listeners: Callable[[], list[Listening]]
-    machine: Callable[[], HostFacts]
+    host_facts: Callable[[], HostFacts]
     node: str = "rabbit@localhost"
     version: str = "3.10.8"
     product_version: str = ""

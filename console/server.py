@@ -96,7 +96,7 @@ class Server:
 
     def _node(self) -> "tuple[HostFacts, int]":
         options = self.options()
-        return options.machine(), len(options.listeners())
+        return options.host_facts(), len(options.listeners())
 
     async def accept_from(self, listener: socket.socket, *, is_metrics: bool, is_tls: bool = False) -> None:
         """Accept connections until cancelled; those beyond a limit are closed at once. `is_metrics`: a metrics port."""

@@ -82,7 +82,7 @@ class Sessions:
         return self._cookie(token, user, path, host, is_secure=is_secure)
 
     def find(self, header: str | None, host: str = "", *, is_use: bool = True) -> User | None:
-        """The user of a request's session; None: it has no valid one. `is_use`: the session does not idle."""
+        """The user of a request's session; None: it has no valid one. `is_use`: it begins to idle again."""
         found = self._valid(header, host)
         if found is None:
             return None

@@ -61,7 +61,7 @@ def _show(api: Api, request: Request) -> Any:
     client = _client(api, request)
     view = connection_view(client, api.broker, api.options.node, is_alone=True)
     ranges = ranges_of(request)
-    return Columns(request).of({**view, **api.sampler.client(client, ranges), **api.since(client, ranges)})
+    return Columns(request).of({**view, **api.sampler.client(client, ranges), **api.sampled_since(client, ranges)})
 
 
 def _reason(request: Request) -> str:
@@ -119,7 +119,7 @@ def _show_channel(api: Api, request: Request) -> Steps:
         raise not_authorised(_NOT_YOURS, missing_tag(user, "monitoring"))
     ranges = ranges_of(request)
     rates = api.sampler.session(found, ranges)
-    view = {**channel_view(found, api.broker, node), **rates, **api.since(found, ranges)}
+    view = {**channel_view(found, api.broker, node), **rates, **api.sampled_since(found, ranges)}
     return Columns(request).of({**view, **(yield from channel_details(found, node))})
 
 

@@ -6,7 +6,7 @@ is told so, and its stream ends.
 
 from typing import Any
 
-from ..api import EVENT_STREAM, Api, named_in, wants_stream
+from ..api import EVENT_STREAM, Api, session_headers, wants_stream
 from ..bodies import integer
 from ..dispatcher import Action, Level, Route
 from ..encoding import encoded
@@ -103,7 +103,7 @@ def is_still_monitor(api: Api, request: Request) -> bool:
     if "authorization" in request.headers:
         user = api.broker.users.find(request.user.name)
     else:
-        user = api.sessions.find(*named_in(request), is_use=False)
+        user = api.sessions.find(*session_headers(request), is_use=False)
     return user is not None and is_monitor(user)
 
 

@@ -13,7 +13,7 @@ from ..views.nodes import alarms_of
 _OPEN = frozenset(
     {"is-in-service", "below-node-connection-limit", "ready-to-serve-clients", "reached-target-cluster-size"}
 )
-_NO_MACHINE = HostFacts(0, 0, 0, 0, 0, 0, 0, 0)
+_NO_HOST = HostFacts(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def _subject(api: Api, node: str) -> Subject:
@@ -29,7 +29,7 @@ def _subject(api: Api, node: str) -> Subject:
 
     return Subject(
         node,
-        options.machine if other is None else lambda: other.host or _NO_MACHINE,
+        options.host_facts if other is None else lambda: other.host or _NO_HOST,
         options.listeners if other is None else lambda: other.listeners,
         options.certificates if other is None else list,
         broker.context.clock.wall_ms,

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from ...engine import User
-from ..api import Api, is_attended, named_in
+from ..api import Api, is_attended, session_headers
 from ..bodies import content_type
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request
@@ -39,7 +39,7 @@ def _log_in(api: Api, request: Request) -> Answer:
 
 
 def _log_out(api: Api, request: Request) -> Answer:
-    cookie, host = named_in(request)
+    cookie, host = session_headers(request)
     return Answer(204, headers=(("set-cookie", api.sessions.close(cookie, cookie_path(api), host)),))
 
 
@@ -49,11 +49,11 @@ def cookie_path(api: Api) -> str:
 
 
 def _session(api: Api, request: Request) -> Any:
-    """The user of the session, and packages with a page; empty without one: the page asks before it shows a login.
+    """The user of the session, and plug-ins with a page; {} without a session, when the page shows a login.
 
-    Its cookie is renewed while somebody is at the page, which asks again and again.
+    The page asks again and again; the cookie is renewed while a user is at the page.
     """
-    (cookie, host), is_use = named_in(request), is_attended(request)
+    (cookie, host), is_use = session_headers(request), is_attended(request)
     user = api.sessions.find(cookie, host, is_use=is_use)
     if user is None:
         return {}

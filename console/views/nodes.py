@@ -59,11 +59,11 @@ def alarms_of(broker: Broker) -> tuple[str, ...]:
     return tuple(resource for resource, is_on in alarms if is_on)
 
 
-def memory_view(machine: HostFacts, bodies: int) -> dict[str, Any]:
+def memory_view(host: HostFacts, bodies: int) -> dict[str, Any]:
     """Octets by RabbitMQ's names: bodies of messages, and the rest of the process."""
-    bodies = min(bodies, machine.memory)
-    parts = dict.fromkeys(_MEMORY, 0) | {"binary": bodies, "other_proc": machine.memory - bodies}
-    total = {"erlang": machine.memory, "rss": machine.memory, "allocated": machine.memory}
+    bodies = min(bodies, host.memory)
+    parts = dict.fromkeys(_MEMORY, 0) | {"binary": bodies, "other_proc": host.memory - bodies}
+    total = {"erlang": host.memory, "rss": host.memory, "allocated": host.memory}
     return {**parts, "strategy": "rss", "total": total}
 
 
@@ -76,7 +76,7 @@ def own_facts(broker: Broker, options: ConsoleOptions) -> NodeFacts:
     return NodeFacts(
         options.node,
         is_running=True,
-        host=options.machine(),
+        host=options.host_facts(),
         alarms=alarms_of(broker),
         listeners=tuple(options.listeners()),
         started_ms=options.started_ms,
@@ -91,8 +91,8 @@ def down_view(node: NodeFacts) -> dict[str, Any]:
     return {"name": node.name, "type": "disc", "running": False, "cluster_links": []}
 
 
-def node_view(node: NodeFacts, machine: HostFacts, options: ConsoleOptions, now_ms: int) -> dict[str, Any]:
-    """A node that runs, without the sampler's values. `machine`: its process. `options`: of the node that answers."""
+def node_view(node: NodeFacts, host: HostFacts, options: ConsoleOptions, now_ms: int) -> dict[str, Any]:
+    """A node that runs, without the sampler's values. `host`: its process. `options`: of the node that answers."""
     is_own = node.name == options.node
     return {
         "applications": [{"name": "leveret", "description": "Leveret", "version": node.product_version}],
@@ -103,36 +103,36 @@ def node_view(node: NodeFacts, machine: HostFacts, options: ConsoleOptions, now_
         "being_drained": node.is_drained,  # since 3.13; rabbitmqadmin 2 requires it
         "cluster_links": [],
         "config_files": list(options.config_files) if is_own else [],
-        "context_switches": machine.context_switches,
+        "context_switches": host.context_switches,
         "contexts": contexts_view(node, options),
         "db_dir": node.data,
-        "disk_free": machine.disk_free,
+        "disk_free": host.disk_free,
         "disk_free_alarm": "disk" in node.alarms,
         "disk_free_limit": node.disk_reserve,
         "enabled_plugins": ["rabbitmq_management"],
         "exchange_types": exchange_types_view(),
-        "fd_total": machine.descriptors_max,
-        "fd_used": machine.descriptors,
+        "fd_total": host.descriptors_max,
+        "fd_used": host.descriptors,
         "gc_bytes_reclaimed": 0,
         "gc_num": sum(one["collections"] for one in gc.get_stats()) if is_own else 0,
         "log_files": list(options.log_files) if is_own else [],
         "mem_alarm": "memory" in node.alarms,
         "mem_calculation_strategy": "rss",
-        "mem_limit": machine.memory_max,
-        "mem_used": machine.memory,
+        "mem_limit": host.memory_max,
+        "mem_used": host.memory,
         "metrics_gc_queue_length": {},
         "name": node.name,
         "net_ticktime": 60,
-        "os_pid": str(machine.process_id),
+        "os_pid": str(host.process_id),
         "partitions": [],
         "proc_total": PROCESSES_MAX,
-        "proc_used": machine.tasks,
-        "processors": machine.processors,
+        "proc_used": host.tasks,
+        "processors": host.processors,
         "ra_open_file_metrics": {},
         "rates_mode": "basic",
-        "run_queue": machine.tasks_ready,
+        "run_queue": host.tasks_ready,
         "running": True,
-        "sockets_total": machine.descriptors_max,
+        "sockets_total": host.descriptors_max,
         "sockets_used": node.clients + len(node.listeners),
         "type": "disc",
         "uptime": now_ms - node.started_ms,

@@ -12,7 +12,7 @@ from api_client import basic
 from leveret.console.api import Api
 from leveret.console.cluster import NOT_LED, ClusterFacts, NodeFacts
 from leveret.console.encoding import encoded
-from leveret.console.health_checks import CHECKS, Subject, answer
+from leveret.console.health_checks import CHECKS, Subject, answer_of
 from leveret.console.http_messages import Answer, Peer, Refusal, Request, query_of
 from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
@@ -75,7 +75,7 @@ class Console:
         built.control.run("declare-queue", {"queue": "q", "durable": True, "arguments": arguments})
         built.control.run("declare-queue", {"queue": "classic", "durable": True})
         made = console_options(built.control, Configuration(), 0, None, lambda: [Listening("amqp", "h", 5672)])
-        options = replace(made, machine=lambda: MACHINE, node=A)
+        options = replace(made, host_facts=lambda: MACHINE, node=A)
         self.api = Api(lambda: built.broker, lambda: options, ROUTES, StaticPages(), Sampler(lambda: built.broker))
         self.node = node
 
@@ -167,11 +167,11 @@ def test_replicas(told: ClusterFacts, method: str, path: str, body: Any, status:
     assert reason is None or reason in value["reason"]
 
 
-def check(told: ClusterFacts, path: str, node: str | None = None, machine: HostFacts = MACHINE) -> tuple[int, Any]:
+def check(told: ClusterFacts, path: str, node: str | None = None, host_facts: HostFacts = MACHINE) -> tuple[int, Any]:
     """Status and body of a check at a node, by default the one that answers."""
     subject = Subject(
         told.own if node is None else node,
-        lambda: machine,
+        lambda: host_facts,
         list,
         list,
         lambda: 0,
@@ -179,7 +179,7 @@ def check(told: ClusterFacts, path: str, node: str | None = None, machine: HostF
         told,
         lambda: [("/", "q", "quorum"), ("/", "c", "classic"), ("other", "r", "quorum")],
     )
-    found = answer(CHECKS[path.partition("?")[0]], subject, {"V": "other"} if "/V" in path else {})
+    found = answer_of(CHECKS[path.partition("?")[0]], subject, {"V": "other"} if "/V" in path else {})
     return found.status, found.value
 
 
@@ -273,7 +273,7 @@ def test_what_failed_checks_say() -> None:
     assert found["detail"].startswith(f"{A} leads, and no other node in sync can")
     alone = replace(cluster(), nodes=(MEMBER,))
     assert check(alone, CRITICAL) == (200, {"status": "ok", "reason": "single node cluster"})
-    assert check(cluster(), READY, machine=replace(MACHINE, descriptors=100))[0] == 503
+    assert check(cluster(), READY, host_facts=replace(MACHINE, descriptors=100))[0] == 503
 
 
 def test_a_check_is_about_the_node_that_the_client_is_connected_to() -> None:

@@ -161,8 +161,8 @@ def test_the_port_of_the_metrics_has_places_of_its_own(monkeypatch: pytest.Monke
 def test_a_stranger_sends_little(api: ApiClient) -> None:
     """The form of a login is short; what others may send is much."""
     form = {"content-type": "application/x-www-form-urlencoded"}
-    answer = api.ask("POST", "login", b"x" * (apis.STRANGERS_BODY_MAX + 1), user=None, headers=form)
-    assert (answer.status, answer.reason) == (400, f"the body is larger than {apis.STRANGERS_BODY_MAX} octets")
+    answer = api.ask("POST", "login", b"x" * (apis.OPEN_BODY_MAX + 1), user=None, headers=form)
+    assert (answer.status, answer.reason) == (400, f"the body is larger than {apis.OPEN_BODY_MAX} octets")
 
 
 def test_unfinished_bodies_have_an_end_together(many: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def console(short_steps: None) -> Console:
         session = client.open_session(1)
         session.consume(vhost.queues[QUEUES[0]], name, no_ack=False, exclusive=False, arguments={})
     built.control.definitions.import_document(DOCUMENT)
-    options = replace(console_options(built.control, configuration, 0, None, list), machine=lambda: MACHINE)
+    options = replace(console_options(built.control, configuration, 0, None, list), host_facts=lambda: MACHINE)
     api = Api(lambda: broker, lambda: options, ROUTES, StaticPages(), Sampler(lambda: broker))
     return Console(api, broker, vhost)
 

@@ -122,7 +122,7 @@ def console_options(
     return ConsoleOptions(
         control=Commands(table),
         listeners=listeners,
-        machine=lambda: host_facts_of(data),
+        host_facts=lambda: host_facts_of(data),
         node=node_of(configuration),
         version=configuration.profile.version,
         product_version=__version__,

@@ -7,7 +7,7 @@ from time import time_ns
 
 from ..console.dispatcher import Dispatcher, Route
 from ..console.encoding import encoded
-from ..console.health_checks import CHECKS, Subject, answer, node_check
+from ..console.health_checks import CHECKS, Subject, answer_of, node_check
 from ..console.node_facts import Certificate
 from .node_report import NodeReport
 from .process_facts import host_facts_of
@@ -53,7 +53,7 @@ class NodeChecks:
             self._report.alarms,
             facts,
         )
-        told = answer(self._checks[route.pattern], subject, names)
+        told = answer_of(self._checks[route.pattern], subject, names)
         value = told.value
         if not is_detailed and "status" in value:
             value = {"status": value["status"]}
