@@ -180,7 +180,7 @@ def _changes_of_type(
         if getattr(one, row.attribute) != getattr(other, row.attribute)
     }
     for argument, (was, will) in changed.items():
-        cause = queue_type.follows.get(argument)
+        cause = queue_type.default_depends_on.get(argument)
         follows_cause = cause in changed and argument not in after.arguments
         acts = queue_type.rows[cause if follows_cause and cause is not None else argument].acts
         yield f"{argument.removeprefix('x-')}: {_text(was)} -> {_text(will)}", acts

@@ -183,7 +183,7 @@ def with_rows_of_type(
         elif argument in arguments:
             rule = f"{own_rules.get(argument, 'queue argument')} ({argument})"
         found.append(Row(argument.removeprefix("x-"), getattr(settings, row.attribute), rule))
-    return [*found, *(one for one in rows if not one.name.startswith(own.unused))]
+    return [*found, *(one for one in rows if not one.name.startswith(own.unused_settings))]
 
 
 def titles_of(policy: EffectivePolicy, entries: Iterable[Entry] = ()) -> tuple[str, ...]:

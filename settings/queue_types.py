@@ -27,44 +27,51 @@ QUEUE_TYPES: dict[str, str] = {own: own for own in (CLASSIC, QUORUM, STREAM)}
 
 @frozen
 class QueueType:
-    """A type of queues with arguments of its own.
-
-    `rows`: a row for each of them; `shared`: arguments of other types that it has, too; `consumer_arguments`: those of
-    its consumers alone. `live`: own arguments that can change on an existing queue. `attributes`: each attribute of a
-    configured queue -> argument; `instead`: attributes of other queues -> the one that such a queue has instead.
-
-    `apply_to`: the word of policies for such queues alone. `policy_keys`: keys of policies that it shares with other
-    types; `policy_arguments`: own arguments that policies may set, too. `alone`: own arguments -> why queues of other
-    types cannot have them, in words for clients.
-
-    `read(name, arguments)`: the settings of a queue, with an attribute for each row, and the faults; an argument with a
-    fault has its default. `plain(arguments)`: arguments of a configuration in the form of a client's. `why_not(
-    argument, value)`: what a TOML file should have in place of this value; empty: it is right. `repeated(problem)`: the
-    fault of a name that two such queues have.
-
-    `default_rules`: attribute -> the rule of its default, where that depends on others. `follows`: argument -> the
-    argument that its default depends on. `unused`: beginnings of the address settings that such queues do not use.
-    `captures(queue, topic)`: the rule by which a declared queue takes messages of a topic; None: it does not.
-    """
+    """A type of queues with arguments of its own."""
 
     name: str
+    #: The row of each argument that only this type has.
     rows: Mapping[str, Row]
+    #: (name of the queue, its arguments) -> its settings, with an attribute for each row, and the faults; an argument
+    #: with a fault has its default.
     read: Callable[[str, Mapping[str, object]], tuple[Any, Sequence[ArgumentFault]]]
-    shared: frozenset[str] = frozenset()
+    #: Arguments of other types that it has, too.
+    shared_arguments: frozenset[str] = frozenset()
+    #: Arguments that only consumers of such queues have.
     consumer_arguments: frozenset[str] = frozenset()
-    live: frozenset[str] = frozenset()
+    #: Own arguments that can change on an existing queue.
+    live_arguments: frozenset[str] = frozenset()
+    #: Own arguments -> why queues of other types cannot have them, in words for clients.
+    refusals: Mapping[str, str] = field(default_factory=dict)
+
+    # -- configured queues
+    #: Attribute of a configured queue -> argument.
     attributes: Mapping[str, str] = field(default_factory=dict)
-    instead: Mapping[str, str] = field(default_factory=dict)
+    #: Attribute of other queues -> the attribute that such a queue has in its place.
+    replacements: Mapping[str, str] = field(default_factory=dict)
+    #: Arguments of a file -> the same with values as a client would send them.
+    plain_arguments: Callable[[Mapping[str, object]], dict[str, object]] = dict
+    #: (argument, value) -> what a TOML file should have in place of the value; empty: the value is right.
+    expected_in_toml: Callable[[str, object], str] = lambda argument, value: ""
+    #: The problem that two such queues have one name -> the text of the fault.
+    duplicate_fault: Callable[[str], str] = str
+
+    # -- policies
+    #: The value of apply-to for such queues alone.
     apply_to: str = ""
+    #: Keys of policies that it shares with other types.
     policy_keys: frozenset[str] = frozenset()
+    #: Own arguments that policies may set, too.
     policy_arguments: frozenset[str] = frozenset()
-    alone: Mapping[str, str] = field(default_factory=dict)
-    plain: Callable[[Mapping[str, object]], dict[str, object]] = dict
-    why_not: Callable[[str, object], str] = lambda argument, value: ""
-    repeated: Callable[[str], str] = str
+
+    # -- reports
+    #: Attribute -> the text for its default, where that depends on other settings.
     default_rules: Mapping[str, str] = field(default_factory=dict)
-    follows: Mapping[str, str] = field(default_factory=dict)
-    unused: tuple[str, ...] = ()
+    #: Argument -> the argument that its default depends on.
+    default_depends_on: Mapping[str, str] = field(default_factory=dict)
+    #: Prefixes of the address settings that such queues do not use.
+    unused_settings: tuple[str, ...] = ()
+    #: (queue, topic) -> the rule by which the queue takes messages of the topic; None: it does not.
     captures: "Callable[[QueueDeclaration, str], str | None]" = lambda queue, topic: None
 
 

@@ -230,7 +230,7 @@ ARGUMENTS: dict[str, Argument] = {
 }
 # Arguments of types that check them by a reader (`QueueType.read`); other types may have some of them.
 for _own in OWN_TYPES.values():
-    for _name in (*_own.rows, *_own.shared):  # rows are compared first
+    for _name in (*_own.rows, *_own.shared_arguments):  # rows are compared first
         _argument = ARGUMENTS.get(_name) or Argument(frozenset(), _anything)
         ARGUMENTS[_name] = replace(_argument, types=_argument.types | {_own.name})
 
@@ -306,7 +306,7 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)
     for key in arguments:
         if key in ARGUMENTS and takes not in ARGUMENTS[key].types:
-            why = next((other.alone[key] for other in OWN_TYPES.values() if key in other.alone), None)
+            why = next((other.refusals[key] for other in OWN_TYPES.values() if key in other.refusals), None)
             if why is not None:
                 raise InvalidArgument(key=key, name=name, vhost=vhost, reason=Reason("text", why))
             raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)

@@ -79,7 +79,7 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
 def live_arguments(arguments: Mapping[str, object]) -> frozenset[str]:
     """The arguments that can change on an existing queue with these arguments."""
     own = own_type(arguments)
-    return LIVE_ARGUMENTS if own is None else (LIVE_ARGUMENTS - own.rows.keys()) | own.live
+    return LIVE_ARGUMENTS if own is None else (LIVE_ARGUMENTS - own.rows.keys()) | own.live_arguments
 
 
 def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:

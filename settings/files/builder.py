@@ -200,11 +200,13 @@ class ConfigurationBuilder:
             self.in_file[queue.vhost, queue.name] = in_file
             for fault in own.read(queue.name, queue.arguments)[1]:
                 self.fault(queue.origin_of(fault.key), in_file.get(fault.key, fault.key), fault.problem)
-            queue = replace(queue, arguments=own.plain(queue.arguments))
+            queue = replace(queue, arguments=own.plain_arguments(queue.arguments))
         earlier = self.queues.setdefault((queue.vhost, queue.name), queue)
         if earlier is not queue:
             problem = f"{shown(queue.name)} stands already at {earlier.origin}"
-            problem = own.repeated(problem) if own is not None and own is own_type(earlier.arguments) else problem
+            problem = (
+                own.duplicate_fault(problem) if own is not None and own is own_type(earlier.arguments) else problem
+            )
             self.fault(queue.origin, in_file.get("name", "queue"), problem)
             return
         self.add_vhost(queue.vhost)

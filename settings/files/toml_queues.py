@@ -60,7 +60,7 @@ def read_queue(
     }
     if own is not None:
         for argument, value in list(arguments.items()):
-            if expected := own.why_not(argument, value):
+            if expected := own.expected_in_toml(argument, value):
                 builder.wrong(origins[argument], in_file.get(argument, argument), value, expected)
                 del arguments[argument]
         unset = {argument: key for key, argument in known.items() if argument not in arguments}
@@ -78,7 +78,7 @@ def _check_other_key(source: TomlSource, path: Path, key: str, own: QueueType | 
     builder, origin = source.builder, source.at(*path, key)
     table, others = ("[[queue]]", _ALONE) if is_alone else ("[[address.queue]]", _OF_ADDRESS)
     if own is not None and key in QUEUE_ATTRIBUTES:
-        beside = f", but a {own.instead[key]}" if key in own.instead else ""
+        beside = f", but a {own.replacements[key]}" if key in own.replacements else ""
         builder.fault(origin, key, f'no queue with type = "{own.name}" has it{beside}')
     elif types := [one.name for one in OWN_TYPES.values() if key in one.attributes]:
         builder.fault(origin, key, f'only with type = "{types[0]}"')

@@ -38,7 +38,7 @@ def _plain_value(argument: str, value: object) -> object:
         return value
 
 
-def _why_not(argument: str, value: object) -> str:
+def _expected_in_toml(argument: str, value: object) -> str:
     """Refuse durations as text without a unit: AMPS takes them for seconds, and a number would be milliseconds."""
     element = BY_ARGUMENT.get(argument)
     is_duration = element is not None and element.read is duration
@@ -60,7 +60,7 @@ register_type(
         AMPS,
         BY_ARGUMENT,
         read_leased,
-        shared=frozenset(
+        shared_arguments=frozenset(
             ("x-expires", "x-queue-type", "x-consumer-timeout", "x-address", "x-dead-letter-exchange")
             + ("x-dead-letter-routing-key", "x-dead-letter-address", "x-expiry-address", SCOPE)
         ),
@@ -68,31 +68,31 @@ register_type(
             ("x-stream-offset", "x-bookmark", "x-rate", "x-rate-max-gap", "x-max-backlog", "x-top-n", "x-browse")
             + ("x-lease-auto-renew",)
         ),
-        live=LIVE_LEASED,
+        live_arguments=LIVE_LEASED,
         attributes=LEASED_ATTRIBUTES,
-        instead={"filter": "queue-filter"},
+        replacements={"filter": "queue-filter"},
         apply_to="leased_queues",
         policy_keys=frozenset(
             ("dead-letter-exchange", "dead-letter-routing-key", "message-ttl", "expires", "consumer-timeout")
             + ("dead-letter-address", "expiry-address", "max-deliveries")
         ),
         policy_arguments=LIVE_LEASED - OF_CAPTURE,
-        alone=dict.fromkeys(
+        refusals=dict.fromkeys(
             ("x-replication", "x-initial-owner", "x-queue-domain"),
             "only a leased queue (x-queue-type = amps) is one of some nodes, or has owners of its messages;"
             " other queues have one order and one rota for all nodes",
         ),
-        plain=_plain,
-        why_not=_why_not,
-        repeated=lambda problem: str(LeasedFault("E-NAME", "name", problem)),
+        plain_arguments=_plain,
+        expected_in_toml=_expected_in_toml,
+        duplicate_fault=lambda problem: str(LeasedFault("E-NAME", "name", problem)),
         default_rules={
             "underlying_topic": "default: the queue's name",
             "default_publish_target": "default: underlying-topic",
             "fairness": "default of the semantics",
         },
-        follows={"x-fairness": "x-semantics"},
+        default_depends_on={"x-fairness": "x-semantics"},
         # Such queues have their own arguments for delivery and expiry.
-        unused=("default-", "redelivery-", "max-redelivery-", "max-delivery-", "pending-", "message-eviction"),
+        unused_settings=("default-", "redelivery-", "max-redelivery-", "max-delivery-", "pending-", "message-eviction"),
         captures=_captures,
     )
 )
