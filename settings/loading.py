@@ -33,7 +33,7 @@ def load_configuration(
     from .files.toml_loader import begins_as_toml, load_toml
 
     builder = ConfigurationBuilder(environment, fetch)
-    last: list[tuple[str, str]] = []
+    broker_properties: list[tuple[str, str]] = []  # they override all other files
     for name, text in given:
         content = text.removeprefix("\ufeff")
         if len(content) > SIZE_MAX:
@@ -45,10 +45,10 @@ def load_configuration(
         elif problem := other_format(content):
             builder.fault(Origin(name, 1), "FILE", problem)
         elif not begins_as_toml(content) and _is_properties(content):
-            last.append((name, content))
+            broker_properties.append((name, content))
         else:
             load_toml(builder, name, content)
-    for name, content in last:
+    for name, content in broker_properties:
         from .foreign.properties import load_properties
 
         load_properties(builder, name, content)

@@ -83,32 +83,36 @@ class ConfigurationBuilder:
         self.limits: dict[str, LimitsDeclaration] = {}
         self.users: dict[str, UserDeclaration] = {}
         self.policies: dict[tuple[str, bool, str], Policy] = {}
-        self.has_usage = False
+        self.has_system_usage = False
         self.cluster_at: Origin | None = None  # of [cluster]
         self.destinations: dict[tuple[str, str], RawEntry] = {}
-        self.discarded: set[str] = set()  # attributes that plug-ins clear in all destination policies
-        self.logs: set[str] = set()  # virtual hosts whose logged topics are listed in a file, even if empty
+        self.discarded: set[str] = set()  # attributes that ActiveMQ's plug-ins clear in all destination policies
+        self.logged_vhosts: set[str] = set()  # virtual hosts with a list of logged topics, even an empty one
         self.logged_topics: dict[tuple[str, bool, str], LoggedTopic] = {}
         self.in_file: dict[tuple[str, str], Mapping[str, str]] = {}  # of queues of own types: argument -> key there
-        self._collected: dict[type, Any] = {}
+        self._notes: dict[type, Any] = {}
         self._warned: set[str] = set()
 
-    def collected(self, kind: type[T]) -> T:
-        """What a type of queues collects while files are read: the one object of this class."""
-        found: T = self._collected.setdefault(kind, kind())
+    def notes(self, kind: type[T]) -> T:
+        """The object of this class in which a package keeps what it has read for its own use."""
+        found: T = self._notes.setdefault(kind, kind())
         return found
 
     def fault(self, origin: Origin, key: str, problem: str) -> None:
         self.faults.append(Fault(origin.file, origin.line, shorten(key), problem))
 
-    def unknown(self, origin: Origin, key: str, where: str, known: Iterable[str], home: str = "") -> None:
-        """Add a fault: unknown key. `home`: the part of a file that does have this key, if one does."""
-        elsewhere = f" (it is a key of {home})" if home else ""
-        self.fault(origin, key, f"unknown key in {where}{nearest(key, known)}{elsewhere}")
+    def unknown(self, origin: Origin, key: str, where: str, known: Iterable[str], owner: str = "") -> None:
+        """Add a fault: unknown key. `owner`: another table that has this key, if one does."""
+        hint = f" (it is a key of {owner})" if owner else ""
+        self.fault(origin, key, f"unknown key in {where}{nearest(key, known)}{hint}")
 
-    def wrong(self, origin: Origin, key: str, value: object, error: object) -> None:
+    def invalid(self, origin: Origin, key: str, value: object, error: object) -> None:
         """Add a fault: invalid value of a known key."""
         self.fault(origin, key, f"{shown(value)} is not right, expected {error}")
+
+    def _repeated(self, origin: Origin, key: str, name: str, earlier: Origin | None) -> None:
+        """Add a fault: the name is taken by an earlier declaration."""
+        self.fault(origin, key, f"{shown(name)} stands already at {earlier}")
 
     def warn(self, origin: Origin, key: str, problem: str) -> None:
         self.warnings.append(f"{origin}: {shorten(key)}: {problem}")
@@ -127,7 +131,7 @@ class ConfigurationBuilder:
             self.explicit[table, key] = row.kind.read(value)
             self.explicit_at[table, key] = origin
         except ValueError as error:
-            self.wrong(origin, in_file or key, value, error)
+            self.invalid(origin, in_file or key, value, error)
             return
         if not row.is_supported:
             self.no_effect(origin, in_file or key, row.reason)
@@ -137,7 +141,7 @@ class ConfigurationBuilder:
         expected = "two characters" if key == "literal-match-markers" else "a single character"
         length = 2 if key == "literal-match-markers" else 1
         if not isinstance(value, str) or len(value) not in ({0, 2} if length == 2 else {1}):
-            self.wrong(origin, key, value, expected)
+            self.invalid(origin, key, value, expected)
             return
         self.wildcards[WILDCARD_KEYS[key]] = value
         self.wildcards_origin = origin
@@ -167,7 +171,7 @@ class ConfigurationBuilder:
         try:
             read = row.kind.read_text(value) if as_text and isinstance(value, str) else row.kind.read(value)
         except ValueError as error:
-            self.wrong(origin, key, value, error)
+            self.invalid(origin, key, value, error)
             return
         raw.values[row.attribute] = read
         raw.origins[row.attribute] = origin
@@ -224,15 +228,15 @@ class ConfigurationBuilder:
         try:
             selector_text(value)
         except ValueError as error:
-            self.wrong(origin, key, value, error)
+            self.invalid(origin, key, value, error)
 
     def add_logged_topic(self, topic: LoggedTopic, key: str) -> None:
         """Add a logged topic, or a pattern of several. `key`: its name in the file."""
         self.add_vhost(topic.vhost)
-        self.logs.add(topic.vhost)
+        self.logged_vhosts.add(topic.vhost)
         earlier = self.logged_topics.setdefault((topic.vhost, topic.is_pattern, topic.name), topic)
         if earlier is not topic:
-            self.fault(topic.origin, key, f"{shown(topic.name)} stands already at {earlier.origin}")
+            self._repeated(topic.origin, key, topic.name, earlier.origin)
             return
         try:
             topic.records()
@@ -253,7 +257,7 @@ class ConfigurationBuilder:
         if divert.filter:
             self.selector(divert.origin, "filter", divert.filter)
         if earlier is not divert:
-            self.fault(divert.origin, "divert", f"{shown(divert.name)} stands already at {earlier.origin}")
+            self._repeated(divert.origin, "divert", divert.name, earlier.origin)
         self.add_vhost(divert.vhost)
 
     def add_vhost(self, name: str) -> None:
@@ -270,7 +274,7 @@ class ConfigurationBuilder:
         """Add a user; names are unique, and so are the virtual hosts of its permissions."""
         earlier = self.users.setdefault(user.name, user)
         if earlier is not user:
-            self.fault(user.origin, "user", f"{shown(user.name)} stands already at {earlier.origin}")
+            self._repeated(user.origin, "user", user.name, earlier.origin)
         vhosts = [permission.vhost for permission in user.permissions]
         for vhost in vhosts:
             self.add_vhost(vhost)
@@ -288,8 +292,7 @@ class ConfigurationBuilder:
         """Add a policy; names are unique in a virtual host, those of operator policies apart."""
         earlier = self.policies.setdefault(policy.identity, policy)
         if earlier is not policy:
-            key = "operator-policy" if policy.is_operator else "policy"
-            self.fault(origin, key, f"{shown(policy.name)} stands already at {earlier.origin}")
+            self._repeated(origin, "operator-policy" if policy.is_operator else "policy", policy.name, earlier.origin)
         self.add_vhost(policy.vhost)
 
 

@@ -61,7 +61,7 @@ def finish(builder: ConfigurationBuilder) -> tuple[Configuration, list[Fault]]:
     if not builder.faults:
         builder.warnings += lint_of(configuration)
         for hooks in FILE_HOOKS:
-            builder.warnings += hooks.lint(configuration, builder.logs)
+            builder.warnings += hooks.lint(configuration, builder.logged_vhosts)
     return replace(configuration, warnings=tuple(builder.warnings)), sorted(builder.faults)
 
 
@@ -79,7 +79,7 @@ def _check_cluster(builder: ConfigurationBuilder, configuration: Configuration, 
 
 def _usage(builder: ConfigurationBuilder) -> SystemUsage | None:
     given = {key: value for (table, key), value in builder.explicit.items() if table == "system-usage"}
-    return system_usage_of(given) if builder.has_usage or given else None
+    return system_usage_of(given) if builder.has_system_usage or given else None
 
 
 def _repository(builder: ConfigurationBuilder, usage: SystemUsage | None) -> SettingsRepository:

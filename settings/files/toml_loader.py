@@ -16,9 +16,9 @@ from ..rows.address_settings import BY_KEY
 from ..rows.broker_keys import KEYS
 from ..values import name_text
 from .builder import NO_TRANSFORMER, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
-from .toml_access import read_policy, read_user, read_vhost
 from .toml_queues import read_logged_topic, read_queue, read_queue_alone
-from .toml_source import Path, TomlSource, home_of, lines_of
+from .toml_source import Path, TomlSource, lines_of, tables_with
+from .toml_users import read_policy, read_user, read_vhost
 
 #: Arrays of tables.
 ARRAYS = ("address-setting", "address", "queue", "logged-topic", "divert", "vhost", "user", "policy", "operator-policy")
@@ -95,9 +95,9 @@ class Loader(TomlSource):
 
     def unknown_table(self, table: str, content: object) -> None:
         if not isinstance(content, (dict, list)) or table in KEYS["broker"]:
-            home = home_of(table)
-            if home:
-                self.builder.fault(self.at(table), table, f"stands above every table, expected in {home}")
+            owner = tables_with(table)
+            if owner:
+                self.builder.fault(self.at(table), table, f"stands above every table, expected in {owner}")
                 return
         listed = ", ".join(f"[{name}]" for name in TABLES)
         problem = f"unknown table{nearest(table, TABLES)}, expected one of {listed}"
@@ -109,7 +109,7 @@ class Loader(TomlSource):
             self.builder.fault(self.at(*path), table, f"expected a table [{table}]")
             return
         if table == "system-usage":
-            self.builder.has_usage = True  # an empty table also switches flow control on
+            self.builder.has_system_usage = True  # an empty table also switches flow control on
         elif table == "cluster":
             self.builder.cluster_at = self.at(*path)  # an empty table also makes the broker a node
         for key, value in content.items():
@@ -118,7 +118,7 @@ class Loader(TomlSource):
             elif f"{table}.{key}" in KEYS:
                 self.broker_table((*path, key), value)
             else:
-                self.builder.unknown(self.at(*path, key), key, f"[{table}]", KEYS[table], home_of(key))
+                self.builder.unknown(self.at(*path, key), key, f"[{table}]", KEYS[table], tables_with(key))
 
     def wildcards(self, table: str, content: object) -> None:
         if not isinstance(content, dict):
@@ -131,7 +131,7 @@ class Loader(TomlSource):
             elif key != "routing-enabled":
                 self.builder.unknown(origin, key, f"[{table}]", (*WILDCARD_KEYS, "routing-enabled"))
             elif not isinstance(value, bool):
-                self.builder.wrong(origin, key, value, "true or false")
+                self.builder.invalid(origin, key, value, "true or false")
             else:
                 self.builder.no_effect(origin, key)
 
@@ -165,14 +165,14 @@ class Loader(TomlSource):
             row = BY_KEY.get(key)
             origin = self.at(*path, key)
             if row is None:
-                self.builder.unknown(origin, key, "[[address-setting]]", (*BY_KEY, "match", "vhost"), home_of(key))
+                self.builder.unknown(origin, key, "[[address-setting]]", (*BY_KEY, "match", "vhost"), tables_with(key))
             else:
                 self.builder.set_field(raw, origin, key, row, value, as_text=False)
         if match is not None:
             self.builder.add_entry(raw)
 
     def address(self, path: Path, item: dict[str, Any]) -> None:
-        name, vhost, routing_type = self.values(path, item, ADDRESS, "queue", home=True).values()
+        name, vhost, routing_type = self.values(path, item, ADDRESS, "queue", names_owner=True).values()
         queues = item.get("queue", [])
         if not isinstance(queues, list) or not all(isinstance(queue, dict) for queue in queues):
             self.builder.fault(self.at(*path, "queue"), "queue", "expected tables [[address.queue]]")

@@ -12,7 +12,7 @@ from ..declared.tables import LOGGED_TOPIC_OPTIONS
 from ..queue_types import CLASSIC, OWN_TYPES, QUEUE_TYPES, QueueType, own_type
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import LONG_MAX, ROUTING_TYPE, boolean, name_text, word
-from .toml_source import Path, TomlSource, home_of
+from .toml_source import Path, TomlSource, tables_with
 
 QUEUE_TYPE = "x-queue-type"
 #: Keys beside the attributes: of a queue of an address, and of one that is its own address.
@@ -61,7 +61,7 @@ def read_queue(
     if own is not None:
         for argument, value in list(arguments.items()):
             if expected := own.expected_in_toml(argument, value):
-                builder.wrong(origins[argument], in_file.get(argument, argument), value, expected)
+                builder.invalid(origins[argument], in_file.get(argument, argument), value, expected)
                 del arguments[argument]
         unset = {argument: key for key, argument in known.items() if argument not in arguments}
         in_file = {"name": "name", **unset, **in_file}
@@ -86,14 +86,14 @@ def _check_other_key(source: TomlSource, path: Path, key: str, own: QueueType | 
         builder.no_effect(origin, key)
     elif key not in others:
         known: Mapping[str, str] = QUEUE_ATTRIBUTES if own is None else own.attributes
-        builder.unknown(origin, key, table, (*known, *others), home_of(key))
+        builder.unknown(origin, key, table, (*known, *others), tables_with(key))
 
 
 def _read_arguments(source: TomlSource, path: Path, given: object, arguments: dict[str, object]) -> None:
     """Add `arguments = { x-max-length = 5 }`: as a client would send them."""
     builder = source.builder
     if not isinstance(given, dict):
-        builder.wrong(source.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
+        builder.invalid(source.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
         return
     for key, value in given.items():
         origin = source.at(*path, "arguments", key)
@@ -104,9 +104,9 @@ def _read_arguments(source: TomlSource, path: Path, given: object, arguments: di
         elif not key.startswith("x-"):
             builder.fault(origin, key, "a queue argument starts with x-")
         elif not isinstance(value, str | int | float | bool):
-            builder.wrong(origin, key, value, "text, a number, true or false")
+            builder.invalid(origin, key, value, "text, a number, true or false")
         elif isinstance(value, int) and not ~LONG_MAX <= value <= LONG_MAX:  # TOML has integers of any size
-            builder.wrong(origin, key, value, "an integer of 64 bits")
+            builder.invalid(origin, key, value, "an integer of 64 bits")
         else:
             arguments[key] = value
 

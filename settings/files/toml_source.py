@@ -161,8 +161,8 @@ def _unquoted(quoted: str) -> str:
     return key
 
 
-def home_of(key: str) -> str:
-    """The table that has this key, in a file's notation, for example "[[address-setting]]"; "" if none has it."""
+def tables_with(key: str) -> str:
+    """The tables that have this key, in a file's notation: "[[address-setting]]"; "" if none has it."""
     if key in BY_KEY:
         return "[[address-setting]]"
     if key in QUEUE_ATTRIBUTES or any(key in own.attributes for own in OWN_TYPES.values()):
@@ -201,16 +201,18 @@ class TomlSource:
         return self.optional(path, item, key, name_text, None) or None
 
     def values(
-        self, path: Path, item: dict[str, Any], table: Table, *others: str, home: bool = False
+        self, path: Path, item: dict[str, Any], table: Table, *others: str, names_owner: bool = False
     ) -> dict[str, Any]:
         """Attribute -> value or default of each row; None for a required name that is missing. Other keys are faults.
 
-        `others`: keys that are not in the table, and are read elsewhere. `home`: name the other table that has a key.
+        `others`: keys that are not in the table, and are read elsewhere. `names_owner`: the fault of an unknown key
+        names another table that has it.
         """
         known = (*(row.key for row in table), *others)
         for key in item:
             if key not in known:
-                self.builder.unknown(self.at(*path, key), key, table_name(path), known, home_of(key) if home else "")
+                owner = tables_with(key) if names_owner else ""
+                self.builder.unknown(self.at(*path, key), key, table_name(path), known, owner)
         return {
             row.attribute: self.required(path, item, row.key)
             if row.default is REQUIRED
@@ -225,5 +227,5 @@ class TomlSource:
         try:
             return read(item[key])
         except ValueError as error:
-            self.builder.wrong(self.at(*path, key), key, item[key], error)
+            self.builder.invalid(self.at(*path, key), key, item[key], error)
             return default

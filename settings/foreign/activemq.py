@@ -119,7 +119,7 @@ def _read_destinations(source: ActivemqSource, element: Element) -> None:
 
 def _read_system_usage(source: ActivemqSource, outer: Element) -> None:
     element = source.inner(outer)
-    source.builder.has_usage = True
+    source.builder.has_system_usage = True
     known = {
         "sendFailIfNoSpace": Attribute("send-fail-if-no-space", flag),
         "sendFailIfNoSpaceAfterTimeout": Attribute("send-fail-if-no-space-after", milliseconds),
@@ -139,7 +139,7 @@ def _read_system_usage(source: ActivemqSource, outer: Element) -> None:
 def _read_usage(source: ActivemqSource, outer: Element) -> None:
     """A limit, in octets or as a percentage."""
     element = source.inner(outer)
-    source.builder.has_usage = True
+    source.builder.has_system_usage = True
     key, share = USAGES[element.name]
     known = {"limit": Attribute(key, size), share: Attribute(key, lambda text: f"{percent(text)}%")}
     others = dict.fromkeys(_USAGE_OTHERS, ignored(anything))

@@ -191,5 +191,5 @@ def _flag(source: ActivemqSource, element: Element, name: str, default: bool) ->
     try:
         return flag(text)
     except ValueError as error:
-        source.builder.wrong(source.at(element), f"{element.name}/{name}", text, error)
+        source.builder.invalid(source.at(element), f"{element.name}/{name}", text, error)
         return default

@@ -67,7 +67,7 @@ class ActivemqSource(XmlSource):
             try:
                 value = attribute.read(text)
             except ValueError as error:
-                self.builder.wrong(self.at(element), f"{element.name}/{name}", text, error)
+                self.builder.invalid(self.at(element), f"{element.name}/{name}", text, error)
                 continue
             if attribute.key and value is not None:
                 given[attribute.key] = value, name

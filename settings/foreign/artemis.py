@@ -58,7 +58,7 @@ def load_jms_queue(builder: ConfigurationBuilder, file: str, element: Element, n
             try:
                 durable = BOOLEAN.read_text(child.text)
             except ValueError as error:
-                builder.wrong(origin, child.name, child.value, error)
+                builder.invalid(origin, child.name, child.value, error)
         elif child.name in ("selector", "filter"):
             if text := child.attributes.get("string", child.text).strip():
                 arguments[SELECTOR], origins[SELECTOR], in_file = text, origin, {SELECTOR: child.name}

@@ -27,6 +27,6 @@ def declare_divert(
             try:
                 values[row.attribute] = row.kind.read_text(text)
             except ValueError as error:
-                builder.wrong(origin, in_file(row.key), text, error)
+                builder.invalid(origin, in_file(row.key), text, error)
                 return
     builder.add_divert(Divert(**values, origin=origin))

@@ -226,7 +226,7 @@ class _Loader:
                 try:
                     self.routing_types[name] = self.routing_types.get(name, "") + ROUTING_TYPE.read_text(word)
                 except ValueError as error:
-                    self.builder.wrong(origin, "routingTypes", word, error)
+                    self.builder.invalid(origin, "routingTypes", word, error)
         elif len(path) == 3 and path[0] == "queueConfigs":
             self.queues.setdefault((name, path[1]), {})[path[2]] = (value, origin)
         elif len(path) == 2 and path[0] == "queueConfigs" and value == self.removal:
@@ -264,7 +264,7 @@ class _Loader:
                 elif key not in known:
                     self.builder.unknown(where, key, "queueConfigs", known)
             except ValueError as error:
-                self.builder.wrong(where, key, value, error)
+                self.builder.invalid(where, key, value, error)
         if name != address:
             arguments["x-address"] = address
         queue = replace(queue, address=address, arguments=arguments, origins=origins)

@@ -54,7 +54,7 @@ class XmlSource:
         try:
             return kind.read_text(text)
         except ValueError as error:
-            self.builder.wrong(origin, key, text, error)
+            self.builder.invalid(origin, key, text, error)
             return default
 
     # -- variables ----------------------------------------------------------------------------------------------------

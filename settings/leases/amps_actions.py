@@ -12,7 +12,7 @@ from ..foreign.xml_tree import Element
 from ..rows.message_types import MESSAGE_TYPES
 from ..values import shown
 from .amps_source import AmpsSource
-from .checks import Collected, ExpiryAction
+from .checks import AmpsNotes, ExpiryAction
 from .leased_settings import REASONS, TEMPLATE_VARIABLES, selects
 
 EXPIRED_MODULE = "amps-action-on-sow-expire-message"
@@ -119,7 +119,7 @@ def _dead_letter(source: AmpsSource, on: _Step, do: _Step) -> None:
         source.at(when["Topic"].element),
         when["Topic"].path,
     )
-    source.builder.collected(Collected).actions.append(action)
+    source.builder.notes(AmpsNotes).actions.append(action)
 
 
 def _reasons(source: AmpsSource, option: _Option | None) -> tuple[str, ...]:

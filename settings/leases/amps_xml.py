@@ -14,7 +14,7 @@ from ..rows.message_types import MESSAGE_TYPES
 from ..values import LONG_MAX, shown
 from .amps_actions import read_actions
 from .amps_source import AmpsSource
-from .checks import Collected
+from .checks import AmpsNotes
 from .leased_settings import (
     AMPS,
     BY_TAG,
@@ -130,7 +130,7 @@ def _read_queue(source: AmpsSource, element: Element, path: str) -> None:
     if TAGS[element.name] != LOCAL:
         arguments["x-replication"] = TAGS[element.name]
     else:
-        source.builder.collected(Collected).local.add(("/", name))
+        source.builder.notes(AmpsNotes).local.add(("/", name))
     if "x-message-type" not in arguments:
         source.refuse(element, f"{path}/MessageType", "E-MTYPE")
     queue = QueueDeclaration(name, name, arguments=arguments, origin=source.at(element), origins=origins)
@@ -145,7 +145,7 @@ def _read_replication(source: AmpsSource, element: Element, path: str) -> None:
             for child in topic.children if topic.name == "Topic" else ():
                 if child.name == "Name" and child.value:
                     where = f"{path}/{destination.name}/Topic/Name"
-                    source.builder.collected(Collected).replicated.setdefault(child.value, (source.at(child), where))
+                    source.builder.notes(AmpsNotes).replicated.setdefault(child.value, (source.at(child), where))
 
 
 # -- the transaction log -----------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def _read_replication(source: AmpsSource, element: Element, path: str) -> None:
 
 def _read_transaction_log(source: AmpsSource, element: Element, path: str) -> None:
     """Read the logged topics, and the size of a segment."""
-    source.builder.logs.add("/")
+    source.builder.logged_vhosts.add("/")
     for child, inner in source.parts(element, path, ("Topic",)):
         if child.name == "Topic":
             _read_logged_topic(source, child, inner)
@@ -169,7 +169,7 @@ def _read_log_setting(source: AmpsSource, element: Element, path: str) -> None:
     if element.name == "JournalSize":
         size = _octets(text)
         if size is None:
-            source.builder.wrong(source.at(element), path, text, "a size like 10MB")
+            source.builder.invalid(source.at(element), path, text, "a size like 10MB")
         else:
             source.builder.broker_value(source.at(element), "journal", "segment-size", size, path)
         return

@@ -142,9 +142,9 @@ class ExpiryAction:
 
 
 @dataclass(slots=True)
-class Collected:
-    """What AMPS' files say beside their queues. `replicated`: topics that AMPS would replicate -> where. `local`: the
-    virtual host and name of each LocalQueue.
+class AmpsNotes:
+    """What AMPS' files say beside their queues. `replicated`: topics that AMPS would replicate -> where it says so.
+    `local`: the virtual host and name of each LocalQueue.
     """
 
     actions: list[ExpiryAction] = field(default_factory=list)
@@ -154,7 +154,7 @@ class Collected:
 
 def complete(builder: ConfigurationBuilder) -> None:
     """Give leased queues their dead-letter destinations and exchanges for publishing to them; check their topics."""
-    collected = builder.collected(Collected)
+    collected = builder.notes(AmpsNotes)
     queues, faults, warnings = with_dead_letters(builder.queues.values(), collected.actions)
     if builder.cluster_at is not None:
         queues = [_of_this_node(queue) if (queue.vhost, queue.name) in collected.local else queue for queue in queues]
@@ -163,7 +163,7 @@ def complete(builder: ConfigurationBuilder) -> None:
         builder.fault(action.origin, action.path, problem)
     for action, problem in warnings:
         builder.warn(action.origin, action.path, problem)
-    check = TopicCheck(tuple(builder.logged_topics.values()), builder.logs)
+    check = TopicCheck(tuple(builder.logged_topics.values()), builder.logged_vhosts)
     for key, queue in builder.queues.items():
         if not is_leased(queue.arguments):
             continue

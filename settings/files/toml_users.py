@@ -1,4 +1,4 @@
-"""`[[user]]`, `[[vhost]]`, `[[policy]]` and `[[operator-policy]]` of native configuration files.
+"""Users, virtual hosts and policies in native files: `[[user]]`, `[[vhost]]`, `[[policy]]`, `[[operator-policy]]`.
 
 Source: interfaces page, "Configuration keys"; behaviour page 3.12.
 """
@@ -70,7 +70,7 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
         builder.fault(source.at(*path), "pattern", f"is missing in {where}")
     definition = item.get("definition", {})
     if not isinstance(definition, dict):
-        builder.wrong(source.at(*path, "definition"), "definition", definition, "a table of policy keys")
+        builder.invalid(source.at(*path, "definition"), "definition", definition, "a table of policy keys")
         return
     known = [key for key in POLICY_KEYS if not is_operator or POLICY_KEYS[key].is_for_operators]
     unknown = [key for key in definition if key not in known]
@@ -91,9 +91,10 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
             is_stored=True,
         )
     except PolicyFault as fault:
+        is_emptied = bool(unknown) and len(unknown) == len(definition)  # it has its fault already
         for line in str(fault).splitlines():
             key = "pattern" if line.startswith("pattern") else "definition"
-            if key == "pattern" or not len(unknown) == len(definition) > 0:  # else it is empty: no second fault
+            if key == "pattern" or not is_emptied:
                 builder.fault(source.at(*path, key), key, line)
     else:
         if mirroring := fault_of_mirroring(policy.definition):  # no fault: files that an earlier release loaded load
