@@ -25,19 +25,9 @@ from .declared.declarations import (
 )
 from .faults import ArgumentFault, Fault, Origin
 from .loading import load_configuration
-from .policies.policies import (
-    NO_LAYER,
-    NO_POLICIES,
-    NO_POLICY,
-    EffectivePolicy,
-    Policies,
-    Policy,
-    PolicyFault,
-    PolicyLayer,
-    faults_of_policy,
-    make_policy,
-    policy_layer,
-)
+from .policies.effective_policy import NO_LAYER, NO_POLICY, EffectivePolicy, PolicyLayer, policy_layer
+from .policies.policies import NO_POLICIES, Policies
+from .policies.policy import Policy, PolicyFault, faults_of_policy, make_policy
 from .rows.address_settings import Layer, ResolvedSettings, layer_of
 from .rows.flow_control import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
 from .rows.queue_attributes import QUEUE_ARGUMENTS

@@ -21,7 +21,7 @@ from .declared.declarations import (
 )
 from .declared.tables import USER, VHOST_LIMITS
 from .lifetime import ARRIVAL, AT_CONNECTION, LIVE, NEVER, Lifetime
-from .policies.policies import Policy
+from .policies.policy import Policy
 from .queue_types import QueueType, own_type
 from .rows.address_settings import SETTINGS
 from .rows.broker_keys import KEYS

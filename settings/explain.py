@@ -8,8 +8,9 @@ from .addresses.queue_arguments import NO_OWN_SETTINGS, OwnSettings, plain_value
 from .addresses.repository import SettingsRepository, sources_of
 from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration
+from .policies.effective_policy import NO_LAYER, NO_POLICY, EffectivePolicy, PolicyLayer, policy_layer
 from .policies.placement import PLACEMENT
-from .policies.policies import NO_LAYER, NO_POLICIES, NO_POLICY, EffectivePolicy, Policies, PolicyLayer, policy_layer
+from .policies.policies import NO_POLICIES, Policies
 from .queue_types import CLASSIC, own_type
 from .rows.address_settings import (
     BY_ATTRIBUTE,
@@ -228,7 +229,11 @@ def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], 
 def placement_rows(policy: EffectivePolicy) -> list[Row]:
     """Keys of its policies that choose the node of a queue, each with its effect here."""
     return [
-        Row(key, value if isinstance(value, str | int | float) else repr(value), f"{policy.giver(key).title}: {means}")
+        Row(
+            key,
+            value if isinstance(value, str | int | float) else repr(value),
+            f"{policy.policy_of(key).title}: {means}",
+        )
         for key, value in policy.definition.items()
         if (means := PLACEMENT.get(key)) is not None
     ]
@@ -288,7 +293,7 @@ def explain_rows(
     for setting in SETTINGS:
         attribute = setting.attribute
         if _is_of_policy(attribute, own, layer, resolved):
-            argument, policy = layer.giver_of(attribute)
+            argument, policy = layer.source_of(attribute)
             rule = f"{policy.title} ({argument.removeprefix('x-')})"
         elif attribute in own.given_by:
             argument = own.given_by[attribute]

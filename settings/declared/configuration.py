@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar, cast, overload
 from ..addresses.repository import NO_SETTINGS, SettingsRepository
 from ..faults import Origin
 from ..frozen import frozen
-from ..policies.policies import Policy
+from ..policies.policy import Policy
 from ..profiles import PROFILES, Profile
 from ..rows.broker_keys import KEY_OF, KEYS, BrokerKeys, JournalKeys, LimitKeys, ManagementKeys, TlsKeys
 from ..rows.cluster import ClusterKeys, ClusterTlsKeys, EtcdTlsKeys

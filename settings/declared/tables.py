@@ -7,7 +7,7 @@ queues page A.2; behaviour page 3.12.
 from typing import Any
 
 from ..lifetime import LIVE
-from ..policies.policies import APPLY_TO
+from ..policies.policy import APPLY_TO
 from ..rows.row import REQUIRED, Row, columns_of
 from ..values import BOOLEAN, LONG_MAX, ROUTING_TYPE, TEXT, Kind, one_of, whole
 from .declarations import (

@@ -20,7 +20,7 @@ from ..declared.declarations import (
 )
 from ..declared.tables import WILDCARDS
 from ..faults import ArgumentFault, Fault, Origin, nearest
-from ..policies.policies import Policy
+from ..policies.policy import Policy
 from ..queue_types import own_type
 from ..rows.address_settings import Setting
 from ..rows.broker_keys import KEYS

@@ -12,7 +12,7 @@ from ..declared.declarations import (
     UserDeclaration,
 )
 from ..declared.tables import PERMISSION, POLICY, TOPIC_PERMISSION, USER, VHOST
-from ..policies.policies import PolicyFault, make_policy
+from ..policies.policy import PolicyFault, make_policy
 from ..policies.policy_keys import POLICY_KEYS, fault_of_mirroring
 from .toml_source import Path, TomlSource, table_name
 

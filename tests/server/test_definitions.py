@@ -27,7 +27,7 @@ from leveret.operator.control import EXCHANGE, PARTS, ControlTable
 from leveret.operator.definitions import Definitions
 from leveret.operator.definitions_reader import OBJECTS_A_STEP, DefinitionsFault, DefinitionsReader
 from leveret.operator.steps import finished
-from leveret.settings.policies.policies import Policies, make_policy
+from leveret.settings import Policies, make_policy
 
 #: As RabbitMQ 3.10.8 exports it, shortened.
 RABBIT: dict[str, Any] = {

@@ -94,7 +94,7 @@ def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Brok
     if own is not None:
         rows = [Row("alternate-exchange", own.text, "exchange argument")]
     elif "alternate-exchange" in policy.definition:
-        rows = [Row("alternate-exchange", exchange.alternate, policy.giver("alternate-exchange").title)]
+        rows = [Row("alternate-exchange", exchange.alternate, policy.policy_of("alternate-exchange").title)]
     titles = tuple(dict.fromkeys([*address.policies, *titles_of(policy)]))
     return replace(address, rows=(*address.rows, *rows), policies=titles)
 
