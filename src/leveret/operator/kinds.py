@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from ..engine import EXCHANGE_TYPES, QUEUE_TYPES
-from ..settings.policies.policies import APPLY_TO as APPLY_TO_WORDS
+from ..settings.policies.policy import APPLY_TO as APPLY_TO_WORDS
 from ..settings.values import LONG_MAX, duration_ms, shown
 from .known_keys import Key
 
