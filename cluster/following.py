@@ -9,8 +9,8 @@ import trio
 from .agreement.events import Event, LeaderHeard
 from .agreement.view import Leader
 from .copying.joining import Held
-from .link.introduction import Address
 from .link.leader_link import Ending, LeaderLink
+from .link.options import Address
 from .node_directory import NodeDirectory
 from .options import NodeOptions
 
@@ -135,7 +135,7 @@ class Following:
         options, before, copied = self._options, self.link, self._directory.copied
         self._directory.held = held
         self.link = LeaderLink(
-            options.circle,
+            options.credentials,
             options.name,
             options.path,
             copied,

@@ -17,7 +17,7 @@ from ..journal.disk.segment_file import probe
 from ..journal.format.needs import LEVEL_MIN
 from .agreement.events import DiskFailed, DiskFull, DiskRecovered, DiskStalled, Durable, Event
 from .front import Front, LeadingBroker
-from .link.follower_links import FollowerLinks, LedJournal, forget_readers, readers_of
+from .link.follower_links import FollowerLinks, LeaderJournal, forget_readers, readers_of
 from .link.listener import LinkListener
 from .options import NodeOptions
 
@@ -117,11 +117,11 @@ class Leading:
             copied.close()  # else nothing could open the directory again
             raise
         self.terms = copied.terms
-        led, needs = LedJournal(copied.path, journal_id, copied.terms), copied.needs
+        journal, needs = LeaderJournal(copied.path, journal_id, copied.terms), copied.needs
 
         def written(base_lsn: int, offset: int, octets: bytearray, end_lsn: int) -> None:
             if self.links is None:
-                self._begin_links(led, needs, (base_lsn, offset + len(octets)), end_lsn)
+                self._begin_links(journal, needs, (base_lsn, offset + len(octets)), end_lsn)
             else:
                 self.links.written(base_lsn, offset, octets, end_lsn)
 
@@ -139,10 +139,10 @@ class Leading:
 
     # -- in the journal's thread ------------------------------------------------------------------------------------
 
-    def _begin_links(self, led: LedJournal, needs: frozenset[str], position: tuple[int, int], end: int) -> None:
+    def _begin_links(self, journal: LeaderJournal, needs: frozenset[str], position: tuple[int, int], end: int) -> None:
         """With its first octets, the journal is open: followers can join while the broker is restored."""
         self.links = FollowerLinks(
-            led,
+            journal,
             self._tell,
             position=position,
             end=end,
@@ -152,10 +152,11 @@ class Leading:
             wall_ms=self._wall_ms,
             status=self._status,
             level=lambda: self.level,
-            joined=self._node_joined,
-            left=self._node_left,
+            on_joined=self._node_joined,
+            on_left=self._node_left,
         )
-        self.links.say(self._agreed)  # as the leader before said: a follower with less has a disk that was put back
+        # As the leader before said: a follower that has less has a disk that was put back.
+        self.links.set_agreed(self._agreed)
         self._soon(self._take_links)
 
     def _note_synced(self, lsn: int) -> None:
@@ -223,7 +224,7 @@ class Leading:
         if self.broker is not None:
             self.broker.agree(lsn, at_once=at_once)
         if self.links is not None:
-            self.links.say(lsn)
+            self.links.set_agreed(lsn)
 
     def raise_level(self, level: int) -> None:
         """Records of this level may be written."""

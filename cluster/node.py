@@ -354,7 +354,7 @@ class Node:
         options, leading = self.options, self.leading
         journal = None if leading is None else leading.journal
         if journal is not None and leading is not None and leading.links is not None:
-            journal_id: bytes | None = leading.links.led.journal_id
+            journal_id: bytes | None = leading.links.journal.journal_id
             term, end = leading.term, journal.durable_lsn
         else:
             held = self.directory.current()

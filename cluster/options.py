@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from ..journal import REAL, Files
 from ..journal.format.needs import LEVEL
 from .agreement.timers import Timers
-from .link.challenge import Circle
-from .link.introduction import Address, LinkOptions, LinkTls
+from .link.challenge import Credentials
+from .link.options import Address, LinkOptions, LinkTls
 
 
 @dataclass(slots=True, frozen=True)
@@ -18,7 +18,7 @@ class NodeOptions:
 
     name: str
     path: str
-    circle: Circle
+    credentials: Credentials
     nodes: dict[str, Address]
     timers: Timers = field(default_factory=Timers)
     link: LinkOptions = field(default_factory=LinkOptions)

@@ -53,7 +53,9 @@ class Reachability:
         if self._is_linked(name):
             found = Reach.REACHED
         else:
-            found = await reach(self._others[name], self._options.circle, self._options.tls.client, self._options.link)
+            found = await reach(
+                self._others[name], self._options.credentials, self._options.tls.client, self._options.link
+            )
         reached = self.reached | {name} if found is Reach.REACHED else self.reached - {name}
         if found is Reach.REFUSED:
             self._refused(name)

@@ -22,7 +22,7 @@ def cluster_status(node: Node) -> dict[str, Any]:
     rows = _Rows(node, view, leader, linked, end)
     nodes = [rows.of(name) for name in sorted(node.options.nodes)]
     return {
-        "cluster": node.options.circle.cluster,
+        "cluster": node.options.credentials.cluster,
         "node": key.name,
         "state": node.agreement.state.name.lower(),
         "since-ms": node.since_ms,

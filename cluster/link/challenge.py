@@ -29,7 +29,7 @@ class ChallengeFault(Exception):
 
 
 @dataclass(slots=True, frozen=True)
-class Circle:
+class Credentials:
     """Whose links may meet: the cluster, its group, and the secret that all its nodes know (empty: none)."""
 
     cluster: str
@@ -75,9 +75,9 @@ def _check_version(version: int) -> None:
 class ListenerChallenge:
     """The side that accepted the connection."""
 
-    def __init__(self, circle: Circle, nonce: bytes | None = None) -> None:
-        self._circle = circle
-        self._nonce = (os.urandom(NONCE_SIZE) if nonce is None else nonce) if circle.secret else b""
+    def __init__(self, credentials: Credentials, nonce: bytes | None = None) -> None:
+        self._credentials = credentials
+        self._nonce = (os.urandom(NONCE_SIZE) if nonce is None else nonce) if credentials.secret else b""
 
     def greet(self) -> Greet:
         """The first frame."""
@@ -86,42 +86,42 @@ class ListenerChallenge:
     def answer(self, said: Prove) -> Proof:
         """Check the connector's proof and answer with the own one. Raises: ChallengeFault."""
         _check_version(said.version)
-        circle = self._circle
-        if not circle.secret:
+        credentials = self._credentials
+        if not credentials.secret:
             if said.nonce or said.proof:
                 raise ChallengeFault("the other node has a secret, this one has none (cluster.secret-file)")
             return Proof(b"")
         if len(said.nonce) != NONCE_SIZE:
             raise ChallengeFault("the other node has no secret, this one has (cluster.secret-file)")
-        if not hmac.compare_digest(said.proof, circle.proof(_CONNECTOR, self._nonce, said.nonce)):
+        if not hmac.compare_digest(said.proof, credentials.proof(_CONNECTOR, self._nonce, said.nonce)):
             raise ChallengeFault("the other node has another secret, or belongs to another cluster")
-        return Proof(circle.proof(_LISTENER, self._nonce, said.nonce))
+        return Proof(credentials.proof(_LISTENER, self._nonce, said.nonce))
 
 
 class ConnectorChallenge:
     """The side that connected."""
 
-    def __init__(self, circle: Circle, nonce: bytes | None = None) -> None:
-        self._circle = circle
-        self._nonce = (os.urandom(NONCE_SIZE) if nonce is None else nonce) if circle.secret else b""
+    def __init__(self, credentials: Credentials, nonce: bytes | None = None) -> None:
+        self._credentials = credentials
+        self._nonce = (os.urandom(NONCE_SIZE) if nonce is None else nonce) if credentials.secret else b""
         self._listener_nonce = b""
 
     def answer(self, said: Greet) -> Prove:
         """The own nonce and proof. Raises: ChallengeFault."""
         _check_version(said.version)
-        circle = self._circle
-        if not circle.secret:
+        credentials = self._credentials
+        if not credentials.secret:
             if said.nonce:
                 raise ChallengeFault("the other node has a secret, this one has none (cluster.secret-file)")
             return Prove(VERSION, b"", b"")
         if len(said.nonce) != NONCE_SIZE:
             raise ChallengeFault("the other node has no secret, this one has (cluster.secret-file)")
         self._listener_nonce = said.nonce
-        return Prove(VERSION, self._nonce, circle.proof(_CONNECTOR, said.nonce, self._nonce))
+        return Prove(VERSION, self._nonce, credentials.proof(_CONNECTOR, said.nonce, self._nonce))
 
     def check(self, said: Proof) -> None:
         """Check the listener's proof. Raises: ChallengeFault."""
-        circle = self._circle
-        expected = circle.proof(_LISTENER, self._listener_nonce, self._nonce) if circle.secret else b""
+        credentials = self._credentials
+        expected = credentials.proof(_LISTENER, self._listener_nonce, self._nonce) if credentials.secret else b""
         if not hmac.compare_digest(said.proof, expected):
             raise ChallengeFault("the other node has not proven that it knows the secret")

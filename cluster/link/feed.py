@@ -1,11 +1,11 @@
-"""What one follower is still to be sent: from memory while it keeps up, else from the leader's files. Pure.
+"""The octets that one follower has yet to get: from memory while it keeps up, else from the leader's files. Pure.
 
     position            start of the queue        tail
     |--- from files ----|------- in memory -------|
 
-`written` moves the tail. What is above the limit of memory leaves the queue, and is read from the files when the
-follower has taken what is before it. Memory is used again as soon as little is left to be read, so that octets which
-are written meanwhile wait in the queue: nothing is missed where files and memory meet, and nothing comes twice.
+`written` moves the tail. When the queue would exceed its limit, it is dropped, and the octets are read from the files.
+Memory is used again as soon as little is left to be read, so that octets which are written meanwhile wait in the queue:
+nothing is missed where files and memory meet, and nothing comes twice.
 """
 
 from collections import deque
@@ -51,7 +51,7 @@ class Feed:
         self._start = tail  # of the queue
         self._limit = limit
         self._queue: deque[_Piece | Unlink | Needs] = deque()
-        self._come_near()
+        self._queue_if_near()
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview) -> None:
         """The journal's writer appended octets. Cost: 1 us."""
@@ -59,22 +59,22 @@ class Feed:
         tail = self.tail
         end = Position(base_lsn, offset + size)
         if end <= tail:
-            return  # of the time before this feed
+            return  # it was written before this feed began
         follows = offset == tail.offset if base_lsn == tail.base_lsn else offset == 0
         self.tail = end
         if self.is_queued and follows and self.queued_octets + size <= self._limit:
             self._queue.append(_Piece(base_lsn, offset, octets))
             self.queued_octets += size
         else:
-            self._leave_memory()
+            self._drop_queue()
 
     def skip_to(self, tail: Position) -> None:
-        """The tail is further than what was told: the files have what is before it."""
+        """Move the tail without the octets before it, which the files have."""
         if tail > self.tail:
             self.tail = tail
-            self._leave_memory()
+            self._drop_queue()
 
-    def say(self, message: Unlink | Needs) -> None:
+    def put(self, message: Unlink | Needs) -> None:
         """Send a message behind all that was written before. It may come later than what is written after it."""
         self._queue.append(message)
 
@@ -87,7 +87,7 @@ class Feed:
         """The octets up to `end` were read from the files, and are sent."""
         assert self.position < end <= self._start
         self.position = end
-        self._come_near()
+        self._queue_if_near()
 
     def take(self) -> list[bytes | memoryview]:
         """The next frames from the queue, about `BATCH` octets, in parts; empty: there are none."""
@@ -113,16 +113,16 @@ class Feed:
                 self.queued_octets -= len(first.octets)
         return parts
 
-    def _leave_memory(self) -> None:
+    def _drop_queue(self) -> None:
         """Read from the files whatever was not sent yet."""
         self._queue = deque(one for one in self._queue if not isinstance(one, _Piece))
         self.queued_octets = 0
         self.is_queued = False
         self._start = self.tail
-        self._come_near()
+        self._queue_if_near()
 
-    def _come_near(self) -> None:
-        """Put later octets into the queue if little is left to be read."""
+    def _queue_if_near(self) -> None:
+        """Queue the octets that are written later, if little is left to be read."""
         position, tail = self.position, self.tail
         if not self.is_queued and position.base_lsn == tail.base_lsn and tail.offset - position.offset <= NEAR:
             self.is_queued = True

@@ -1,7 +1,7 @@
-"""The leader's side: the links of its followers, and what each of them is still to be sent.
+"""The leader's side of links: each follower is sent the journal, and acknowledges it.
 
 Octets of the journal come in as the writer writes them (`written`), before the leader has fsynced them, and go out in
-the writer's thread, see `Outlet`; nothing waits for a follower. Acknowledgements are reported as they come.
+the writer's thread, see `FeedSender`; nothing waits for a follower. Acknowledgements are reported as they come.
 """
 
 import logging
@@ -32,6 +32,7 @@ from ...journal.format.terms import FIRST_LSN
 from ..agreement.events import Acknowledged, Event, FollowerHeard, JournalDamaged, LinkClosed, LinkOpened
 from ..copying.joining import CutTo, FullCopy, Held, Refuse, join
 from .feed import Feed, Position
+from .feed_sender import FeedSender, Pending
 from .frames import (
     PIECE_MAX,
     VERSION,
@@ -53,23 +54,23 @@ from .frames import (
     encode,
     octets_head,
 )
-from .introduction import READ_SIZE, Declined, LinkFault, LinkOptions, LinkStream
-from .outlet import Outlet, Rest
+from .options import LinkOptions
 from .relay import as_socket
+from .stream import READ_SIZE, Declined, LinkFault, LinkStream
 
 logger = logging.getLogger("leveret.cluster")
 
 #: Octets that one call in a thread reads from the files.
 READ_MAX = 1024 * 1024
-#: Seconds between two looks whether the files are damaged, as followers complain of what comes.
-VERIFY_S = 60.0
+#: Seconds between two checks of the files for damage, which a follower's complaint starts.
+DAMAGE_CHECK_S = 60.0
 #: Links of followers at once; a cluster has three or five nodes.
 FOLLOWERS_MAX = 32
-_NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
+_NOT_IN_READER_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(slots=True, frozen=True)
-class LedJournal:
+class LeaderJournal:
     """The journal of a leader, as it was opened."""
 
     path: str
@@ -84,7 +85,7 @@ class LedJournal:
 
 @dataclass(slots=True, frozen=True)
 class FollowerStatistics:
-    """Figures of one follower's link, for people. behind_octets: not sent yet; None: they are in several segments."""
+    """Figures of one follower's link. behind_octets: not sent yet; None: they are in several segments."""
 
     name: str
     node_id: bytes
@@ -101,15 +102,15 @@ class FollowerStatistics:
 class FollowerLinks:
     """The links of one leadership. `report` gets LinkOpened, FollowerHeard, Acknowledged, LinkClosed, JournalDamaged.
 
-    position, end: where the journal ends when this is made, and its LSN; `written` goes on there. needs: see `Needs`.
-    level: of the journal, as etcd says. joined, left: told of each link, also of one with a full copy, by the node's
-    name; `joined` also what it says of its site.
+    position, end: where the journal ends when this is made, and its LSN; `written` continues there. needs: see `Needs`.
+    level: of the journal, as etcd says. on_joined, on_left: called for each link, also for one with a full copy, with
+    the node's name; `on_joined` also with the description of its site.
     `written`, `needed` and `unlinked` are for the journal's thread, all other methods for the event loop.
     """
 
     def __init__(
         self,
-        led: LedJournal,
+        journal: LeaderJournal,
         report: Callable[[Event], object],
         *,
         position: tuple[int, int],
@@ -120,11 +121,11 @@ class FollowerLinks:
         wall_ms: Callable[[], int] = lambda: 0,
         status: Callable[[], Mapping[str, object]] = dict,
         level: Callable[[], int] = lambda: 0,
-        joined: Callable[[str, Mapping[str, object]], object] = lambda name, site: None,
-        left: Callable[[str], object] = lambda name: None,
+        on_joined: Callable[[str, Mapping[str, object]], object] = lambda name, site: None,
+        on_left: Callable[[str], object] = lambda name: None,
     ) -> None:
-        self.led = led
-        self._joined, self._left = joined, left
+        self.journal = journal
+        self._on_joined, self._on_left = on_joined, on_left
         self.level = level
         self.report = report
         self.options = options or LinkOptions()
@@ -136,15 +137,15 @@ class FollowerLinks:
         self.needs = needs
         self.agreed = 0
         self.is_closed = False
-        self._followers: dict[bytes, _Follower] = {}
-        self._outlets: tuple[Outlet, ...] = ()  # of all followers
-        self._acknowledging: tuple[_Follower, ...] = ()  # all but those with full copies beside
-        self._lock = threading.Lock()  # of the outlets, the position, and the end
+        self._followers: dict[bytes, _FollowerLink] = {}
+        self._senders: tuple[FeedSender, ...] = ()  # of all followers
+        self._acknowledging: tuple[_FollowerLink, ...] = ()  # all but those with full copies beside
+        self._lock = threading.Lock()  # of the senders, the position, and the end
         self._link_count = 0
         self._has_no_status = False
-        self._told: Mapping[str, object] = {}  # of this process, until the time
-        self._told_until_s = 0.0
-        self._verify_after_s = 0.0
+        self._status_sent: Mapping[str, object] = {}  # what beacons say until `_status_until_s`
+        self._status_until_s = 0.0
+        self._check_after_s = 0.0
         self._damage: Damaged | None = None
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview, end_lsn: int) -> None:
@@ -152,18 +153,18 @@ class FollowerLinks:
         with self._lock:
             self.position = Position(base_lsn, offset + len(octets))
             self.end = end_lsn
-            for outlet in self._outlets:
-                outlet.written(base_lsn, offset, octets)
+            for sender in self._senders:
+                sender.written(base_lsn, offset, octets)
 
     def needed(self, needs: frozenset[str]) -> None:
         """Note the features that a program needs to read the octets written after this call."""
         with self._lock:
             self.needs |= needs
-        self._say(Needs(self.needs))
+        self._put(Needs(self.needs))
 
     def unlinked(self, base_lsns: Sequence[int]) -> None:
         """The leader deleted segments."""
-        self._say(Unlink((max(base_lsns),)))
+        self._put(Unlink((max(base_lsns),)))
 
     def is_linked(self, node_id: bytes) -> bool:
         """Whether the link of a follower is open."""
@@ -173,17 +174,17 @@ class FollowerLinks:
         """Whether an acknowledgement of what is below `lsn` is to come. For any thread."""
         return any(one.acknowledged < lsn for one in self._acknowledging)
 
-    def _say(self, message: Needs | Unlink) -> None:
+    def _put(self, message: Needs | Unlink) -> None:
         with self._lock:
-            for outlet in self._outlets:
-                outlet.say(message)
+            for sender in self._senders:
+                sender.put(message)
 
-    def say(self, agreed: int) -> None:
-        """Set what the next beacons say."""
+    def set_agreed(self, agreed: int) -> None:
+        """Set the agreed LSN that the next beacons say."""
         self.agreed = agreed
 
     def order(self, node_id: bytes, verb: str) -> bool:
-        """Pass an operator's wish on to a follower, see `Order`. False: it has no link."""
+        """Send an operator's order to a follower, see `Order`. False: it has no link."""
         follower = self._followers.get(node_id)
         if follower is None:
             return False
@@ -200,92 +201,92 @@ class FollowerLinks:
         """The statistics of each link."""
         return [follower.statistics() for follower in self._followers.values()]
 
-    def told_status(self) -> Mapping[str, object]:
-        """What beacons say of this process; nothing, if that cannot be told: the links are needed all the same.
+    def beacon_status(self) -> Mapping[str, object]:
+        """The status of this process for beacons; empty if it cannot be told, as the links are needed all the same.
 
-        It is found out for the first beacon of a period; those to other followers say the same.
+        It is taken once in a period, for the beacons to all followers.
         """
         now_s = trio.current_time()
-        if now_s < self._told_until_s:
-            return self._told
-        self._told_until_s = now_s + self.options.beacon_s * 0.9
+        if now_s < self._status_until_s:
+            return self._status_sent
+        self._status_until_s = now_s + self.options.beacon_s * 0.9
         try:
-            self._told = self.status()
-            check_status(self._told)
+            self._status_sent = self.status()
+            check_status(self._status_sent)
         except (OSError, FrameFault) as error:
             if not self._has_no_status:
                 logger.warning("the status of this node cannot be told: %s", error)
-            self._has_no_status, self._told = True, {}
+            self._has_no_status, self._status_sent = True, {}
         else:
             self._has_no_status = False
-        return self._told
+        return self._status_sent
 
     async def follow(self, link: LinkStream, hello: Hello) -> None:
         """Serve a follower until its link ends. Raises: LinkFault, FrameFault."""
         self._link_count += 1
-        follower = _Follower(self, link, hello, self._link_count)
+        follower = _FollowerLink(self, link, hello, self._link_count)
         try:
             try:
-                told = await trio.to_thread.run_sync(follower.answer, self.position, self.end)
+                answer = await trio.to_thread.run_sync(follower.answer_hello, self.position, self.end)
             except (OSError, JournalError) as error:
-                follower.doubts = True
-                told = No(f"the leader cannot read its journal: {error}")
+                follower.suspects_damage = True
+                answer = No(f"the leader cannot read its journal: {error}")
             if self.is_closed:
-                told = No("this node does not lead any more")
+                answer = No("this node does not lead any more")
             elif len(self._followers) >= FOLLOWERS_MAX:
-                told = No(f"{FOLLOWERS_MAX} followers are connected")
-            if isinstance(told, No):
+                answer = No(f"{FOLLOWERS_MAX} followers are connected")
+            if isinstance(answer, No):
                 with trio.move_on_after(1):
-                    await link.send(told)
-                raise Declined(f"{hello.name} was not taken: {told.why}", is_final=True)
+                    await link.send(answer)
+                raise Declined(f"{hello.name} was not taken: {answer.why}", is_final=True)
             if (former := self._followers.get(follower.node_id)) is not None:
                 former.close("the node has connected again")
-            await follower.serve(told)
+            await follower.serve(answer)
         finally:
             follower.close("the link ended")
             with trio.CancelScope(shield=True):
-                await link.close()  # the node need not wait until the files are looked at
-                await trio.to_thread.run_sync(follower.clean_up)
-            if follower.doubts:
-                await self._verify(follower.began.base_lsn)
+                await link.close()  # the node need not wait for the check of the files
+                await trio.to_thread.run_sync(follower.release)
+            if follower.suspects_damage:
+                await self._check_for_damage(follower.start.base_lsn)
 
-    async def _verify(self, base_lsn: int) -> None:
-        """A follower cannot be sent these segments, or not take them: are they damaged? Else it is its own trouble."""
-        if self._damage is None and trio.current_time() >= self._verify_after_s:
-            self._verify_after_s = trio.current_time() + VERIFY_S
-            asked = self.led.path, base_lsn, self.position, self.files
+    async def _check_for_damage(self, base_lsn: int) -> None:
+        """Report damage in the segments from `base_lsn`, which could not be read, or which a follower refused."""
+        if self._damage is None and trio.current_time() >= self._check_after_s:
+            self._check_after_s = trio.current_time() + DAMAGE_CHECK_S
+            asked = self.journal.path, base_lsn, self.position, self.files
             self._damage = await trio.to_thread.run_sync(damage_in, *asked, abandon_on_cancel=True)
             if self._damage is not None:
                 logger.critical("the journal of this node is damaged: %s", self._damage)
         if self._damage is not None and not self.is_closed:
             self.report(JournalDamaged(self._damage))
 
-    def entered(self, follower: "_Follower") -> None:
-        """Add a follower to those that are sent what is written."""
+    def add(self, follower: "_FollowerLink") -> None:
+        """From now on send a follower what is written."""
         self._followers[follower.node_id] = follower
         if not follower.is_beside:
             self._acknowledging += (follower,)
         with self._lock:
             if self.position > follower.feed.tail:  # written while a thread worked on the answer: it is in the files
-                follower.outlet.skip_to(self.position)
-            if self.needs != follower.told_needs:
-                follower.outlet.say(Needs(self.needs))
-            self._outlets += (follower.outlet,)
-        self._joined(follower.name, follower.site)
+                follower.sender.skip_to(self.position)
+            if self.needs != follower.sent_needs:
+                follower.sender.put(Needs(self.needs))
+            self._senders += (follower.sender,)
+        self._on_joined(follower.name, follower.site)
 
-    def left(self, follower: "_Follower") -> None:
-        """The link of a follower is closed."""
+    def remove(self, follower: "_FollowerLink") -> None:
+        """Send a follower, whose link is closed, nothing more."""
         if self._followers.get(follower.node_id) is follower:
             del self._followers[follower.node_id]
         self._acknowledging = tuple(one for one in self._acknowledging if one is not follower)
         with self._lock:
-            self._outlets = tuple(one for one in self._outlets if one is not follower.outlet)
+            self._senders = tuple(one for one in self._senders if one is not follower.sender)
         if all(one.name != follower.name for one in self._followers.values()):  # it may be back, under another node id
-            self._left(follower.name)
+            self._on_left(follower.name)
 
 
 def readers_of(path: str, files: Files = REAL, node: str | None = None) -> list[str]:
-    """The readers in a leader's directory that keep segments for followers, or for one node. Each link has another.
+    """The readers in a leader's directory that keep segments for followers, or for one node. Each link has its own.
 
     Raises: OSError, JournalError.
     """
@@ -301,10 +302,10 @@ def forget_readers(path: str, names: Iterable[str], files: Files = REAL) -> None
 
 
 def _reader_prefix(node: str) -> str:
-    return f"{NODE_PREFIX}{_NOT_OF_A_NAME.sub('_', node)[:60]}"
+    return f"{NODE_PREFIX}{_NOT_IN_READER_NAMES.sub('_', node)[:60]}"
 
 
-class _Follower:
+class _FollowerLink:
     """The link of one follower."""
 
     def __init__(self, links: FollowerLinks, link: LinkStream, hello: Hello, number: int) -> None:
@@ -312,7 +313,7 @@ class _Follower:
         self._link = link
         self._hello = hello
         self._scope = trio.CancelScope()
-        self._news = trio.Event()
+        self._woken = trio.Event()
         self._reader: OctetReader | None = None
         self._reader_name = f"{_reader_prefix(hello.name)}-{number}"  # one for each link
         self._is_registered = False
@@ -325,62 +326,62 @@ class _Follower:
         self._status: Status | None = None
         self._clock_difference_ms = 0
         self._silent_beacons = 0  # since something was heard
-        self.doubts = False  # it ended since the files could not be read, or the follower could not take what came
+        self.suspects_damage = False  # the files could not be read, or the follower refused their octets
         self._decoder = Decoder(No, Ack, Status)
         self._socket: socket.socket
         self.acknowledged = 0
         self.node_id = hello.terms.node_id
         self.name = hello.name
         self.site = hello.site or {}
-        self.began = Position(FIRST_LSN, 0)  # where the link's octets begin
+        self.start = Position(FIRST_LSN, 0)  # of the octets that are sent
         self.feed: Feed
-        self.outlet: Outlet
-        self.told_needs: frozenset[str] = frozenset()
+        self.sender: FeedSender
+        self.sent_needs: frozenset[str] = frozenset()
 
     # -- joining -------------------------------------------------------------------------------------------------------
 
-    def answer(self, tail: Position, end: int) -> list[Message] | No:
-        """Find out how the follower joins; for a thread. Returns what it is told. Raises: OSError, JournalError."""
-        links, hello, led, files = self._links, self._hello, self._links.led, self._links.files
-        if hello.term != led.term:
-            return No(f"this node leads in term {led.term}, not {hello.term}")
+    def answer_hello(self, tail: Position, end: int) -> list[Message] | No:
+        """The messages that tell the follower how it joins; for a thread. Raises: OSError, JournalError."""
+        links, hello, journal, files = self._links, self._hello, self._links.journal, self._links.files
+        if hello.term != journal.term:
+            return No(f"this node leads in term {journal.term}, not {hello.term}")
         theirs = Held(hello.journal_id, hello.terms, hello.end)
-        oldest = segments_in(files, led.path)[0]
-        answer = join(Held(led.journal_id, led.terms, end), oldest, theirs, wants_copy=hello.wants_copy)
+        oldest = segments_in(files, journal.path)[0]
+        answer = join(Held(journal.journal_id, journal.terms, end), oldest, theirs, wants_copy=hello.wants_copy)
         if isinstance(answer, Refuse):
             return No(answer.why, is_final=True)
-        told: list[Message] = []
+        messages: list[Message] = []
         if not isinstance(answer, FullCopy):
             self._register(answer.lsn)
             try:
-                position = Position(*position_of(led.path, answer.lsn, files))
+                position = Position(*position_of(journal.path, answer.lsn, files))
             except NotInJournal as error:
                 answer = FullCopy(is_beside=True, why=str(error))
             else:
                 lsn = answer.lsn
                 if isinstance(answer, CutTo):
-                    told.append(Cut(lsn))
+                    messages.append(Cut(lsn))
         if isinstance(answer, FullCopy):
             self._register(1)
-            oldest = segments_in(files, led.path)[0]
+            oldest = segments_in(files, journal.path)[0]
             lsn, position = oldest, Position(oldest, 0)
             self.is_beside = answer.is_beside
-            told.append(Copy(end, self._size_from(oldest, tail), answer.is_beside))
+            messages.append(Copy(end, self._size_from(oldest, tail), answer.is_beside))
             logger.info("%s gets a full copy: %s", hello.name, answer.why)
-        self.began = position
+        self.start = position
         self.feed = Feed(position, max(tail, position), links.options.backlog_octets)
-        self.told_needs = links.needs
-        told.append(
+        self.sent_needs = links.needs
+        messages.append(
             Welcome(
-                VERSION, links.level(), led.journal_id, led.terms,
-                position.base_lsn, position.offset, lsn, oldest, self.told_needs,
+                VERSION, links.level(), journal.journal_id, journal.terms,
+                position.base_lsn, position.offset, lsn, oldest, self.sent_needs,
             )
         )  # fmt: skip
         self.acknowledged = lsn
-        return told
+        return messages
 
     def _size_from(self, oldest: int, tail: Position) -> int:
-        files, path = self._links.files, self._links.led.path
+        files, path = self._links.files, self._links.journal.path
         size = tail.offset
         for base_lsn in segments_in(files, path):
             if oldest <= base_lsn < tail.base_lsn:
@@ -391,7 +392,7 @@ class _Follower:
 
     def _register(self, lsn: int) -> None:
         """Keep the segments from the record `lsn` on until the follower has them. Raises: OSError."""
-        register_reader(self._links.led.path, self._reader_name, lsn, self._links.files)
+        register_reader(self._links.journal.path, self._reader_name, lsn, self._links.files)
         self._is_registered = True
 
     # -- the event loop ------------------------------------------------------------------------------------------------
@@ -401,24 +402,24 @@ class _Follower:
         if self._is_open:
             self._is_open = False
             self._why = why
-            self._links.left(self)
+            self._links.remove(self)
             if not self.is_beside:
                 self._links.report(LinkClosed(self.node_id))
             self._scope.cancel()
 
-    async def serve(self, told: Sequence[Message]) -> None:
-        """Send and receive until the link ends. Raises: LinkFault, FrameFault, which say why."""
+    async def serve(self, first: Sequence[Message]) -> None:
+        """Send `first` and the journal, and receive, until the link ends. Raises: LinkFault, FrameFault."""
         links, token = self._links, trio.lowlevel.current_trio_token()
 
         def wake() -> None:
             with suppress(trio.RunFinishedError):
-                token.run_sync_soon(self._news.set, idempotent=True)
+                token.run_sync_soon(self._woken.set, idempotent=True)
 
         self._decoder.receive(self._link.take_rest())
         self._socket, relaying = as_socket(self._link.stream)
-        self.outlet = Outlet(self._socket, self.feed, wake, b"".join(map(encode, told)))
+        self.sender = FeedSender(self._socket, self.feed, wake, b"".join(map(encode, first)))
         try:
-            links.entered(self)
+            links.add(self)
             self._is_open = True
             if not self.is_beside:
                 links.report(LinkOpened(self.node_id, self.acknowledged))
@@ -429,38 +430,38 @@ class _Follower:
                     for task in (self._send, self._beacon, self._receive):
                         nursery.start_soon(self._until_fault, task)
         finally:
-            self.outlet.close()
+            self.sender.close()
         raise LinkFault(f"{self._hello.name}: {self._why}")
 
     async def _until_fault(self, task: Callable[[], Awaitable[None]]) -> None:
         try:
             await task()
         except (LinkFault, FrameFault, NotInJournal, OSError) as fault:
-            self.doubts = self.doubts or isinstance(fault, (Declined, NotInJournal, OSError))
+            self.suspects_damage |= isinstance(fault, (Declined, NotInJournal, OSError))
             self.close(str(fault))
 
     async def _send(self) -> None:
-        """Send what the outlet has left to this task. Raises: LinkFault, NotInJournal, OSError."""
+        """Send what `FeedSender` leaves to this task. Raises: LinkFault, NotInJournal, OSError."""
         while True:
-            self._news = trio.Event()
-            rest, span = self.outlet.go_on()
-            if rest is Rest.LOST:
+            self._woken = trio.Event()
+            pending, span = self.sender.send_pending()
+            if pending is Pending.LOST:
                 raise LinkFault("the connection was lost")
-            if rest is Rest.ROOM:
+            if pending is Pending.SOCKET:
                 await trio.lowlevel.wait_writable(self._socket)
             elif span is not None:
                 await self._read_from_files(*span)
             elif self._is_registered and not self.is_beside:
-                await trio.to_thread.run_sync(self.clean_up)
+                await trio.to_thread.run_sync(self.release)
             else:
-                await self._news.wait()
+                await self._woken.wait()
 
     async def _read_from_files(self, start: Position, end: Position) -> None:
         await trio.sleep_until(self._read_after_s)
-        end_of, frames = await trio.to_thread.run_sync(self._read, start, end)
+        read_to, frames = await trio.to_thread.run_sync(self._read, start, end)
         now_s = trio.current_time()
         self._read_after_s = max(self._read_after_s, now_s) + len(frames) / self._links.options.copy_rate
-        self.outlet.was_read(end_of, frames)
+        self.sender.was_read(read_to, frames)
 
     def _read(self, start: Position, end: Position) -> tuple[Position, bytes]:
         """Frames with octets from the files, and where they end; for a thread. Raises: NotInJournal, OSError."""
@@ -469,7 +470,7 @@ class _Follower:
         reader = self._reader
         if reader is None or reader.position != start:
             self._close_reader()
-            reader = self._reader = OctetReader(self._links.led.path, *start, self._links.files)
+            reader = self._reader = OctetReader(self._links.journal.path, *start, self._links.files)
         parts: list[bytes] = []
         size = 0
         while size < READ_MAX and (found := reader.read(end, PIECE_MAX)) is not None:
@@ -483,13 +484,13 @@ class _Follower:
             self._reader.close()
             self._reader = None
 
-    def clean_up(self) -> None:
+    def release(self) -> None:
         """Keep no file and no segment for the follower; for a thread."""
         self._close_reader()
         if self._is_registered:
             self._is_registered = False
             try:
-                forget_reader(self._links.led.path, self._reader_name, self._links.files)
+                forget_reader(self._links.journal.path, self._reader_name, self._links.files)
             except OSError as error:
                 logger.warning("%s: segments stay longer than needed: %s", self._hello.name, error)
 
@@ -499,12 +500,15 @@ class _Follower:
         self._has_orders.set()
 
     async def _beacon(self) -> None:
-        """Raises: LinkFault, when nothing was heard for some beacons; no time, as this process may have slept."""
+        """Send beacons. Raises: LinkFault: nothing was heard for some beacons.
+
+        Beacons are counted, not time, because this process may have slept.
+        """
         links, beacon_s, silence_s = self._links, self._links.options.beacon_s, self._links.options.silence_s
         while True:
             orders, self._orders, self._has_orders = self._orders, [], trio.Event()
-            beacon = Beacon(links.led.term, links.agreed, links.wall_ms(), links.told_status())
-            self.outlet.beacon(encode(beacon), b"".join(map(encode, orders)))
+            beacon = Beacon(links.journal.term, links.agreed, links.wall_ms(), links.beacon_status())
+            self.sender.beacon(encode(beacon), b"".join(map(encode, orders)))
             with trio.move_on_after(beacon_s):
                 await self._has_orders.wait()
                 continue
@@ -519,7 +523,7 @@ class _Follower:
             for message in decoder.messages():
                 if not self._is_open:
                     return
-                self._heard(message)
+                self._handle(message)
             await trio.lowlevel.wait_readable(sock)
             try:
                 data = sock.recv(READ_SIZE)
@@ -533,7 +537,7 @@ class _Follower:
             self._silent_beacons = 0
             decoder.receive(data)
 
-    def _heard(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         """Raises: FrameFault, Declined."""
         links = self._links
         if isinstance(message, Status):
@@ -541,7 +545,7 @@ class _Follower:
             self._clock_difference_ms = message.wall_ms - links.wall_ms()
             links.report(FollowerHeard(self.node_id))
         elif isinstance(message, Ack):
-            if message.term != links.led.term or message.lsn > links.end or self.is_beside:
+            if message.term != links.journal.term or message.lsn > links.end or self.is_beside:
                 raise FrameFault(f"it acknowledges {message.lsn} of term {message.term}, which it was not sent")
             self.acknowledged = message.lsn
             links.report(Acknowledged(self.node_id, message.term, message.lsn))
@@ -558,7 +562,7 @@ class _Follower:
             self._link.peer,
             self.acknowledged,
             tail.offset - position.offset if position.base_lsn == tail.base_lsn else None,
-            self.outlet.sent,
+            self.sender.sent,
             feed.to_read is not None,
             self.is_beside,
             self._clock_difference_ms,

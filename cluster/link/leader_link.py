@@ -1,6 +1,6 @@
-"""The follower's side: the link to the leader, and the octets that come over it.
+"""The follower's side of a link: it connects to the leader, appends the journal's octets, and acknowledges them.
 
-One thread receives, appends and fsyncs; what comes while the disk works goes with the next fsync. Acknowledgements are
+One thread receives, appends and fsyncs; octets that come during an fsync go with the next one. Acknowledgements are
 sent only while `acknowledge` allows them.
 """
 
@@ -22,7 +22,7 @@ from ...journal.format.terms import FIRST_LSN
 from ..agreement.events import Drain, Durable, Event, Joined, JoinRefused, LeaderHeard, LeaderRefused, Revive
 from ..copying import full_copy
 from ..copying.joining import Held
-from .challenge import ChallengeFault, Circle
+from .challenge import ChallengeFault, Credentials
 from .frames import (
     VERSION,
     Ack,
@@ -43,17 +43,19 @@ from .frames import (
     check_status,
     encode,
 )
-from .introduction import READ_SIZE, Address, Declined, LinkFault, LinkOptions, LinkStream, LinkTls, Refused, connect
+from .introduction import connect
+from .options import Address, LinkOptions, LinkTls
 from .relay import as_socket
+from .stream import READ_SIZE, Declined, LinkFault, LinkStream, Refused
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Octets that are appended at most between two fsyncs, while more come.
+#: The most octets that are appended between two fsyncs.
 SYNC_MAX = 8 * 1024 * 1024
-#: Seconds until the next try after a fault that is not about the connection (a full disk, wrong octets).
+#: Seconds until the next connection after a fault of another kind (a full disk, wrong octets).
 FAULT_PAUSE_S = 1.0
-#: Seconds until the next try when a link was lost, no process listens there, or that node does not lead yet: a node may
-#: lead only when it was refused three times.
+#: Seconds until the next connection when a link was lost, no process listens there, or that node does not lead yet.
+#: Three refusals let this node campaign.
 SOON_S = 0.05
 #: Verb of an order -> event.
 ORDERS: Mapping[str, Event] = {"drain": Drain(), "revive": Revive()}
@@ -62,9 +64,9 @@ RELOAD = "reload"
 
 
 class Ending(Enum):
-    """Why a node follows no longer.
+    """Why `LeaderLink.run` returned.
 
-    COPIED: a full copy is in the journal's place, which is to be opened again, under the copy's node id. DECLINED: the
+    COPIED: a full copy has replaced the journal, which is to be opened again, under the copy's node id. DECLINED: the
     leader refuses this node for good. FAILED: the journal's directory is to be opened again, or is lost.
     """
 
@@ -82,7 +84,7 @@ class CopyProgress:
 
 
 class LeaderLink:
-    """Follows one leader after the other. `copied`: None, if the journal is damaged; `damaged` is what is known of it.
+    """Connects to the leader again and again. `copied`: None if the journal is damaged; then `damaged` describes it.
 
     report gets LeaderRefused, LeaderHeard, Joined, JoinRefused, Durable, Drain, Revive. All methods are for the event
     loop; the journal is used by threads while `run` is under way, and by none when it has ended.
@@ -90,7 +92,7 @@ class LeaderLink:
 
     def __init__(
         self,
-        circle: Circle,
+        credentials: Credentials,
         name: str,
         path: str,
         copied: CopiedJournal | None,
@@ -110,8 +112,8 @@ class LeaderLink:
         self.copied = copied
         self.progress: CopyProgress | None = None
         self.leader_status: Mapping[str, object] = {}
-        self.why = ""  # the last link ended, or could not be opened
-        self._circle = circle
+        self.why = ""  # the reason why the last link ended, or could not be opened
+        self._credentials = credentials
         self._name = name
         self._path = path
         self._report = report
@@ -126,30 +128,30 @@ class LeaderLink:
         self._site = site
         self.acknowledges = False  # see `acknowledge`
         self._wants_copy = copied is None
-        self._following: _Following | None = None
+        self._open: _OpenLink | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether a leader sends its journal now."""
-        return self._following is not None
+        return self._open is not None
 
     @property
     def received(self) -> int:
         """Octets of the journal that came by the link that is open."""
-        return 0 if self._following is None else self._following.received
+        return 0 if self._open is None else self._open.received
 
     def acknowledge(self, is_on: bool) -> None:
         """Start or stop sending acknowledgements."""
         self.acknowledges = is_on
-        if self._following is not None:
-            self._following.acknowledge(is_on)
+        if self._open is not None:
+            self._open.acknowledge(is_on)
 
     async def run(self, address: Address, term: int) -> Ending:
         """Follow the leader of a term: connect again whenever the link ends, until cancelled."""
         while True:
             pause_s = self._options.retry_s
             try:
-                link = await connect(address, self._circle, self._tls.client, self._options)
+                link = await connect(address, self._credentials, self._tls.client, self._options)
                 pause_s = SOON_S
                 try:
                     if await self._follow(link, term):
@@ -179,7 +181,8 @@ class LeaderLink:
                 return Ending.FAILED
             await trio.sleep(pause_s)
 
-    def _obey(self, verb: str) -> None:
+    def carry_out(self, verb: str) -> None:
+        """Do what an operator ordered at the leader."""
         event = ORDERS.get(verb)
         if verb == RELOAD:
             self._reload()
@@ -194,7 +197,7 @@ class LeaderLink:
             self.why = why
 
     async def _follow(self, link: LinkStream, term: int) -> bool:
-        """Serve one link. Returns: whether a full copy is in the journal's place. Raises: see `run`."""
+        """Serve one link. Returns whether a full copy has replaced the journal. Raises: see `run`."""
         copied, silence_s = self.copied, self._options.silence_s
         if copied is not None:
             await trio.to_thread.run_sync(copied.sync)
@@ -204,40 +207,40 @@ class LeaderLink:
             held = self._damaged
         await link.send(
             Hello(
-                VERSION, self._circle.cluster, self._circle.group, self._name, self._level, term,
+                VERSION, self._credentials.cluster, self._credentials.group, self._name, self._level, term,
                 held.journal_id, held.terms, held.end, self._wants_copy, self._site(),
             )
         )  # fmt: skip
         cut: Cut | None = None
         copy: Copy | None = None
-        while not isinstance(said := await link.receive(Cut, Copy, Welcome, timeout_s=silence_s), Welcome):
-            if isinstance(said, Cut):
-                cut = said
-            elif isinstance(said, Copy):
-                copy = said
-        if said.terms.last_term != term:
-            raise FrameFault(f"it leads in term {said.terms.last_term}, not {term}")
-        if said.level > self._level:
+        while not isinstance(message := await link.receive(Cut, Copy, Welcome, timeout_s=silence_s), Welcome):
+            if isinstance(message, Cut):
+                cut = message
+            elif isinstance(message, Copy):
+                copy = message
+        if message.terms.last_term != term:
+            raise FrameFault(f"it leads in term {message.terms.last_term}, not {term}")
+        if message.level > self._level:
             logger.warning("the leader's journal needs a newer program than this one: it copies, but cannot lead")
-        following = _Following(self, link, term, copy)
+        opened = _OpenLink(self, link, term, copy)
         try:
-            await trio.to_thread.run_sync(following.join, said, cut)
-            if not following.is_beside:
-                assert following.copied is not None
-                self._report(Joined(following.copied.terms, following.copied.end))
-            self._following = following
-            following.acknowledge(self.acknowledges)
+            await trio.to_thread.run_sync(opened.join, message, cut)
+            if not opened.is_beside:
+                assert opened.copied is not None
+                self._report(Joined(opened.copied.terms, opened.copied.end))
+            self._open = opened
+            opened.acknowledge(self.acknowledges)
             self.why = ""
-            return await following.run()
+            return await opened.run()
         finally:
-            self._following = None
+            self._open = None
             self.progress = None
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(following.close)
+                await trio.to_thread.run_sync(opened.close)
 
 
-class _Following:
-    """One link to the leader, from its Welcome on.
+class _OpenLink:
+    """A link to the leader once both sides have introduced themselves, up to its end.
 
     One thread receives, checks, writes, fsyncs and acknowledges: each hop between it and the event loop would cost more
     than all else that is done for a block. The event loop sends the status, and says whether acknowledgements may be
@@ -261,17 +264,17 @@ class _Following:
         self.received = 0
         self._fsynced = 0
         self._acknowledged = 0
-        self._unsent = b""  # of the message that was sent last: the connection took only its beginning
-        self._full_beacons = 0  # since the connection took a message
+        self._unsent = b""  # the rest of a message of which the connection took only the beginning
+        self._full_beacons = 0  # beacons since the connection last took a message
         self._has_no_status = False
         self._reported = 0
-        self._is_whole = False  # the copy is in the journal's place
-        self._why = ""  # this node ended the link
+        self._is_whole = False  # the copy has replaced the journal
+        self._why = ""  # the reason for which this node ended the link
 
     # -- in a thread ---------------------------------------------------------------------------------------------------
 
     def join(self, welcome: Welcome, cut: Cut | None) -> None:
-        """Do what the leader said before its octets come. Raises: JournalError, OSError, LinkFault."""
+        """Prepare the journal for the leader's octets: begin or cut it. Raises: JournalError, OSError, LinkFault."""
         outer = self._leader_link
         if self.is_beside:
             self.copied = full_copy.begin(outer._path, outer._files)
@@ -306,13 +309,13 @@ class _Following:
                     data = self._read()
                 self._fsync()
                 if data is None:
-                    self._await_octets()
+                    self._wait_for_octets()
                     data = self._read()
         except (LinkFault, FrameFault):
-            self._fsync()  # what came whole is this node's, and may let it lead
+            self._fsync()  # with whole blocks that came this node may lead
             raise
 
-    def _await_octets(self) -> None:
+    def _wait_for_octets(self) -> None:
         """Raises: LinkFault."""
         silence_s = self._leader_link._options.silence_s
         if not self._readable.poll(silence_s * 1000):
@@ -332,7 +335,7 @@ class _Following:
         return data
 
     def _take(self, data: bytes) -> int:
-        """Do what messages say. Returns how many octets were appended. Raises: as `LeaderLink.run`."""
+        """Handle the messages in `data`. Returns the number of octets appended. Raises: as `LeaderLink.run`."""
         copied = self.copied
         assert copied is not None
         self._decoder.receive(data)
@@ -344,7 +347,7 @@ class _Following:
                 copied.append(message.base_lsn, message.offset, message.octets)
                 size += len(message.octets)
             elif isinstance(message, Unlink):
-                copied.sync()  # a checkpoint that makes the segments needless is on this disk, too
+                copied.sync()  # the checkpoint that replaces the segments must be on this disk, too
                 copied.unlink(message.base_lsns)
             elif isinstance(message, Needs):
                 copied.add_needs(message.needs)
@@ -394,7 +397,7 @@ class _Following:
             lsn = self._fsynced
             if self._may_acknowledge and lsn > self._acknowledged and not self.is_beside:
                 is_taken = self._send(Ack(self._term, lsn))
-                self._acknowledged = lsn if is_taken else self._acknowledged  # else the next one says it
+                self._acknowledged = lsn if is_taken else self._acknowledged  # else it goes with the next one
 
     def _send(self, message: Message) -> bool:
         """Send a small message; the caller holds `_sending`. False: there is no room for it now."""
@@ -414,9 +417,9 @@ class _Following:
         return True
 
     def _complain(self, why: str) -> None:
-        """Tell the leader of octets that cannot be its journal: it looks whether its files are damaged."""
+        """Tell the leader of octets that cannot be its journal: it checks its files for damage."""
         with self._sending:
-            self._send(No(why[:1000]))  # a longer one than 4096 would be refused
+            self._send(No(why[:1000]))  # more than 4096 characters would be refused
 
     def end(self, why: str) -> None:
         """End the link: the thread ends as soon as it has done what it is doing."""
@@ -426,7 +429,7 @@ class _Following:
 
     def _soon(self, message: Message) -> None:
         with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._heard, message)
+            self._token.run_sync_soon(self._handle, message)
 
     # -- the event loop ------------------------------------------------------------------------------------------------
 
@@ -465,28 +468,31 @@ class _Following:
         self._acknowledge()
 
     async def _keep_telling(self) -> None:
-        """The status, and what is fsynced, at each beacon."""
+        """Send the status and an acknowledgement, and report what is fsynced, at each beacon."""
         outer = self._leader_link
         while True:
             await trio.sleep(outer._options.beacon_s)
             try:
-                said = outer._status()
-                check_status(said)
+                status = outer._status()
+                check_status(status)
             except OSError as error:  # a link can be opened again; an error here would end the process
                 self.end(f"the status of this node cannot be told: {error}")
                 return
             except FrameFault as fault:  # the next link could not tell it either; the copy is needed all the same
                 if not self._has_no_status:
                     logger.warning("the status of this node cannot be told: %s", fault)
-                self._has_no_status, said = True, {}
-            self._tell_status(Status(outer._wall_ms(), said))
+                self._has_no_status, status = True, {}
+            self._tell_status(Status(outer._wall_ms(), status))
             self._acknowledge()
             self._tell_durable()
             if self._copy is not None:
                 outer.progress = CopyProgress(self.received, self._copy.size)
 
     def _tell_status(self, status: Status) -> None:
-        """A leader that has taken nothing for some beacons is left; beacons, not time: this process may have slept."""
+        """Send the status. End the link if the leader has taken nothing for some beacons.
+
+        Beacons are counted, not time, because this process may have slept.
+        """
         options = self._leader_link._options
         with self._sending:
             self._full_beacons += 1
@@ -495,17 +501,17 @@ class _Following:
                 self.end("the leader takes no messages")
 
     def _tell_durable(self) -> None:
-        """Not for each block: that would wake the event loop as often."""
+        """Report what is fsynced: at beacons, as a report for each block would wake the event loop too often."""
         if self._fsynced > self._reported and not self.is_beside:
             self._reported = self._fsynced
             self._leader_link._report(Durable(self._reported))
 
-    def _heard(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         outer = self._leader_link
         if isinstance(message, Beacon):
             outer.leader_status = message.status
             difference_ms = message.wall_ms - outer._wall_ms()
-            self._tell_durable()  # what is agreed, this node has acknowledged, if it is in the set
+            self._tell_durable()  # first, as a node in sync has acknowledged everything that is agreed
             outer._report(LeaderHeard(message.term, message.agreed, difference_ms * 1_000_000))
         elif isinstance(message, Order):
-            outer._obey(message.verb)
+            outer.carry_out(message.verb)

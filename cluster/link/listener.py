@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from .challenge import ChallengeFault, Circle
+from .challenge import ChallengeFault, Credentials
 from .follower_links import FollowerLinks
 from .frames import Accept, Client, FrameFault, Hello, No
-from .introduction import FOREVER, Declined, LinkFault, LinkOptions, LinkStream, LinkTls, accept, without_low_water
+from .introduction import accept
+from .options import LinkOptions, LinkTls
 from .relay import as_socket
+from .stream import FOREVER, Declined, LinkFault, LinkStream, without_low_water
 
 logger = logging.getLogger("leveret.cluster")
 
@@ -33,7 +35,7 @@ class LinkListener:
 
     def __init__(
         self,
-        circle: Circle,
+        credentials: Credentials,
         name: str,
         on_client: OnClient,
         options: LinkOptions | None = None,
@@ -42,7 +44,7 @@ class LinkListener:
         takes_clients: Callable[[], bool] = lambda: True,
     ) -> None:
         self.links: FollowerLinks | None = None
-        self._circle = circle
+        self._credentials = credentials
         self._name = name
         self._on_client = on_client
         self._options = options or LinkOptions()
@@ -115,7 +117,7 @@ class LinkListener:
             introducing[scope] = None
             try:
                 try:
-                    link = await accept(without_low_water(stream), peer, host, self._circle, self._tls.server)
+                    link = await accept(without_low_water(stream), peer, host, self._credentials, self._tls.server)
                 except LinkFault as fault:
                     raise Declined(str(fault), is_final=True) from fault
                 try:
@@ -128,8 +130,8 @@ class LinkListener:
         if scope.cancelled_caught:
             raise Declined("it did not introduce itself in time, or made room for others", is_final=True)
         assert isinstance(said, (Hello, Client))
-        if (said.cluster, said.group) != (self._circle.cluster, self._circle.group):
-            mine = f"{self._circle.cluster!r}, group {self._circle.group}"
+        if (said.cluster, said.group) != (self._credentials.cluster, self._credentials.group):
+            mine = f"{self._credentials.cluster!r}, group {self._credentials.group}"
             await _decline(link, f"this node belongs to cluster {mine}, not {said.cluster!r}, group {said.group}", True)
             return
         links = self.links

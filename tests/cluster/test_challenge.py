@@ -7,39 +7,39 @@ from hypothesis import strategies as st
 from leveret.cluster.link.challenge import (
     NONCE_SIZE,
     ChallengeFault,
-    Circle,
     ConnectorChallenge,
+    Credentials,
     ListenerChallenge,
     is_loopback,
 )
 from leveret.cluster.link.frames import Greet, Proof, Prove
 
 SECRET = b"a secret of the cluster"
-CIRCLE = Circle("orders", 0, SECRET)
+CIRCLE = Credentials("orders", 0, SECRET)
 
 
-def meet(connecting: Circle, accepting: Circle) -> None:
+def meet(connecting: Credentials, accepting: Credentials) -> None:
     """A whole exchange. Raises: ChallengeFault."""
     listener, connector = ListenerChallenge(accepting), ConnectorChallenge(connecting)
     connector.check(listener.answer(connector.answer(listener.greet())))
 
 
-@pytest.mark.parametrize("circle", [CIRCLE, Circle("orders"), Circle("ö" * 50, 7, bytes(range(256)))])
-def test_nodes_of_one_circle_meet(circle: Circle) -> None:
+@pytest.mark.parametrize("credentials", [CIRCLE, Credentials("orders"), Credentials("ö" * 50, 7, bytes(range(256)))])
+def test_nodes_of_one_credentials_meet(credentials: Credentials) -> None:
     """With a secret, and without one."""
-    meet(circle, circle)
+    meet(credentials, credentials)
 
 
 OTHERS = [
-    (Circle("orders", 0, b"another secret, as long"), "another secret"),
-    (Circle("invoices", 0, SECRET), "another secret, or belongs to another cluster"),
-    (Circle("orders", 1, SECRET), "another secret, or belongs to another cluster"),
-    (Circle("orders"), "has no secret, this one has|has a secret, this one has none"),
+    (Credentials("orders", 0, b"another secret, as long"), "another secret"),
+    (Credentials("invoices", 0, SECRET), "another secret, or belongs to another cluster"),
+    (Credentials("orders", 1, SECRET), "another secret, or belongs to another cluster"),
+    (Credentials("orders"), "has no secret, this one has|has a secret, this one has none"),
 ]
 
 
 @pytest.mark.parametrize("other, words", OTHERS)
-def test_others_do_not(other: Circle, words: str) -> None:
+def test_others_do_not(other: Credentials, words: str) -> None:
     """From whichever side they come."""
     for connecting, accepting in ((other, CIRCLE), (CIRCLE, other)):
         with pytest.raises(ChallengeFault, match=words):
@@ -90,7 +90,7 @@ def test_guesses_are_refused(nonce: bytes, proof: bytes) -> None:
 
 def test_a_proof_of_nothing_is_not_taken_from_a_node_without_a_secret() -> None:
     """An empty secret has a HMAC, too: it must not count."""
-    nameless = Circle("orders")
+    nameless = Credentials("orders")
     listener = ListenerChallenge(CIRCLE)
     with pytest.raises(ChallengeFault):
         listener.answer(Prove(1, bytes(NONCE_SIZE), nameless.proof(b"leveret link: connector", b"", bytes(NONCE_SIZE))))
@@ -108,7 +108,7 @@ def test_versions_before_the_oldest_are_refused() -> None:
 def test_a_short_secret_is_refused() -> None:
     """It could be guessed by whoever sees one proof."""
     with pytest.raises(ValueError, match="15 octets: at least 16"):
-        Circle("orders", 0, b"x" * 15)
+        Credentials("orders", 0, b"x" * 15)
 
 
 HOSTS = [
@@ -129,9 +129,9 @@ def test_without_secret_and_tls_links_are_for_this_machine(host: str, is_own: bo
     """With either of them any address will do."""
     assert is_loopback(host) is is_own
     CIRCLE.check_host(host, is_tls=False)
-    Circle("orders").check_host(host, is_tls=True)
+    Credentials("orders").check_host(host, is_tls=True)
     if is_own:
-        Circle("orders").check_host(host, is_tls=False)
+        Credentials("orders").check_host(host, is_tls=False)
     else:
         with pytest.raises(ChallengeFault, match="need cluster.secret-file or cluster.tls"):
-            Circle("orders").check_host(host, is_tls=False)
+            Credentials("orders").check_host(host, is_tls=False)

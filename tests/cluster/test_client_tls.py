@@ -20,12 +20,13 @@ from pamqp import commands, frame
 from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.amqp_frontend.edge.server import serve
 from leveret.amqp_frontend.options import FrontendOptions
-from leveret.cluster.link.challenge import Circle
-from leveret.cluster.link.clients import ClientPasser, ClientTls, Passed, client_header
-from leveret.cluster.link.follower_links import FollowerLinks, LedJournal
-from leveret.cluster.link.introduction import Address as LinkAddress
-from leveret.cluster.link.introduction import LinkOptions, LinkTls
+from leveret.cluster.link.challenge import Credentials
+from leveret.cluster.link.client_header import ClientTls, client_header
+from leveret.cluster.link.clients import ClientPasser, Passed
+from leveret.cluster.link.follower_links import FollowerLinks, LeaderJournal
 from leveret.cluster.link.listener import LinkListener
+from leveret.cluster.link.options import Address as LinkAddress
+from leveret.cluster.link.options import LinkOptions, LinkTls
 from leveret.console.views.connections import connection_view
 from leveret.engine import User, Users
 from leveret.journal import TermTable
@@ -40,10 +41,10 @@ from leveret.testing.harness import Harness
 
 TLS = Address("127.0.0.1", 0, is_tls=True)
 HEADER = b"AMQP\0\0\x09\x01"
-CIRCLE = Circle("orders", 0, b"a secret of the cluster")
-OPEN_CIRCLE = Circle("orders")
+CIRCLE = Credentials("orders", 0, b"a secret of the cluster")
+OPEN_CIRCLE = Credentials("orders")
 LINK = LinkOptions(introduction_s=30, connect_s=30)
-LED = LedJournal("/nowhere", b"J" * 16, TermTable(b"L" * 16, ((1, 1),)))
+LED = LeaderJournal("/nowhere", b"J" * 16, TermTable(b"L" * 16, ((1, 1),)))
 PROPERTIES: Any = {"capabilities": {"authentication_failure_close": True}}
 START_OK = frame.marshal(commands.Connection.StartOk(PROPERTIES, "EXTERNAL", "", "en_US"), 0)
 
@@ -51,11 +52,11 @@ START_OK = frame.marshal(commands.Connection.StartOk(PROPERTIES, "EXTERNAL", "",
 class World:
     """A follower's gate with a certificate, whose leader is a broker in the same process, reached by a real link.
 
-    `circle`: of the link. `prefix`: of the API. `proxies`: whose connections begin with a PROXY header.
+    `credentials`: of the link. `prefix`: of the API. `proxies`: whose connections begin with a PROXY header.
     """
 
     def __init__(
-        self, directory: Path, *, circle: Circle = CIRCLE, prefix: str = "", proxies: tuple[str, ...] = ()
+        self, directory: Path, *, credentials: Credentials = CIRCLE, prefix: str = "", proxies: tuple[str, ...] = ()
     ) -> None:
         self.authority = Authority(directory)
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -77,9 +78,9 @@ class World:
             own_paths=lambda: own_paths(prefix),
         )  # fmt: skip
         self.broker = Harness(users=Users([User("worker"), User("guest", loopback_only=True)])).broker
-        self.circle = circle
+        self.credentials = credentials
         self.leads = True
-        self.passer = ClientPasser(circle, "b", LINK)
+        self.passer = ClientPasser(credentials, "b", LINK)
         self.leader = LinkAddress("127.0.0.1", 0)
 
     async def answer(self, guest: Guest) -> None:
@@ -110,10 +111,12 @@ class World:
         await nursery.start(served, runtime, [], lambda: self.options)
         node: Any = SimpleNamespace(
             gate=SimpleNamespace(frontends=Frontends(amqp_out, amqp_out)),
-            _node_options=SimpleNamespace(circle=self.circle, tls=LinkTls(), name="a", nodes=dict.fromkeys("abc")),
+            _node_options=SimpleNamespace(
+                credentials=self.credentials, tls=LinkTls(), name="a", nodes=dict.fromkeys("abc")
+            ),
         )
         node._tls_of = functools.partial(ServedNode._tls_of, node)
-        listener = LinkListener(self.circle, "a", functools.partial(ServedNode._serve_client, node), LINK)
+        listener = LinkListener(self.credentials, "a", functools.partial(ServedNode._serve_client, node), LINK)
         listener.links = FollowerLinks(LED, lambda event: None, position=(1, 0), end=1)
         listening = socket.create_server(("127.0.0.1", 0))
         self.leader = LinkAddress(*listening.getsockname()[:2])
@@ -307,7 +310,7 @@ def test_where_links_prove_nothing_certificates_are_not_believed(tmp_path: Path)
         answer = await logged_in(await world.client(name="worker"))
         assert isinstance(answer, commands.Connection.Close) and answer.reply_code == 403
 
-    run(World(tmp_path, circle=OPEN_CIRCLE), script)
+    run(World(tmp_path, credentials=OPEN_CIRCLE), script)
 
 
 @pytest.mark.parametrize("is_listed", [False, True])

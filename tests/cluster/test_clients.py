@@ -15,20 +15,23 @@ from in_trio import in_trio
 
 from leveret.amqp_frontend.edge.certificates import user_name
 from leveret.amqp_frontend.edge.proxy_protocol import ProxyHeader, read_header
-from leveret.cluster.link.challenge import Circle
-from leveret.cluster.link.clients import ClientPasser, ClientTls, Passed, client_header, client_tls, relay
-from leveret.cluster.link.follower_links import FollowerLinks, LedJournal
+from leveret.cluster.link.challenge import Credentials
+from leveret.cluster.link.client_header import ClientTls, client_header, client_tls
+from leveret.cluster.link.clients import ClientPasser, Passed, relay
+from leveret.cluster.link.follower_links import FollowerLinks, LeaderJournal
 from leveret.cluster.link.frames import Accept, Client, Decoder, encode
-from leveret.cluster.link.introduction import Address, LinkFault, LinkOptions, LinkTls, accept, connect
+from leveret.cluster.link.introduction import accept, connect
 from leveret.cluster.link.listener import LinkListener
+from leveret.cluster.link.options import Address, LinkOptions, LinkTls
 from leveret.cluster.link.relay import GRACE_S, as_socket
+from leveret.cluster.link.stream import LinkFault
 from leveret.cluster.resolver import Resolver
 from leveret.journal import TermTable
 
-CIRCLE = Circle("orders", 0, b"a secret of the cluster")
+CIRCLE = Credentials("orders", 0, b"a secret of the cluster")
 OPTIONS = LinkOptions(introduction_s=5)
 HEADER = client_header(("192.0.2.1", 56324), ("198.51.100.2", 5672))
-LED = LedJournal("/nowhere", b"J" * 16, TermTable(b"L" * 16, ((1, 1),)))
+LED = LeaderJournal("/nowhere", b"J" * 16, TermTable(b"L" * 16, ((1, 1),)))
 
 # -- headers -----------------------------------------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ def test_each_octet_comes_once_and_in_order(steps: list[tuple[str, int]], before
                 if journal.segments[journal.base_lsn]:
                     journal.roll()
             elif step == "unlink":
-                feed.say(Unlink((number,)))
+                feed.put(Unlink((number,)))
                 unlinked.append(Unlink((number,)))
             elif step == "send":
                 follower.take_frames(b"".join(feed.take()))

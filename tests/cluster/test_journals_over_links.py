@@ -12,16 +12,16 @@ from journal_workload import ID, Driver, model_of
 from written_journal import segments
 
 from leveret.cluster.agreement.events import Acknowledged, Durable, Event
-from leveret.cluster.link.challenge import Circle
-from leveret.cluster.link.follower_links import FollowerLinks, LedJournal
-from leveret.cluster.link.introduction import Address, LinkOptions
+from leveret.cluster.link.challenge import Credentials
+from leveret.cluster.link.follower_links import FollowerLinks, LeaderJournal
 from leveret.cluster.link.leader_link import LeaderLink
 from leveret.cluster.link.listener import LinkListener
+from leveret.cluster.link.options import Address, LinkOptions
 from leveret.engine import ManualClock
 from leveret.journal import ClusterJournal, Journal, JournalOptions, MessageState
 from leveret.journal.copying.copied_journal import CopiedJournal
 
-CIRCLE = Circle("orders", 0, b"a secret of the cluster")
+CIRCLE = Credentials("orders", 0, b"a secret of the cluster")
 OPTIONS = LinkOptions(beacon_s=0.05, silence_s=30, retry_s=0.01)
 SMALL = JournalOptions(segment_size=40_000)
 
@@ -62,7 +62,7 @@ class Node:
 
     def _written(self, base_lsn: int, offset: int, octets: bytearray, end_lsn: int) -> None:
         if self.links is None:
-            led = LedJournal(self.path, ID, self.terms)
+            led = LeaderJournal(self.path, ID, self.terms)
             position = (base_lsn, offset + len(octets))
             self.links = FollowerLinks(led, self._told, position=position, end=end_lsn, options=OPTIONS)
             self.listener.links = self.links

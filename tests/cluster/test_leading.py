@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from leveret.cluster.leading import Leading
-from leveret.cluster.link.challenge import Circle
-from leveret.cluster.link.introduction import Address
+from leveret.cluster.link.challenge import Credentials
+from leveret.cluster.link.options import Address
 from leveret.cluster.options import NodeOptions
 from leveret.journal import ClusterJournal, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
@@ -46,7 +46,7 @@ class Broker:
 
 def leading(path: Path, build: Any = Broker, level: int = 1) -> Leading:
     """In term 2, of a node `a`."""
-    options = NodeOptions("a", str(path), Circle("orders"), {"a": Address("127.0.0.1", 1)})
+    options = NodeOptions("a", str(path), Credentials("orders"), {"a": Address("127.0.0.1", 1)})
     front: Any = SimpleNamespace(build=build)
     listener: Any = SimpleNamespace(links=None)
     return Leading(options, 2, level, front, listener, lambda event: None, dict, lambda: 0)

@@ -33,7 +33,7 @@ from leveret.cluster.agreement.events import (
 from leveret.cluster.copying import full_copy
 from leveret.cluster.copying.joining import Held
 from leveret.cluster.link import feed as feed_module
-from leveret.cluster.link.challenge import Circle
+from leveret.cluster.link.challenge import Credentials
 from leveret.cluster.link.follower_links import FollowerLinks, forget_readers, readers_of
 from leveret.cluster.link.frames import (
     Ack,
@@ -51,25 +51,16 @@ from leveret.cluster.link.frames import (
     Welcome,
     encode,
 )
-from leveret.cluster.link.introduction import (
-    Address,
-    Declined,
-    LinkFault,
-    LinkOptions,
-    LinkStream,
-    LinkTls,
-    Reach,
-    accept,
-    connect,
-    reach,
-)
+from leveret.cluster.link.introduction import Reach, accept, connect, reach
 from leveret.cluster.link.leader_link import Ending, LeaderLink
 from leveret.cluster.link.listener import LinkListener
+from leveret.cluster.link.options import Address, LinkOptions, LinkTls
+from leveret.cluster.link.stream import Declined, LinkFault, LinkStream
 from leveret.journal import REAL, TermTable, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.segment import Scan, Segment, opened, path_of
 
-CIRCLE = Circle("orders", 0, b"a secret of the cluster")
+CIRCLE = Credentials("orders", 0, b"a secret of the cluster")
 OPTIONS = LinkOptions(beacon_s=0.05, silence_s=5, retry_s=0.01)
 
 
@@ -108,14 +99,16 @@ class World:
 class Follower:
     """A node that follows, with what it reported."""
 
-    def __init__(self, world: World, name: str = "n2", circle: Circle = CIRCLE, damaged: Held | None = None) -> None:
+    def __init__(
+        self, world: World, name: str = "n2", credentials: Credentials = CIRCLE, damaged: Held | None = None
+    ) -> None:
         self.world = world
         self.path = str(world.path / name)
         self.told: list[Event] = []
         full_copy.finish(self.path)
         self.copied = CopiedJournal.open(self.path) if damaged is None else None
         self.link = LeaderLink(
-            circle,
+            credentials,
             name,
             self.path,
             self.copied,
@@ -202,7 +195,7 @@ async def test_a_new_node_gets_everything_and_what_is_written_then(tmp_path: Pat
         assert follower.copied.terms.starts == world.journal.terms.starts
         await until(lambda: Durable(world.journal.end) in follower.told)
         await until(lambda: FollowerHeard(follower.node_id) in world.told)
-        links.say(17)
+        links.set_agreed(17)
         await until(lambda: any(isinstance(one, LeaderHeard) and one.agreed == 17 for one in follower.told))
     await until(lambda: LinkClosed(follower.node_id) in world.told)
     assert reader_offsets(world.journal.path) == {}
@@ -399,13 +392,13 @@ async def test_a_node_that_the_leader_has_no_records_for_is_copied_beside(tmp_pa
     """The old directory stays until the node is in sync; the copy has another node id, and acknowledges nothing."""
     world = World(tmp_path)
     links, owed = world.lead(), []
-    entered = links.entered
+    entered = links.add
 
     def enter(follower: Any) -> None:
         entered(follower)
         owed.append(links.is_owed(world.journal.end))
 
-    links.entered = enter  # type: ignore[method-assign]
+    links.add = enter  # type: ignore[method-assign]
     async with world.listening():
         async with following(world) as follower:
             world.journal.block()
@@ -625,13 +618,13 @@ async def test_a_complaint_about_whole_files_is_the_follower_s_trouble(
     def look(*how: object) -> None:
         looks.append(how)
 
-    verify, heeded = FollowerLinks._verify, list[int]()
+    verify, heeded = FollowerLinks._check_for_damage, list[int]()
 
     async def heed(links: FollowerLinks, base_lsn: int) -> None:
         await verify(links, base_lsn)
         heeded.append(base_lsn)
 
-    monkeypatch.setattr(FollowerLinks, "_verify", heed)
+    monkeypatch.setattr(FollowerLinks, "_check_for_damage", heed)
     monkeypatch.setattr("leveret.cluster.link.follower_links.damage_in", look)
     world = World(tmp_path)
     world.lead()
@@ -773,8 +766,8 @@ async def test_a_node_that_is_back_under_another_node_id_has_not_left(tmp_path: 
     """After a full copy; its old link may be half open for minutes."""
     world = World(tmp_path)
     links, told = world.lead(), []
-    links._joined = lambda name, site: told.append(f"{name} joined")
-    links._left = lambda name: told.append(f"{name} left")
+    links._on_joined = lambda name, site: told.append(f"{name} joined")
+    links._on_left = lambda name: told.append(f"{name} left")
     async with world.listening():
         async with stranger(world) as second:
             async with stranger(world) as first:
@@ -1119,7 +1112,7 @@ async def test_nodes_find_out_whom_they_reach(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.listening():
         assert await reach(world.address, CIRCLE, None, OPTIONS) is Reach.REACHED
-        other = Circle("orders", 0, b"another secret, as long")
+        other = Credentials("orders", 0, b"another secret, as long")
         assert await reach(world.address, other, None, OPTIONS) is Reach.UNREACHED
     with socket.create_server(("127.0.0.1", 0)) as unused:
         nobody = Address(*unused.getsockname()[:2])
@@ -1127,4 +1120,4 @@ async def test_nodes_find_out_whom_they_reach(tmp_path: Path) -> None:
         assert await reach(nobody, CIRCLE, None, hasty) is Reach.UNREACHED  # it does not answer
     assert await reach(nobody, CIRCLE, None, OPTIONS) is Reach.REFUSED
     assert await reach(Address("no such host.invalid", 1), CIRCLE, None, OPTIONS) is Reach.UNREACHED
-    assert await reach(Address("192.0.2.1", 1), Circle("orders"), None, hasty) is Reach.UNREACHED
+    assert await reach(Address("192.0.2.1", 1), Credentials("orders"), None, hasty) is Reach.UNREACHED

@@ -10,12 +10,14 @@ import trio
 import trio.testing
 from in_trio import in_trio
 
-from leveret.cluster.link.challenge import ChallengeFault, Circle
+from leveret.cluster.link.challenge import ChallengeFault, Credentials
 from leveret.cluster.link.frames import VERSION, Accept, Client
-from leveret.cluster.link.introduction import Address, Declined, LinkFault, LinkOptions, connect
+from leveret.cluster.link.introduction import connect
 from leveret.cluster.link.listener import REFUSAL_S, LinkListener
+from leveret.cluster.link.options import Address, LinkOptions
+from leveret.cluster.link.stream import Declined, LinkFault
 
-CIRCLE = Circle("orders")
+CIRCLE = Credentials("orders")
 
 
 @pytest.mark.parametrize(
@@ -61,10 +63,10 @@ def test_a_host_that_is_refused_again_and_again_is_told_once_a_minute(
 ) -> None:
     """It has another secret, or belongs to another cluster; its ports differ."""
     clock = trio.testing.MockClock()
-    other = Circle(cluster, 0, secret.encode())
+    other = Credentials(cluster, 0, secret.encode())
 
     async def main() -> None:
-        listener = LinkListener(Circle("orders", 0, b"the secret of these nodes" if secret else b""), "n1", print)
+        listener = LinkListener(Credentials("orders", 0, b"the secret of these nodes" if secret else b""), "n1", print)
         listening = socket.create_server(("127.0.0.1", 0))
         async with trio.open_nursery() as nursery:
             await nursery.start(listener.serve, [listening])
@@ -80,11 +82,11 @@ def test_a_host_that_is_refused_again_and_again_is_told_once_a_minute(
     assert [one.levelno for one in caplog.records] == [logging.WARNING] * 2
 
 
-async def refused(address: Address, circle: Circle) -> None:
+async def refused(address: Address, credentials: Credentials) -> None:
     """Connect as a node that does not belong here, until the listener has closed the connection."""
     try:
-        link = await connect(address, circle, None, LinkOptions(introduction_s=10_000, connect_s=10_000))
-        await link.send(Client(VERSION, circle.cluster, 0, "n2", "amqp", b"header"))
+        link = await connect(address, credentials, None, LinkOptions(introduction_s=10_000, connect_s=10_000))
+        await link.send(Client(VERSION, credentials.cluster, 0, "n2", "amqp", b"header"))
         await link.receive(Accept, timeout_s=10_000)
     except (LinkFault, ChallengeFault):
         return

@@ -13,10 +13,11 @@ from written_journal import JOURNAL_ID, WrittenJournal, node_id
 from leveret.cluster.agreement.events import Acknowledged, Event
 from leveret.cluster.link import follower_links
 from leveret.cluster.link.feed import Feed
-from leveret.cluster.link.follower_links import FollowerLinks, _Follower
+from leveret.cluster.link.feed_sender import Pending
+from leveret.cluster.link.follower_links import FollowerLinks, _FollowerLink
 from leveret.cluster.link.frames import VERSION, Ack, Copy, FrameFault, Hello, Needs, No, Status, Welcome, encode
-from leveret.cluster.link.introduction import Declined, LinkFault, LinkOptions
-from leveret.cluster.link.outlet import Rest
+from leveret.cluster.link.options import LinkOptions
+from leveret.cluster.link.stream import Declined, LinkFault
 from leveret.journal import TermTable, reader_offsets
 
 RATE = 1024 * 1024
@@ -39,9 +40,9 @@ class Bench:
         )
         has = {"term": 2, "journal_id": JOURNAL_ID, "terms": TermTable(node_id(7), ((1, 1),)), "end": self.middle}
         hello = Hello(version=VERSION, cluster="orders", group=0, name="n2", level=0, **{**has, **said})
-        self.follower = _Follower(self.links, None, hello, 1)  # type: ignore[arg-type]
-        self.answer = self.follower.answer(self.links.position, self.links.end)
-        self.follower.outlet = None  # type: ignore[assignment]
+        self.follower = _FollowerLink(self.links, None, hello, 1)  # type: ignore[arg-type]
+        self.answer = self.follower.answer_hello(self.links.position, self.links.end)
+        self.follower.sender = None  # type: ignore[assignment]
         self.follower._is_open = True
 
     @property
@@ -55,7 +56,7 @@ def test_segments_are_kept_from_the_moment_in_which_its_place_is_found(tmp_path:
     bench = Bench(tmp_path)
     assert bench.kept_from == [bench.middle]
     assert isinstance(bench.follower.feed, Feed)
-    bench.follower.clean_up()
+    bench.follower.release()
     assert bench.kept_from == []
 
 
@@ -64,7 +65,7 @@ def test_a_full_copy_keeps_all_segments_until_its_link_ends(tmp_path: Path, said
     """Else the leader's disk would fill up."""
     bench = Bench(tmp_path, **said)
     assert bench.kept_from == [1] and any(isinstance(one, Copy) for one in bench.answer)
-    bench.follower.clean_up()
+    bench.follower.release()
     assert bench.kept_from == []
 
 
@@ -73,9 +74,9 @@ def test_what_it_was_not_sent_it_cannot_acknowledge(tmp_path: Path, ack: Ack) ->
     """Of another term, or behind the end of the leader's journal."""
     bench = Bench(tmp_path)
     with pytest.raises(FrameFault, match="it was not sent"):
-        bench.follower._heard(ack)
+        bench.follower._handle(ack)
     assert bench.told == []
-    bench.follower._heard(Ack(2, bench.journal.end))
+    bench.follower._handle(Ack(2, bench.journal.end))
     assert bench.told == [Acknowledged(node_id(7), 2, bench.journal.end)]
 
 
@@ -83,7 +84,7 @@ def test_a_copy_beside_is_no_journal_yet(tmp_path: Path) -> None:
     """Nothing of it counts as on the follower's disk, and its end is not that of a member's link."""
     bench = Bench(tmp_path, wants_copy=True)
     with pytest.raises(FrameFault):
-        bench.follower._heard(Ack(2, 3))
+        bench.follower._handle(Ack(2, 3))
     bench.follower.close("its link ended")
     assert bench.told == []
 
@@ -100,7 +101,7 @@ def test_what_was_written_just_now_may_be_acknowledged(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     end = bench.journal.end + 1
     bench.links.written(bench.journal.position[0], bench.journal.position[1], b"octets", end)
-    bench.follower._heard(Ack(2, end))
+    bench.follower._handle(Ack(2, end))
     assert bench.told == [Acknowledged(node_id(7), 2, end)]
 
 
@@ -108,14 +109,14 @@ def test_a_follower_is_told_what_the_journal_began_to_need_before_it_came(tmp_pa
     """A program that knows less must not copy octets that need more."""
     bench = Bench(tmp_path)
     bench.links.needed(frozenset({"leases"}))
-    welcome = bench.follower.answer(bench.links.position, bench.links.end)[-1]  # type: ignore[index]
+    welcome = bench.follower.answer_hello(bench.links.position, bench.links.end)[-1]  # type: ignore[index]
     assert isinstance(welcome, Welcome) and welcome.needs == {"leases"}
 
 
 # -- while its link is open --------------------------------------------------------------------------------------------
 
 
-class Outlet:
+class FeedSender:
     """Says what is left to the task of the link, and keeps what was said."""
 
     def __init__(self, *rests: Any) -> None:
@@ -123,8 +124,8 @@ class Outlet:
         self.said: list[Any] = []
         self.read: list[tuple[Any, int, float]] = []
 
-    def go_on(self) -> Any:
-        return self.rests.pop(0) if self.rests else (Rest.LOST, None)
+    def send_pending(self) -> Any:
+        return self.rests.pop(0) if self.rests else (Pending.LOST, None)
 
     def skip_to(self, tail: Any) -> None:
         self.said.append(tail)
@@ -135,36 +136,36 @@ class Outlet:
     def beacon(self, beacon: bytes, orders: bytes) -> None:
         self.said.append(beacon)
 
-    say = written = lambda self, *said: self.said.append(said)
+    put = written = lambda self, *said: self.said.append(said)
 
 
-def run(bench: Bench, outlet: Outlet, script: Callable[[], Awaitable[None]]) -> None:
+def run(bench: Bench, sender: FeedSender, script: Callable[[], Awaitable[None]]) -> None:
     """Run a script in virtual time."""
-    bench.follower.outlet = outlet  # type: ignore[assignment]
+    bench.follower.sender = sender  # type: ignore[assignment]
     trio.run(script, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def test_what_was_written_while_its_place_was_found_is_read_from_the_files(tmp_path: Path) -> None:
     """The leader publishes on meanwhile. Needs that came in that time are said before it."""
-    bench, outlet = Bench(tmp_path), Outlet()
+    bench, sender = Bench(tmp_path), FeedSender()
     bench.journal.on_written = bench.links.written
     bench.journal.block()
     bench.links.needed(frozenset({"leases"}))
-    bench.follower.outlet = outlet  # type: ignore[assignment]
-    bench.links.entered(bench.follower)
-    assert outlet.said == [bench.links.position, (Needs(frozenset({"leases"})),)]
+    bench.follower.sender = sender  # type: ignore[assignment]
+    bench.links.add(bench.follower)
+    assert sender.said == [bench.links.position, (Needs(frozenset({"leases"})),)]
 
 
 def test_nothing_is_kept_for_a_follower_whose_link_has_ended(tmp_path: Path) -> None:
     """No acknowledgement is waited for, which would come too late or never, and nothing is queued in memory."""
-    bench, outlet = Bench(tmp_path), Outlet()
-    bench.follower.outlet = outlet  # type: ignore[assignment]
-    bench.links.entered(bench.follower)
+    bench, sender = Bench(tmp_path), FeedSender()
+    bench.follower.sender = sender  # type: ignore[assignment]
+    bench.links.add(bench.follower)
     assert bench.links.is_owed(bench.journal.end)
     bench.follower.close("its link ended")
     assert not bench.links.is_owed(bench.journal.end)
     bench.links.written(1, 0, b"octets", bench.journal.end + 1)
-    assert outlet.said == []
+    assert sender.said == []
 
 
 def test_a_full_copy_keeps_its_segments_while_it_waits_for_more(tmp_path: Path) -> None:
@@ -177,8 +178,8 @@ def test_a_full_copy_keeps_its_segments_while_it_waits_for_more(tmp_path: Path) 
             with trio.move_on_after(1):
                 await bench.follower._send()
 
-        nothing = (Rest.NOTHING, None)
-        run(bench, Outlet(nothing, nothing, nothing), script)
+        nothing = (Pending.NOTHING, None)
+        run(bench, FeedSender(nothing, nothing, nothing), script)
         assert bench.kept_from == kept
 
 
@@ -186,21 +187,21 @@ def test_files_are_read_at_the_rate_for_copies(tmp_path: Path) -> None:
     """Else a node that joins takes the leader's disk and network for itself."""
     bench = Bench(tmp_path)
     bench.follower._read = lambda start, end: (end, bytes(2 * RATE))  # type: ignore[method-assign]
-    outlet = Outlet(*[(Rest.FILES, (None, number)) for number in range(3)])
+    sender = FeedSender(*[(Pending.FILES, (None, number)) for number in range(3)])
 
     async def script() -> None:
         began_s = trio.current_time()
         with pytest.raises(LinkFault):
             await bench.follower._send()
-        times = [round(at_s - began_s) for _, _, at_s in outlet.read]
+        times = [round(at_s - began_s) for _, _, at_s in sender.read]
         assert times == [0, 2, 4]
 
-    run(bench, outlet, script)
+    run(bench, sender, script)
 
 
 def test_a_follower_that_is_heard_keeps_its_link(tmp_path: Path) -> None:
     """However long it has been open; silence counts from what came last."""
-    bench, outlet = Bench(tmp_path), Outlet()
+    bench, sender = Bench(tmp_path), FeedSender()
     ours, theirs = trio.socket.socketpair()
     bench.follower._socket = ours._sock  # type: ignore[attr-defined]
     closed_s: list[float] = []
@@ -225,15 +226,15 @@ def test_a_follower_that_is_heard_keeps_its_link(tmp_path: Path) -> None:
             nursery.cancel_scope.cancel()
 
     with ours, theirs:
-        run(bench, outlet, script)
+        run(bench, sender, script)
 
 
 def test_a_leader_has_room_for_so_many_followers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is started again and again, each time with another directory, takes no more memory."""
     monkeypatch.setattr(follower_links, "FOLLOWERS_MAX", 1)
     bench = Bench(tmp_path)
-    bench.follower.outlet = Outlet()  # type: ignore[assignment]
-    bench.links.entered(bench.follower)
+    bench.follower.sender = FeedSender()  # type: ignore[assignment]
+    bench.links.add(bench.follower)
     said: list[Any] = []
 
     async def nothing() -> None:

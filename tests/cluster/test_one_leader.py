@@ -15,10 +15,11 @@ from written_journal import JOURNAL_ID, WrittenJournal, segments
 
 from leveret.cluster.agreement.events import Durable, Event, LeaderHeard
 from leveret.cluster.link import leader_link
-from leveret.cluster.link.challenge import Circle
+from leveret.cluster.link.challenge import Credentials
 from leveret.cluster.link.frames import VERSION, Ack, Beacon, Copy, Decoder, Octets, Unlink, Welcome, encode
-from leveret.cluster.link.introduction import Address, LinkFault, LinkStream
-from leveret.cluster.link.leader_link import Ending, LeaderLink, _Following
+from leveret.cluster.link.leader_link import Ending, LeaderLink, _OpenLink
+from leveret.cluster.link.options import Address
+from leveret.cluster.link.stream import LinkFault, LinkStream
 from leveret.journal import NotInJournal
 from leveret.journal.copying.copied_journal import CopiedJournal
 
@@ -44,8 +45,8 @@ class Bench:
             self.copied.begin(has)
         ours, self.leader = socket.socketpair()
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
-        outer = LeaderLink(Circle("orders"), "n2", self.path, self.copied, report)
-        self.following = _Following(outer, LinkStream(stream, "leader"), 1, copy)
+        outer = LeaderLink(Credentials("orders"), "n2", self.path, self.copied, report)
+        self.following = _OpenLink(outer, LinkStream(stream, "leader"), 1, copy)
 
     def join(self) -> None:
         """The leader's Welcome."""
@@ -107,7 +108,7 @@ async def test_what_is_fsynced_is_told_before_what_the_leader_says_is_agreed(tmp
     bench.take(bench.octets())
     bench.following._fsync()
     end = bench.journal.end
-    bench.following._heard(Beacon(1, end, 0, {}))
+    bench.following._handle(Beacon(1, end, 0, {}))
     assert told == [Durable(end), LeaderHeard(1, end, 0)]
 
 
@@ -185,7 +186,7 @@ def test_a_node_that_cannot_go_on_where_the_leader_does_asks_for_a_full_copy(
     monkeypatch.setattr(leader_link, "connect", connected)
     monkeypatch.setattr(LeaderLink, "_follow", follow)
     copied = CopiedJournal.open(str(tmp_path / "n2"))
-    link = LeaderLink(Circle("orders"), "n2", str(tmp_path / "n2"), copied, lambda event: None)
+    link = LeaderLink(Credentials("orders"), "n2", str(tmp_path / "n2"), copied, lambda event: None)
     ending = trio.run(link.run, Address("127.0.0.1", 1), 1, clock=trio.testing.MockClock(autojump_threshold=0))
     copied.close()
     assert ending is Ending.COPIED and wanted == [False, True]

@@ -37,8 +37,9 @@ from leveret.cluster.coordinator.coordinator import Lease
 from leveret.cluster.copying.joining import Held
 from leveret.cluster.following import Following
 from leveret.cluster.leading import LOOK_S, RETRY_LOOKS, ROOM, Leading
-from leveret.cluster.link.challenge import Circle
-from leveret.cluster.link.introduction import Address, Reach
+from leveret.cluster.link.challenge import Credentials
+from leveret.cluster.link.introduction import Reach
+from leveret.cluster.link.options import Address
 from leveret.cluster.node import Node
 from leveret.cluster.node_directory import NodeDirectory
 from leveret.cluster.options import NodeOptions
@@ -112,7 +113,7 @@ class Links:
 
 def leading(told: list[Event], path: str = "", build: Any = None) -> Leading:
     """In term 2, of a node `a`."""
-    options = NodeOptions("a", path, Circle("orders"), {"a": Address("127.0.0.1", 1)})
+    options = NodeOptions("a", path, Credentials("orders"), {"a": Address("127.0.0.1", 1)})
     front = SimpleNamespace(build=build)
     made = Leading(options, 2, 1, front, SimpleNamespace(links=None), told.append, dict, lambda: 0)  # type: ignore[arg-type]
     made.broker = Broker()  # type: ignore[assignment]
@@ -319,7 +320,7 @@ HELD = Held(b"J" * 16, TermTable(b"a" * 16), 9)
 
 def following_of(directory: NodeDirectory | None) -> Following:
     """How node a follows; None: with an open copy in its directory."""
-    options = NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)})
+    options = NodeOptions("a", "data", Credentials("orders"), {"a": Address("127.0.0.1", 1)})
     if directory is None:
         copied: Any = SimpleNamespace(end=9, unknown="")
         directory = NodeDirectory("data", REAL)
@@ -395,7 +396,7 @@ def test_a_disk_that_is_found_to_be_put_back_while_it_is_opened_is_opened_again(
 
 def test_a_drained_node_that_becomes_another_stays_drained() -> None:
     """An operator has drained the machine."""
-    options = NodeOptions("a", "data", Circle("orders"), {"a": Address("127.0.0.1", 1)})
+    options = NodeOptions("a", "data", Credentials("orders"), {"a": Address("127.0.0.1", 1)})
     node: Any = Node(options, *[SimpleNamespace(site=None)] * 3)  # type: ignore[arg-type]
     node.directory.copied = SimpleNamespace(end=9, unknown="")
     node._agree_anew(Held(b"J" * 16, TermTable(b"a" * 16), 9))
@@ -735,7 +736,7 @@ def test_a_node_with_an_open_link_is_reached_without_another_connection(monkeypa
 
     async def look() -> None:
         linked = {"b"}
-        options = NodeOptions("a", "", Circle("orders"), {one: Address(one, 1) for one in "abc"})
+        options = NodeOptions("a", "", Credentials("orders"), {one: Address(one, 1) for one in "abc"})
         found = Reachability(options, lambda: changes.append(found.reached), lambda name: None, linked.__contains__)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(found.run)

@@ -12,10 +12,10 @@ import trio
 
 from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.cluster.agreement.view import Leader
-from leveret.cluster.link.challenge import Circle
-from leveret.cluster.link.clients import ClientTls, client_header
+from leveret.cluster.link.challenge import Credentials
+from leveret.cluster.link.client_header import ClientTls, client_header
 from leveret.cluster.link.clients import Passed as Outcome
-from leveret.cluster.link.introduction import LinkTls
+from leveret.cluster.link.options import LinkTls
 from leveret.operator.json_file import JsonFile
 from leveret.serving.cluster_sites import site_of
 from leveret.serving.composition import DataUnusable
@@ -137,7 +137,7 @@ def test_a_node_says_that_it_leads_only_while_its_broker_is_served() -> None:
         _build=lambda cluster: SimpleNamespace(runtime=Runtime(broker, sleeps=False), built=built, run=run),
         gate=SimpleNamespace(lent_listeners=nullcontext),
         node=SimpleNamespace(look=None),
-        _node_options=SimpleNamespace(others=("b",), name="a", circle=Circle("orders", 0, b"")),
+        _node_options=SimpleNamespace(others=("b",), name="a", credentials=Credentials("orders", 0, b"")),
         _report=report,
     )
     leadership = ServedNode.build(node, None)  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ class Passed:
         self.node: Any = SimpleNamespace(
             gate=SimpleNamespace(frontends=Frontends(amqp_out, console_out) if leads else None),
             _node_options=SimpleNamespace(
-                circle=Circle("orders", 0, secret), tls=LinkTls(), name="a", nodes=dict.fromkeys("abc")
+                credentials=Credentials("orders", 0, secret), tls=LinkTls(), name="a", nodes=dict.fromkeys("abc")
             ),
         )
         self.node._tls_of = functools.partial(ServedNode._tls_of, self.node)

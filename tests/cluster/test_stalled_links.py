@@ -12,8 +12,8 @@ import trio.testing
 
 from leveret.cluster.link import leader_link
 from leveret.cluster.link.frames import Ack, Decoder, Status
-from leveret.cluster.link.introduction import LinkOptions
-from leveret.cluster.link.leader_link import _Following
+from leveret.cluster.link.leader_link import _OpenLink
+from leveret.cluster.link.options import LinkOptions
 
 TERM = 2
 OPTIONS = LinkOptions(beacon_s=0.5, silence_s=3.0)
@@ -30,7 +30,7 @@ class Bench:
             copied=None, _options=OPTIONS, _wall_ms=lambda: 0, _status=status, _report=lambda event: None
         )
         link: Any = SimpleNamespace(take_rest=lambda: b"", stream=None)
-        self.following = _Following(outer, link, TERM, None)
+        self.following = _OpenLink(outer, link, TERM, None)
 
     def sent(self) -> bytes:
         """What has come at the leader's end."""

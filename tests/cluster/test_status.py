@@ -29,7 +29,10 @@ class FakeNode:
     node_id: bytes = A
     options: Any = field(
         default_factory=lambda: SimpleNamespace(
-            name="a", nodes={"a": "h:1", "b": "h:2", "c": "h:3"}, circle=SimpleNamespace(cluster="t"), min_in_sync=2
+            name="a",
+            nodes={"a": "h:1", "b": "h:2", "c": "h:3"},
+            credentials=SimpleNamespace(cluster="t"),
+            min_in_sync=2,
         )
     )
 

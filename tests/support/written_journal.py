@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from leveret.cluster.link.follower_links import LedJournal
+from leveret.cluster.link.follower_links import LeaderJournal
 from leveret.journal import TermTable
 from leveret.journal.disk.segment import Segment, path_of
 from leveret.journal.disk.segment_file import as_block
@@ -30,8 +30,8 @@ class WrittenJournal:
         self.roll()
 
     @property
-    def led(self) -> LedJournal:
-        return LedJournal(self.path, JOURNAL_ID, self.terms)
+    def led(self) -> LeaderJournal:
+        return LeaderJournal(self.path, JOURNAL_ID, self.terms)
 
     @property
     def position(self) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..cluster.coordinator.gateway import EtcdAccess
 from ..cluster.link.challenge import is_loopback
-from ..cluster.link.introduction import LinkTls
+from ..cluster.link.options import LinkTls
 from ..settings import Configuration
 from ..settings.declared.cluster import nodes_of
 from .file_watch import FileMark, marks_of

@@ -241,7 +241,7 @@ class NodeReport:
             node.options.min_in_sync,
             node.agreement.state is State.REFUSED,
             node.coordinator.trouble,
-            name=node.options.circle.cluster,
+            name=node.options.credentials.cluster,
             state=node.agreement.state.name.lower(),
             states=_STATES,
             term=own.term,

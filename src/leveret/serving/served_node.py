@@ -20,11 +20,12 @@ from ..cluster.agreement.states import State
 from ..cluster.agreement.timers import MS, Timers
 from ..cluster.agreement.view import Leader
 from ..cluster.coordinator.etcd import EtcdCoordinator
-from ..cluster.link.challenge import Circle
-from ..cluster.link.clients import ClientPasser, ClientTls, Passed, client_header, client_tls
-from ..cluster.link.introduction import Address as LinkAddress
-from ..cluster.link.introduction import LinkOptions
+from ..cluster.link.challenge import Credentials
+from ..cluster.link.client_header import ClientTls, client_header, client_tls
+from ..cluster.link.clients import ClientPasser, Passed
 from ..cluster.link.listener import LinkListener
+from ..cluster.link.options import Address as LinkAddress
+from ..cluster.link.options import LinkOptions
 from ..cluster.node import Node
 from ..cluster.node_directory import DirectoryRefused
 from ..cluster.options import NodeOptions
@@ -106,14 +107,14 @@ class ServedNode:
         coordinator = EtcdCoordinator(files.etcd, cluster.name, math.ceil(cluster.lease_ms / 1000))
         node = self._node_options
         self._listener = LinkListener(
-            node.circle,
+            node.credentials,
             node.name,
             self._serve_client,
             node.link,
             tls=node.tls,
             takes_clients=lambda: self.gate.frontends is not None,
         )
-        self._passer = ClientPasser(node.circle, node.name, node.link, tls=node.tls)
+        self._passer = ClientPasser(node.credentials, node.name, node.link, tls=node.tls)
         self._report = NodeReport(
             lambda: self.node,
             options.data,
@@ -204,7 +205,7 @@ class ServedNode:
         built.control.operator.cluster = ClusterAdmin(self.node, self._report)
         operator, node = built.control.operator, self._node_options
         process_status = operator.edge_status
-        leads = f"node {node.name} leads cluster {node.circle.cluster}"
+        leads = f"node {node.name} leads cluster {node.credentials.cluster}"
         operator.edge_status = lambda: {**process_status(), "cluster": leads}
         return leadership
 
@@ -287,7 +288,7 @@ class ServedNode:
         if tls is None:
             return None
         certificate = tls.certificate
-        if certificate is not None and not node.circle.secret and node.tls.server is None:
+        if certificate is not None and not node.credentials.secret and node.tls.server is None:
             logger.warning("a client's certificate is not believed: links have no cluster.secret-file or cluster.tls")
             certificate = None
         return EndedTls(tls.version, tls.cipher, certificate)
@@ -333,7 +334,7 @@ def node_options(
     return NodeOptions(
         keys.node,
         data,
-        Circle(keys.name, 0, files.secret),
+        Credentials(keys.name, 0, files.secret),
         nodes,
         timers,
         link,

@@ -18,8 +18,9 @@ from leveret.cluster import following, leading, reachability
 from leveret.cluster.agreement.view import Leader, NodeKey, Transaction, View
 from leveret.cluster.coordinator import errors
 from leveret.cluster.coordinator.coordinator import Lease
-from leveret.cluster.link.introduction import Address, Reach
+from leveret.cluster.link.introduction import Reach
 from leveret.cluster.link.leader_link import Ending
+from leveret.cluster.link.options import Address
 from leveret.engine import Unreadable
 from leveret.journal import ClusterJournal, Journal, JournalFailed
 

@@ -14,8 +14,8 @@ from leveret.cluster import node
 from leveret.cluster.agreement import events as ev
 from leveret.cluster.agreement.states import State
 from leveret.cluster.copying.joining import CutTo, FullCopy, Held, Refuse, join
-from leveret.cluster.link.challenge import Circle
-from leveret.cluster.link.introduction import Address
+from leveret.cluster.link.challenge import Credentials
+from leveret.cluster.link.options import Address
 from leveret.cluster.options import NodeOptions
 from leveret.engine import Unreadable
 from leveret.journal import BadOctets, JournalFailed, JournalFull, NotInJournal, TermTable
@@ -116,7 +116,7 @@ class Node:
     async def _main(self) -> None:
         self.coordinator, self.listener = Coordinator(self), Listener()
         options = NodeOptions(
-            self.name, DATA, Circle("t", 0, b"secret of this world"), {one: Address(one, 1) for one in "abc"},
+            self.name, DATA, Credentials("t", 0, b"secret of this world"), {one: Address(one, 1) for one in "abc"},
             files=self.files,
         )  # fmt: skip
         self.real = node.Node(

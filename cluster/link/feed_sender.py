@@ -1,4 +1,4 @@
-"""Sends a follower what its feed has in memory: at once, in the thread that has it, as much as the socket takes.
+"""Sends a follower what its feed has in memory: at once, in the calling thread, as much as the socket takes.
 
 The leader's journal sends a block in the thread that wrote it, before its own fsync. A task of the event loop for each
 block and follower would cost more than the sending, and come later. What the socket does not take, and what has to be
@@ -14,17 +14,17 @@ from .feed import Feed, Position
 from .frames import Needs, Unlink
 
 
-class Rest(Enum):
-    """What is left to the task of the link."""
+class Pending(Enum):
+    """What the task of the link has to wait for or to do."""
 
     NOTHING = auto()
-    ROOM = auto()  # to wait until the socket takes more
-    FILES = auto()  # to read from the files
-    LOST = auto()  # nothing, the connection is lost
+    SOCKET = auto()  # wait until the socket takes more
+    FILES = auto()  # read from the files
+    LOST = auto()  # end: the connection is lost
 
 
-class Outlet:
-    """The socket of a follower's link, and its feed. `wake`: called by any thread when something is left to the task.
+class FeedSender:
+    """The socket of a follower's link, and its feed. `wake`: called, in any thread, when the task has to act.
 
     All methods may be called by any thread, and none waits for the follower.
     """
@@ -34,9 +34,9 @@ class Outlet:
         self._feed = feed
         self._wake = wake
         self._lock = threading.Lock()  # of all below, and of the feed
-        self._unsent: list[bytes | memoryview] = [first]  # taken of the feed, or put; before all else
+        self._unsent: list[bytes | memoryview] = [first]  # is sent before all else
         self._beacon = b""  # the newest, if it is not sent yet
-        self._rest = Rest.NOTHING
+        self._pending = Pending.NOTHING
         self.sent = 0  # octets
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview) -> None:
@@ -45,10 +45,10 @@ class Outlet:
             self._feed.written(base_lsn, offset, octets)
             self._send()
 
-    def say(self, message: Unlink | Needs) -> None:
+    def put(self, message: Unlink | Needs) -> None:
         """Send a message behind all that was written before."""
         with self._lock:
-            self._feed.say(message)
+            self._feed.put(message)
             self._send()
 
     def beacon(self, octets: bytes, orders: bytes = b"") -> None:
@@ -66,34 +66,34 @@ class Outlet:
             self._feed.skip_to(tail)
 
     def was_read(self, end: Position, frames: bytes) -> None:
-        """Frames with the octets up to `end`, of `to_read`."""
+        """Send frames with the octets up to `end`, which were read from the files."""
         with self._lock:
             self._feed.was_read(end)
             self._unsent.append(frames)
 
-    def go_on(self) -> tuple[Rest, tuple[Position, Position] | None]:
-        """For the task of the link: send what can be sent, and return what is left to it; and what is to be read."""
+    def send_pending(self) -> tuple[Pending, tuple[Position, Position] | None]:
+        """For the task of the link: send what can be sent. Returns what it has to do, and what it has to read."""
         with self._lock:
-            if self._rest is not Rest.LOST:
-                self._rest = Rest.NOTHING
+            if self._pending is not Pending.LOST:
+                self._pending = Pending.NOTHING
                 self._send(is_task=True)
-            return self._rest, self._feed.to_read
+            return self._pending, self._feed.to_read
 
     def close(self) -> None:
         """Send nothing more, and close the socket."""
         with self._lock:
-            self._rest = Rest.LOST
+            self._pending = Pending.LOST
             self._socket.close()
 
     def _send(self, *, is_task: bool = False) -> None:
-        if self._rest is not Rest.NOTHING:
-            return  # the task goes on
-        self._rest = self._send_on()
-        if self._rest is not Rest.NOTHING and not is_task:
+        if self._pending is not Pending.NOTHING:
+            return  # the task of the link sends
+        self._pending = self._send_on()
+        if self._pending is not Pending.NOTHING and not is_task:
             self._wake()
 
-    def _send_on(self) -> Rest:
-        """Send until nothing is left, or something is left to the task."""
+    def _send_on(self) -> Pending:
+        """Send until nothing is left, or the task of the link has to act."""
         while True:
             parts = self._unsent
             if not parts and self._beacon:
@@ -101,7 +101,7 @@ class Outlet:
             if not parts:
                 parts = self._feed.take()
             if not parts:
-                return Rest.NOTHING if self._feed.to_read is None else Rest.FILES
+                return Pending.NOTHING if self._feed.to_read is None else Pending.FILES
             try:
                 sent = self._socket.sendmsg(parts)
                 self.sent += sent
@@ -109,9 +109,9 @@ class Outlet:
             except BlockingIOError:
                 self._unsent = parts
             except OSError:
-                return Rest.LOST
+                return Pending.LOST
             if self._unsent:
-                return Rest.ROOM
+                return Pending.SOCKET
 
 
 def _behind(parts: Sequence[bytes | memoryview], sent: int) -> list[bytes | memoryview]:

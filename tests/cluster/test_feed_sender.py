@@ -9,21 +9,21 @@ from random import Random
 import pytest
 
 from leveret.cluster.link.feed import Feed, Position
+from leveret.cluster.link.feed_sender import FeedSender, Pending
 from leveret.cluster.link.frames import Beacon, Decoder, Message, Needs, Octets, Order, Unlink, encode
-from leveret.cluster.link.outlet import Outlet, Rest
 
 FIRST = Order("the first frame")
 LIMIT = 64 * 1024 * 1024
 
 
 class Bench:
-    """An outlet, and the other end of its socket."""
+    """An sender, and the other end of its socket."""
 
     def __init__(self, sock: socket.socket, other: socket.socket) -> None:
         self.wakes = 0
         self.other = other
         self.feed = Feed(Position(1, 0), Position(1, 0), LIMIT)
-        self.outlet = Outlet(sock, self.feed, self._wake, encode(FIRST))
+        self.sender = FeedSender(sock, self.feed, self._wake, encode(FIRST))
         self._decoder = Decoder(Octets, Beacon, Order, Unlink, Needs)
 
     def _wake(self) -> None:
@@ -58,10 +58,10 @@ def test_all_octets_come_in_order_from_two_threads(seed: int) -> None:
         def write() -> None:
             offset = 0
             for number, block in enumerate(blocks):
-                at.outlet.written(1, offset, block)
+                at.sender.written(1, offset, block)
                 offset += len(block)
                 if number % 40 == 39:
-                    at.outlet.say(Unlink((number,)))
+                    at.sender.put(Unlink((number,)))
 
         thread = threading.Thread(target=write)
         thread.start()
@@ -69,9 +69,9 @@ def test_all_octets_come_in_order_from_two_threads(seed: int) -> None:
         whole = sum(map(len, blocks))
         came = 0
         while came < whole or thread.is_alive():
-            at.outlet.beacon(encode(Beacon(1, len(found), 0, {})))
-            rest, span = at.outlet.go_on()
-            assert rest in (Rest.NOTHING, Rest.ROOM) and span is None
+            at.sender.beacon(encode(Beacon(1, len(found), 0, {})))
+            rest, span = at.sender.send_pending()
+            assert rest in (Pending.NOTHING, Pending.SOCKET) and span is None
             for message in at.receive():
                 found.append(message)
                 if isinstance(message, Octets):
@@ -88,14 +88,14 @@ def test_all_octets_come_in_order_from_two_threads(seed: int) -> None:
 def test_only_the_newest_beacon_waits_and_every_order() -> None:
     """The task is woken once, and then does the rest."""
     with bench() as at:
-        at.outlet.written(1, 0, bytes(200_000))
+        at.sender.written(1, 0, bytes(200_000))
         assert at.wakes == 1
         for number in range(10):
-            at.outlet.beacon(encode(Beacon(1, number, 0, {})))
-        at.outlet.beacon(encode(Beacon(1, 10, 0, {})), encode(Order("drain")))
+            at.sender.beacon(encode(Beacon(1, number, 0, {})))
+        at.sender.beacon(encode(Beacon(1, 10, 0, {})), encode(Order("drain")))
         assert at.wakes == 1
         found: list[Message] = []
-        while at.outlet.go_on()[0] is Rest.ROOM:
+        while at.sender.send_pending()[0] is Pending.SOCKET:
             found += at.receive()
         while more := at.receive():
             found += more
@@ -106,17 +106,17 @@ def test_only_the_newest_beacon_waits_and_every_order() -> None:
 def test_the_task_is_told_of_files_and_of_a_lost_connection() -> None:
     """It is woken for both; after the end nothing is sent, and the socket is closed."""
     with bench() as at:
-        at.outlet.skip_to(Position(1, 100))
-        at.outlet.written(1, 100, b"x")
+        at.sender.skip_to(Position(1, 100))
+        at.sender.written(1, 100, b"x")
         assert at.wakes == 1
-        assert at.outlet.go_on() == (Rest.FILES, (Position(1, 0), Position(1, 100)))
-        at.outlet.was_read(Position(1, 100), encode(Octets(1, 0, bytes(100))))
-        assert at.outlet.go_on() == (Rest.NOTHING, None)
+        assert at.sender.send_pending() == (Pending.FILES, (Position(1, 0), Position(1, 100)))
+        at.sender.was_read(Position(1, 100), encode(Octets(1, 0, bytes(100))))
+        assert at.sender.send_pending() == (Pending.NOTHING, None)
         assert [type(one) for one in at.receive()] == [Order, Octets, Octets]
         at.other.close()
-        at.outlet.written(1, 101, b"y")
+        at.sender.written(1, 101, b"y")
         assert at.wakes == 2
-        assert at.outlet.go_on()[0] is Rest.LOST
-        at.outlet.close()
-        at.outlet.written(1, 102, b"z")
+        assert at.sender.send_pending()[0] is Pending.LOST
+        at.sender.close()
+        at.sender.written(1, 102, b"z")
         assert at.wakes == 2

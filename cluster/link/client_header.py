@@ -1,0 +1,161 @@
+"""What a follower tells the leader of a client that it passes on: a PROXY header of version 2.
+
+It has the client's address (haproxy's doc/proxy-protocol.txt), the fields for TLS if the follower ended TLS, and the
+names in the client's certificate.
+"""
+
+import ipaddress
+import json
+import logging
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+logger = logging.getLogger("leveret.cluster")
+
+_SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
+_PROXY = 0x21
+_UNSPECIFIED, _STREAM4, _STREAM6 = 0x00, 0x11, 0x21
+_FIELD_TLS, _FIELD_TLS_VERSION, _FIELD_TLS_CIPHER = 0x20, 0x21, 0x23
+#: The first of those that everyone may choose the meaning of: here the certificate's parts, as JSON.
+_FIELD_CERTIFICATE = 0xE0
+_HAS_TLS, _HAS_CERTIFICATE, _HAS_CERTIFICATE_BEFORE = 0x01, 0x02, 0x04
+#: Octets of a header (a Client has it as text of at most 4096 characters, two for an octet), and of a text of OpenSSL.
+_SIZE_MAX, _TEXT_MAX = 2048, 255
+_HEAD_OF_FIELD = 3
+#: Parts of a certificate that are passed on; those that name a user.
+_PARTS = ("subject", "issuer", "subjectAltName", "notBefore", "notAfter")
+_PARTS_OF_USERS = ("subject", "subjectAltName")
+
+
+@dataclass(slots=True, frozen=True)
+class ClientTls:
+    """TLS that the follower ended. `certificate`: the client's, verified, as `ssl` decodes it, of which `_PARTS` are
+    passed on; None: it showed none; empty: nothing of it is known here.
+    """
+
+    version: str
+    cipher: str
+    certificate: Mapping[str, Any] | None = None
+
+
+def client_header(
+    source: tuple[str, int] | None, destination: tuple[str, int] | None, tls: ClientTls | None = None
+) -> bytes:
+    """The PROXY header of a client. `source`: (host, port); None: it came by a Unix socket. `destination`: None: it is
+    not known, which does not make a client of another machine a local one.
+    """
+    family, addresses = _UNSPECIFIED, b""
+    if source is not None:
+        destination = destination or (_anywhere(source[0]), 0)
+        hosts = [_address(host) for host, _ in (source, destination)]
+        if all(host.version == 4 for host in hosts):
+            family, packed = _STREAM4, [host.packed for host in hosts]
+        else:
+            family, packed = _STREAM6, [_as_six(host).packed for host in hosts]
+        addresses = b"".join(packed) + struct.pack(">HH", source[1], destination[1])
+    room = _SIZE_MAX - 16 - len(addresses)
+    content = addresses + (_tls_fields(tls, room) if tls is not None else b"")
+    return _SIGNATURE + struct.pack(">BBH", _PROXY, family, len(content)) + content
+
+
+def _anywhere(host: str) -> str:
+    """No particular address, of the family of `host`."""
+    return "0.0.0.0" if _address(host).version == 4 else "::"
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """IPv4 over an IPv6 socket is IPv4, else it would not count as loopback where the header is read."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _as_six(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv6Address:
+    return address if isinstance(address, ipaddress.IPv6Address) else ipaddress.IPv6Address(f"::ffff:{address}")
+
+
+def _tls_fields(tls: ClientTls, room: int) -> bytes:
+    """The field for TLS, and one with the certificate's names. A name that was cut would be the name of another user:
+    if there are more than fit into `room` octets, none is passed on.
+    """
+    certificate = tls.certificate
+    flags = _HAS_TLS | (_HAS_CERTIFICATE | _HAS_CERTIFICATE_BEFORE if certificate is not None else 0)
+    # Verify: 0, the certificate (if any) was verified.
+    content = struct.pack(">BI", flags, 0) + _field(_FIELD_TLS_VERSION, tls.version.encode()[:_TEXT_MAX])
+    content += _field(_FIELD_TLS_CIPHER, tls.cipher.encode()[:_TEXT_MAX])
+    fields = _field(_FIELD_TLS, content)
+    if certificate is None:
+        return fields
+    # Some kinds of alternative names are tables, and name no user.
+    names = {**certificate, "subjectAltName": [one for one in certificate.get("subjectAltName", ()) if _is_text(one)]}
+    for parts in (_PARTS, _PARTS_OF_USERS):
+        said = json.dumps({part: names[part] for part in parts if part in names}, separators=(",", ":")).encode()
+        if _HEAD_OF_FIELD + len(said) <= room - len(fields):
+            return fields + _field(_FIELD_CERTIFICATE, said)
+    logger.warning("a client's certificate has more names than can be passed on: it cannot log in by EXTERNAL here")
+    return fields
+
+
+def _field(kind: int, octets: bytes) -> bytes:
+    return struct.pack(">BH", kind, len(octets)) + octets
+
+
+def client_tls(header: bytes) -> ClientTls | None:
+    """The fields for TLS in a PROXY header of `client_header`; None: there are none, or they are cut.
+
+    Believed only of a link whose other side has proven to be a node.
+    """
+    if header[12:13] != bytes((_PROXY,)) or header[13:14] not in (b"\x11", b"\x21", b"\x00") or len(header) < 16:
+        return None
+    start = 16 + {_STREAM4: 12, _STREAM6: 36, _UNSPECIFIED: 0}[header[13]]
+    outer = _fields(header[start:])
+    if len(content := outer.get(_FIELD_TLS, b"")) < 5:
+        return None
+    inner = _fields(content[5:])
+    version, cipher = (
+        inner.get(kind, b"").decode(errors="replace") for kind in (_FIELD_TLS_VERSION, _FIELD_TLS_CIPHER)
+    )
+    has_certificate = bool(content[0] & (_HAS_CERTIFICATE | _HAS_CERTIFICATE_BEFORE))
+    return ClientTls(version, cipher, _certificate(outer.get(_FIELD_CERTIFICATE, b"")) if has_certificate else None)
+
+
+def _certificate(octets: bytes) -> dict[str, Any]:
+    """The certificate in such a field; empty unless it is whole and right."""
+    try:
+        said = json.loads(octets)
+        if not isinstance(said, dict):
+            return {}
+        found: dict[str, Any] = {}
+        for part in ("subject", "issuer"):
+            found[part] = tuple(tuple(map(_pair, one)) for one in said.get(part, ()))
+        found["subjectAltName"] = tuple(map(_pair, said.get("subjectAltName", ())))
+        for part in ("notBefore", "notAfter"):
+            if isinstance(value := said.get(part), str):
+                found[part] = value
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return found
+
+
+def _pair(value: object) -> tuple[str, str]:
+    """Raises: ValueError."""
+    if not isinstance(value, list) or not _is_text(value):
+        raise ValueError("no pair of texts")
+    return value[0], value[1]
+
+
+def _is_text(pair: Sequence[object]) -> bool:
+    return len(pair) == 2 and all(isinstance(one, str) for one in pair)
+
+
+def _fields(octets: bytes) -> dict[int, bytes]:
+    """Kind -> content. What is cut is left out."""
+    found = {}
+    while len(octets) >= _HEAD_OF_FIELD:
+        kind, size = struct.unpack_from(">BH", octets)
+        octets = octets[_HEAD_OF_FIELD:]
+        if len(octets) >= size:
+            found[kind] = octets[:size]
+        octets = octets[size:]
+    return found

@@ -1,0 +1,66 @@
+"""How a node's links are made: addresses, limits, TLS."""
+
+import ssl
+from dataclasses import dataclass, field
+
+from ..resolver import Resolver
+
+
+@dataclass(slots=True, frozen=True)
+class Address:
+    """Where a node listens for links."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read a text that `str` made. Raises: ValueError."""
+        host, _, port = text.rpartition(":")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+@dataclass(slots=True, frozen=True)
+class LinkOptions:
+    """Times and limits of links.
+
+    silence_s: a link is closed when nothing was heard for this long. introduction_s: until a connection has proven the
+    secret and said what it wants. backlog_octets: of one follower, in memory. copy_rate: octets a second that are read
+    from files for one follower.
+    """
+
+    beacon_s: float = 0.5
+    silence_s: float = 3.0
+    connect_s: float = 2.0
+    introduction_s: float = 5.0
+    retry_s: float = 0.15
+    backlog_octets: int = 64 * 1024 * 1024
+    copy_rate: int = 100 * 1024 * 1024
+    introductions_max: int = 128
+    resolver: Resolver = field(default_factory=Resolver, compare=False)
+
+
+class LinkTls:
+    """The contexts of links; None: links have no TLS. A context trusts all authorities that it ever read, so a reload
+    puts others in the place of both. `trusted`: what they trust; authorities, or certificates of nodes themselves.
+    `has_dropped`: such a reload took one of these away.
+    """
+
+    def __init__(
+        self,
+        server: ssl.SSLContext | None = None,
+        client: ssl.SSLContext | None = None,
+        trusted: frozenset[str] = frozenset(),
+    ) -> None:
+        self.server, self.client, self.trusted = server, client, trusted
+        self.has_dropped = False
+
+    def replace(self, fresh: "LinkTls") -> None:
+        """Take the contexts of `fresh` for later links. Call it only if links have TLS."""
+        if self.server is not None and fresh.server is not None:
+            self.has_dropped |= not self.trusted <= fresh.trusted
+            self.trusted = fresh.trusted
+            self.server, self.client = fresh.server, fresh.client
