@@ -5,7 +5,7 @@ Source: management page 1.3, 10, 20.
 
 import json
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .http_messages import Request, bad_request
@@ -89,7 +89,7 @@ def json_object(request: Request) -> dict[str, Any]:
     return value
 
 
-def require(given: dict[str, Any], *keys: str) -> list[Any]:
+def require(given: Mapping[str, Any], *keys: str) -> list[Any]:
     """The values of these keys. Raises: Refusal that names all missing keys."""
     missing = [f"{{key_missing,{key}}}" for key in keys if key not in given]
     if missing:

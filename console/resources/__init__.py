@@ -1,1 +1,1 @@
-"""The resources of the API: one file for a family of paths, with its routes. Source: management page 2."""
+"""The resources of the API: a file for each family of paths, with its routes. Source: management page 2."""

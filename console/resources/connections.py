@@ -1,9 +1,11 @@
 """Connections, channels, consumers. Source: management page 1.5, 2, 4."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ...engine import Client, Session
 from ..api import Api
+from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request, not_authorised, not_found
 from ..listing import Columns, listed
@@ -20,7 +22,7 @@ _NOT_YOURS = "User not authorised to access object"
 
 
 def _clients(api: Api, request: Request) -> list[Client]:
-    """The connections that the user sees, in the virtual host of the path, or of the page's menu."""
+    """The connections that the user may see, of all virtual hosts or of the one in the path or in `x-vhost`."""
     wanted: str | None = api.vhost(request).name if "V" in request.names else request.headers.get("x-vhost") or None
     return [client for client in clients_of(api.broker, request.user) if wanted in (None, client.vhost.name)]
 
@@ -65,16 +67,15 @@ def _show(api: Api, request: Request) -> Any:
 
 
 def _reason(request: Request) -> str:
-    """The reason for the text of a close: without control characters, and not too long."""
+    """The client's reason for a close, as it fits in connection.close."""
     text = request.headers.get("x-reason", "Closed via management plugin")
     clean = "".join(character if character.isprintable() else "?" for character in text)
     return clean.encode()[: REASON_MAX - 64].decode(errors="ignore")
 
 
-def _close(api: Api, request: Request) -> Steps:
-    client = _client(api, request, to_close=True)
-    yield from api.run("close-connection", name=client.name, reason=_reason(request))
-    return Answer(204)
+def _arguments_of_close(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    _client(api, request, to_close=True)
+    return {"reason": _reason(request)}
 
 
 def _channels_of(api: Api, request: Request) -> Steps:
@@ -83,7 +84,7 @@ def _channels_of(api: Api, request: Request) -> Steps:
 
 
 def _sessions_of(api: Api, request: Request) -> list[Any]:
-    """Sessions of AMQP 1.0, which no connection has."""
+    """Sessions of AMQP 1.0. No connection has any."""
     _client(api, request)
     return []
 
@@ -123,7 +124,7 @@ def _show_channel(api: Api, request: Request) -> Steps:
     return Columns(request).of({**view, **(yield from channel_details(found, node))})
 
 
-def _of_user(api: Api, request: Request) -> Steps:
+def _list_of_user(api: Api, request: Request) -> Steps:
     name, node = request.names["U"], api.options.node
     clients = [client for client in clients_of(api.broker, request.user) if client.user.name == name]
     return listed(
@@ -158,14 +159,15 @@ def _list_consumers(api: Api, request: Request) -> Steps:
     return listed(request, consumers, lambda consumer: consumer_view(consumer, node))
 
 
+ADAPTERS = {"close-connection": Adapter(_arguments_of_close)}
 _OF_VHOST, _ANY = Level.VHOST, Level.ANY
 ROUTES = [
     Route("connections", {"GET": Action(_ANY, _list)}),
     Route("vhosts/V/connections", {"GET": Action(_OF_VHOST, _list)}),
-    Route("connections/NAME", {"GET": Action(_ANY, _show), "DELETE": Action(_ANY, _close)}),
+    Route("connections/NAME", {"GET": Action(_ANY, _show)}),
     Route("connections/NAME/channels", {"GET": Action(_ANY, _channels_of)}),
     Route("connections/NAME/sessions", {"GET": Action(_ANY, _sessions_of)}),
-    Route("connections/username/U", {"GET": Action(_ANY, _of_user), "DELETE": Action(_ANY, _close_of_user)}),
+    Route("connections/username/U", {"GET": Action(_ANY, _list_of_user), "DELETE": Action(_ANY, _close_of_user)}),
     Route("channels", {"GET": Action(_ANY, _list_channels)}),
     Route("vhosts/V/channels", {"GET": Action(_OF_VHOST, _list_channels)}),
     Route("channels/NAME", {"GET": Action(_ANY, _show_channel)}),

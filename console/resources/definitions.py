@@ -54,15 +54,15 @@ def _download(request: Request, value: dict[str, Any]) -> Steps:
 
 
 def _import(api: Api, request: Request) -> Steps:
-    return (yield from _import_document(api, request, (yield from _document(request)), None))
+    return (yield from _import_into(api, request, (yield from _document(request)), None))
 
 
 def _import_vhost(api: Api, request: Request) -> Steps:
     vhost = api.vhost_to_change(request)
-    return (yield from _import_document(api, request, (yield from _document(request)), vhost.name))
+    return (yield from _import_into(api, request, (yield from _document(request)), vhost.name))
 
 
-def _import_document(api: Api, request: Request, document: dict[str, Any], vhost: str | None) -> Steps:
+def _import_into(api: Api, request: Request, document: dict[str, Any], vhost: str | None) -> Steps:
     users = document.get("users")
     is_untagged = isinstance(users, list) and any(isinstance(user, dict) and "tags" not in user for user in users)
     if vhost is None and is_untagged:
@@ -76,7 +76,7 @@ def _import_document(api: Api, request: Request, document: dict[str, Any], vhost
         raise bad_request(refused.reason) from None
     for name in [name for name in api.broker.virtual_hosts if name not in before]:
         yield from give_all_permissions(api, request, name)
-    for rows in document.values():  # to free a large document at once would block every client
+    for rows in document.values():  # freeing a large document at once would take too long
         if isinstance(rows, list):
             yield from free_in_steps(rows)
     if done["faults"]:
@@ -95,7 +95,7 @@ def _document(request: Request) -> Steps:
     body = request.body
     if content_type(request) == MULTIPART:
         body = _file_of(request)
-    body = body.removeprefix(BOM_UTF8)  # as editors write it, and RabbitMQ reads it
+    body = body.removeprefix(BOM_UTF8)  # which editors write
     value = yield from parsed_in_steps(body, _NOT_JSON, is_strict=True)
     if not isinstance(value, dict):
         raise bad_request(_NOT_JSON)
@@ -104,7 +104,7 @@ def _document(request: Request) -> Steps:
 
 def _file_of(request: Request) -> bytes:
     """The field `file` of a form. Raises: Refusal."""
-    # Imported here: rarely needed, and the modules take 1 MiB of memory.
+    # Imported here, because these modules are rarely needed and take 1 MiB of memory.
     from email.message import EmailMessage
     from email.parser import BytesParser
     from email.policy import HTTP
@@ -123,16 +123,16 @@ def _file_of(request: Request) -> bytes:
     raise Refusal(400, "bad_request", _NOT_JSON)
 
 
-_BOTH = (JSON, MULTIPART)
-_WHOLE = {"GET": Action(Level.ADMINISTRATOR, _export), "POST": Action(Level.ADMINISTRATOR, _import, _BOTH)}
-_PREVIEW = {"POST": Action(Level.ADMINISTRATOR, _preview, _BOTH)}
+_MEDIA = (JSON, MULTIPART)
+_OF_BROKER = {"GET": Action(Level.ADMINISTRATOR, _export), "POST": Action(Level.ADMINISTRATOR, _import, _MEDIA)}
+_PREVIEW = {"POST": Action(Level.ADMINISTRATOR, _preview, _MEDIA)}
 ROUTES = [
-    Route("definitions", _WHOLE),
-    Route("all-configuration", _WHOLE),
+    Route("definitions", _OF_BROKER),
+    Route("all-configuration", _OF_BROKER),
     Route("leveret/preview/definitions", _PREVIEW),
     Route("leveret/preview/definitions/V", _PREVIEW),
     Route(
         "definitions/V",
-        {"GET": Action(Level.ADMINISTRATOR, _export_vhost), "POST": Action(Level.ADMINISTRATOR, _import_vhost, _BOTH)},
+        {"GET": Action(Level.ADMINISTRATOR, _export_vhost), "POST": Action(Level.ADMINISTRATOR, _import_vhost, _MEDIA)},
     ),
 ]

@@ -1,7 +1,7 @@
 """The broker's events, as a list and as a stream of server-sent events. Source: management page 16.
 
-A stream has no queue: it continues at its position in the events that the broker keeps. A client that reads too slowly
-is told so, and its stream ends.
+A stream reads the events that the broker keeps, from its position on. The stream of a client that reads too slowly
+ends with an event `cut`.
 """
 
 from typing import Any
@@ -16,8 +16,8 @@ from ..permissions import is_monitor
 
 #: Maximum events in one piece of a stream.
 PIECE_MAX = 500
-#: Why a stream is cut.
-OVER = "the login is not valid any more"
+#: The reason of `cut` when the user has logged out or lost the tag.
+LOGIN_ENDED = "the login is not valid any more"
 #: Milliseconds between two totals.
 TOTALS_MS = 1000
 _TEXTS = ("vhost", "queue", "kind")
@@ -25,7 +25,7 @@ _NUMBERS = ("since", "count", "message")
 
 
 def last_event_of(request: Request) -> int | None:
-    """The number of the last event that a browser got, which it sends to continue there; None: it sends none."""
+    """The header `last-event-id`, with which browsers continue a stream; None: there is none."""
     last = request.headers.get("last-event-id", "")
     return int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
 
@@ -53,40 +53,40 @@ class EventStream:
         self._request = request
         self._given = given
         self._pieces = 0
-        self._told_ms = 0
+        self._totals_ms = 0
         self._is_cut = False
         self.has_piece = False
         if "since" not in given:
             self._given["since"] = api.ask("events", **given, count=0)["next"]
 
     def piece(self) -> bytes | None:
-        """New events, and totals once a second. The last piece of a stream that is cut has the reason."""
+        """New events, and totals once a second."""
         if self._is_cut:
             return None
         if not is_still_monitor(self._api, self._request):
-            return self._cut(OVER)
+            return self._cut(LOGIN_ENDED)
         parts: list[bytes] = []
         now_ms = self._api.broker.context.clock.wall_ms()
-        if not 0 <= now_ms - self._told_ms < TOTALS_MS:
-            parts.append(sent("totals", self._totals()))
-            self._told_ms = now_ms
+        if not 0 <= now_ms - self._totals_ms < TOTALS_MS:
+            parts.append(server_sent_event("totals", self._totals()))
+            self._totals_ms = now_ms
         self._pieces += 1
         try:
             found = self._api.ask("events", **self._given, count=PIECE_MAX)
         except CommandRefused as refused:
             return self._cut(refused.reason)
-        parts += [sent("event", row, row["number"]) for row in found["items"]]
+        parts += [server_sent_event("event", row, row["number"]) for row in found["items"]]
         self._given["since"] = found["next"]
         self.has_piece = len(found["items"]) == PIECE_MAX
         if not found["dropped"]:
             return b"".join(parts)
-        if self._pieces == 1:  # it asked for older events than are kept
-            return b"".join([sent("gap", {"dropped": found["dropped"]}), *parts])
+        if self._pieces == 1:  # the client asked for events that are not kept any longer
+            return b"".join([server_sent_event("gap", {"dropped": found["dropped"]}), *parts])
         return self._cut(f"read too slowly: {found['dropped']} events were not kept")
 
     def _cut(self, why: str) -> bytes:
         self._is_cut, self.has_piece = True, True
-        return sent("cut", {"reason": why})
+        return server_sent_event("cut", {"reason": why})
 
     def _totals(self) -> dict[str, Any]:
         broker = self._api.broker
@@ -99,7 +99,7 @@ class EventStream:
 
 
 def is_still_monitor(api: Api, request: Request) -> bool:
-    """Whether the user is there, may see events and the log, and has not logged out."""
+    """Whether the user of a stream still exists, is a monitor, and has not logged out."""
     if "authorization" in request.headers:
         user = api.broker.users.find(request.user.name)
     else:
@@ -107,7 +107,7 @@ def is_still_monitor(api: Api, request: Request) -> bool:
     return user is not None and is_monitor(user)
 
 
-def sent(name: str, value: Any, number: int | None = None) -> bytes:
+def server_sent_event(name: str, value: Any, number: int | None = None) -> bytes:
     """One event of a stream. JSON has no line ends, so it is one line of data."""
     id_ = b"" if number is None else b"id: %d\n" % number
     return b"event: %s\n%sdata: %s\n\n" % (name.encode(), id_, encoded(value))

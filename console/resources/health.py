@@ -17,7 +17,7 @@ _NO_HOST = HostFacts(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def _subject(api: Api, node: str) -> Subject:
-    """The node that answers, or another one as far as it is known here."""
+    """The facts about the answering node, or those that are known here about another one."""
     options, broker = api.options, api.broker
     cluster = options.cluster()
     others = () if cluster is None else tuple(one for one in cluster.nodes if one.name != options.node)

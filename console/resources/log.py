@@ -1,7 +1,7 @@
 """The last lines of the broker's log, as a list and as a stream of server-sent events. Source: management page 15, 16.
 
-A stream has no queue: it continues at its position in the lines that the broker keeps. A client that reads too slowly
-is told how many lines it missed.
+A stream reads the lines that the broker keeps, from its position on. A client that reads too slowly gets the number
+of the lines that it missed.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from ..api import EVENT_STREAM, Api, wants_stream
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request
-from .events import OVER, is_still_monitor, last_event_of, sent
+from .events import LOGIN_ENDED, is_still_monitor, last_event_of, server_sent_event
 
 
 def _log(api: Api, request: Request) -> Any:
@@ -37,18 +37,18 @@ class LogStream:
             return None
         if not is_still_monitor(self._api, self._request):
             self._is_cut, self.has_piece = True, True
-            return sent("cut", {"reason": OVER})
+            return server_sent_event("cut", {"reason": LOGIN_ENDED})
         kept = self._api.ask("log")
         newest = kept[-1]["number"] if kept else 0
-        if self._since > newest:  # a number of a broker before this one
+        if self._since > newest:  # a number of an earlier broker
             self._since = 0
         if self._since == newest:
             return b""
         missed = kept[0]["number"] - self._since - 1 if kept and self._since else 0
-        parts = [sent("gap", {"dropped": missed})] if missed > 0 else []
+        parts = [server_sent_event("gap", {"dropped": missed})] if missed > 0 else []
         lines = self._api.ask("log", level=self._level, since=self._since)
         self._since = newest
-        return b"".join([*parts, *(sent("line", line, line["number"]) for line in lines)])
+        return b"".join([*parts, *(server_sent_event("line", line, line["number"]) for line in lines)])
 
 
 ROUTES = [Route("leveret/log", {"GET": Action(Level.MONITORING, _log, may_stream=True)})]

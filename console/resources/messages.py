@@ -54,19 +54,20 @@ def _get(api: Api, request: Request) -> Steps:
 
 
 def _refusal(refused: CommandRefused) -> Exception:
+    """RabbitMQ's answer to a refused `get`."""
     if refused.code in (0, ACCESS_REFUSED):
         return refused
     if refused.code == NOT_FOUND:
         return Refusal(404, "not_found", refused.reason)
-    # RabbitMQ's error with that code is not a channel error: its text lacks the name.
+    # RabbitMQ's text for this code does not begin with the name of the code.
     reason = refused.reason.partition(" - ")[2] if refused.code == NOT_IMPLEMENTED else refused.reason
     return bad_request(f"{refused.code} {reason}")
 
 
 def _is_alive(api: Api, request: Request) -> Steps:
-    """Check that the broker works: declare a queue, publish, get."""
+    """Declare a queue, publish a message to it, and get the message."""
     vhost = api.vhost(request).name
-    if is_replication_alarm(api.broker):  # the answer to a change would wait for other nodes
+    if is_replication_alarm(api.broker):  # the commands would wait for other nodes
         return Answer(503, {"status": "failed", "reason": "publishers are held: too few nodes are in sync"})
     as_user = request.user.name
     yield from api.run("declare-queue", queue=TEST_QUEUE, vhost=vhost, as_user=as_user)

@@ -1,4 +1,4 @@
-"""The node, and resources that only nodes of RabbitMQ have. Source: management page 2, 4."""
+"""Nodes, and resources that only RabbitMQ's nodes have. Source: management page 2, 4."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,7 @@ FEATURES = (
 
 
 def _view(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:
-    """A node: the one that answers, or another one as it reported itself."""
+    """A node, with figures of the sampler if it is the one that answers."""
     if facts.host is None:
         return down_view(facts)
     is_own, churn = facts.name == api.options.node, api.sampler.churn()
@@ -58,7 +58,7 @@ def _node(api: Api, request: Request) -> NodeFacts:
 
 
 def _bodies(api: Api, node: str) -> int:
-    """Octets of bodies that a node has in memory: those of the broker, which is the leader's."""
+    """Octets of the bodies that a node has in memory. Only the answering node, the leader, has the broker's."""
     return api.broker.context.storage.memory.total if node == api.options.node else 0
 
 
@@ -76,7 +76,7 @@ def _memory(api: Api, request: Request) -> Any:
 
 
 def _relative(api: Api, request: Request) -> Any:
-    """Memory in per cent of the whole."""
+    """The parts of the memory in per cent."""
     node = _node(api, request)
     if node.host is None:
         return {"memory": NOT_AVAILABLE}
@@ -88,7 +88,7 @@ def _relative(api: Api, request: Request) -> Any:
 
 
 def _tables(api: Api, request: Request) -> Any:
-    """Erlang's tables: there are none."""
+    """Erlang's tables. There are none."""
     api.node(request)
     return {"ets_tables_memory": "no_tables"}
 
@@ -109,7 +109,7 @@ def _enable(api: Api, request: Request) -> Answer:
 
 
 def _attempts(api: Api, request: Request) -> Any:
-    """Logins at a node; all are checked by the leader of a cluster."""
+    """Numbers of logins at a node. The answering node, the leader of a cluster, checks all of them."""
     node = _node(api, request)
     if node.host is None:
         return NOT_AVAILABLE
@@ -137,7 +137,7 @@ def _forget_attempts(api: Api, request: Request) -> Answer:
 
 
 def _by_source(api: Api, request: Request) -> list[Any]:
-    """Connections by source, which are not tracked."""
+    """Logins by address, which are not counted."""
     api.node(request)
     return []
 
@@ -152,7 +152,7 @@ _MONITORING, _ADMINISTRATOR = Level.MONITORING, Level.ADMINISTRATOR
 
 
 def _turns(api: Api, request: Request) -> dict[str, Any]:
-    """Delays of the event loop, measured four times a second since the start: `counts` of each bucket alone."""
+    """The histogram of the event loop's delays, four measurements a second. `counts`: of each bucket alone."""
     if api.facts is None:
         raise not_found()
     delays = api.facts.delays

@@ -1,9 +1,11 @@
 """Overview, the current user, the cluster's name, and constants that tools expect. Source: management page 2, 3."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..api import Api
-from ..bodies import check_size, json_object, require, text
+from ..bodies import check_size, require, text
+from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request
 from ..listing import Columns
@@ -13,7 +15,7 @@ from ..views.overview import overview_view, totals_of
 
 #: What RabbitMQ answers for /api/extensions: the script of its management page.
 _EXTENSIONS = [{"javascript": "dispatcher.js"}]
-#: Last words of RabbitMQ's paths `stream/...`: lists of the stream protocol's clients, which are empty here.
+#: Lists `stream/...` of clients with the stream protocol, which are empty here.
 _STREAM_CLIENTS = ("connections", "publishers", "consumers")
 
 
@@ -39,14 +41,13 @@ def _cluster_name(api: Api, request: Request) -> Any:
     return api.ask("cluster-name")
 
 
-def _rename(api: Api, request: Request) -> Steps:
-    (name,) = require(json_object(request), "name")
+def _check_cluster_name(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    (name,) = require(given, "name")
     name = text(name, "name")
     if not name:
         raise bad_request("the name must not be empty")
     check_size("name", name)
-    yield from api.run("cluster-name", name=name)
-    return Answer(204)
+    return {"name": name}
 
 
 def _extensions(api: Api, request: Request) -> list[Any]:
@@ -58,7 +59,7 @@ def _auth(api: Api, request: Request) -> dict[str, Any]:
 
 
 def _nothing(api: Api, request: Request) -> list[Any]:
-    """An empty list, for plug-ins and features that do not exist here."""
+    """An empty list: these plug-ins and features do not exist here."""
     return []
 
 
@@ -72,8 +73,8 @@ def _nothing_of_queue(api: Api, request: Request) -> list[Any]:
     return []
 
 
-def _done(api: Api, request: Request) -> Answer:
-    """There is nothing to balance: the leader of a cluster leads all queues."""
+def _rebalance(api: Api, request: Request) -> Answer:
+    """Balance leaders. The leader of a cluster leads all queues, so nothing is done."""
     return Answer(204)
 
 
@@ -81,14 +82,15 @@ def _version(api: Api, request: Request) -> str:
     return api.options.version
 
 
+ADAPTERS = {"cluster-name": Adapter(_check_cluster_name)}
 ROUTES = [
     Route("overview", {"GET": Action(Level.ANY, _overview)}),
     Route("whoami", {"GET": Action(Level.ANY, _whoami)}),
-    Route("cluster-name", {"GET": Action(Level.ANY, _cluster_name), "PUT": Action(Level.ADMINISTRATOR, _rename)}),
+    Route("cluster-name", {"GET": Action(Level.ANY, _cluster_name)}),
     Route("extensions", {"GET": Action(Level.ANY, _extensions)}),
     Route("auth", {"GET": Action(Level.OPEN, _auth)}),
     Route("version", {"GET": Action(Level.OPEN, _version)}),
-    Route("rebalance/queues", {"POST": Action(Level.ADMINISTRATOR, _done)}),
+    Route("rebalance/queues", {"POST": Action(Level.ADMINISTRATOR, _rebalance)}),
     Route("shovels", {"GET": Action(Level.MONITORING, _nothing)}),
     Route("federation-links", {"GET": Action(Level.MONITORING, _nothing)}),
     Route("shovels/V", {"GET": Action(Level.MONITORING, _nothing_of_vhost)}),

@@ -1,4 +1,4 @@
-"""Parameters of plug-ins and global ones; limits and operator policies are also accessible as parameters.
+"""Parameters of plug-ins and global parameters. Limits and policies of virtual hosts can be used as parameters, too.
 
 Source: management page 8.2, 8.3.
 """
@@ -19,7 +19,7 @@ from ..listing import Columns, listed
 from ..permissions import is_administrator, may_see, missing_tag
 from ..steps import Steps
 from ..views.access import vhost_limits
-from .policies import OPERATORS
+from .policies import OPERATOR_POLICIES
 from .vhosts import LIMITS, change_limits, faults_of_limits
 
 _LIMITS, _OPERATOR, _POLICY = "vhost-limits", "operator_policy", "policy"
@@ -28,7 +28,9 @@ _LIMITS, _OPERATOR, _POLICY = "vhost-limits", "operator_policy", "policy"
 def _parameters(api: Api, request: Request) -> Steps:
     vhosts = {vhost.name for vhost in api.vhosts_to_list(request)}
     component = request.names.get("COMPONENT")
-    rows = _policies(api) if component == _POLICY else [*_own_parameters(api), *api.ask("parameters list")]
+    rows = (
+        _policies(api) if component == _POLICY else [*_limits_and_operator_policies(api), *api.ask("parameters list")]
+    )
     found = [
         row
         for row in rows
@@ -37,8 +39,7 @@ def _parameters(api: Api, request: Request) -> Steps:
     return listed(request, found, lambda row: row, order=lambda row: (row["vhost"], row["name"]))
 
 
-def _own_parameters(api: Api) -> list[dict[str, Any]]:
-    """Limits of virtual hosts, and operator policies."""
+def _limits_and_operator_policies(api: Api) -> list[dict[str, Any]]:
     rows = [
         {"value": limits, "vhost": vhost.name, "component": _LIMITS, "name": "limits"}
         for vhost in api.broker.virtual_hosts.values()
@@ -48,7 +49,7 @@ def _own_parameters(api: Api) -> list[dict[str, Any]]:
 
 
 def _policies(api: Api) -> list[dict[str, Any]]:
-    """Policies, as parameters of the component that the request names."""
+    """Policies as parameters. Lists have them only if the request names their component."""
     return [_as_parameter(policy, _POLICY) for policy in api.broker.context.policies if not policy.is_operator]
 
 
@@ -61,7 +62,7 @@ def _as_parameter(policy: Policy, component: str) -> dict[str, Any]:
 def _parameter(api: Api, request: Request) -> dict[str, Any]:
     vhost, names = api.vhost(request).name, request.names
     row: dict[str, Any]
-    for row in [*_own_parameters(api), *_policies(api), *api.ask("parameters list")]:
+    for row in [*_limits_and_operator_policies(api), *_policies(api), *api.ask("parameters list")]:
         if (row["vhost"], row["component"], row["name"]) == (vhost, names["COMPONENT"], names["NAME"]):
             return row
     raise not_found()
@@ -76,26 +77,26 @@ def _set_parameter(api: Api, request: Request) -> Steps:
     (value,) = require(json_object(request), "value")
     component = names["COMPONENT"]
     if component in (_LIMITS, _OPERATOR):
-        _for_administrators(request)
+        _check_administrator(request)
         value = {} if value == [] else value
         faults = _faults(component, names["NAME"], value)
         if faults:
             raise bad_request(html.escape(faults, quote=False))
         if component == _OPERATOR:
-            return (yield from OPERATORS.put_value(api, request, value))
+            return (yield from OPERATOR_POLICIES.put_value(api, request, value))
         is_there = bool(vhost_limits(vhost))
         yield from change_limits(api, vhost.name, dict.fromkeys(LIMITS, -1) | value)
         return Answer(204 if is_there else 201)
     if component == _POLICY:
         raise bad_request("policies may not be set using this method")
     done = yield from api.run(
-        "parameters set", component=component, name=names["NAME"], vhost=vhost.name, value=_as_word(value)
+        "parameters set", component=component, name=names["NAME"], vhost=vhost.name, value=_encoded_text(value)
     )
     return Answer(201 if done["created"] else 204)
 
 
 def _faults(component: str, name: str, value: object) -> str:
-    """RabbitMQ's refusal of a value that is no object, of unknown limits, of an operator policy without its parts."""
+    """RabbitMQ's text for an invalid value of limits or of an operator policy; empty if it is valid."""
     if isinstance(value, list):
         faults = [f"Unrecognised terms {erlang(value)} in {name}"]
     elif not isinstance(value, dict):
@@ -112,9 +113,9 @@ def _clear_parameter(api: Api, request: Request) -> Steps:
     row = _parameter(api, request)
     component, vhost, name = row["component"], row["vhost"], row["name"]
     if component in (_LIMITS, _OPERATOR):
-        _for_administrators(request)
+        _check_administrator(request)
         if component == _OPERATOR:
-            return (yield from OPERATORS.delete(api, request))
+            return (yield from OPERATOR_POLICIES.delete(api, request))
         yield from change_limits(api, vhost, dict.fromkeys(LIMITS, -1))
     elif component == _POLICY:
         raise bad_request("policies may not be cleared using this method")
@@ -123,14 +124,14 @@ def _clear_parameter(api: Api, request: Request) -> Steps:
     return Answer(204)
 
 
-def _for_administrators(request: Request) -> None:
-    """Refuse users who may not set these by their own paths. Raises: Refusal."""
+def _check_administrator(request: Request) -> None:
+    """Check that the user could set limits and operator policies at their own paths. Raises: Refusal."""
     if not is_administrator(request.user):
         raise not_authorised("User not authorised to access object", missing_tag(request.user, "administrator"))
 
 
-def _as_word(value: Any) -> Any:
-    """Text is JSON for a command, so it is quoted once more. Null is not allowed."""
+def _encoded_text(value: Any) -> Any:
+    """The value for a command, which parses text as JSON and takes null as not given: both are encoded once more."""
     return json.dumps(value) if value is None or isinstance(value, str) else value
 
 
@@ -151,7 +152,7 @@ def _show_global(api: Api, request: Request) -> Any:
 
 
 def _check_value_given(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    require(dict(given), "value")
+    require(given, "value")
     return given
 
 

@@ -17,7 +17,7 @@ from ..steps import Steps
 
 
 class _Policies:
-    """The verbs of policies, or of operator policies."""
+    """The handlers for policies, or for operator policies. `command`: the first word of their commands."""
 
     def __init__(self, command: str, *, is_operator: bool) -> None:
         self._command = command
@@ -53,7 +53,7 @@ class _Policies:
             raise bad_request("definition: expected an object")
         is_there = api.broker.context.policies.find(vhost, name, is_operator=self._is_operator) is not None
         apply_to, priority = given.get("apply-to", "all"), given.get("priority", 0)
-        if None in (pattern, apply_to, priority):  # to a command null means that nothing is given
+        if None in (pattern, apply_to, priority):  # a command would take null as not given
             faults = faults_of_policy(pattern, definition, apply_to, priority, is_operator=self._is_operator)
             raise self._refusal("Validation failed\n\n" + "\n".join(faults))
         try:
@@ -64,7 +64,7 @@ class _Policies:
                 pattern=pattern,
                 definition=definition,
                 apply_to=apply_to,
-                # Commands parse words as JSON: a text must stay a text.
+                # A command parses text as JSON, so a text is encoded once more.
                 priority=json.dumps(priority) if isinstance(priority, str) else priority,
             )
         except CommandRefused as refused:
@@ -87,23 +87,29 @@ class _Policies:
         return Answer(204)
 
 
-OWN = _Policies("policies", is_operator=False)
-OPERATORS = _Policies("operator-policies", is_operator=True)
+USER_POLICIES = _Policies("policies", is_operator=False)
+OPERATOR_POLICIES = _Policies("operator-policies", is_operator=True)
 
 
 ADAPTERS = {
-    "policies clear": Adapter(OWN.check_exists),
-    "operator-policies clear": Adapter(OPERATORS.check_exists),
+    "policies clear": Adapter(USER_POLICIES.check_exists),
+    "operator-policies clear": Adapter(OPERATOR_POLICIES.check_exists),
 }
 _POLICYMAKER, _ADMINISTRATOR = Level.POLICYMAKER, Level.ADMINISTRATOR
 ROUTES = [
-    Route("policies", {"GET": Action(Level.ANY, OWN.list)}),
-    Route("policies/V", {"GET": Action(Level.VHOST, OWN.list)}),
-    Route("policies/V/NAME", {"GET": Action(_POLICYMAKER, OWN.show), "PUT": Action(_POLICYMAKER, OWN.put)}),
-    Route("operator-policies", {"GET": Action(Level.ANY, OPERATORS.list)}),
-    Route("operator-policies/V", {"GET": Action(Level.VHOST, OPERATORS.list)}),
+    Route("policies", {"GET": Action(Level.ANY, USER_POLICIES.list)}),
+    Route("policies/V", {"GET": Action(Level.VHOST, USER_POLICIES.list)}),
+    Route(
+        "policies/V/NAME",
+        {"GET": Action(_POLICYMAKER, USER_POLICIES.show), "PUT": Action(_POLICYMAKER, USER_POLICIES.put)},
+    ),
+    Route("operator-policies", {"GET": Action(Level.ANY, OPERATOR_POLICIES.list)}),
+    Route("operator-policies/V", {"GET": Action(Level.VHOST, OPERATOR_POLICIES.list)}),
     Route(
         "operator-policies/V/NAME",
-        {"GET": Action(_ADMINISTRATOR, OPERATORS.show), "PUT": Action(_ADMINISTRATOR, OPERATORS.put, JSON_MEDIA)},
+        {
+            "GET": Action(_ADMINISTRATOR, OPERATOR_POLICIES.show),
+            "PUT": Action(_ADMINISTRATOR, OPERATOR_POLICIES.put, JSON_MEDIA),
+        },
     ),
 ]

@@ -1,4 +1,4 @@
-"""Replicas of quorum queues: each durable queue is on every node of a cluster. Source: management page 3."""
+"""Replicas of quorum queues. Every durable queue has one on each node of the cluster. Source: management page 3."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from ..http_messages import Answer, Request, bad_request, not_found
 _ONE_NODE = "there is one node: a queue has one replica, no more and no less"
 
 
-def _check_kind(api: Api, request: Request) -> None:
-    """Raises: Refusal: the queue in the path has no Raft group in RabbitMQ."""
+def _check_is_quorum(api: Api, request: Request) -> None:
+    """Check that the queue in the path is a quorum queue. Raises: Refusal."""
     if api.queue(request).type != "quorum":
         raise bad_request("not a quorum queue")
 
 
 def _status(api: Api, request: Request) -> list[dict[str, Any]]:
-    """A row for each member."""
-    _check_kind(api, request)
+    """The replicas of a queue. The leader of the cluster leads all queues."""
+    _check_is_quorum(api, request)
     options = api.options
     cluster = options.cluster()
     if cluster is None:
@@ -35,17 +35,17 @@ def _status(api: Api, request: Request) -> list[dict[str, Any]]:
 
 
 def _cluster(api: Api) -> ClusterFacts:
-    """Raises: Refusal, without one."""
+    """Raises: Refusal, if this is a broker alone."""
     cluster = api.options.cluster()
     if cluster is None:
         raise bad_request(_ONE_NODE)
     return cluster
 
 
-def _place(api: Api, request: Request) -> tuple[ClusterFacts, str]:
+def _node_in_body(api: Api, request: Request) -> tuple[ClusterFacts, str]:
     """The node in the body. Raises: Refusal."""
     given = json_object(request)
-    _check_kind(api, request)
+    _check_is_quorum(api, request)
     cluster = _cluster(api)
     (node,) = require(given, "node")
     if not isinstance(node, str) or node not in cluster.by_name:
@@ -54,36 +54,39 @@ def _place(api: Api, request: Request) -> tuple[ClusterFacts, str]:
 
 
 def _add(api: Api, request: Request) -> Answer:
-    """A queue is on every node already."""
-    _place(api, request)
+    """Add a replica. Every node has one already."""
+    _node_in_body(api, request)
     return Answer(204)
 
 
 def _grow(api: Api, request: Request) -> Answer:
+    """Add replicas of queues on a node, which has them already if it runs."""
     json_object(request)
-    cluster, node = _node(api, request)
+    cluster, node = _node_in_path(api, request)
     if not cluster.by_name[node].is_running:
         raise not_found()
     return Answer(204)
 
 
-def _node(api: Api, request: Request) -> tuple[ClusterFacts, str]:
+def _node_in_path(api: Api, request: Request) -> tuple[ClusterFacts, str]:
     """The node in the path. Raises: Refusal."""
     node = api.node(request)
     return _cluster(api), node
 
 
 def _delete(api: Api, request: Request) -> Answer:
-    return _leave(*_place(api, request))
+    """Remove the replica of a queue from a node."""
+    return _check_removable(*_node_in_body(api, request))
 
 
 def _shrink(api: Api, request: Request) -> Answer:
+    """Remove all replicas from a node."""
     json_object(request)
-    return _leave(*_node(api, request))
+    return _check_removable(*_node_in_path(api, request))
 
 
-def _leave(cluster: ClusterFacts, node: str) -> Answer:
-    """Whether a node can be switched off. No queue leaves one node alone. Raises: Refusal."""
+def _check_removable(cluster: ClusterFacts, node: str) -> Answer:
+    """202 if the node can be switched off, because only that removes its replicas. Raises: Refusal."""
     facts = cluster.by_name[node]
     if cluster.needs(node):
         reason = f"{len(cluster.holders)} nodes are in sync, and confirms need {cluster.min_in_sync}"

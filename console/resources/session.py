@@ -1,4 +1,4 @@
-"""The session of the page, and what its user may do: the page shows the reason beside what is refused.
+"""Login, logout and the session of the page, and the permissions of its user, which the page shows.
 
 Source: management page 15, 20.
 """
@@ -20,7 +20,7 @@ ACTIONS = ("configure", "write", "read")
 
 
 def _log_in(api: Api, request: Request) -> Answer:
-    """Log in. A form without a content type is a failed login, as in RabbitMQ."""
+    """Log in by a form. Without its content type it is a failed login, as in RabbitMQ."""
     form: dict[str, str] = {}
     challenges = "x-requested-with" not in request.headers  # the page itself must not open the browser's dialogue
     if content_type(request) == "application/x-www-form-urlencoded":
@@ -64,12 +64,12 @@ def _session(api: Api, request: Request) -> Any:
 
 
 def _hidden(api: Api, request: Request) -> dict[str, int]:
-    """The number of virtual hosts that the user does not see."""
+    """The number of virtual hosts that the user may not see."""
     return {"hidden_vhosts": sum(not may_see(request.user, name) for name in api.broker.virtual_hosts)}
 
 
 def _may(api: Api, request: Request) -> dict[str, Any]:
-    """What the user may do with the queue or exchange of the query, whether it is there or not, and by which patterns.
+    """The permissions of the user for a name of a queue or exchange in the query, and the patterns that give them.
 
     `patterns`: null if the user has no permissions in the virtual host.
     """
@@ -83,6 +83,7 @@ def _may(api: Api, request: Request) -> dict[str, Any]:
 
 
 def _patterns(user: User, vhost: str) -> dict[str, str] | None:
+    """The patterns of the user's permissions in a virtual host. Users without any restriction have `.*`."""
     if user.permissions is None:
         return dict.fromkeys(ACTIONS, ".*")
     permissions = user.permissions.get(vhost)

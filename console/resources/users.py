@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...engine import User, read_password_hash
@@ -46,20 +46,17 @@ def _show(api: Api, request: Request) -> Any:
     return Columns(request).of(user_view(_user(api, request)))
 
 
-def _put(api: Api, request: Request) -> Steps:
-    given, name = json_object(request), request.names["U"]
+def _arguments_of_replace(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
     if "tags" not in given:
         raise bad_request("tags_not_present")
     tags = given["tags"]
     if not isinstance(tags, str) and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
         raise bad_request("tags: expected text with commas, or a list of words")
-    is_there = api.broker.users.find(name) is not None
-    yield from api.run("users replace", name=name, tags=tags, **_password(given))
-    return Answer(204 if is_there else 201)
+    return {"tags": tags, **_password(given)}
 
 
-def _password(given: dict[str, Any]) -> dict[str, str]:
-    """The command's arguments for the password; without one, login by password is impossible."""
+def _password(given: Mapping[str, Any]) -> dict[str, str]:
+    """The arguments of a command for the password. Without one the user cannot log in by password. Raises: Refusal."""
     password, hashed = given.get("password", ""), given.get("password_hash", "")
     if "password" in given and "password_hash" in given:
         raise bad_request("both_password_and_password_hash_are_provided")
@@ -116,29 +113,29 @@ def _topic_permissions(api: Api, request: Request) -> Steps:
 
 
 def _permission(api: Api, request: Request) -> dict[str, Any]:
-    """Raises: Refusal."""
-    vhost = api.vhost(request).name
-    for row in permission_rows(_user(api, request), api.broker):
-        if row["vhost"] == vhost:
-            return row
-    raise not_found()
+    """The permissions of the user and virtual host in the path. Raises: Refusal, without any."""
+    api.vhost(request)
+    row = _find_permission(api, request)
+    if row is None:
+        raise not_found()
+    return row
 
 
 def _show_permission(api: Api, request: Request) -> Any:
     return Columns(request).of(_permission(api, request))
 
 
-def _has_permission(api: Api, request: Request) -> bool:
+def _find_permission(api: Api, request: Request) -> dict[str, Any] | None:
     user = api.broker.users.find(request.names["U"])
-    rows: Iterator[dict[str, Any]] = iter(()) if user is None else permission_rows(user, api.broker)
-    return any(row["vhost"] == request.names["V"] for row in rows)
+    rows = [] if user is None else permission_rows(user, api.broker)
+    return next((row for row in rows if row["vhost"] == request.names["V"]), None)
 
 
 def _set_permission(api: Api, request: Request) -> Steps:
     values = dict(zip(_PATTERNS, require(json_object(request), *_PATTERNS)))
-    _check_both(api, request)
+    _check_vhost_and_user(api, request)
     _check_patterns(values, _PATTERNS)
-    is_there = _has_permission(api, request)
+    is_there = _find_permission(api, request) is not None
     yield from api.run("permissions set", user=request.names["U"], vhost=request.names["V"], **values)
     return Answer(204 if is_there else 201)
 
@@ -148,13 +145,15 @@ def _check_permission_exists(api: Api, request: Request, given: Mapping[str, Any
     return given
 
 
-def _check_both(api: Api, request: Request) -> None:
+def _check_vhost_and_user(api: Api, request: Request) -> None:
+    """Raises: Refusal, if one of those in the path does not exist."""
     is_there = request.names["V"] in api.broker.virtual_hosts
     if not is_there or api.broker.users.find(request.names["U"]) is None:
         raise bad_request("vhost_or_user_not_found")
 
 
 def _check_patterns(values: dict[str, Any], names: tuple[str, ...]) -> None:
+    """Raises: Refusal, for an invalid regular expression."""
     from ...expressions.patterns.patterns import permission_pattern
 
     for name in names:
@@ -168,7 +167,7 @@ def _check_patterns(values: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def _topics_of(api: Api, request: Request) -> list[dict[str, Any]]:
-    """Raises: Refusal."""
+    """The topic permissions of a user in a virtual host, or those for one exchange. Raises: Refusal, without any."""
     vhost, exchange = api.vhost(request).name, request.names.get("X")
     rows = [row for row in topic_rows(_user(api, request)) if row["vhost"] == vhost]
     rows = [row for row in rows if exchange in (None, row["exchange"])]
@@ -183,7 +182,7 @@ def _show_topics(api: Api, request: Request) -> Any:
 
 def _set_topic(api: Api, request: Request) -> Steps:
     values = dict(zip(_TOPIC_KEYS, require(json_object(request), *_TOPIC_KEYS)))
-    _check_both(api, request)
+    _check_vhost_and_user(api, request)
     if not isinstance(values["exchange"], str):
         raise bad_request(["not_string", "exchange"])
     _check_patterns(values, ("write", "read"))
@@ -237,12 +236,15 @@ _TOPICS = {
     "PUT": Action(_ADMINISTRATOR, _set_topic),
     "DELETE": Action(_ADMINISTRATOR, _clear_topics),
 }
-ADAPTERS = {"permissions clear": Adapter(_check_permission_exists)}
+ADAPTERS = {
+    "users replace": Adapter(_arguments_of_replace),
+    "permissions clear": Adapter(_check_permission_exists),
+}
 ROUTES = [
     Route("users", {"GET": Action(_ADMINISTRATOR, _list)}),
     Route("users/without-permissions", {"GET": Action(_ADMINISTRATOR, _without_permissions)}),
     Route("users/bulk-delete", {"POST": Action(_ADMINISTRATOR, _bulk_delete)}),
-    Route("users/U", {"GET": Action(_ADMINISTRATOR, _show), "PUT": Action(_ADMINISTRATOR, _put)}),
+    Route("users/U", {"GET": Action(_ADMINISTRATOR, _show)}),
     Route("users/U/permissions", _LIST_PERMISSIONS),
     Route("vhosts/V/permissions", _LIST_PERMISSIONS),
     Route("permissions", _LIST_PERMISSIONS),

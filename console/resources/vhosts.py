@@ -19,7 +19,7 @@ LIMITS = ("max-connections", "max-queues")
 
 
 def _row(api: Api, vhost: VirtualHost, ranges: Mapping[str, Range] | None) -> Steps:
-    """`ranges`: of samples; None: without statistics, which take a sum over all queues."""
+    """A virtual host. `ranges`: None: without statistics, which need sums over all its queues."""
     about = api.ask("vhosts about", name=vhost.name)
     cluster = api.options.cluster()
     nodes = [api.options.node] if cluster is None else cluster.running
@@ -50,7 +50,7 @@ def _show(api: Api, request: Request) -> Steps:
 
 
 def _put(api: Api, request: Request) -> Steps:
-    """Create a virtual host, or change its description. Its creator may do everything in it, as in RabbitMQ."""
+    """Create a virtual host, in which its creator gets all permissions as in RabbitMQ, or change one."""
     given, name = json_object(request), request.names["V"]
     tracing = boolean(given["tracing"]) if "tracing" in given else None
     description, tags = given.get("description", ""), given.get("tags", "")
@@ -76,14 +76,14 @@ def _put(api: Api, request: Request) -> Steps:
 
 
 def give_all_permissions(api: Api, request: Request, vhost: str) -> Steps:
-    """To the user of the request, in a virtual host that it has just created, unless it has some there."""
+    """Give the user of the request all permissions in a virtual host, unless the user has permissions there already."""
     user = api.broker.users.find(request.user.name)
     if user is not None and all(row["vhost"] != vhost for row in permission_rows(user, api.broker)):
         yield from api.run("permissions set", user=user.name, vhost=vhost, configure=".*", write=".*", read=".*")
 
 
 def _start(api: Api, request: Request) -> Answer:
-    """Start a virtual host: it runs already."""
+    """Start a virtual host. All of them run, so only the names are checked."""
     api.vhost(request)
     name, cluster = request.names["N"], api.options.cluster()
     node = api.find_node(name)
@@ -112,7 +112,7 @@ def _set_limit(api: Api, request: Request) -> Steps:
 
 
 def faults_of_limits(name: str, limits: Mapping[str, Any]) -> str:
-    """RabbitMQ's refusal of the parameter `name` with these limits; empty if they are valid."""
+    """RabbitMQ's text for invalid limits, which are the value of the parameter `name`; empty if they are valid."""
     unknown = {one: value for one, value in limits.items() if one not in LIMITS}
     faults = [f"Unrecognised terms {erlang_list(unknown)} in {name}"] if unknown else []
     faults += [

@@ -22,7 +22,7 @@ from ..engine import (
     read_password_hash,
 )
 from ..expressions.patterns.pattern_syntax import PatternFault
-from .command import command
+from .command import command, created
 from .command_error import CommandError
 from .kinds import NAME, TEXT, Limit, OnlyUser, OnlyVhost, Pattern, QueueType, UserName, VhostName, Words
 from .operator import Operator
@@ -134,7 +134,7 @@ def limit_user(
     return _replace(at, replace(user, max_connections=connections, max_channels=channels))
 
 
-@command("users replace")
+@command("users replace", http=Http("PUT", "users/U", Level.ADMINISTRATOR, created))
 def replace_user(at: Operator, name: OwnName, given: Password, *, tags: Words) -> dict[str, Any]:
     """Set the password (or none) and the tags of a new or existing user; the rest stays.
 
@@ -142,8 +142,9 @@ def replace_user(at: Operator, name: OwnName, given: Password, *, tags: Words) -
     """
     words = tags_of(tags)
     password = given.hashed("users replace") if given.is_given else NO_PASSWORD
-    before = at.broker.users.find(name) or User(name, permissions=MappingProxyType({}))
-    return _replace(at, replace(before, password=password, tags=words))
+    before = at.broker.users.find(name)
+    user = before or User(name, permissions=MappingProxyType({}))
+    return {**_replace(at, replace(user, password=password, tags=words)), "created": before is None}
 
 
 def _replace(at: Operator, user: User) -> dict[str, Any]:

@@ -216,7 +216,7 @@ def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:
 # -- closing, blocking and tracing connections ----------------------------------------------------------------------
 
 
-@command("close-connection")
+@command("close-connection", http=Http("DELETE", "connections/NAME", Level.ANY, 204))
 def close_connection(at: Operator, name: Name, reason: str = CLOSED_BY_HAND) -> dict[str, Any]:
     """Close a connection: connection.close 320, CONNECTION_FORCED.
 

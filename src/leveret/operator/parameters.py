@@ -141,7 +141,7 @@ def _remove(at: Operator, identity: tuple[str, str, str]) -> None:
         raise CommandError("Parameter does not exist")
 
 
-@command("cluster-name")
+@command("cluster-name", http=Http("PUT", "cluster-name", Level.ADMINISTRATOR, 204))
 def cluster_name(at: Operator, name: Name | None = None) -> dict[str, Any]:
     """Show or change what the broker calls itself.
 
