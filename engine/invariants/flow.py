@@ -56,6 +56,9 @@ def usage_of(broker: BrokerContext) -> Iterator[str]:
     flow = broker.flow
     used: Counter[Usage] = Counter()
     users: Counter[Usage] = Counter()
+    meters = {queue.events.meter for queue in broker.virtual_hosts.queues()}
+    if not flow._changed.keys() <= meters:
+        yield "a meter that no queue has is to be settled"
     for queue in broker.virtual_hosts.queues():
         meter = queue.events.meter
         if meter is None:

@@ -4,17 +4,24 @@ from collections.abc import Iterator
 
 from ..messages.message import Message
 from ..queues.queue import Queue
+from ..stores import non_destructive_store
 from ..stores.last_value_store import LastValueReady, LastValueStore
 from ..stores.levels import LeveledReady
-from ..stores.paged_message import PagedMessage, body_size
+from ..stores.non_destructive_store import NonDestructiveStore
+from ..stores.paged_message import PagedMessage, body_size, octets_of
+from ..stores.stream_store import StreamStore
 from ..stores.tail import Tail
 
 
 def store_of(queue: Queue) -> Iterator[str]:
-    """Faults of a store with a tail or of last values. Others have only the counts that `queue_of` checks."""
+    """Faults of a queue's store, beside the counts that `queue_of` checks."""
     if isinstance(queue.store, LastValueStore):
         yield from _leveled(queue.store.ready)
         yield from _values(queue.store.ready)
+    elif isinstance(queue.store, NonDestructiveStore):
+        yield from _non_destructive(queue.store)
+    elif isinstance(queue.store, StreamStore):
+        yield from _stream(queue.store)
     store = queue.pageable
     if store is None:
         return
@@ -30,10 +37,18 @@ def store_of(queue: Queue) -> Iterator[str]:
             ids = [message.id for message in here] if not queue.kind.captures else []
             if any(one >= other for one, other in zip(ids, ids[1:])):
                 yield f"level {level} counts as sorted and is not: {ids[:50]}"
-    if not store.expiring and any(message.expires_ns for message in store):
+    expires = any(message.expires_ns for message in store)
+    if not store.expiring and (expires or tail is not None and any(map(tail.expires_ns, range(store.level_max + 1)))):
         yield "messages expire, and `expiring` is False"
+    meter = queue.events.meter
+    if store.tail_io.is_metered is not (meter is not None):
+        yield f"it has {'no' if meter is None else 'a'} meter, to which messages that are paged out are reported"
+    if store.share.may_page is not (meter is None or not meter.forbids_paging):
+        yield f"may page: {store.share.may_page}, by its meter it is otherwise"
     if tail is not None:
         yield from _tail(tail)
+    elif store.levels._window:
+        yield f"{len(store.levels._window)} messages that were read for scans are in memory, none is paged out"
 
 
 def _leveled(ready: LeveledReady) -> Iterator[str]:
@@ -75,6 +90,8 @@ def _tail(tail: Tail) -> Iterator[str]:
                 octets += sum(item.sizes[item.start :])
                 if not len(item):
                     yield "a part of the tail is empty"
+                if item.location is not None and item.end != item.offset + sum(item.sizes[item.start :]):
+                    yield f"a part of the tail ends at {item.end} in the temp store, its contents elsewhere"
         count += len(ids)
         if tail._is_sorted and any(one >= other for one, other in zip(ids, ids[1:])):
             yield f"level {level} of the tail counts as sorted and is not: {ids[:50]}"
@@ -84,3 +101,33 @@ def _tail(tail: Tail) -> Iterator[str]:
         yield "the tail is empty"
     if tail.octets is not None and tail.octets != octets:
         yield f"the tail counts {tail.octets} octets, they are {octets}"
+
+
+def _non_destructive(store: NonDestructiveStore) -> Iterator[str]:
+    """Faults of the octets in memory and on disk, and of the first ids of last values."""
+    octets, bodies = sum(map(octets_of, store)), sum(map(body_size, store))
+    octets += non_destructive_store.OVERHEAD * store.in_memory  # type: ignore[attr-defined] # tests set it
+    if store.memory_octets != octets:
+        yield f"counts {store.memory_octets} octets in memory, they are {octets}"
+    if store._body_octets not in (None, bodies):
+        yield f"counts {store._body_octets} octets of bodies in memory, they are {bodies}"
+    index = store.paged_index
+    sizes = sum(index._sizes[at] for at in index._live())
+    if index.body_octets != sizes:
+        yield f"counts {index.body_octets} octets of bodies on disk, they are {sizes}"
+    if index._gone_count != sum(index._gone):
+        yield f"counts {index._gone_count} messages that left the disk, they are {sum(index._gone)}"
+
+
+def _stream(store: StreamStore) -> Iterator[str]:
+    """Faults of the counts of a stream: of its segments, and of what is in memory."""
+    messages, segments = list(store), store._segments
+    if sum(one.count for one in segments) != len(store):
+        yield f"counts {len(store)} messages, its segments {[one.count for one in segments]}"
+    if sum(one.octets for one in segments) != store.octets:
+        yield f"counts {store.octets} octets, its segments {[one.octets for one in segments]}"
+    if store.next_offset - store.memory_offset != len(messages):
+        yield f"{len(messages)} messages are in memory, of offsets {store.memory_offset} to {store.next_offset}"
+    octets = sum(len(message.content) for message in messages)
+    if store.memory_octets != octets:
+        yield f"counts {store.memory_octets} octets in memory, they are {octets}"

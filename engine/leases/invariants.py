@@ -23,11 +23,17 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
                 yield f"{len(table)} {name}s, of {len(ends)} it is known when they end"
             if ends and not will_end_more and not is_before(leases.deadline, ends[0][1] + LATE_NS):
                 yield f"a {name} ends at {ends[0][1]}, and no deadline is set"
+            strays = table._again.keys() - table.by_id.keys()
+            if strays:
+                yield f"notes ends of {name}s that are over: {sorted(strays)[:20]}"
             if table._noted != sum(len(one.ids) for one in table._ends):
                 yield f"counts {table._noted} notes of {name}s"
     if out:
         yield f"tags are out without a lease: {[message.id for message in out.values()][:20]}"
     consumer_list = leases.consumer_list
+    gone = (leases.browsing.keys() | leases.replaying.keys()).difference(consumer_list.consumers)
+    if gone:
+        yield f"shows messages to {len(gone)} consumers that are gone"
     strangers = (consumer_list.aside | consumer_list.overdue | consumer_list.renewing).difference(
         consumer_list.consumers
     )

@@ -276,11 +276,9 @@ class ReadyLevels(ABC):
                 for message in messages_as_paged(owner, part, part.ids, runs):
                     self._window[message.id] = message
 
-    def forget(self, messages: Sequence[Message]) -> None:
-        """Remove messages that left the store from the window."""
-        if self._window:
-            for message in messages:
-                self._window.pop(message.id, None)
+    def forget_window(self) -> None:
+        """Free the messages that were read for scans: none is paged out now."""
+        self._window = {}
 
     # -- out of the middle --------------------------------------------------------------------------------------------
 

@@ -378,7 +378,6 @@ class TailedStore:
             found += taken
             if self.tail is not None and len(taken) < len(ids):
                 found += self._load_taken(self.tail.take_ids(level, ids))
-        self.levels.forget(found)
         return Removed(found, [])
 
     # -- out of memory ------------------------------------------------------------------------------------------------
@@ -394,6 +393,7 @@ class TailedStore:
         if self.tail is not None and not len(self.tail):
             self.tail = None
             self.has_tail = False
+            self.levels.forget_window()
 
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
         """Set the queue's memory cap, which applies beside the common budget; None: none.

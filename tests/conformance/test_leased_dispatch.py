@@ -382,3 +382,15 @@ def test_leases_of_consumers_with_filters_end(desk: LeasedDesk) -> None:
     assert picky.bodies() == '{"t": "a"}'
     picky.drop()
     assert desk.all() == '{"t": "b"}{"t": "a"}'
+
+
+def test_a_barrier_goes_out_when_what_stood_before_it_has_expired(desk: LeasedDesk) -> None:
+    """Nobody takes that, and nothing else happens (queues page A.9)."""
+    desk.queue(x_message_ttl=1000, **BARRIER)
+    desk.subscribe(qos=5, x_filter="/sync IS NOT NULL")
+    desk.publish('{"n": 1}')
+    desk.advance_ms(500)
+    desk.publish(SYNC)
+    assert desk.bodies() == ""
+    desk.advance_ms(500)
+    assert desk.bodies() == SYNC

@@ -227,3 +227,42 @@ def test_what_lives_no_time_is_its_consumers(desk: LeasedDesk, filters: dict[str
     desk.nack(second)
     assert desk.counts() == (0, 0, 0) and desk.reasons() == ["time_limit"]
     assert desk.counter("acknowledged") == 1
+
+
+def test_messages_become_active_when_others_have_expired(desk: LeasedDesk) -> None:
+    """A consumer that waits for them gets them then (queues page C.6)."""
+    desk.queue(x_target_depth=1000, x_message_ttl=1000)
+    desk.publish(*("{}" for _ in range(1000)))
+    desk.advance_ms(500)
+    desk.publish('{"n": 1}')
+    desk.subscribe(qos=5, x_filter="/n = 1")
+    assert desk.bodies() == ""
+    desk.advance_ms(500)
+    assert desk.bodies() == '{"n": 1}'
+
+
+def test_what_comes_back_expires_in_time_behind_what_lives_on(desk: LeasedDesk) -> None:
+    """Its lifetime did not end its lease, and nothing else is to expire meanwhile (queues page A.5)."""
+    desk.queue(x_expire_leased="at-lease-end", **DLX)
+    desk.publish("long", expiration="60000")
+    desk.publish("short", expiration="1000")
+    desk.publish("first", expiration="300")
+    long, short = desk.must_get(), desk.must_get()
+    desk.advance_ms(500)
+    assert [got.body for got in desk.dead()] == ["first"]
+    desk.nack(short)
+    desk.nack(long)
+    desk.advance_ms(499)
+    assert desk.counts() == (2, 0, 0)
+    desk.advance_ms(1)
+    assert [got.body for got in desk.dead()] == ["short"]
+
+
+def test_the_lifetime_of_a_delayed_message_begins_when_it_is_due(desk: LeasedDesk) -> None:
+    """Not when it is published (queues page C.6)."""
+    desk.queue(x_message_ttl=500)
+    desk.publish("a", headers={"x-delay": 1000})
+    desk.advance_ms(1400)
+    assert desk.counts() == (1, 0, 0)
+    desk.advance_ms(100)
+    assert desk.counts() == (0, 0, 0)

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from leased_desk import DLX, LeasedDesk, crowd
 
+from leveret.engine.queues.reconfigure import redeclare
 from leveret.operator.command_error import CommandError
+from leveret.settings.rows.address_settings import NOTHING_SET
 
 
 def policy(desk: LeasedDesk, definition: dict[str, Any], *, kind: str = "policies", to: str = "queues") -> None:
@@ -158,3 +160,17 @@ def test_a_policy_in_the_configuration() -> None:
     desk.must_get()
     desk.advance_ms(1000)
     assert desk.counts() == (1, 0, 0)
+
+
+def test_a_queue_without_a_target_depth_has_no_inactive_messages(desk: LeasedDesk) -> None:
+    """Its configuration names none now: a consumer that waits gets all (queues page C.6)."""
+    desk.queue(x_target_depth=1000, x_max_backlog_per_consumer=2000)
+    desk.publish(*("{}" for _ in range(1005)))
+    desk.subscribe(qos=2000)
+    assert len(desk.taken()) == 1000
+    queue = desk.pair.broker.virtual_hosts["/"].queues.named("q")
+    arguments = {key: value for key, value in queue.declaration.arguments.items() if key != "x-target-depth"}
+    redeclare(queue, arguments, NOTHING_SET)
+    desk.pair.end_turn()
+    desk.listen()
+    assert len(desk.taken()) == 5

@@ -314,3 +314,32 @@ def test_memory_holds_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = [int(got.body[:4]) for got in desk.got]
     assert numbers == list(range(60 - len(numbers), 60)) and 10 < len(numbers) < 20
     assert desk.counts()[0] == 60
+
+
+def test_a_replay_that_ends_leaves_no_deadline() -> None:
+    """A rate sets one for the next message."""
+    desk = MemoryReplays()
+    desk.queue()
+    desk.publish(*"abc")
+    desk.clear()
+    before = desk.pair.broker.next_deadline_ns()
+    assert desk.replay(bookmark="0", rate=1) == "a"
+    assert desk.pair.broker.next_deadline_ns() != before
+    for session in (one for client in desk.pair.broker.connections for one in client.sessions):
+        for tag in list(session.consumers):
+            session.cancel(tag)
+    assert desk.pair.broker.next_deadline_ns() == before
+
+
+def test_a_channel_that_stops_the_flow_gets_no_replay() -> None:
+    """And the rest when it lets it go on (channel.flow)."""
+    desk = MemoryReplays()
+    desk.queue()
+    desk.publish("a")
+    assert desk.replay(bookmark="0") == "a"
+    (session,) = (one for client in desk.pair.broker.connections for one in client.sessions if one.consumers)
+    session.set_flowing(False)
+    desk.publish("b")
+    assert desk.more() == ""
+    session.set_flowing(True)
+    assert desk.more() == "b"

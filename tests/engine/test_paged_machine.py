@@ -14,11 +14,12 @@ import pytest
 from effort import examples
 from queue_world import QueueWorld as World
 
-from leveret.engine import broker, reconfigure, scheduled
+from leveret.engine import Choice, Message, Moving, broker, reconfigure, scheduled, to_queue
 from leveret.engine.clients import session, settling
 from leveret.engine.clients.session import NACKED
 from leveret.engine.delivery import consumer_list
 from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.moving import why_not
 from leveret.engine.queues import bounds, classic
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import (
@@ -30,6 +31,7 @@ from leveret.engine.stores import (
     sorted_list,
     tailed_store,
 )
+from leveret.settings import Policies, Policy
 
 #: Stories of a kind of queue, and steps of a story.
 STORIES, STEPS = 5, 40
@@ -61,6 +63,17 @@ SETTINGS: dict[str, list[Any]] = {
     "max_size_bytes": [0, 300],
     "max_size_messages": [0, 3],
 }
+#: What a policy says of `q`.
+POLICIES: list[dict[str, Any]] = [
+    {},
+    {"max-length": 4},
+    {"max-length-bytes": 90},
+    {"max-length": 3, "overflow": "reject-publish"},
+    {"message-ttl": 600},
+    {"dead-letter-exchange": "", "dead-letter-routing-key": "dead", "max-length": 5},
+]
+#: Arguments of queues that keep what was read.
+KEEPING = {"x-non-destructive", "x-last-value-key"}
 #: What is done in slices, turns and windows is so in small ones: a queue is deep from its first messages on.
 SMALL = [
     (tailed_store, "LOW", 2), (tailed_store, "HIGH", 4), (tailed_store, "LOAD_SLICE", 2),
@@ -184,7 +197,7 @@ class Story:
             self.is_displaced = True
         properties: dict[str, Any] = {"delivery_mode": choose([2, 2, 1]), "priority": choose([None, None, 0, 1, 9])}
         if self.has_expirations:
-            properties["expiration"] = choose([None, b"400", b"700", b"0"])
+            properties["expiration"] = choose([None, b"200", b"400", b"700", b"0"])
         if headers:
             properties["headers"] = headers
         self.both(f"publish {bodies} {properties} to {to}", lambda world: world.write(bodies, properties, to))
@@ -312,6 +325,72 @@ class Story:
         said = self.settings()
         self.both(f"settings {said}", lambda world: world.configure(said))
 
+    def set_policy(self) -> None:
+        """Another one of `q`, or none: what is there stays, unless the new limits say otherwise.
+
+        Octets of transient messages in the temp store are counted with their headers.
+        """
+        definition = self.chance.choice(POLICIES)
+        if self.keeps_books_alone() or self.is_exact and "max-length-bytes" in definition:
+            return
+        policy = Policy(vhost="/", name="p", pattern="^q$", apply_to="queues", definition=definition)
+        self.both(
+            f"policy {definition}",
+            lambda world: world.broker.reloading.replace_policies(Policies([policy] if definition else [])),
+        )
+
+    def keeps_books_alone(self) -> bool:
+        """Where messages of a queue that keeps them are dropped, readers may have read different ones."""
+        return self.is_exact and bool(KEEPING & self.arguments.keys())
+
+    def move(self) -> None:
+        """An operator moves some messages from one queue to another."""
+        if self.keeps_books_alone():
+            return
+        to = "other" if self.is_exact else self.chance.choice(["q", "other"])  # memory limits of `q` hold up a move
+        name, limit = self.name(), self.chance.choice([1, 2, 9])
+        odd = self.chance.choice([True, False])
+
+        def is_wanted(message: Message) -> bool:
+            return not odd or bool(message.id % 2)
+
+        def act(world: World) -> object:
+            queue = world.named(name)
+            if name == to or why_not(queue):
+                return None
+            moving = Moving(queue, world.client, Choice(is_wanted, limit=limit), to_queue(world.client, to), "moved")
+            for _ in range(20):  # unless it waits for room
+                if not moving.is_done:
+                    moving.work(2)
+                    world.end_turn()
+            return moving.done
+
+        self.both(f"move {limit} {odd=} of {name} to {to}", act)
+
+    def transact(self) -> None:
+        """The first session does what follows in transactions, and commits or rolls back now and then."""
+        how = self.chance.choice(["begin", "publish", "commit", "commit", "roll back"])
+        bodies, key = self.bodies(self.chance.choice([1, 3])), self.chance.choice(["q.x", "q.both"])
+
+        def act(world: World) -> None:
+            session = world.sessions[0]
+            if session.confirms is not None or session.committing is not None:
+                return
+            if session.transaction is None:
+                if how == "begin":
+                    session.select_transactions()
+            elif how == "publish":
+                world.write(bodies, {"delivery_mode": 2}, key, session=0)
+            elif how == "commit":
+                commit = session.commit()
+                while not commit.is_done:
+                    world.end_turn()
+                session.committed()
+            elif how == "roll back":
+                session.roll_back()
+
+        self.both(f"transaction {how} {bodies} {key}", act)
+
     def reschedule(self) -> None:
         """An operator wants one that waits sooner, later or (None) gone."""
         which, delay_ms = self.chance.randrange(10), self.chance.choice([None, 0, 50, 7000])
@@ -333,5 +412,6 @@ class Story:
 
     WEIGHTS = {
         publish: 6, publish_groups: 3, publish_mixed: 3, get: 4, consume: 3, cancel: 1, read: 2, settle: 10,
-        give_back: 2, purge: 1, delete: 1, set_ring_size: 1, configure: 1, reschedule: 2, advance: 4,
+        give_back: 2, purge: 1, delete: 1, set_ring_size: 1, configure: 1, set_policy: 1, move: 1,
+        transact: 3, reschedule: 2, advance: 4,
     }  # fmt: skip

@@ -5,6 +5,7 @@ import pytest
 from leveret.engine import MS, Choice, Moving, to_queue
 from leveret.engine.errors import ExclusiveConsumerRefused, UnknownDeliveryTag
 from leveret.engine.messages.field_table import Field
+from leveret.engine.queues import queue as queue_module
 from leveret.engine.queues import scheduled
 from leveret.settings import Divert, Policies, SettingsRepository, entry, make_policy
 from leveret.testing.harness import Harness
@@ -455,3 +456,83 @@ def test_a_rejection_that_has_nowhere_to_go_is_no_attempt() -> None:
     world.session.reject(got[0], requeue=True)
     world.end_turn()
     assert (queue.ready_count, dead.ready_count) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "said, arguments",
+    [({}, {"x_max_length": 2}), ({}, {"x_ring_size": 2}), ({"pending_message_limit": 2}, {})],
+)
+def test_a_run_of_new_messages_does_not_drop_what_came_back(said: dict[str, int], arguments: dict[str, int]) -> None:
+    """In one turn: the consumer that waits gets what came back, before a limit counts."""
+    world = Harness(SettingsRepository([entry("q", **said)]))
+    queue = world.queue(durable=False, exclusive=True, client=world.client, **arguments)
+    world.consume(prefetch=1)
+    world.publish("a")
+    world.ends_turns = False
+    world.session.reject(1, requeue=True)
+    world.publish("b", "c")
+    world.finish_turns()
+    assert (world.taken(), queue.ready_count) == ("aa", 2)
+
+
+def test_what_expired_behind_the_head_of_a_ring_is_a_dead_letter() -> None:
+    """Though several messages come back at once, more than the ring has room for."""
+    world = Harness(SettingsRepository([entry("q", expiry_address="dead")]))
+    world.queue("dead")
+    world.queue(x_ring_size=2)
+    world.consume(prefetch=2)
+    world.publish("a")
+    world.publish("b", expiration=b"100")
+    world.publish("c", "d")
+    world.advance(200)
+    world.session.cancel("c")
+    world.session.reject(2, multiple=True, requeue=True)
+    world.end_turn()
+    assert (world.all("dead"), world.all()) == ("b", "cd")
+
+
+def test_a_ring_drops_no_expired_message_for_want_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many dead letters are on their way; the ring's expired message is one of them all the same."""
+    monkeypatch.setattr(queue_module, "DEAD_LETTERED_MAX", 1)
+    world = Harness(SettingsRepository([entry("#", expiry_address="dead")]))
+    for name in ("dead", "other"):
+        world.queue(name)
+    world.queue(x_ring_size=2)
+    world.publish("x", "y", key="other", expiration=b"100")
+    world.publish("a", expiration=b"100")
+    world.publish("b")
+    world.ends_turns = False
+    world.clock.advance_ns(150 * MS)
+    assert world.get("other") is None
+    world.publish("c")
+    world.ends_turns = True
+    assert sorted(world.all("dead")) == ["a", "x", "y"]
+
+
+def test_messages_that_expire_at_once_die_in_the_order_of_publishing() -> None:
+    """Also one that waits for its redelivery until then."""
+    world = Harness(SettingsRepository([entry("q", expiry_address="dead", redelivery_delay_ms=1000)]))
+    world.queue("dead")
+    world.queue()
+    world.publish("a", "b", expiration=b"500")
+    got = world.get(no_ack=False)
+    assert got is not None
+    world.session.reject(got[0], requeue=True)
+    world.advance(600)
+    assert world.all("dead") == "ab"
+
+
+def test_the_attempts_of_a_copy_are_no_octets_of_its_queue() -> None:
+    """A header says how often a reader of a non-destructive queue gave it back; the stored message stays as it is."""
+    limits = {"max_size_bytes": 1 << 20, "address_full_policy": "BLOCK", "max_delivery_attempts": 9}
+    world = Harness(SettingsRepository([entry("q", default_non_destructive=True, **limits)]))
+    queue = world.queue()
+    world.consume()
+    world.publish("a")
+    before = queue.events.octets
+    assert before
+    world.session.reject(1, requeue=True, why="nack")
+    world.end_turn()
+    again = world.deliveries[-1]
+    assert (again.redelivered, [*again.headers]) == (True, ["x-delivery-count"])
+    assert queue.events.octets == before

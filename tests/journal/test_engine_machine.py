@@ -1,13 +1,14 @@
 """The broker on a journal, restarted at any moment: what was safe is there, and nothing comes back from the dead.
 
-The same operations as in tests/engine/test_rules_machine.py, with restarts and power cuts between them. The model is
-the engine's own state when its journal was last safe, and what happened since.
+The same operations as in tests/engine/test_rules_machine.py, and moves, mixed runs, duplicate ids and another virtual
+host, with restarts and power cuts between them. The model is the engine's own state when its journal was last safe, and
+what happened since.
 """
 
 from __future__ import annotations
 
 import unittest
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from effort import examples
@@ -16,10 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Broker, Envelope, ManualClock, Message, Session, User
+from leveret.engine import Broker, Choice, Envelope, ManualClock, Message, Moving, Session, User, to_queue
 from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
+from leveret.engine.moving import why_not
 from leveret.journal import Journal, JournalOptions, JournalReader, Record
 from leveret.journal.format.heap import decode_runs
 from leveret.journal.format.record import ENQUEUED, KEPT, RANGE, TERMINAL_CODES
@@ -30,6 +32,7 @@ from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
 from leveret.journal.recovery.check import verify
 from leveret.settings import SettingsRepository, entry
+from leveret.testing.harness import messages
 
 USER = User("guest")
 MS = 1_000_000
@@ -49,11 +52,27 @@ SETTINGS = st.fixed_dictionaries(
     },
 )
 
-State = dict[str, dict[int, tuple[bytes, int]]]  # queue -> message id -> (body, counted attempts)
+State = dict[tuple[str, str], dict[int, "Told"]]  # (virtual host, queue) -> message id -> what is told of it
+PRIORITIES = {"x-max-priority": Field("l", 2)}
+
+
+class Told(NamedTuple):
+    """Of a message: its body and where it was published to; attempts that failed; wall ms at which it expires, and
+    until which it waits (0: never, it is ready).
+    """
+
+    body: bytes
+    published_to: tuple[str, str]
+    attempts: int
+    priority: int
+    expires_ms: int
+    due_ms: int
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """Queues `q` (with rules), `dead` and `plain`, all durable, bound to a durable exchange; `fleeting` is not."""
+    """Queues `q` (with rules), `dead`, `plain` and `ranked` (with priorities), all durable, bound to a durable
+    exchange; `fleeting` is not.
+    """
 
     recorder_type: type[Recorder] = Recorder
     scope = "durable"
@@ -67,10 +86,15 @@ class JournalMachine(RuleBasedStateMachine):
         self.open()
         vhost = self.session.client.vhost
         vhost.exchanges.declare("e", "topic", durable=True)
-        for name in ("q", "dead", "plain"):
-            vhost.queues.declare(name, client=self.session.client, durable=True)
-            vhost.bindings.add("queue", name, "e", f"{name}.#", {})
+        for name in ("q", "dead", "plain", "ranked"):
+            self.declare(name)
         self.make_safe()
+
+    def declare(self, name: str) -> None:
+        vhost = self.session.client.vhost
+        arguments = PRIORITIES if name == "ranked" else {}
+        vhost.queues.declare(name, client=self.session.client, durable=True, arguments=arguments)
+        vhost.bindings.add("queue", name, "e", f"{name}.#", {})
 
     def open(self) -> None:
         """Start a broker on what the files hold."""
@@ -97,21 +121,37 @@ class JournalMachine(RuleBasedStateMachine):
         """What would have to survive: not what has expired, and stands behind others that a restart may take away."""
         found: State = {}
         now = self.clock.monotonic_ns()
-        for queue in broker.virtual_hosts["/"].queues.values():
+        for queue in (queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values()):
             if queue.durable:
+                due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
                 held = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
-                found[queue.name] = {
-                    one.id: self.facts(one)
+                found[queue.vhost_name, queue.name] = {
+                    one.id: self.told(one, due.get(one.id, 0))
                     for one in held
                     if one.envelope.summary.persistent and not 0 < one.expires_ns <= now
                 }
         return found
 
-    @staticmethod
-    def facts(message: Message) -> tuple[bytes, int]:
-        """Body and attempts that failed: a delivery that is still out does not count yet."""
-        out = message.holder is not None
-        return message.body, max(0, message.deliveries - message.uncounted - out)
+    def told(self, message: Message, due_ns: int) -> Told:
+        """A delivery that is still out is no attempt yet."""
+        envelope, out = message.envelope, message.holder is not None
+        return Told(
+            message.body,
+            (envelope.exchange, envelope.routing_key),
+            max(0, message.deliveries - message.uncounted - out),
+            envelope.summary.priority or 0,
+            *(time_ns and self.clock.wall_ms() + (time_ns - self.clock.monotonic_ns()) // MS
+              for time_ns in (message.expires_ns, due_ns)),
+        )  # fmt: skip
+
+    def ids(self, broker: Broker) -> dict[tuple[str, str], dict[str, int]]:
+        """The duplicate ids that have to survive, by virtual host and address, with the message that brought each."""
+        caches = {
+            (vhost.name, address): {id_: number for id_ in cache.ids() if (number := cache.number_of(id_))}
+            for vhost in broker.virtual_hosts.values()
+            for address, cache in vhost.context.id_caches.items()
+        }
+        return {place: ids for place, ids in caches.items() if ids}
 
     def make_safe(self) -> None:
         """Wait for the disk."""
@@ -122,12 +162,14 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(
         bodies=st.lists(st.binary(max_size=20), min_size=1, max_size=5),
-        key=st.sampled_from(["q.a", "q.b", "dead.x", "plain.z", "nowhere"]),
+        key=st.sampled_from(["q.a", "q.b", "dead.x", "plain.z", "ranked.a", "nowhere"]),
         exchange=st.sampled_from(["e", "e", "amq.topic"]),
         persistent=st.booleans(),
         value=st.sampled_from([None, b"x", b"y"]),
         delay=st.sampled_from([None, None, 2000]),
         expiration=st.sampled_from([None, None, b"700"]),
+        priority=st.sampled_from([None, 1, 9]),
+        id_=st.sampled_from([None, None, b"one", b"two"]),
     )
     def publish(
         self,
@@ -138,14 +180,19 @@ class JournalMachine(RuleBasedStateMachine):
         value: bytes | None,
         delay: int | None,
         expiration: bytes | None,
+        priority: int | None,
+        id_: bytes | None,
     ) -> None:
         table = {} if value is None else {"k": Field("S", value)}
+        if id_ is not None:
+            table["_AMQ_DUPL_ID"] = Field("S", id_)
         if delay is not None:
             table["x-delay"] = Field("l", delay)
         properties: dict[str, Any] = {
             "headers": table,
             "expiration": expiration,
             "delivery_mode": 2 if persistent else 1,
+            "priority": priority,
         }
         contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
         facts = scan_properties(PLAIN.split(contents[0])[0][12:])
@@ -155,7 +202,55 @@ class JournalMachine(RuleBasedStateMachine):
         )
         self.end_turn()
 
-    @rule(name=st.sampled_from(["q", "dead", "plain", "fleeting"]), no_ack=st.booleans(), count=st.integers(1, 4))
+    @rule(
+        name=st.sampled_from(["plain", "ranked", "q", "fleeting"]),
+        run=st.lists(
+            st.tuples(st.binary(max_size=9), st.sampled_from([1, 2, 2]), st.sampled_from([None, 0, 1, 2])),
+            min_size=2,
+            max_size=6,
+        ),
+    )
+    def publish_mixed(self, name: str, run: list[tuple[bytes, int, int | None]]) -> None:
+        """Messages that are not alike, read together."""
+        made = [messages([body], {"delivery_mode": mode, "priority": priority}) for body, mode, priority in run]
+        queue = self.broker.virtual_hosts["/"].queues.named(name)
+        envelopes = [Envelope("", name, summary) for summary, _ in made]
+        self.session.publish_mixed([queue] * len(made), envelopes, [content for _, (content,) in made])
+        self.end_turn()
+
+    @rule(name=st.sampled_from(["q", "dead", "plain", "ranked"]), to=st.sampled_from(["plain", "ranked", "fleeting"]))
+    def move(self, name: str, to: str) -> None:
+        """An operator moves the first message of a queue, or two."""
+        client, queue = self.session.client, self.broker.virtual_hosts["/"].queues.named(name)
+        if name != to and not why_not(queue):
+            Moving(queue, client, Choice(lambda _: True, limit=2), to_queue(client, to), "moved").work()
+        self.end_turn()
+
+    @rule(bodies=st.lists(st.binary(max_size=9), max_size=3))
+    def change_virtual_host(self, bodies: list[bytes]) -> None:
+        """Another virtual host is deleted with all that is in it, or made with a queue and messages."""
+        if "v" in self.broker.virtual_hosts:
+            self.broker.virtual_hosts.delete("v")
+        else:
+            vhost = self.broker.virtual_hosts.create("v")
+            client = self.broker.connections.open("v", USER, name="v", flush=lambda: None)
+            vhost.exchanges.declare("e", "direct", durable=True)
+            vhost.queues.declare("plain", client=client, durable=True)
+            vhost.bindings.add("queue", "plain", "e", "k", {})
+            table = {"_AMQ_DUPL_ID": Field("S", b"one")}
+            summary, contents = messages(bodies, {"delivery_mode": 2, "headers": table})
+            if bodies:
+                client.open_session().publish(
+                    vhost.router.route("e", "k", USER), Envelope("e", "k", summary), contents, mandatory=False
+                )
+            client.close()
+        self.end_turn()
+
+    @rule(
+        name=st.sampled_from(["q", "dead", "plain", "ranked", "fleeting"]),
+        no_ack=st.booleans(),
+        count=st.integers(1, 4),
+    )
     def get(self, name: str, no_ack: bool, count: int) -> None:
         for _ in range(count):
             self.session.get(self.broker.virtual_hosts["/"].queues.named(name), no_ack=no_ack)
@@ -182,8 +277,7 @@ class JournalMachine(RuleBasedStateMachine):
         vhost = self.session.client.vhost
         vhost.queues.delete("plain", self.session.client)
         self.end_turn()
-        vhost.queues.declare("plain", client=self.session.client, durable=True)
-        vhost.bindings.add("queue", "plain", "e", "plain.#", {})
+        self.declare("plain")
         self.end_turn()
 
     @rule(ms=st.sampled_from([1, 400, 6000]))
@@ -223,7 +317,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.journal.contents.close()
         self.files = self.files.power_cut()
         self.open()
-        assert self.living(self.broker)["plain"] == before["plain"]
+        assert self.living(self.broker)["/", "plain"] == before["/", "plain"]
         self.make_safe()
 
     # -- what always holds --------------------------------------------------------------------------------------------
@@ -239,6 +333,7 @@ class JournalMachine(RuleBasedStateMachine):
         journal = Journal.open(PATH, self.clock, self.options, files=files, threaded=False)
         restore(broker, journal, self.recorder_type(broker, journal, counts_max=-1))
         assert self.living(broker) == self.living(self.broker)
+        assert self.ids(broker) == self.ids(self.broker)
 
 
 class TestJournalled(JournalMachine.TestCase):  # type: ignore[misc,name-defined]
