@@ -25,8 +25,8 @@ from .rows.broker_keys import KEYS
 from .rows.queue_attributes import QUEUE_ARGUMENTS
 from .values import shown, value_text
 
-_BY, _USAGE = "by ", "[system-usage]"
-_BY_USAGE = _BY + _USAGE
+_USAGE = "[system-usage]"
+_BY_USAGE = f"by {_USAGE}"
 _NO_FLOW = (
     "none: neither [system-usage] nor an entry with memory-limit, producer-flow-control, cursor, "
     "send-fail-if-no-space or BLOCK"
@@ -35,7 +35,7 @@ _OF_USAGE = ("send_fail_if_no_space", "send_fail_if_no_space_after_ms")
 
 
 @dataclass(slots=True, frozen=True)
-class Row:
+class Explained:
     """One resolved setting. `rule`: FILE:LINE and the match or queue that gave it, or the reason for the default."""
 
     name: str
@@ -56,40 +56,39 @@ class Explanation:
     address: str
     declared_at: str
     matches: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[Explained, ...]
     policies: tuple[str, ...] = ()
     flow: str = ""
 
     @property
     def paging(self) -> str:
         """The messages that leave memory, for the journal or the temp store, and the limit that decides it."""
-        said = {row.name: row.value for row in self.rows}
-        policy, octets = said.get("address-full-policy", "PAGE"), _limit(said, "max-size-bytes")
-        if said.get("cursor") == "vm":
+        values = {row.name: row.value for row in self.rows}
+        policy, octets = values.get("address-full-policy", "PAGE"), _limit(values, "max-size-bytes")
+        if values.get("cursor") == "vm":
             return "nothing: cursor is vm"
-        refuses = policy == "BLOCK" and _limit(said, "max-size-bytes-reject-threshold") is not None
+        refuses = policy == "BLOCK" and _limit(values, "max-size-bytes-reject-threshold") is not None
         if refuses or (policy != "PAGE" and octets is not None):
             return f"nothing: the size of an address that does {policy} counts what is in memory"
-        beyond: list[str] = []
-        memory, holds = _limit(said, "memory-limit"), said.get("producer-flow-control", True)
-        share = f"{said.get('cursor-memory-high-water-mark', 70)} % of "
+        limits: list[str] = []
+        memory, waits = _limit(values, "memory-limit"), values.get("producer-flow-control", True)
+        share = f"{values.get('cursor-memory-high-water-mark', 70)} % of "
         if memory:
-            beyond.append(f"{share}memory-limit {memory}" + (", or its low mark" if holds else ""))
-        elif self.flow.startswith(_BY_USAGE) and (not holds or said.get("cursor") == "file"):
-            beyond.append(f"{share}[system-usage] memory" + (", or its low mark" if holds else ""))
+            limits.append(f"{share}memory-limit {memory}" + (", or its low mark" if waits else ""))
+        elif self.flow.startswith(_BY_USAGE) and (not waits or values.get("cursor") == "file"):
+            limits.append(f"{share}[system-usage] memory" + (", or its low mark" if waits else ""))
         for key in ("max-size-bytes", "max-size-messages"):
-            if policy == "PAGE" and (limit := _limit(said, key)) is not None:
-                beyond.append(f"{key} {limit}")
-        own = "beyond " + "; beyond ".join(beyond) + "; " if beyond else ""
+            if policy == "PAGE" and (limit := _limit(values, key)) is not None:
+                limits.append(f"{key} {limit}")
+        own = "beyond " + "; beyond ".join(limits) + "; " if limits else ""
         return own + "beyond its part of [limits] memory"
 
 
 def explain(configuration: Configuration, name: str, vhost: str | None = None) -> list[Explanation]:
-    """Explain every declared queue called `name`, else the address of that name, in one virtual host or in all that
-    differ.
+    """Explain the declared queues called `name`, or else the address of that name. Without `vhost` in each one where
+    the explanations differ: in "/", and in those with their own entries or policies for the address.
 
-    An address is explained in "/", and in every other virtual host with its own entries or policies for it; if a
-    destination policy applies to topics of that name alone, the topic is explained as well.
+    If a destination policy applies to topics of that name alone, the topic is explained as well.
     """
     repository, policies = configuration.repository, Policies(configuration.policies)
     queues = [queue for queue in configuration.queues if queue.name == name and vhost in (None, queue.vhost)]
@@ -102,45 +101,46 @@ def explain(configuration: Configuration, name: str, vhost: str | None = None) -
     return found + explain_topic(repository, name, places[0])
 
 
-def explain_table(configuration: Configuration, table: str) -> list[Row]:
-    """Each value of a table of keys, such as [cluster], with the line that gave it."""
-    rows: list[Row] = []
-    for key, one in KEYS[table].items():
-        origin = configuration.origins.get((table, key))
-        rule = f"default of profile {configuration.broker.profile}" if one.by_profile else "default"
-        value = one.kind.rendered(configuration.value(table, key))
-        rows.append(Row(key, value, rule if origin is None else f"{origin}: [{table}]"))
-    return rows
-
-
-def _capturing(configuration: Configuration, topic: str, vhost: str) -> Iterator[Row]:
-    """The queues that capture messages of a topic, and the origin of its logging."""
-    for queue in configuration.queues:
-        own = own_type(queue.arguments) if queue.vhost == vhost else None
-        rule = None if own is None else own.captures(queue, topic)
-        if rule is not None:
-            yield Row("captured-by", queue.name, rule)
-    for logged in configuration.logged_topics:
-        if logged.vhost == vhost and logged.records()(topic):
-            yield Row("logged-by", logged.name, f"{logged.origin}: {logged.title}")
-
-
 def vhosts_to_explain(
     repository: SettingsRepository, policies: Policies, name: str, vhosts: Iterable[str]
 ) -> list[str]:
-    """ "/", and each other virtual host with its own entries or policies for an address."""
+    """The default virtual host, and each other one with its own entries or policies for an address."""
     common = repository.matches(name, None)
     others = dict.fromkeys([*repository.vhosts, *vhosts])
     return ["/"] + [
         other
         for other in others
-        if other != "/" and (repository.matches(name, other) != common or _of_new_queue(policies, name, other).policies)
+        if other != "/"
+        and (repository.matches(name, other) != common or _policy_of_new_queue(policies, name, other).policies)
     ]
 
 
-def _of_new_queue(policies: Policies, name: str, vhost: str) -> EffectivePolicy:
+def _policy_of_new_queue(policies: Policies, name: str, vhost: str) -> EffectivePolicy:
     """The policy that a classic queue of that name would have."""
     return policies.of_queue(name, CLASSIC, vhost)
+
+
+def _capturing(configuration: Configuration, topic: str, vhost: str) -> Iterator[Explained]:
+    """The queues that capture messages of a topic, and the origin of its logging."""
+    for queue in configuration.queues:
+        own = own_type(queue.arguments) if queue.vhost == vhost else None
+        rule = None if own is None else own.captures(queue, topic)
+        if rule is not None:
+            yield Explained("captured-by", queue.name, rule)
+    for logged in configuration.logged_topics:
+        if logged.vhost == vhost and logged.records()(topic):
+            yield Explained("logged-by", logged.name, f"{logged.origin}: {logged.title}")
+
+
+def explain_table(configuration: Configuration, table: str) -> list[Explained]:
+    """Each value of a table of keys, such as [cluster], with the line that gave it."""
+    rows: list[Explained] = []
+    for key, one in KEYS[table].items():
+        origin = configuration.origins.get((table, key))
+        rule = f"default of profile {configuration.broker.profile}" if one.by_profile else "default"
+        value = one.kind.rendered(configuration.value(table, key))
+        rows.append(Explained(key, value, rule if origin is None else f"{origin}: [{table}]"))
+    return rows
 
 
 def explain_queue(repository: SettingsRepository, policies: Policies, queue: QueueDeclaration) -> Explanation:
@@ -151,110 +151,24 @@ def explain_queue(repository: SettingsRepository, policies: Policies, queue: Que
     own = settings_of_arguments(queue.arguments)
     rows = explain_rows(repository, queue.address, queue.vhost, own, own_rules, layer, queue.name)
     flags = {"durable": queue.durable, "enabled": queue.is_enabled, "routing-type": queue.routing_type}
-    rows += [Row(key, value, f"{queue.origin}: queue {shown(queue.name)}") for key, value in flags.items()]
+    rows += [Explained(key, value, f"{queue.origin}: queue {shown(queue.name)}") for key, value in flags.items()]
     rows = with_rows_of_type(rows, queue.name, queue.arguments, own_rules, layer)
     rows += [*argument_rows(queue.arguments, own_rules, layer), *placement_rows(policy)]
-    matches = matches_of(repository, queue.address, queue.vhost)
     entries = repository.queue_entries(queue.address, queue.vhost, queue.name)
-    titles, flow = titles_of(policy, entries), flow_of(repository, entries)
-    return Explanation(
-        "queue", queue.name, queue.vhost, queue.address, str(queue.origin), matches, tuple(rows), titles, flow
-    )
-
-
-def with_rows_of_type(
-    rows: list[Row], name: str, declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer
-) -> list[Row]:
-    """The rows of a queue whose type has arguments of its own: these, then those of its address that concern it.
-
-    For another queue: unchanged.
-    """
-    own = own_type(declared)
-    if own is None:
-        return rows
-    arguments = {**declared, **layer.arguments}
-    settings, faults = own.read(name, arguments)
-    for fault in faults:
-        arguments.pop(fault.key, None)
-    found: list[Row] = []
-    for argument, row in own.rows.items():
-        rule = own.default_rules.get(row.attribute, "default")
-        if argument in layer.arguments and argument in arguments:
-            rule = layer.given_by[argument].title
-        elif argument in arguments:
-            rule = f"{own_rules.get(argument, 'queue argument')} ({argument})"
-        found.append(Row(argument.removeprefix("x-"), getattr(settings, row.attribute), rule))
-    return [*found, *(one for one in rows if not one.name.startswith(own.unused_settings))]
-
-
-def titles_of(policy: EffectivePolicy, entries: Iterable[Entry] = ()) -> tuple[str, ...]:
-    """The policy and operator policy that apply, and the destination policy among the entries, as text."""
-    own = [f"{one.kind} {shown(one.match.text)}" for one in entries if one.kind != MATCH]
-    return (*(one.title for one in policy.policies), *own)
-
-
-def _limit(said: Mapping[str, object], key: str) -> int | None:
-    value = said.get(key, -1)
-    return value if isinstance(value, int) and value >= 0 else None
-
-
-def flow_of(repository: SettingsRepository, entries: Iterable[Entry]) -> str:
-    """Whether flow control applies, and the reason. Args: entries: those that apply, most specific first."""
-    entries = tuple(entries)
-    sources = sources_of(entries)
-    why = [_USAGE] if repository.usage is not None else []
-    for attribute in why_flow_controlled(merge(one.settings for one in entries)):
-        why.append(f"{BY_ATTRIBUTE[attribute].key} ({rule_of(sources[attribute], attribute)})")
-    return _BY + ", ".join(why) if why else _NO_FLOW
-
-
-def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer) -> list[Row]:
-    """The effective arguments that are no settings of ours: RabbitMQ's and unknown ones."""
-    rows: list[Row] = []
-    own = own_type(declared)
-    shown_already = QUEUE_ARGUMENTS.keys() | (() if own is None else own.rows.keys())
-    for key in dict.fromkeys([*declared, *layer.arguments]):
-        if key in shown_already:
-            continue
-        own_rule = own_rules.get(key, "queue argument") + (f": {PLACEMENT[key]}" if key in PLACEMENT else "")
-        if key in layer.arguments:
-            overruled = f", below {value_text(declared[key])} of {own_rule}" if key in declared else ""
-            rows.append(Row(key, layer.arguments[key], f"{layer.given_by[key].title}{overruled}"))
-        else:
-            value = declared[key]
-            rows.append(Row(key, value if isinstance(value, str | int | float) else repr(value), own_rule))
-    return rows
-
-
-def placement_rows(policy: EffectivePolicy) -> list[Row]:
-    """Keys of its policies that choose the node of a queue, each with its effect here."""
-    return [
-        Row(
-            key,
-            value if isinstance(value, str | int | float) else repr(value),
-            f"{policy.policy_of(key).title}: {means}",
-        )
-        for key, value in policy.definition.items()
-        if (means := PLACEMENT.get(key)) is not None
-    ]
-
-
-def rules_of_declaration(queue: QueueDeclaration) -> dict[str, str]:
-    """Argument -> where it is declared."""
-    return {argument: f"{queue.origin_of(argument)}: queue {shown(queue.name)}" for argument in queue.arguments}
+    one = _explanation(repository, "queue", queue.name, queue.vhost, rows, entries, policy, address=queue.address)
+    return replace(one, declared_at=str(queue.origin))
 
 
 def explain_address(
     repository: SettingsRepository, address: str, vhost: str, policies: Policies = NO_POLICIES
 ) -> Explanation:
     """An address without a queue; the policies are those that a classic queue of its name would have."""
-    policy = _of_new_queue(policies, address, vhost)
+    policy = _policy_of_new_queue(policies, address, vhost)
     layer = policy_layer(policy, {})
     rows = [*explain_rows(repository, address, vhost, layer=layer), *argument_rows({}, {}, layer)]
     rows += placement_rows(policy)
-    matches, entries = matches_of(repository, address, vhost), repository.queue_entries(address, vhost)
-    titles, flow = titles_of(policy, entries), flow_of(repository, entries)
-    return Explanation("address", address, vhost, address, "", matches, tuple(rows), titles, flow)
+    entries = repository.queue_entries(address, vhost)
+    return _explanation(repository, "address", address, vhost, rows, entries, policy)
 
 
 def explain_topic(repository: SettingsRepository, name: str, vhost: str = "/") -> list[Explanation]:
@@ -264,14 +178,34 @@ def explain_topic(repository: SettingsRepository, name: str, vhost: str = "/") -
         return []
     entries = repository.topic_entries(name, vhost)
     resolved, sources = repository.resolve_topic(name, vhost), sources_of(entries)
-    rows = tuple(
-        Row(setting.key, getattr(resolved, setting.attribute), rule_of(sources[setting.attribute], setting.attribute))
+    rows = [
+        Explained(
+            setting.key, getattr(resolved, setting.attribute), rule_of(sources[setting.attribute], setting.attribute)
+        )
         for setting in SETTINGS
         if setting.attribute in sources
-    )
-    matches = matches_of(repository, name, vhost)
-    titles = titles_of(NO_POLICY, entries)
-    return [Explanation("topic", name, vhost, name, "", matches, rows, titles, flow_of(repository, entries))]
+    ]
+    return [_explanation(repository, "topic", name, vhost, rows, entries, NO_POLICY)]
+
+
+def _explanation(
+    repository: SettingsRepository,
+    kind: str,
+    name: str,
+    vhost: str,
+    rows: Iterable[Explained],
+    entries: tuple[Entry, ...],
+    policy: EffectivePolicy,
+    *,
+    address: str = "",
+) -> Explanation:
+    """Args: entries: those that apply, most specific first; address: if it is not the name."""
+    address = address or name
+    matches, titles = matches_of(repository, address, vhost), titles_of(policy, entries)
+    return Explanation(kind, name, vhost, address, "", matches, tuple(rows), titles, flow_of(repository, entries))
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
 
 
 def explain_rows(
@@ -282,14 +216,14 @@ def explain_rows(
     own_rules: Mapping[str, str] | None = None,
     layer: PolicyLayer = NO_LAYER,
     name: str | None = None,
-) -> list[Row]:
+) -> list[Explained]:
     """Each setting of a queue on `address` with its rule; `own_rules`: argument -> the place of its declaration.
 
     `name`: of the queue; None: that of its address.
     """
     resolved = repository.resolve_queue(address, vhost, own.settings, layer.settings, name)
     sources, derived = repository.sources(address, vhost, name), derived_defaults({})
-    rows: list[Row] = []
+    rows: list[Explained] = []
     for setting in SETTINGS:
         attribute = setting.attribute
         if _is_of_policy(attribute, own, layer, resolved):
@@ -308,7 +242,7 @@ def explain_rows(
             rule = "default: [broker] id-cache-size"
         else:
             rule = f"default: {setting.default_text}" if attribute in derived else "default"
-        rows.append(Row(setting.key, getattr(resolved, attribute), rule))
+        rows.append(Explained(setting.key, getattr(resolved, attribute), rule))
     return rows
 
 
@@ -334,6 +268,95 @@ def _attempts_rule(repository: SettingsRepository, entries: Iterable[Entry]) -> 
     return "default: unlimited, no match rules redelivery or dead letters"
 
 
+def with_rows_of_type(
+    rows: list[Explained],
+    name: str,
+    declared: Mapping[str, object],
+    own_rules: Mapping[str, str],
+    layer: PolicyLayer,
+) -> list[Explained]:
+    """The rows of a queue whose type has arguments of its own: these, then those of its address that concern it.
+
+    For another queue: unchanged.
+    """
+    own = own_type(declared)
+    if own is None:
+        return rows
+    arguments = {**declared, **layer.arguments}
+    settings, faults = own.read(name, arguments)
+    for fault in faults:
+        arguments.pop(fault.key, None)
+    found: list[Explained] = []
+    for argument, row in own.rows.items():
+        rule = own.default_rules.get(row.attribute, "default")
+        if argument in layer.arguments and argument in arguments:
+            rule = layer.given_by[argument].title
+        elif argument in arguments:
+            rule = f"{own_rules.get(argument, 'queue argument')} ({argument})"
+        found.append(Explained(argument.removeprefix("x-"), getattr(settings, row.attribute), rule))
+    return [*found, *(one for one in rows if not one.name.startswith(own.unused_settings))]
+
+
+def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer) -> list[Explained]:
+    """The effective arguments that are no settings of ours: RabbitMQ's and unknown ones."""
+    rows: list[Explained] = []
+    own = own_type(declared)
+    shown_already = QUEUE_ARGUMENTS.keys() | (() if own is None else own.rows.keys())
+    for key in dict.fromkeys([*declared, *layer.arguments]):
+        if key in shown_already:
+            continue
+        own_rule = own_rules.get(key, "queue argument") + (f": {PLACEMENT[key]}" if key in PLACEMENT else "")
+        if key in layer.arguments:
+            overruled = f", below {value_text(declared[key])} of {own_rule}" if key in declared else ""
+            rows.append(Explained(key, layer.arguments[key], f"{layer.given_by[key].title}{overruled}"))
+        else:
+            value = declared[key]
+            rows.append(Explained(key, value if isinstance(value, str | int | float) else repr(value), own_rule))
+    return rows
+
+
+def placement_rows(policy: EffectivePolicy) -> list[Explained]:
+    """Keys of its policies that choose the node of a queue, each with its effect here."""
+    return [
+        Explained(
+            key,
+            value if isinstance(value, str | int | float) else repr(value),
+            f"{policy.policy_of(key).title}: {means}",
+        )
+        for key, value in policy.definition.items()
+        if (means := PLACEMENT.get(key)) is not None
+    ]
+
+
+def rules_of_declaration(queue: QueueDeclaration) -> dict[str, str]:
+    """Argument -> where it is declared."""
+    return {argument: f"{queue.origin_of(argument)}: queue {shown(queue.name)}" for argument in queue.arguments}
+
+
+# -- what applies to the whole -----------------------------------------------------------------------------------------
+
+
 def matches_of(repository: SettingsRepository, address: str, vhost: str) -> tuple[str, ...]:
     """The entries that apply, most specific first."""
     return tuple(one.match.text for one in repository.matches(address, vhost))
+
+
+def titles_of(policy: EffectivePolicy, entries: Iterable[Entry] = ()) -> tuple[str, ...]:
+    """The policy and operator policy that apply, and the destination policy among the entries, as text."""
+    own = [f"{one.kind} {shown(one.match.text)}" for one in entries if one.kind != MATCH]
+    return (*(one.title for one in policy.policies), *own)
+
+
+def flow_of(repository: SettingsRepository, entries: Iterable[Entry]) -> str:
+    """Whether flow control applies, and the reason. Args: entries: those that apply, most specific first."""
+    entries = tuple(entries)
+    sources = sources_of(entries)
+    why = [_USAGE] if repository.usage is not None else []
+    for attribute in why_flow_controlled(merge(one.settings for one in entries)):
+        why.append(f"{BY_ATTRIBUTE[attribute].key} ({rule_of(sources[attribute], attribute)})")
+    return "by " + ", ".join(why) if why else _NO_FLOW
+
+
+def _limit(values: Mapping[str, object], key: str) -> int | None:
+    value = values.get(key, -1)
+    return value if isinstance(value, int) and value >= 0 else None

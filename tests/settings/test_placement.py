@@ -7,7 +7,7 @@ from leveret.configured.typed_arguments import fields_of
 from leveret.engine.rules.arguments import ARGUMENTS
 from leveret.operator.running import explain_running
 from leveret.settings import load_configuration
-from leveret.settings.explain import Row, explain
+from leveret.settings.explain import Explained, explain
 from leveret.settings.policies.placement import PLACEMENT
 from leveret.settings.policies.policy_keys import POLICY_KEYS
 
@@ -16,7 +16,7 @@ UNKNOWN = {"x-ha-policy"}
 KEYS = sorted(PLACEMENT.keys() - ARGUMENTS.keys() - UNKNOWN)
 
 
-def rows(text: str, name: str = "q") -> dict[str, Row]:
+def rows(text: str, name: str = "q") -> dict[str, Explained]:
     """What `leveret explain` says of a queue or address."""
     configuration, faults = load_configuration([("f", text)])
     assert faults == []

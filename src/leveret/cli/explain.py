@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..settings.explain import Explanation, Row, explain, explain_table
+from ..settings.explain import Explained, Explanation, explain, explain_table
 from ..settings.printable import printable
 from ..settings.rows.broker_keys import KEYS
 from ..settings.values import value_text
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
 def explanation_of(answer: dict[str, Any]) -> Explanation:
     """The explanation in a running broker's answer."""
-    rows = tuple(Row(**row) for row in answer["rows"])
+    rows = tuple(Explained(**row) for row in answer["rows"])
     return Explanation(
         **{**answer, "matches": tuple(answer["matches"]), "policies": tuple(answer["policies"]), "rows": rows}
     )
@@ -61,7 +61,7 @@ def explanation_text(one: Explanation) -> str:
     return "\n".join([*map(printable, lines), *_lines(one.rows)])
 
 
-def _lines(rows: Sequence[Row]) -> list[str]:
+def _lines(rows: Sequence[Explained]) -> list[str]:
     """A line for each setting with its value and its rule."""
     settings = [printable(f"{row.name} = {_text(row.value)}") for row in rows]
     width = min(max(map(len, settings), default=0), 60)

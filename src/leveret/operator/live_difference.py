@@ -12,7 +12,7 @@ from ..configured.typed_arguments import plain_of
 from ..engine import Queue
 from ..settings import Configuration, Policies, load_configuration, settings_of_arguments
 from ..settings.difference import differences
-from ..settings.explain import Row, argument_rows, explain_rows
+from ..settings.explain import Explained, argument_rows, explain_rows
 from ..settings.lifetime import AT_CREATION, LIVE, WITHOUT_MEANING
 from ..settings.rows.address_settings import BY_KEY
 from ..settings.values import value_text
@@ -94,10 +94,10 @@ def _changes_of(
         if (what, row.name) not in listed:
             yield from _change_line(old, row)
     for name, value in old_values.items():
-        yield from _change_line(value, Row(name, None, "no longer said"))
+        yield from _change_line(value, Explained(name, None, "no longer said"))
 
 
-def _change_line(old: object, row: Row) -> Iterator[str]:
+def _change_line(old: object, row: Explained) -> Iterator[str]:
     field = BY_KEY.get(row.name)
     acts = LIVE if field is None else field.acts
     if old != row.value and acts not in (AT_CREATION, WITHOUT_MEANING):

@@ -12,8 +12,8 @@ from ..configured.typed_arguments import fields_of, plain_of
 from ..engine import Broker, Exchange, Queue
 from ..settings import Configuration, QueueDeclaration, settings_of_arguments
 from ..settings.explain import (
+    Explained,
     Explanation,
-    Row,
     argument_rows,
     explain_address,
     explain_rows,
@@ -56,23 +56,23 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
     return found + explain_topic(repository, name, found[0].vhost)
 
 
-def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Row]:
+def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Explained]:
     """Rows for the queues whose names say that they capture a topic, and for the origin of its logging."""
     is_captured = False
     for queue in broker.virtual_hosts[vhost].queues.values():
         why = queue.kind.why_captured(queue, topic)
         if why is not None:
             is_captured = True
-            yield Row("captured-by", queue.name, why)
+            yield Explained("captured-by", queue.name, why)
     listed = [one for one in broker.context.logged_topics if one.vhost == vhost]
     for logged in listed:
         if logged.records()(topic):
-            yield Row("logged-by", logged.name, f"{logged.origin}: {logged.title}, kept {logged.kept_ms} ms")
+            yield Explained("logged-by", logged.name, f"{logged.origin}: {logged.title}, kept {logged.kept_ms} ms")
     if is_captured and not listed:
-        yield Row("logged-by", "the queues that capture it", "no logged topics are listed (W-TXLOG)")
+        yield Explained("logged-by", "the queues that capture it", "no logged topics are listed (W-TXLOG)")
 
 
-def _rows_of_kind(broker: Broker, queue: Queue) -> Iterator[Row]:
+def _rows_of_kind(broker: Broker, queue: Queue) -> Iterator[Explained]:
     """Rows of the queue's kind, and for a capturing queue the origin of its topic's logging."""
     if queue.kind.captures:
         topic = queue.context.router.captures.topic_of("", queue.name)
@@ -80,7 +80,7 @@ def _rows_of_kind(broker: Broker, queue: Queue) -> Iterator[Row]:
             if row.name == "logged-by":
                 yield row
     for name, value, rule in queue.kind.describe(queue):
-        yield Row(name, value, rule)
+        yield Explained(name, value, rule)
 
 
 def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Broker) -> Explanation:
@@ -90,11 +90,11 @@ def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Brok
     if exchange is None or exchange not in exchanges:
         return address
     own, policy = exchange.arguments.get("alternate-exchange"), exchange.policy
-    rows: list[Row] = []
+    rows: list[Explained] = []
     if own is not None:
-        rows = [Row("alternate-exchange", own.text, "exchange argument")]
+        rows = [Explained("alternate-exchange", own.text, "exchange argument")]
     elif "alternate-exchange" in policy.definition:
-        rows = [Row("alternate-exchange", exchange.alternate, policy.policy_of("alternate-exchange").title)]
+        rows = [Explained("alternate-exchange", exchange.alternate, policy.policy_of("alternate-exchange").title)]
     titles = tuple(dict.fromkeys([*address.policies, *titles_of(policy)]))
     return replace(address, rows=(*address.rows, *rows), policies=titles)
 
@@ -110,9 +110,9 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     elsewhere = " or by the files of another node" if queue.kind.view(queue) is not None else ""
     by = f"{declared.origin}: queue {declared.name!r}" if declared is not None else f"declared by a client{elsewhere}"
     flags = {"durable": queue.durable, "exclusive": queue.exclusive, "auto-delete": queue.auto_delete}
-    rows += [Row(key, value, by) for key, value in flags.items()]
+    rows += [Explained(key, value, by) for key, value in flags.items()]
     if not queue.enabled:
-        rows.append(Row("enabled", False, by))
+        rows.append(Explained("enabled", False, by))
     rows = with_rows_of_type(rows, queue.name, arguments, own_rules, layer)
     rows += [*argument_rows(arguments, own_rules, layer), *placement_rows(queue.policy)]
     rows += _rows_of_kind(broker, queue)
@@ -145,7 +145,7 @@ def _rules(queue: Queue, declared: QueueDeclaration | None) -> dict[str, str]:
     }
 
 
-def _as_it_is(queue: Queue, row: Row) -> Row:
+def _as_it_is(queue: Queue, row: Explained) -> Explained:
     """The row of the ring's size, with the present size of a ring that an operator has resized."""
     size = queue.rules.ring_size or -1
     if size == row.value:
