@@ -7,7 +7,7 @@ from math import inf
 from typing import TypeVar
 from urllib.parse import unquote
 
-from ..settings.command_words import NearestParser
+from ..settings.command_parser import NearestParser
 from ..settings.faults import nearest
 from ..settings.values import duration_ms
 from .output.formats import FORMATS, PAGES, ROWS, SUFFIXES

@@ -12,7 +12,7 @@ from .addresses.entries import Entry, entry
 from .addresses.matching import MatchFault, Wildcards
 from .addresses.queue_arguments import OwnSettings, settings_of_arguments
 from .addresses.repository import NO_SETTINGS, SettingsRepository
-from .addresses.topics import strictest
+from .addresses.topics import merge_topics
 from .declared.configuration import Configuration
 from .declared.declarations import (
     Divert,
@@ -75,5 +75,5 @@ __all__ = [
     "parse_destination",
     "policy_layer",
     "settings_of_arguments",
-    "strictest",
+    "merge_topics",
 ]

@@ -273,7 +273,7 @@ FACTOR = Kind(number(0, 1), parse_number)
 ATTEMPTS = Kind(integer(-1, INT_MAX), parse_integer)
 
 
-def whole(low: int, high: int) -> Kind:
+def in_range(low: int, high: int) -> Kind:
     """An integer between two bounds."""
     return Kind(integer(low, high), parse_integer)
 
@@ -283,13 +283,13 @@ def one_of(*words: str) -> Kind:
     return Kind(word(*words))
 
 
-def choice(*words: str) -> Kind:
+def one_of_any_case(*words: str) -> Kind:
     """One of some words, ignoring case."""
     return Kind(word_any_case(*words))
 
 
-ROUTING_TYPE = choice("ANYCAST", "MULTICAST")
-DELETION = choice("OFF", "FORCE")
+ROUTING_TYPE = one_of_any_case("ANYCAST", "MULTICAST")
+DELETION = one_of_any_case("OFF", "FORCE")
 
 # -- values as text ---------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from ...settings import (
     PolicyLayer,
     ResolvedSettings,
     SettingsRepository,
-    strictest,
+    merge_topics,
 )
 from ..context import HostContext
 from ..messages.field_table import FieldTable
@@ -75,7 +75,7 @@ class Declaration:
 
     def resolved(self, context: HostContext) -> ResolvedSettings:
         """The settings now. Arguments override topics, topics the policy, the policy the settings of the address."""
-        own = {**strictest(self.topics), **self.own_settings} if self.topics else self.own_settings
+        own = {**merge_topics(self.topics), **self.own_settings} if self.topics else self.own_settings
         return context.broker.settings.resolve_queue(self.address, context.name, own, self.layer.settings, self.name)
 
     def topic_found(self, context: HostContext, name: str, layer: Layer) -> RulesChange | None:
@@ -111,7 +111,7 @@ class Declaration:
         policy = policies.of_queue(self.name, self.type, context.name)
         layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(own))
         copy = Declaration(self.name, self.address, own, self._kind, self.rules, policy, layer)
-        over = {**strictest(self.topics), **copy.own_settings} if self.topics else copy.own_settings
+        over = {**merge_topics(self.topics), **copy.own_settings} if self.topics else copy.own_settings
         resolved = settings.resolve_queue(self.address, context.name, over, layer.settings, self.name)
         rules = self.rules
         if RING in layer.arguments or RING in self.layer.arguments:

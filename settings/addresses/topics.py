@@ -22,7 +22,7 @@ def of_subscribers(merged: Layer) -> Layer:
     return layer_of(**{name: value for name, value in merged.items() if name in SUBSCRIBER_SETTINGS})
 
 
-def strictest(layers: Mapping[str, Layer]) -> Layer:
+def merge_topics(layers: Mapping[str, Layer]) -> Layer:
     """One layer for a queue with several topics (name -> layer): the smallest of each limit applies.
 
     Other settings are those of the topic that is first by name.

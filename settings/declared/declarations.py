@@ -13,7 +13,7 @@ from ..frozen import frozen
 from ..lifetime import AT_CONNECTION, AT_CREATION, LIVE, Lifetime
 from ..rows.message_types import MESSAGE_TYPES
 from ..rows.row import REQUIRED, setting
-from ..values import BOOLEAN, DELAY, INT_MAX, TEXT, Kind, choice, integer, name_text, one_of, text, texts
+from ..values import BOOLEAN, DELAY, INT_MAX, TEXT, Kind, integer, name_text, one_of, one_of_any_case, text, texts
 
 USER_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator", "x-internal-link")
 ALGORITHMS = tuple(f"rabbit_password_hashing_{name}" for name in ("sha256", "sha512", "md5"))
@@ -52,7 +52,7 @@ def pattern_text(value: object) -> str:
 
 
 NAME, LIMIT_OR_NONE, PATTERN = Kind(name_text), Kind(limit_or_none), Kind(pattern_text)
-DIVERT_ROUTING = choice("ANYCAST", "MULTICAST", "PASS", "STRIP")
+DIVERT_ROUTING = one_of_any_case("ANYCAST", "MULTICAST", "PASS", "STRIP")
 ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
 
 

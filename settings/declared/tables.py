@@ -9,7 +9,7 @@ from typing import Any
 from ..lifetime import LIVE
 from ..policies.policy import APPLY_TO
 from ..rows.row import REQUIRED, Row, columns_of
-from ..values import BOOLEAN, LONG_MAX, ROUTING_TYPE, TEXT, Kind, one_of, whole
+from ..values import BOOLEAN, LONG_MAX, ROUTING_TYPE, TEXT, Kind, in_range, one_of
 from .declarations import (
     ANYCAST,
     NAME,
@@ -69,7 +69,7 @@ POLICY: Table = (
     _row("vhost", NAME, "/", "Its virtual host."),
     _row("pattern", TEXT, None, "Regular expression on the names of queues and exchanges.", shown="required"),
     _row("apply-to", one_of(*APPLY_TO), "all", "Queues, exchanges, or queues of one type."),
-    _row("priority", whole(-LONG_MAX, LONG_MAX), 0, "Of several policies that match, the highest priority wins."),
+    _row("priority", in_range(-LONG_MAX, LONG_MAX), 0, "Of several policies that match, the highest priority wins."),
     _row("definition", TEXT, None, "A table of what the policy sets.", shown="required"),
 )
 USER = _rows_of(UserDeclaration)

@@ -9,8 +9,8 @@ from ..addresses.repository import SettingsRepository
 from ..declared.configuration import Configuration
 from ..rows.address_settings import BY_ATTRIBUTE, ResolvedSettings, sets_redelivery
 from ..values import shown
-from .suspicious_endings import suspicious_endings
-from .suspicious_names import suspicious_names
+from .misspelt_names import misspelt_names
+from .stuck_messages import stuck_messages
 
 PAGE_KEPT = "address-full-policy is PAGE, but with the cursor vm messages beyond the limit stay in memory"
 UNREACHABLE = "clients cannot declare, bind or delete it: line ends are removed from the names that they send"
@@ -39,7 +39,7 @@ def lint_of(configuration: Configuration) -> list[str]:
         has_own_target = not {"x-dead-letter-address", "x-dead-letter-exchange"}.isdisjoint(queue.arguments)
         if attempts > 0 and not has_target and not has_own_target:
             findings.append(f"{queue.origin}: queue {shown(queue.name)}: {_removed_after(attempts)}")
-    return [*findings, *suspicious_endings(configuration), *suspicious_names(configuration)]
+    return [*findings, *stuck_messages(configuration), *misspelt_names(configuration)]
 
 
 def _lint_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str]:

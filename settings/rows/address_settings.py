@@ -36,8 +36,8 @@ from ..values import (
     RATE_OR_OFF,
     ROUTING_TYPE,
     TEXT,
-    choice,
-    whole,
+    in_range,
+    one_of_any_case,
 )
 from .flow_control import SystemUsage
 from .row import Row, columns_of, meaningless, setting
@@ -120,7 +120,7 @@ class ResolvedSettings:
         help="Octets of messages that an address may hold before it is full; -1 is no limit.")
     max_size_messages: int = setting(LIMIT, -1, ARRIVAL,
         help="Messages that an address may hold before it is full; -1 is no limit.")
-    address_full_policy: str = setting(choice("PAGE", "DROP", "FAIL", "BLOCK"),
+    address_full_policy: str = setting(one_of_any_case("PAGE", "DROP", "FAIL", "BLOCK"),
         "PAGE", ARRIVAL, bean="addressFullMessagePolicy",
         help="What a full address does: `PAGE` to disk, `DROP` silently, `FAIL` with a nack, `BLOCK` its publishers.")
     max_size_bytes_reject_threshold: int = setting(BYTES_OR_OFF, -1, ARRIVAL,
@@ -132,10 +132,10 @@ class ResolvedSettings:
         help="Octets that an address pages, beyond its size, until `page-full-policy` applies; -1 is none.")
     page_limit_messages: int = setting(LIMIT_NOT_ZERO, -1, ARRIVAL,
         help="Messages that it pages, beyond its size, until `page-full-policy` applies; -1 is none.")
-    page_full_policy: str = setting(choice("DROP", "FAIL"), "", ARRIVAL, bean="pageFullMessagePolicy",
+    page_full_policy: str = setting(one_of_any_case("DROP", "FAIL"), "", ARRIVAL, bean="pageFullMessagePolicy",
         help="What an address does with messages beyond these limits: `DROP` or `FAIL`; unset takes them.")
     # Artemis: BLOCK; if unset, it depends on the publisher
-    disk_full_policy: str = setting(choice("DROP", "FAIL", "BLOCK"), "", ARRIVAL, bean="diskFullMessagePolicy",
+    disk_full_policy: str = setting(one_of_any_case("DROP", "FAIL", "BLOCK"), "", ARRIVAL, bean="diskFullMessagePolicy",
         help="What an address does when the disk is full: `DROP`, `FAIL` or `BLOCK`; unset goes by the publisher.")
     max_read_page_messages: int = meaningless(LIMIT_NOT_ZERO, -1, READ_AHEAD,
         help="Messages read back from disk that may be in memory, for each queue.")
@@ -159,10 +159,10 @@ class ResolvedSettings:
         help="Whether a publish for which there is no space is refused at once instead of held.")
     send_fail_if_no_space_after_ms: int = flow_control(DELAY, 0, default_text="that of [system-usage]",
         help="How long such a publish is held before it is refused; 0 is for ever.")
-    cursor: str = flow_control(choice("store", "vm", "file"), "store",
+    cursor: str = flow_control(one_of_any_case("store", "vm", "file"), "store",
         help="Whether messages beyond a limit of memory leave it for the journal or the temporary store: `vm` none; "
         "`store` and `file` all.")
-    cursor_memory_high_water_mark: int = of_topics(whole(1, 100), 70,
+    cursor_memory_high_water_mark: int = of_topics(in_range(1, 100), 70,
         help="Percentage of the memory limit above which `store` and `file` keep no further messages in memory.")
     minimum_message_size: int = of_topics(BYTES, 1024, ARRIVAL, help="Octets that a message counts at least.")
     blocked_producer_warning_interval_ms: int = of_topics(DELAY, 30_000,
@@ -171,7 +171,7 @@ class ResolvedSettings:
         help="Messages that a transient subscriber's queue keeps beyond the prefetch; -1 keeps all.")
     pending_message_limit_prefetch_rate: float = of_topics(RATE_OR_OFF, -1.0, default_text="unset", is_limit=True,
         help="The same as a multiple of the prefetch, where `pending-message-limit` is not set.")
-    message_eviction: str = of_topics(choice("oldest", "lowest-priority", "unique-property"), "oldest",
+    message_eviction: str = of_topics(one_of_any_case("oldest", "lowest-priority", "unique-property"), "oldest",
         help="Which message goes when there are more: the `oldest`, that of `lowest-priority`, or one whose "
         "`unique-property` came again.")
     message_eviction_property: str = of_topics(TEXT, "", help="Header whose values `unique-property` compares.")
@@ -260,12 +260,12 @@ class ResolvedSettings:
     slow_consumer_threshold: int = of_topics(LIMIT_NOT_ZERO, -1,
         help="Rate of acknowledgements below which a consumer is slow, if its queue gets more; -1 is off.")
     slow_consumer_threshold_measurement_unit: str = of_topics(
-        choice("MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"),
+        one_of_any_case("MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"),
         "MESSAGES_PER_SECOND",
         help="Unit of that rate.")
-    slow_consumer_policy: str = of_topics(choice("KILL", "NOTIFY"), "NOTIFY",
+    slow_consumer_policy: str = of_topics(one_of_any_case("KILL", "NOTIFY"), "NOTIFY",
         help="What happens to a slow consumer: `KILL` closes its connection, `NOTIFY` reports it.")
-    slow_consumer_check_period_s: int = of_topics(whole(1, LONG_MAX), 5,
+    slow_consumer_check_period_s: int = of_topics(in_range(1, LONG_MAX), 5,
         help="Seconds between two checks for slow consumers.")
     redistribution_delay_ms: int = meaningless(DELAY_OR_OFF, -1, "One node has all consumers of a queue.",
         help="Wait before a cluster moves messages to a node that has consumers.")

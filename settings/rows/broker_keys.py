@@ -15,6 +15,7 @@ from ..values import (
     BOOLEAN,
     BYTES,
     BYTES_OR_OFF,
+    COUNT_INT,
     DELAY,
     DELAY_OR_OFF,
     INT_MAX,
@@ -23,9 +24,9 @@ from ..values import (
     TEXT,
     TEXTS,
     Kind,
+    in_range,
     one_of,
     size_between,
-    whole,
 )
 from .cluster import ClusterKeys, ClusterTlsKeys, EtcdTlsKeys
 from .flow_control import Flow, UsageKeys
@@ -33,7 +34,6 @@ from .row import Row, columns_of, meaningless, setting
 
 Network = IPv4Network | IPv6Network
 
-MANY = whole(0, 2**31)
 PROFILE = Kind(profile_name)
 
 
@@ -71,9 +71,9 @@ class BrokerKeys:
         help="RabbitMQ version to follow where its versions differ, see [profiles.md](profiles.md).")
     heartbeat_ms: int = setting(DELAY, 60_000, AT_CONNECTION,
         help="Heartbeat interval that clients are offered; 0 offers none.")
-    channel_max: int = setting(whole(1, 65535), 2047, AT_CONNECTION,
+    channel_max: int = setting(in_range(1, 65535), 2047, AT_CONNECTION,
         help="Highest number of channels on a connection that clients are offered.")
-    frame_max: int = setting(whole(4096, 2**31 - 1), 131072, AT_CONNECTION,
+    frame_max: int = setting(in_range(4096, 2**31 - 1), 131072, AT_CONNECTION,
         help="Largest frame that clients are offered, in octets.")
     mechanisms: tuple[str, ...] = setting(TEXTS, ("PLAIN", "AMQPLAIN"), AT_CONNECTION,
         help="SASL mechanisms that clients may log in with: PLAIN, AMQPLAIN, EXTERNAL, ANONYMOUS.")
@@ -95,7 +95,7 @@ class BrokerKeys:
         help="Whether a reject with requeue counts as a failed delivery attempt.")
     delay_on_connection_loss: bool = setting(BOOLEAN, False, LIVE,
         help="Whether `redelivery-delay` also applies after a lost connection.")
-    default_max_delivery_attempts: int | None = setting(whole(-1, INT_MAX), None, LIVE,
+    default_max_delivery_attempts: int | None = setting(in_range(-1, INT_MAX), None, LIVE,
         help="`max-delivery-attempts` where no address-setting or argument gives one.")
     message_address: str = setting(one_of("exchange", "exchange-and-key", "key"), "exchange", ARRIVAL,
         help="Address of a message sent to a named exchange: `exchange`, `exchange-and-key` or `key`.")
@@ -103,13 +103,13 @@ class BrokerKeys:
         help="Whether the dead and expired have `_HQ_ORIG_*` headers; HornetQ files imply it.")
     uuid_namespace: str = setting(TEXT, "", LIVE, is_foreign=True,
         help="Prefix under which settings are looked up for queues that the server named.")
-    id_cache_size: int = setting(whole(0, INT_MAX), 20_000, ARRIVAL, is_foreign=True,
+    id_cache_size: int = setting(in_range(0, INT_MAX), 20_000, ARRIVAL, is_foreign=True,
         help="Number of ids that duplicate detection remembers, where no address-setting gives one.")
     configuration_file_refresh_period_ms: int = setting(DELAY_OR_OFF, 5_000, LIVE, is_foreign=True,
         help="How often the configuration's files are checked for changes; -1 never.")
     persist_delivery_count_before_delivery: bool = setting(BOOLEAN, False, RESTART, is_foreign=True,
         help="Whether attempts are recorded before delivery, to survive a crash.")
-    max_redelivery_records: int = setting(whole(-1, 2**31), 10, RESTART, is_foreign=True,
+    max_redelivery_records: int = setting(in_range(-1, 2**31), 10, RESTART, is_foreign=True,
         help="Delivery count above which returns are no longer recorded; -1 records all.")
     persist_id_cache: bool = setting(BOOLEAN, True, RESTART, is_foreign=True,
         help="Whether the ids of stored messages that duplicate detection remembers outlive a restart.")
@@ -126,7 +126,7 @@ class BrokerKeys:
         help="How often unused auto-created queues are looked for; -1 never.")
     global_max_size: int = setting(BYTES_OR_OFF, -1, LIVE, is_foreign=True,
         help="Octets of messages in all addresses together from which on each is full; -1 is no limit.")
-    global_max_messages: int = setting(whole(-1, LONG_MAX), -1, LIVE, is_foreign=True,
+    global_max_messages: int = setting(in_range(-1, LONG_MAX), -1, LIVE, is_foreign=True,
         help="Messages in all addresses together from which on each is full; -1 is no limit.")
     internal_naming_prefix: str = meaningless(
         TEXT,
@@ -171,23 +171,23 @@ class LimitKeys:
         help="Time a client has from connecting to being logged in, TLS included.")
     first_octet_timeout_ms: int = setting(DELAY, 3_000, AT_CONNECTION,
         help="Time a client has to send its first octet.")
-    half_open_connections: int = setting(whole(1, 2**31), 256, AT_CONNECTION,
+    half_open_connections: int = setting(in_range(1, 2**31), 256, AT_CONNECTION,
         help="Connections that may be open without being logged in.")
-    connections: int = setting(MANY, 0, AT_CONNECTION, help="Connections that may be open at once; 0 is no limit.")
-    channels_per_connection: int | None = setting(whole(1, 65535), None, AT_CONNECTION,
+    connections: int = setting(COUNT_INT, 0, AT_CONNECTION, help="Connections that may be open at once; 0 is no limit.")
+    channels_per_connection: int | None = setting(in_range(1, 65535), None, AT_CONNECTION,
         help="Lower limit than `channel-max` on the channels of a connection.")
-    queues: int = setting(MANY, 0, AT_CREATION,
+    queues: int = setting(COUNT_INT, 0, AT_CREATION,
         help="Queues that clients may declare, in all virtual hosts; 0 is no limit.")
-    bindings: int = setting(MANY, 0, AT_BINDING,
+    bindings: int = setting(COUNT_INT, 0, AT_BINDING,
         help="Bindings that clients may make, in all virtual hosts; 0 is no limit.")
-    consumers_per_channel: int = setting(MANY, 0, AT_CONNECTION, help="Consumers on one channel; 0 is no limit.")
-    unacked_per_channel: int = setting(MANY, 1_000_000, LIVE,
+    consumers_per_channel: int = setting(COUNT_INT, 0, AT_CONNECTION, help="Consumers on one channel; 0 is no limit.")
+    unacked_per_channel: int = setting(COUNT_INT, 1_000_000, LIVE,
         help="Unacknowledged deliveries on one channel, whatever its prefetch; 0 is no limit.")
-    ready_per_busy_queue: int = setting(MANY, 500, LIVE,
+    ready_per_busy_queue: int = setting(COUNT_INT, 500, LIVE,
         help="Ready messages in a queue with consumers above which publishers wait; 0 is no limit.")
-    headers_conditions: int = setting(MANY, 100_000, AT_BINDING,
+    headers_conditions: int = setting(COUNT_INT, 100_000, AT_BINDING,
         help="Conditions in all bindings of one headers exchange.")
-    topic_states: int = setting(MANY, 200_000, AT_BINDING,
+    topic_states: int = setting(COUNT_INT, 200_000, AT_BINDING,
         help="Pattern states of one topic exchange that a single key may have to visit, see "
         "[hostile-peers.md](hostile-peers.md).")
     message_size: int = setting(BYTES, None, AT_CONNECTION, by_profile="message_size_max",
@@ -195,11 +195,12 @@ class LimitKeys:
     incomplete_per_connection: int = setting(BYTES, 256 * 1024**2, AT_CONNECTION,
         help="Octets of messages whose bodies have not fully arrived, on one connection.")
     transaction_size: int = setting(BYTES, 128 * 1024**2, LIVE, help="Octets published in one transaction.")
-    log_lines_per_second: int = setting(MANY, 100, LIVE,
+    log_lines_per_second: int = setting(COUNT_INT, 100, LIVE,
         help="Log lines per second that peers may cause; more are counted instead of written.")
-    table_depth: int = meaningless(whole(1, 64), 64, "The bound is always 64; a lower one would refuse valid tables.",
+    table_depth: int = meaningless(in_range(1, 64), 64,
+        "The bound is always 64; a lower one would refuse valid tables.",
         help="How deep field tables may be nested.")
-    history_events: int = setting(MANY, 100_000, RESTART,
+    history_events: int = setting(COUNT_INT, 100_000, RESTART,
         help="Events that a test broker's history keeps; a server has none.")
 
 
@@ -227,7 +228,7 @@ class ManagementKeys:
     trusted_proxies: tuple[Network, ...] = setting(NETWORKS, (), LIVE,
         help="Networks of proxies that say in X-Forwarded-For who asks.")
     max_body: int = setting(Kind(size_between(1)), 20_000_000, LIVE, help="Largest body of a request.")
-    max_connections: int = setting(whole(1, 2**31), 100, LIVE, help="Connections at once.")
+    max_connections: int = setting(in_range(1, 2**31), 100, LIVE, help="Connections at once.")
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -251,7 +252,7 @@ class TlsKeys:
     )
     ssl_cert_login_san_type: str = setting(one_of("dns", "email", "ip", "uri"), "dns", AT_CONNECTION,
         help="Type of the alternative name: `dns`, `email`, `ip` or `uri`.")
-    ssl_cert_login_san_index: int = setting(whole(0, 1000), 0, AT_CONNECTION,
+    ssl_cert_login_san_index: int = setting(in_range(0, 1000), 0, AT_CONNECTION,
         help="Which alternative name of that type, counted from 0.")
 # fmt: on
 

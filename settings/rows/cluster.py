@@ -15,10 +15,10 @@ from ..values import (
     TEXT,
     Kind,
     duration_ms,
+    in_range,
     size_between,
     size_bytes,
     texts,
-    whole,
 )
 from .row import setting
 
@@ -144,7 +144,7 @@ class ClusterKeys:
         help="User as which this node logs in to etcd; unset: etcd has no users.")
     etcd_password_file: str | None = of_node(TEXT, None,
         help="File with the password of `etcd-user`, on its first line.")
-    min_in_sync: int = at_start(whole(1, 16), 2,
+    min_in_sync: int = at_start(in_range(1, 16), 2,
         help="Nodes that must have what is confirmed on disk; with fewer in sync, publishers are held.")
     secret_file: str | None = of_node(TEXT, None,
         help="File with a secret that all nodes share and prove to each other, where there is no `[cluster.tls]`.")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from leveret.settings import DestinationPolicies, SettingsRepository, entry, layer_of, parse_destination, strictest
+from leveret.settings import DestinationPolicies, SettingsRepository, entry, layer_of, merge_topics, parse_destination
 from leveret.settings.addresses.entries import Entry
 
 
@@ -64,4 +64,4 @@ def test_the_layer_of_a_topic() -> None:
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_several_topics(layers: list[dict[str, Any]], expected: dict[str, Any], is_reversed: bool) -> None:
     named = [(f"T{number}", layer_of(**fields)) for number, fields in enumerate(layers)]
-    assert strictest(dict(reversed(named) if is_reversed else named)) == expected
+    assert merge_topics(dict(reversed(named) if is_reversed else named)) == expected

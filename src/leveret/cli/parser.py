@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from types import ModuleType
 
-from ..settings.command_words import NearestParser
+from ..settings.command_parser import NearestParser
 
 #: Word -> module, help.
 Commands = Mapping[str, tuple[str, str]]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..cluster.agreement.view import fingerprints_differ
 from ..settings import Configuration
-from ..settings.shared import shared_parts
+from ..settings.shared_parts import shared_parts
 from .tls_files import TlsFiles
 
 logger = logging.getLogger("leveret.cluster")

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 from ..engine import EventKind
 from ..settings.faults import nearest
-from ..settings.lint.spelling import near
+from ..settings.lint.similar_names import similar_names
 from ..settings.printable import printable
 
 #: The modes of the clock.
@@ -68,14 +68,14 @@ def missing(what: str, name: str, known: Collection[str], where: str = "") -> Lo
 
 def check_settings(names: Iterable[str], known: Collection[str]) -> None:
     """Check settings of a framework that accepts any name. Raises: TypeError for one that is similar to a known one."""
-    for name, meant in near((name for name in names if name not in known), known).items():
+    for name, meant in similar_names((name for name in names if name not in known), known).items():
         raise TypeError(f"{name}: unknown setting, did you mean {meant!r}?")
 
 
 def check_attributes(owner: type, known: Collection[str]) -> None:
     """Check the attributes `amqp_...` of a class. Raises: TypeError for one that is similar to a known one."""
     names = {name for one in owner.__mro__ for name in vars(one)} - set(known)
-    for name, meant in near((name for name in names if name.startswith("amqp_")), known).items():
+    for name, meant in similar_names((name for name in names if name.startswith("amqp_")), known).items():
         raise TypeError(f"{owner.__name__}.{name}: unknown attribute, did you mean {meant!r}?")
 
 
@@ -84,5 +84,5 @@ def check_open_name(what: str, name: str | None, known: Collection[str]) -> None
 
     Raises: LookupError: it is similar to a known name.
     """
-    if name is not None and name not in known and (meant := near([name], known)):
+    if name is not None and name not in known and (meant := similar_names([name], known)):
         raise LookupError(f"no {what} {printable(repr(name))}, did you mean {meant[name]!r}?")

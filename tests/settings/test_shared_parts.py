@@ -4,7 +4,7 @@ import pytest
 
 from leveret.settings import Configuration, load_configuration
 from leveret.settings.difference import differences
-from leveret.settings.shared import shared_parts, text_of
+from leveret.settings.shared_parts import shared_parts, text_of
 
 CLUSTER = """
 [cluster]

@@ -5,8 +5,8 @@ import pytest
 from leveret.amqp_frontend.peer import login as sasl
 from leveret.engine.exchanges.exchange import PREDECLARED
 from leveret.settings import load_configuration
-from leveret.settings.lint.spelling import NAMES_MAX, looks_like, near
-from leveret.settings.lint.suspicious_names import EXCHANGES, MECHANISMS
+from leveret.settings.lint.misspelt_names import EXCHANGES, MECHANISMS
+from leveret.settings.lint.similar_names import NAMES_MAX, looks_like, similar_names
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ from leveret.settings.lint.suspicious_names import EXCHANGES, MECHANISMS
 def test_slips_of_the_pen(name: str, other: str, is_slip: bool) -> None:
     """Alike in both directions, and found among others."""
     assert looks_like(name, other) is looks_like(other, name) is is_slip
-    assert near([name], ["something", other, "else"]) == ({name: other} if is_slip else {})
+    assert similar_names([name], ["something", other, "else"]) == ({name: other} if is_slip else {})
 
 
 def test_the_first_of_several() -> None:
     """By name."""
-    assert near(["faild"], ["failled", "failed"]) == {"faild": "failed"}
+    assert similar_names(["faild"], ["failled", "failed"]) == {"faild": "failed"}
 
 
 def test_names_by_the_thousand() -> None:
     """Nobody wrote them by hand, and a reload must not take long over them."""
     many = [f"customer.number{number}" for number in range(NAMES_MAX + 1)]
-    assert near(["custmer.number7"], many[:-1]) == {"custmer.number7": "customer.number7"}
-    assert near(["custmer.number7"], many) == near(many, ["custmer.number7"]) == {}
+    assert similar_names(["custmer.number7"], many[:-1]) == {"custmer.number7": "customer.number7"}
+    assert similar_names(["custmer.number7"], many) == similar_names(many, ["custmer.number7"]) == {}
 
 
 FAILED = '[[address]]\nname = "failed"\n[[address.queue]]\nname = "failed"\n'

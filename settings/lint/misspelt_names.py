@@ -12,7 +12,7 @@ from ..declared.configuration import Configuration
 from ..declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin
 from ..values import shown
-from .spelling import NAMES_MAX, near
+from .similar_names import NAMES_MAX, similar_names
 
 EXCHANGES = ("amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.topic")
 MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS")
@@ -20,21 +20,21 @@ MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS")
 
 @dataclass(slots=True, frozen=True)
 class Reference:
-    """A name that refers to an object. `vhost` None: in any virtual host. `queues`, `exchanges`: what it may name."""
+    """A name that refers to a queue or an exchange. `vhost` None: in any virtual host."""
 
     origin: Origin
     key: str
     name: str
     vhost: str | None
-    queues: bool = True
-    exchanges: bool = True
+    may_be_queue: bool = True
+    may_be_exchange: bool = True
 
 
-def suspicious_names(configuration: Configuration) -> Iterator[str]:
+def misspelt_names(configuration: Configuration) -> Iterator[str]:
     """The warnings as lines, FILE:LINE: KEY: the name, and the similar one."""
     yield from _vhosts(configuration)
     yield from _logins(configuration)
-    if len(configuration.queues) <= NAMES_MAX:  # beyond that `near` finds nothing
+    if len(configuration.queues) <= NAMES_MAX:  # beyond that `similar_names` finds nothing
         yield from _addresses(configuration)
         yield from _matches(configuration)
 
@@ -46,12 +46,12 @@ def _addresses(configuration: Configuration) -> Iterator[str]:
     """References to addresses, grouped by virtual host and by the kind of object."""
     groups: dict[tuple[str | None, bool, bool], list[Reference]] = {}
     for one in references(configuration):
-        groups.setdefault((one.vhost, one.queues, one.exchanges), []).append(one)
-    for (vhost, queues, exchanges), those in groups.items():
+        groups.setdefault((one.vhost, one.may_be_queue, one.may_be_exchange), []).append(one)
+    for (vhost, queues, exchanges), named in groups.items():
         known = _known(configuration, vhost, queues=queues, exchanges=exchanges)
-        with_settings = _exact(configuration, vhost)  # an entry for exactly this name makes it deliberate
-        unknown = [one for one in those if one.name not in known and one.name not in with_settings]
-        meant = near((one.name for one in unknown), known)
+        deliberate = known | _addresses_with_settings(configuration, vhost)
+        unknown = [one for one in named if one.name not in deliberate]
+        meant = similar_names((one.name for one in unknown), known)
         for one in unknown:
             if one.name in meant:
                 yield _line(one.origin, one.key, one.name, meant[one.name])
@@ -89,14 +89,14 @@ def _of_table(
             yield from _of_address(origins[argument], argument, table[argument], vhost)
     exchange, key = f"{prefix}dead-letter-exchange", f"{prefix}dead-letter-routing-key"
     if table.get(exchange) == "" and isinstance(name := table.get(key), str):
-        yield Reference(origins[key], key, name, vhost, exchanges=False)
+        yield Reference(origins[key], key, name, vhost, may_be_exchange=False)
     elif exchange in table:
         yield from _exchange(origins[exchange], exchange, table[exchange], vhost)
 
 
 def _exchange(origin: Origin, key: str, name: object, vhost: str) -> Iterator[Reference]:
     if isinstance(name, str) and name:
-        yield Reference(origin, key, name, vhost, queues=False)
+        yield Reference(origin, key, name, vhost, may_be_queue=False)
 
 
 def _of_address(origin: Origin, key: str, address: object, vhost: str | None) -> Iterator[Reference]:
@@ -104,10 +104,10 @@ def _of_address(origin: Origin, key: str, address: object, vhost: str | None) ->
     if not isinstance(address, str) or not address:
         return
     if address.startswith("queue:"):
-        yield Reference(origin, key, address.removeprefix("queue:"), vhost, exchanges=False)
+        yield Reference(origin, key, address.removeprefix("queue:"), vhost, may_be_exchange=False)
     elif address.startswith("exchange:"):
         name = address.removeprefix("exchange:").partition("/")[0]
-        yield Reference(origin, key, name, vhost, queues=False)
+        yield Reference(origin, key, name, vhost, may_be_queue=False)
     else:
         yield Reference(origin, key, address, vhost)
 
@@ -123,8 +123,8 @@ def _known(configuration: Configuration, vhost: str | None, *, queues: bool, exc
     return names
 
 
-def _exact(configuration: Configuration, vhost: str | None) -> set[str]:
-    """The addresses with their own settings."""
+def _addresses_with_settings(configuration: Configuration, vhost: str | None) -> set[str]:
+    """The addresses with an entry for exactly their name."""
     return {
         entry.match.address
         for entry in configuration.repository.entries
@@ -141,14 +141,14 @@ def _matches(configuration: Configuration) -> Iterator[str]:
     delimiter = repository.wildcards.delimiter
     names = _known(configuration, None, queues=True, exchanges=True)
     names |= {one.name for one in references(configuration)}
-    heads = {head for name in names for head in _heads(name, delimiter)}
+    prefixes = {prefix for name in names for prefix in _prefixes(name, delimiter)}
     unknown: list[tuple[Entry, str]] = []
     for one in repository.entries:
-        begin = _literal(one, repository.wildcards)
-        if begin and begin not in (heads if one.match.kind is WILDCARD else names):
+        begin = _before_wildcard(one, repository.wildcards)
+        if begin and begin not in (prefixes if one.match.kind is WILDCARD else names):
             unknown.append((one, begin))
-    wild = near((begin for one, begin in unknown if one.match.kind is WILDCARD), heads)
-    whole = near((begin for one, begin in unknown if one.match.kind is not WILDCARD), names)
+    wild = similar_names((begin for one, begin in unknown if one.match.kind is WILDCARD), prefixes)
+    whole = similar_names((begin for one, begin in unknown if one.match.kind is not WILDCARD), names)
     for one, begin in unknown:
         meant = (wild if one.match.kind is WILDCARD else whole).get(begin)
         if meant is not None and meant.count(delimiter) == begin.count(delimiter):
@@ -157,7 +157,7 @@ def _matches(configuration: Configuration) -> Iterator[str]:
             yield f"{one.origin}: match: {shown(text)} covers nothing that is declared in the configuration, {hint}"
 
 
-def _heads(name: str, delimiter: str) -> Iterator[str]:
+def _prefixes(name: str, delimiter: str) -> Iterator[str]:
     """The first word, the first two ..."""
     end = name.find(delimiter)
     while end >= 0:
@@ -166,7 +166,7 @@ def _heads(name: str, delimiter: str) -> Iterator[str]:
     yield name
 
 
-def _literal(entry: Entry, wildcards: Wildcards) -> str:
+def _before_wildcard(entry: Entry, wildcards: Wildcards) -> str:
     """The words of a match before its first wildcard; all of them if there is none."""
     if entry.match.kind is not WILDCARD:
         return entry.match.address
@@ -184,46 +184,42 @@ def _literal(entry: Entry, wildcards: Wildcards) -> str:
 def _vhosts(configuration: Configuration) -> Iterator[str]:
     """Virtual hosts that are only mentioned, with a name similar to one that is declared or has objects."""
     declared = {"/", *configuration.limits}  # every [[vhost]] has an entry in limits
-    filled: list[QueueDeclaration | ExchangeDeclaration | Divert] = [
+    objects: list[QueueDeclaration | ExchangeDeclaration | Divert] = [
         *configuration.queues,
         *configuration.exchanges,
         *configuration.diverts,
     ]
-    named: dict[str, Origin] = {}
-    for thing in filled:
-        named.setdefault(thing.vhost, thing.origin)
-    in_passing: dict[str, Origin] = {}
+    with_objects: dict[str, Origin] = {}
+    for one in objects:
+        with_objects.setdefault(one.vhost, one.origin)
+    mentioned: dict[str, Origin] = {}
     for entry in configuration.repository.entries:
         if entry.vhost is not None:
-            in_passing.setdefault(entry.vhost, entry.origin)
+            mentioned.setdefault(entry.vhost, entry.origin)
     for policy in configuration.policies:
-        in_passing.setdefault(policy.vhost, policy.origin or Origin("", 0))
+        mentioned.setdefault(policy.vhost, policy.origin or Origin("", 0))
     for user in configuration.users:
         for permission in user.permissions:
-            in_passing.setdefault(permission.vhost, user.origin)
-    references = [
-        (named, declared),
-        ({name: origin for name, origin in in_passing.items() if name not in named}, declared | named.keys()),
-    ]
-    reported: set[str] = set()
-    for those, known in references:
-        meant = near(those.keys() - known, known)
-        for name in sorted(meant.keys() - reported):
-            reported.add(name)
-            yield _line(those[name], "vhost", name, meant[name])
+            mentioned.setdefault(permission.vhost, user.origin)
+    for name in with_objects:
+        mentioned.pop(name, None)
+    for found, known in ((with_objects, declared), (mentioned, declared | with_objects.keys())):
+        meant = similar_names(found.keys() - known, known)
+        for name in sorted(meant):
+            yield _line(found[name], "vhost", name, meant[name])
 
 
 def _logins(configuration: Configuration) -> Iterator[str]:
     mechanisms: Iterable[str] = configuration.broker.mechanisms
     unknown = [name for name in mechanisms if name not in MECHANISMS]
-    meant = near(unknown, MECHANISMS)
+    meant = similar_names(unknown, MECHANISMS)
     origin = configuration.origins.get(("broker", "mechanisms"), Origin("", 0))
     for name in unknown:
         hint = f", did you mean {shown(meant[name])}?" if name in meant else f", known are {', '.join(MECHANISMS)}"
         yield f"{origin}: mechanisms: {shown(name)} lets nobody in{hint}"
     anonymous = configuration.broker.anonymous_user
     names = [user.name for user in configuration.users]
-    if "ANONYMOUS" in mechanisms and anonymous not in names and (found := near([anonymous], names)):
+    if "ANONYMOUS" in mechanisms and anonymous not in names and (found := similar_names([anonymous], names)):
         origin = configuration.origins.get(("broker", "anonymous-user"), origin)
         yield _line(origin, "anonymous-user", anonymous, found[anonymous])
 

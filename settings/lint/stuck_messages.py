@@ -22,12 +22,12 @@ TARGETS = (
 )
 
 
-def suspicious_endings(configuration: Configuration) -> Iterator[str]:
+def stuck_messages(configuration: Configuration) -> Iterator[str]:
     """The warnings as lines, FILE:LINE: WHAT: why."""
     yield from _poison(configuration)
     yield from _unbound_targets(configuration)
     for one in configuration.repository.entries:
-        yield from _circles(one, configuration.repository)
+        yield from _expiry_circles(one, configuration.repository)
         yield from _dead_letter_circles(one, configuration.repository)
         yield from _endless_redelivery(one, configuration.repository)
         yield from _never_dispatching(one, configuration.repository)
@@ -67,7 +67,7 @@ def _unbound_targets(configuration: Configuration) -> Iterator[str]:
     for one in repository.entries:
         for attribute, key, own_queues in TARGETS:
             address = one.settings.get(attribute, "")
-            name = _name_in(address)
+            name = _target_name(address)
             if not address or (one.vhost, name) in taken:
                 continue
             resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)
@@ -86,7 +86,7 @@ def _unbound_targets(configuration: Configuration) -> Iterator[str]:
                 )
 
 
-def _name_in(address: str) -> str:
+def _target_name(address: str) -> str:
     """The name of the queue or exchange in an address."""
     if address.startswith("exchange:"):
         return address.removeprefix("exchange:").partition("/")[0]
@@ -98,7 +98,7 @@ def _why_not_made(name: str) -> str:
     return "no queue is made whose name begins with amq." if name.startswith("amq.") else ""
 
 
-def _circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
+def _expiry_circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
     """Circles of expiry addresses, in which messages are dropped when they would return to the first address."""
     if not one.settings.get("expiry_address"):
         return
