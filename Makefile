@@ -126,6 +126,7 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	@$(BIN)/mypy -p leveret
 	@$(BIN)/mypy --strict benchmarks/*.py
+	@$(BIN)/mypy --config-file tests/mypy.ini tests
 
 # Beside RabbitMQ in the same run; `make bench ARGS="--only S1-16,S2"`.
 bench: $(VENV)/.dev

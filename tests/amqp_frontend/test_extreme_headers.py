@@ -1,5 +1,7 @@
 """What the broker adds to headers, or makes of them, at the limits of tables: nobody's turn ends with it."""
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -109,8 +111,8 @@ def test_a_message_that_says_it_has_died_as_often_as_can_be(tag: str, count: int
     death = {"queue": Field("S", b"q"), "reason": Field("S", b"expired"), "count": Field(tag, count)}
     send(traced.peer, "q", {"x-death": Field("A", [Field("F", death)])})
     (dead,) = traced.headers_in("dead")
-    (entry,) = dead["x-death"].value  # type: ignore[union-attr, misc]
-    assert entry.value["count"] == Field("l", min(count + 1, COUNT_MAX))
+    deaths: Any = dead["x-death"].value
+    assert [one.value["count"] for one in deaths] == [Field("l", min(count + 1, COUNT_MAX))]
 
 
 @settings(max_examples=150, deadline=None)

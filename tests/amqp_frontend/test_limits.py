@@ -121,7 +121,8 @@ def test_a_loop_of_expiry_ends_and_a_loop_of_rejection_goes_on(pair: Pair, peer:
         peer.send(method(1, C.Basic.Reject, delivery_tag=got.frame.delivery_tag, requeue=False))
         peer.send(method(1, C.Basic.Get, queue="r"))
         got = peer.expect_content(C.Basic.GetOk)
-        assert got.properties.headers["x-death"][0]["count"] == count
+        headers: Any = got.properties.headers
+        assert headers["x-death"][0]["count"] == count
         peer.send(method(1, C.Basic.Nack, delivery_tag=got.frame.delivery_tag, requeue=True))
 
 

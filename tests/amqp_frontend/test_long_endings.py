@@ -13,7 +13,7 @@ from pamqp import commands
 from peer import Peer, method, publish
 
 from leveret.amqp_frontend.session.handling import handle_bytes
-from leveret.engine import Event, EventKind, LeftEvent
+from leveret.engine import Event, EventKind, LeftEvent, Queue
 from leveret.engine.bulk_delete import BINDINGS_SLICE, MESSAGES_SLICE, WAIT_MAX
 
 C = commands
@@ -23,6 +23,8 @@ BINDINGS = 4 * BINDINGS_SLICE + 3
 
 class Stage(Pair):
     """Somebody listens; `left`: messages of each event. `gone`: messages and bindings of each part of a turn."""
+
+    queue: Queue
 
     def __init__(self, *, messages: int = COUNT, bindings: int = 0) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from pamqp import commands
 from peer import Peer, method, publish
 
 from leveret.amqp_frontend.session.handling import handle_bytes
-from leveret.engine.queues.queue import DEAD_LETTERED_MAX, EXPIRE_SLICE
+from leveret.engine.queues.queue import DEAD_LETTERED_MAX, EXPIRE_SLICE, Queue
 
 C = commands
 COUNT = 10_000
@@ -25,6 +25,9 @@ class Stage(Pair):
 
     `gone`: messages that left it in each part of a turn.
     """
+
+    queue: Queue
+    dead: Queue
 
     def __init__(self, arguments: dict[str, str]) -> None:
         super().__init__()

@@ -12,6 +12,7 @@ from peer import Peer, method, publish
 
 from leveret.amqp_frontend.peer.channel import EFFORT_MAX
 from leveret.amqp_frontend.session.handling import METHOD_COST, TOPOLOGY_COST, handle_bytes
+from leveret.engine import Queue
 from leveret.engine.broker import TURN_SPREAD
 from leveret.engine.delivery.consumer_list import LOOKS, RUN_MAX
 
@@ -20,6 +21,8 @@ C = commands
 
 class Stage(Pair):
     """A queue `q`; `turns` is the work of each turn of `step`, `ends` that of each end of one."""
+
+    queue: Queue
 
     def __init__(self, messages: int, size: int, unsent_max: int = 1 << 30) -> None:
         super().__init__(unsent_max=unsent_max)

@@ -60,7 +60,7 @@ class Bench:
         """Messages that are ready."""
         return int(self.other.call(1, C.Queue.Declare, queue=queue, passive=True).message_count)
 
-    def bodies(self, queue: str) -> list[bytes | None]:
+    def bodies(self, queue: str) -> list[bytes]:
         """What is in a queue, which is empty then."""
         return self.other.bodies(queue)
 

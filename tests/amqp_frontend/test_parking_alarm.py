@@ -57,7 +57,7 @@ class Bench:
         """What the publisher was sent, but for connection.blocked and unblocked."""
         return [one.frame.name for one in self.peer.take() if one.channel]
 
-    def bodies(self) -> list[bytes | None]:
+    def bodies(self) -> list[bytes]:
         """What is in the queue, which is empty then."""
         return self.other.bodies("q")
 

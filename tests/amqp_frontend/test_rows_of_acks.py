@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pair import Pair
+from pamqp import commands
 
 from leveret.amqp_frontend.wire.events import AcksReceived, ChannelMethod
 from leveret.amqp_frontend.wire.layout import ACK_FRAME
@@ -30,7 +31,7 @@ def _acked(data: bytes, cuts: Sequence[int]) -> list[tuple[str, object]]:
             for event in connection.events():
                 if isinstance(event, AcksReceived):
                     found += [("ack", tag) for tag in event.tags] + [("up to", tag) for tag in event.up_to]
-                elif isinstance(event, ChannelMethod):
+                elif isinstance(event, ChannelMethod) and isinstance(event.method, commands.Basic.Ack):
                     found.append(("up to" if event.method.multiple else "ack", event.method.delivery_tag))
                 else:
                     found.append(("other", type(event)))

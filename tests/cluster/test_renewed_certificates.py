@@ -2,6 +2,7 @@
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from certificates import Authority
@@ -46,7 +47,8 @@ class Node:
 
     def load(self) -> tuple[Configuration, list[str]]:
         """As `serve` reads its files."""
-        return load_configuration([(self.file, self.text)])
+        configuration, faults = load_configuration([(self.file, self.text)])
+        return configuration, [str(fault) for fault in faults]
 
     def reload(self) -> tuple[str, ...]:
         """The faults of a reload."""
@@ -66,8 +68,7 @@ class Node:
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 pass
-        certificate = sides[0].getpeercert()
-        assert certificate is not None
+        certificate: Any = sides[0].getpeercert()
         return str([value for part in certificate["subject"] for name, value in part if name == "commonName"][0])
 
 

@@ -115,8 +115,8 @@ class World(Harness):
                     one: getattr(queue.counters, one) for one in ("enqueued", "acknowledged", "killed", "requeued")
                 }
                 found[f"queue {name}"] = (self.bodies(queue), queue.unacked, counters)
-        counters = self.broker.context.counters
-        found["broker"] = (counters.published, counters.routed, counters.unroutable)
+        of_all = self.broker.context.counters
+        found["broker"] = (of_all.published, of_all.routed, of_all.unroutable)
         return found
 
 

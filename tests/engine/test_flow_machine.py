@@ -258,5 +258,5 @@ Flow.TestCase.settings = settings(
 )
 
 
-class TestFlow(Flow.TestCase, unittest.TestCase):  # type: ignore[misc]
+class TestFlow(Flow.TestCase, unittest.TestCase):  # type: ignore[misc,valid-type]
     """The machine."""

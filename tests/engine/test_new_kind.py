@@ -53,14 +53,14 @@ class NewestFirstDispatch(ClassicDispatch):
         turn = queue.context.broker.turn
         while not queue.freeze_count and (newest := _newest(queue)) and (eligible := queue.consumer_list.eligible(1)):
             (consumer,) = eligible
-            consumer.session.deliver_ready(consumer, queue.store.take_at(newest).messages)
+            consumer.session.deliver_ready(consumer, queue.takeable.take_at(newest).messages)
             if turn.is_long:
                 queue.mark()
                 break
 
     def pop(self, queue: Queue) -> Message | None:
         queue.note_use()
-        found = queue.store.take_at(_newest(queue)).messages
+        found = queue.takeable.take_at(_newest(queue)).messages
         return found[0] if found else None
 
     def wants_load(self, queue: Queue) -> bool:
@@ -169,7 +169,7 @@ def test_the_type_is_refused_where_no_package_registers_it() -> None:
     client = client_of(Broker(ManualClock()))
     with pytest.raises(InvalidArgument) as refused:
         client.vhost.queues.declare("q", client=client, durable=True, arguments=ARGUMENTS)
-    assert refused.value.reason.word == f"unsupported queue type '{TYPE}'"
+    assert vars(refused.value)["reason"].word == f"unsupported queue type '{TYPE}'"
 
 
 def test_types_are_those_of_the_registry() -> None:

@@ -195,7 +195,7 @@ def _all_out(broker: Broker, queue: Queue) -> set[int]:
             found += session.unacked.values()
             if session.transaction is not None:
                 found += session.transaction.tags.values()
-    return {message.id for message in found if message.holder is not None and message.holder.queue is queue}
+    return {message.id for message in found if getattr(message.holder, "queue", None) is queue}
 
 
 STEP = st.tuples(

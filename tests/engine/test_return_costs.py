@@ -18,7 +18,8 @@ from leveret.engine.messages.content import PLAIN, PropertySummary, encode_heade
 from leveret.engine.messages.levels import up_to
 from leveret.engine.stores.kinds import make_store
 from leveret.engine.stores.storage import Storage
-from leveret.engine.stores.store import LEVEL_STEP, Store
+from leveret.engine.stores.store import LEVEL_STEP
+from leveret.engine.stores.tailed_store import TailedStore
 from leveret.testing.memory_pager import MemoryPager
 
 #: How many of the depth a piece of the drain is.
@@ -34,13 +35,14 @@ KINDS = {"plain": 0, "priorities": 2}
 MEMORIES = {"in memory": None, "partly deep": 100_000, "deep": 10_000}
 
 
-def store_of(level_max: int, memory: int | None, depth: int) -> Store:
+def store_of(level_max: int, memory: int | None, depth: int) -> TailedStore:
     """So many persistent messages, in levels one after the other."""
     storage = Storage()
     pager = None if memory is None else MemoryPager(memory)
     storage.pager = pager
     owner = StoreOwner(storage)
     store = owner.store = make_store(owner, levels=up_to(level_max))
+    assert isinstance(store, TailedStore)
     for id_ in range(1, depth + 1):
         envelope = ENVELOPES[id_ % (level_max + 1)]
         content = PLAIN.join(encode_header(4, {"priority": id_ % (level_max + 1)}), b"body")
@@ -77,7 +79,7 @@ def is_skipped(position: int) -> bool:
 class Drain:
     """Takes what is not skipped, of which one of ten comes back once, and is taken again a little later."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: TailedStore) -> None:
         self.store = store
         self.after = 0
         self.back: deque[int] = deque()

@@ -211,7 +211,7 @@ class RulesMachine(RuleBasedStateMachine):
 
     def _watch(self, returned: list[Message], *, counted: bool) -> None:
         for message in returned:
-            if message.holder is not None and message.holder.queue is self.queue:
+            if getattr(message.holder, "queue", None) is self.queue:
                 self.failed[message.id] += counted
         self.scheduled_before = {message.id: due for due, message in self.queue.scheduled.entries()}
 
@@ -234,7 +234,7 @@ class RulesMachine(RuleBasedStateMachine):
     def end_connection(self, who: int, failed: bool) -> None:
         if failed:
             for message in self.sessions[who].unacked.values():
-                if message.holder is not None and message.holder.queue is self.queue:
+                if getattr(message.holder, "queue", None) is self.queue:
                     self.failed[message.id] += 1
         self.clients[who].close(failed=failed)
         self.end_turn()
@@ -299,7 +299,7 @@ class RulesMachine(RuleBasedStateMachine):
             assert queue.events.octets is None or queue.events.octets == octets
 
 
-class TestRules(RulesMachine.TestCase):  # type: ignore[misc,name-defined]
+class TestRules(RulesMachine.TestCase):  # type: ignore[misc,valid-type]
     """Many short stories."""
 
     settings = settings(

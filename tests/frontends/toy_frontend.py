@@ -39,7 +39,7 @@ async def talk(runtime: Any, stream: trio.SocketStream) -> None:
     broker = runtime.broker
     guest = broker.users.identify("guest", mechanism="TOY", is_loopback=True)
     to_send, wake = trio.open_memory_channel[bytes](100)
-    client = broker.connections.open("/", guest, name="toy", flush=lambda: to_send.send_nowait(render(client)))
+    client: Any = broker.connections.open("/", guest, name="toy", flush=lambda: to_send.send_nowait(render(client)))
     session = client.open_session()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(write, stream, wake, client)

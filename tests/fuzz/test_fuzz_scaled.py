@@ -92,7 +92,7 @@ def test_mutations_of_valid_conversations(round_: int) -> None:
 def test_a_crash_is_seen() -> None:
     """The target would notice: an exception in a handler is a Crash, not a quiet 541."""
     original = handling.HANDLERS[commands.Basic.Qos]
-    handling.HANDLERS[commands.Basic.Qos] = lambda session, channel, method: 1 / 0  # type: ignore[assignment]
+    handling.HANDLERS[commands.Basic.Qos] = lambda session, channel, method: 1 / 0  # type: ignore[return-value]
     try:
         with pytest.raises(Crash):
             one_input(next(seed for seed in SEEDS if seed[0] == 3 and b"\x00\x3c\x00\x0a" in seed))

@@ -8,6 +8,8 @@ from itertools import groupby
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from journal_workload import make_content
+from simulated_files import SimulatedFiles
 
 from leveret.engine.clock import ManualClock
 from leveret.engine.messages.content import PLAIN, encode_header
@@ -16,9 +18,6 @@ from leveret.journal.format.block import Block, encode_records, read_block
 from leveret.journal.format.record import PUBLISHED, Record
 from leveret.journal.recovery import content_reader
 from leveret.journal.recovery.content_reader import ReadAhead
-
-from ..support.journal_workload import make_content
-from ..support.simulated_files import SimulatedFiles
 
 #: A turn: runs of (routing key, octets of body of each); those called "mixed" have several headers.
 TURNS = st.lists(

@@ -222,19 +222,19 @@ class KeptLastValueMachine(KeptMachine):
 STORIES = stories(60)
 
 
-class TestKept(KeptMachine.TestCase):  # type: ignore[misc,name-defined]
+class TestKept(KeptMachine.TestCase):  # type: ignore[misc,valid-type]
     """Many short stories."""
 
     settings = STORIES
 
 
-class TestLastValues(LastValueMachine.TestCase):  # type: ignore[misc,name-defined]
+class TestLastValues(LastValueMachine.TestCase):  # type: ignore[misc,valid-type]
     """Many short stories."""
 
     settings = STORIES
 
 
-class TestKeptLastValues(KeptLastValueMachine.TestCase):  # type: ignore[misc,name-defined]
+class TestKeptLastValues(KeptLastValueMachine.TestCase):  # type: ignore[misc,valid-type]
     """Many short stories."""
 
     settings = STORIES

@@ -160,7 +160,7 @@ class QueueMachine(DepthMachine):
             assert bound.room >= 0 or queue.store.in_memory <= 1 or bound.room + LARGEST >= 0
 
 
-class TestDepth(QueueMachine.TestCase):  # type: ignore[misc,name-defined]
+class TestDepth(QueueMachine.TestCase):  # type: ignore[misc,valid-type]
     """Many short stories."""
 
     settings = stories(80)

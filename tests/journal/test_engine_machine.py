@@ -336,7 +336,7 @@ class JournalMachine(RuleBasedStateMachine):
         assert self.ids(broker) == self.ids(self.broker)
 
 
-class TestJournalled(JournalMachine.TestCase):  # type: ignore[misc,name-defined]
+class TestJournalled(JournalMachine.TestCase):  # type: ignore[misc,valid-type]
     """Many short stories."""
 
     settings = settings(
@@ -379,7 +379,7 @@ def ids_of(record: Record) -> list[int]:
     return [id_ for first, count in runs for id_ in range(first, first + count)]
 
 
-class TestFullyJournalled(FullMachine.TestCase):  # type: ignore[misc,name-defined]
+class TestFullyJournalled(FullMachine.TestCase):  # type: ignore[misc,valid-type]
     """Many short stories."""
 
     settings = TestJournalled.settings

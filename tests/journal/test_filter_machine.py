@@ -295,7 +295,7 @@ class FilterMachine(DepthMachine):
         assert deep.facts() == shallow.facts()
 
 
-class TestFilters(FilterMachine.TestCase):  # type: ignore[misc,name-defined]
+class TestFilters(FilterMachine.TestCase):  # type: ignore[misc,valid-type]
     """Many short stories."""
 
     settings = stories(80)

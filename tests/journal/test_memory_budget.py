@@ -195,12 +195,12 @@ def test_a_queue_that_only_grows_is_not_looked_at(desk: Desk, monkeypatch: pytes
     store, memory = queue.store, desk.broker.context.storage.memory
     for number in range(300):
         desk.fill(queue, 1 + number % 7, number)
-        assert memory.charge_of(store) - store.share.quota == held_octets(store.ready)  # type: ignore[arg-type]
+        assert memory.charge_of(store) - queue.pageable.share.quota == held_octets(store.ready)  # type: ignore[arg-type]
     assert not looked_at
     desk.session.get(queue, no_ack=True)
     while not looked_at:
         desk.fill(queue, 10, 100)
-    assert memory.charge_of(store) - store.share.quota == held_octets(store.ready)  # type: ignore[arg-type]
+    assert memory.charge_of(store) - queue.pageable.share.quota == held_octets(store.ready)  # type: ignore[arg-type]
 
 
 STEPS = st.lists(

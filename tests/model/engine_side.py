@@ -141,7 +141,7 @@ class EngineSide(EngineBase):
         return seen
 
     def told(self, tag: int, envelope: Envelope, content: bytes, redelivered: bool) -> list[Any]:
-        headers = envelope.headers(content)
+        headers: Any = envelope.headers(content)
         origin = headers["_AMQ_ORIG_QUEUE"].text if "_AMQ_ORIG_QUEUE" in headers else None
         failed = headers["x-delivery-count"].value if "x-delivery-count" in headers else 0
         deaths: list[Any] = []

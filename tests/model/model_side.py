@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from model_queue import ModelConsumer, ModelMessage, ModelQueue, ModelSession
@@ -31,7 +31,9 @@ class Side:
         """Nothing is declared."""
         raise NotImplementedError
 
-    def perform(self, operation: Operation, number: int, *, patient: bool = False) -> Iterator[None]:
+    def perform(
+        self, operation: Operation, number: int, *, patient: bool = False
+    ) -> Generator[None, None, Observation]:
         """One operation; returns what a client and an operator see."""
         self.sent.clear()
         self.sent[operation["op"]] += operation.get("count", 1)

@@ -151,7 +151,8 @@ def _lines_without_behaviour(source: str) -> set[int]:
         is_typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         is_logging = isinstance(node, ast.Expr) and ast.unparse(node.value).startswith("logger.")
         is_bare = isinstance(node, ast.AnnAssign) and node.value is None
-        if is_typing or is_logging or is_bare or isinstance(node, ast.Assert | ast.Import | ast.ImportFrom):
+        is_other = isinstance(node, ast.Assert | ast.Import | ast.ImportFrom)
+        if isinstance(node, ast.stmt) and (is_typing or is_logging or is_bare or is_other):
             lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines
 

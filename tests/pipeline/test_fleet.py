@@ -45,7 +45,7 @@ NODES = ("east", "north", "west")
 WORKED, REJECTED, DIED = 16, 8, 5  # published; rejected at the first queue, and at the second
 SHOVELED, PARKED = 4, 1
 READ = 3  # of the stream, by each of two
-Told = "Counter[tuple[str, str, str]]"
+Told = Counter[tuple[str, str, str]]
 
 
 def letters(key: str) -> dict[str, Any]:
@@ -323,8 +323,8 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     listed = tmp_path / "list"
     listed.write_text(f"# all\nfirst={a}\n\nlost={tmp_path / 'none'}\n")
     assert main(["ingest", "--journal", f"@{listed}", "--lake", lake]) == 1
-    said = capsys.readouterr()
-    assert "node lost: " in said.err and json.loads(said.out)["nodes"]["first"]["rows"]["events"] > 0
+    printed = capsys.readouterr()
+    assert "node lost: " in printed.err and json.loads(printed.out)["nodes"]["first"]["rows"]["events"] > 0
     assert main(["ingest", "--journal", f"first={b}", "--lake", lake]) == 1
     assert "node 'first' of the lake" in capsys.readouterr().err
     assert main(["ingest", "--journal", f"other={a}", "--lake", lake]) == 1

@@ -15,6 +15,7 @@ from desk import Refused, VirtualDesk
 from leveret.configured.configured import ConfiguredObjects
 from leveret.configured.typed_arguments import fields_of, plain_of
 from leveret.engine import Broker, ManualClock, Users
+from leveret.engine.leases.rules import rules_in
 from leveret.operator.definitions import Definitions
 from leveret.serving.file_watch import NOTHING, FileMark, FileWatch, Finding
 from leveret.settings import load_configuration, make_policy
@@ -143,8 +144,7 @@ def test_a_reload_does_what_diff_says(element: Element) -> None:
     assert (plain_of(queue.arguments).get(argument) == VALUES[argument]) == is_live
     for text in (after, before):
         reload(objects, text)
-        assert queue.rules.extra is not None
-        assert queue.rules.extra.settings == leased_settings("q", plain_of(queue.arguments))
+        assert rules_in(queue.rules).settings == leased_settings("q", plain_of(queue.arguments))
     assert not is_live or (argument in queue.arguments) == (argument in BESIDE)
 
 
@@ -164,8 +164,7 @@ def test_what_can_change_does_beside_what_cannot() -> None:
     report = reload(objects, QUEUE + 'semantics = "at-most-once"\nfairness = "fast"\nlease-period = 7\n')
     assert [line for line in report.warnings if "x-semantics" in line and "at-most-once" in line]
     queue = queue_of(objects, "q")
-    assert queue.rules.extra is not None
-    settings = queue.rules.extra.settings
+    settings = rules_in(queue.rules).settings
     assert (settings.semantics, settings.fairness, settings.lease_period_ms) == ("at-least-once", "fast", 7)
 
 
@@ -173,9 +172,8 @@ def test_what_follows_from_the_semantics_waits_with_them() -> None:
     """The fairness that nobody names is that of the semantics that are in force."""
     objects = make(QUEUE)
     reload(objects, QUEUE + 'semantics = "at-most-once"\n')
-    leased = queue_of(objects, "q").rules.extra
-    assert leased is not None
-    assert (leased.settings.semantics, leased.settings.fairness) == ("at-least-once", "proportional")
+    leased = rules_in(queue_of(objects, "q").rules).settings
+    assert (leased.semantics, leased.fairness) == ("at-least-once", "proportional")
 
 
 def test_a_configuration_that_was_changed_while_the_broker_was_stopped() -> None:
@@ -440,11 +438,10 @@ def test_definitions_carry_every_setting_and_policies_of_leases() -> None:
     assert taken["remarks"] == [] and taken["imported"]["queues"] == len(EVERY)
     for number in range(len(EVERY)):
         one, two = (each.vhost.queues[f"q{number}"] for each in (desk, other))
-        assert one.rules.extra is not None and two.rules.extra is not None and two.durable
-        assert two.rules.extra.settings == one.rules.extra.settings
+        assert two.durable and rules_in(two.rules).settings == rules_in(one.rules).settings
         assert replace(two.rules, extra=None) == replace(one.rules, extra=None)
-    rules = other.vhost.queues["q1"].rules.extra
-    assert rules is not None and (rules.settings.lease_period_ms, rules.settings.leasing) == (700, "strict")
+    rules = rules_in(other.vhost.queues["q1"].rules).settings
+    assert (rules.lease_period_ms, rules.leasing) == (700, "strict")
     again = Definitions(lambda: other.pair.broker).export()
     assert [again[key] for key in ("queues", "policies", "exchanges")] == [
         document[key] for key in ("queues", "policies", "exchanges")

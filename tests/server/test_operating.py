@@ -295,7 +295,7 @@ def test_the_firehose_costs_nothing_while_it_is_off(broker: SocketBroker, ctl: C
     assert (broker.broker.context.listeners, vhost.context.firehose) == ([], None)
     looked_up: list[str] = []
     router = vhost.router
-    route = router.route
+    route: Any = router.route
     type(router).route = lambda self, exchange, *more: looked_up.append(exchange) or route(exchange, *more)
     try:
         for _ in range(20):

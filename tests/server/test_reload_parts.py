@@ -16,9 +16,10 @@ from leveret.serving.tls_files import load_tls
 from leveret.settings import Configuration, load_configuration
 
 
-def loaded(text: str) -> tuple[Configuration, list[str]]:
+def loaded(text: str, file: str = "a.toml") -> tuple[Configuration, list[str]]:
     """A file with this text, and its faults."""
-    return load_configuration([("a.toml", text)])
+    configuration, faults = load_configuration([(file, text)])
+    return configuration, [str(fault) for fault in faults]
 
 
 def made(text: str = "") -> CurrentConfiguration:
@@ -85,7 +86,7 @@ def test_files_are_watched_as_they_were_read(tmp_path: Path) -> None:
 
     def read() -> tuple[Configuration, list[str]]:
         """As XML that includes another file."""
-        configuration, faults = load_configuration([(str(main), main.read_text())])
+        configuration, faults = loaded(main.read_text(), str(main))
         return replace(configuration, included=(str(included),)), faults
 
     for text, is_faulty in (("[broker]\nheartbeat = []\n", True), ("[broker]\n", False)):
@@ -104,7 +105,7 @@ def test_certificates_of_a_reload_are_served_and_watched(tmp_path: Path) -> None
         text = configuration_with(certificate=f"{name}.pem", key=f"{name}.key")
 
         def read(text: str = text) -> tuple[Configuration, list[str]]:
-            return load_configuration([(str(tmp_path / "a.toml"), text)])
+            return loaded(text, str(tmp_path / "a.toml"))
 
         before = current.frontend_options().tls
         assert not reload(read, None, current, None, needs_tls=True).faults

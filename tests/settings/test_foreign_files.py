@@ -65,10 +65,8 @@ def test_the_match_that_artemis_create_wrote() -> None:
 def test_wildcards_inside_of_words() -> None:
     """`a*` is a word that begins with a and goes on, as in Artemis; a whole word is nearer."""
     given = {"a*.x": 1, "*b.#": 2, "a*c*": 3, "ab.x": 4}
-    repository = load(
-        settings(*((f"{key}", f"<redelivery-delay>{at}</redelivery-delay>") for key, at in given.items()))
-    )
-    repository = repository.repository
+    matches = ((key, f"<redelivery-delay>{at}</redelivery-delay>") for key, at in given.items())
+    repository = load(settings(*matches)).repository
     expected = {"ab.x": 4, "ac.x": 1, "a.x": 0, "ab": 2, "b": 0, "xb.y": 2, "abcd": 3, "ac": 0, "a.c.": 0, "abcd.x": 1}
     assert {name: repository.resolve(name).redelivery_delay_ms for name in expected} == expected
 

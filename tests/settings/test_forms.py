@@ -76,12 +76,12 @@ def _with_implied(form: str, said: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
-SETTINGS = st.fixed_dictionaries(
+SAID = st.fixed_dictionaries(
     {}, optional={attribute: st.sampled_from(CANDIDATES[field]) for attribute, field in BY_ATTRIBUTE.items()}
 )
 
 
-@given(SETTINGS)
+@given(SAID)
 def test_three_forms_mean_the_same(said: dict[str, Any]) -> None:
     """Any settings at all."""
     settings = {BY_ATTRIBUTE[attribute]: value for attribute, value in said.items()}

@@ -168,7 +168,8 @@ def _serve_requests(ours: socket.socket) -> None:
             answer = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         elif (answer := os.fork()) == 0:
             ours.close()
-            os._exit(_become(*json.loads(request), descriptors))
+            arguments, directory, environment, limit = json.loads(request)
+            os._exit(_become(arguments, directory, environment, limit, descriptors))
         else:
             children.add(answer)
             for one in descriptors:

@@ -45,8 +45,12 @@ from leveret.testing.typos import check_settings
         (lambda b: b.clock.advance(hour=1), TypeError, "'hour', did you mean 'hours'?"),
         (lambda b: b.vhost().leases(que="orders"), TypeError, "'que', did you mean 'queue'?"),
         (lambda b: b.faults.drop_connection(affter=1), TypeError, "'affter', did you mean 'after'?"),
-        (lambda b: start_broker(clok="virtual"), TypeError, "'clok', did you mean 'clock'?"),
-        (lambda b: process_worker(b, ["true"], consume="q"), TypeError, "'consume', did you mean 'consumes'?"),
+        (lambda b: start_broker(clok="virtual"), TypeError, "'clok', did you mean 'clock'?"),  # type: ignore[call-arg]
+        (
+            lambda b: process_worker(b, ["true"], consume="q"),  # type: ignore[call-arg]
+            TypeError,
+            "'consume', did you mean 'consumes'?",
+        ),
         (
             lambda b: b.publishd(),
             AttributeError,

@@ -275,7 +275,7 @@ def test_a_node_that_sees_the_revision_of_etcd_fall_does_not_campaign() -> None:
     stage.now_ns += SECOND
     put_back = View(2, JOURNAL_ID, InSync(1, frozenset({A, B, C}), 0, revision=1))
     stage.tell(e.Read(put_back, stage.now_ns))
-    assert stage.sent is None and "put back" in stage.agreement.obstacle
+    assert not stage.sent and "put back" in stage.agreement.obstacle
     _, recovered = carried_out(put_back, A)
     stage.tell(e.Read(recovered, stage.now_ns))
     assert stage.state is State.CAMPAIGNING and stage.sent.put(LEADER).term == 3

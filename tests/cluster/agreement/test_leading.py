@@ -60,7 +60,7 @@ def test_a_member_that_joins_and_acknowledges_nothing_is_not_waited_for() -> Non
     stage = Stage().lead(C)
     stage.tell(e.LinkOpened(B, 10))
     beat(stage, 1.5, B, C)
-    assert stage.sent is None and stage.agreement.agreed == 0
+    assert not stage.sent and stage.agreement.agreed == 0
     beat(stage, 0.5, B, C)
     assert stage.sent.put(INSYNC).nodes == {A, C}
     assert stage.answer() == [d.Agree(10)]
@@ -81,7 +81,7 @@ def test_a_follower_whose_process_is_gone_leaves_at_once() -> None:
     """Its link is closed, and refuses a connection."""
     stage = Stage().lead(B, C)
     stage.tell(e.LinkClosed(C))
-    assert stage.sent is None
+    assert not stage.sent
     stage.tell(e.FollowerRefused(C))
     assert stage.sent.put(INSYNC).nodes == {A, B}
 
@@ -94,7 +94,7 @@ def test_a_follower_comes_back_in_sync_by_itself() -> None:
     stage.tell(e.Durable(14), stage.acknowledged(B, 14))
     assert stage.agreement.agreed == 14
     stage.tell(e.LinkOpened(C, 10))
-    assert stage.sent is None
+    assert not stage.sent
     stage.tell(stage.acknowledged(C, 14))
     assert stage.sent.purpose is Purpose.GROW
     assert stage.tell(e.Durable(16), stage.acknowledged(B, 16)) == []
@@ -138,7 +138,7 @@ def test_a_new_leader_takes_nobody_in_that_has_less_than_itself() -> None:
     """Rule R4: what earlier leaders had agreed it does not know, but that it is below the end of its journal."""
     stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead()
     stage.tell(e.LinkOpened(C, 4), stage.acknowledged(C, 9))
-    assert stage.sent is None
+    assert not stage.sent
     stage.tell(stage.acknowledged(C, 10))
     assert stage.sent.put(INSYNC).nodes == {A, B, C}
 
@@ -148,7 +148,7 @@ def test_a_member_that_does_not_join_a_new_leader_is_shrunk_away_after_join_pati
     stage = Stage().lead(B)
     assert stage.agreement.agreed == 0
     beat(stage, 0.5, B)
-    assert stage.sent is None
+    assert not stage.sent
     beat(stage, 0.5, B)
     assert stage.sent.put(INSYNC).nodes == {A, B}
     assert stage.answer() == [d.Agree(10)]
@@ -523,7 +523,7 @@ def test_what_is_agreed_is_told_to_etcd_every_five_seconds() -> None:
     """Rule R10 needs it."""
     stage = Stage().lead(B, C)
     beat(stage, 4.5, B, C)
-    assert stage.sent is None
+    assert not stage.sent
     beat(stage, 0.5, B, C)
     assert stage.sent.put(AGREED).lsn == 10
     stage.answer()
@@ -557,7 +557,7 @@ def test_a_leader_that_stops_without_a_successor_waits_for_its_own_disk() -> Non
     stage = Stage(insync=InSync(1, frozenset({A}), 0, revision=3)).lead()
     assert stage.tell(e.HandOver(is_leaving=True)) == [d.Quiesce()]
     stage.tell(e.Quiesced(12))
-    assert stage.sent is None
+    assert not stage.sent
     stage.tell(e.Durable(12))
     assert stage.sent.purpose is Purpose.HAND_OVER
 
@@ -578,7 +578,7 @@ def test_a_member_whose_disk_was_put_back_does_not_lower_what_etcd_was_told() ->
     beat(stage, 4.5)
     stage.join(B, 5)
     beat(stage, 1, B)
-    assert stage.agreement.agreed == 5 and stage.sent is None
+    assert stage.agreement.agreed == 5 and not stage.sent
     stage.tell(e.Durable(12), stage.acknowledged(B, 12))
     beat(stage, 5, B)
     assert stage.sent.put(AGREED).lsn == 12
@@ -596,7 +596,7 @@ def test_a_handover_waits_until_the_other_node_has_everything() -> None:
     """CL17: and until everything is agreed, so that all confirms leave."""
     stage = handed_over(B)
     stage.tell(stage.acknowledged(B, 12))
-    assert stage.sent is None
+    assert not stage.sent
     stage.tell(stage.acknowledged(C, 12))
     assert stage.sent.purpose is Purpose.HAND_OVER and stage.sent.put(PREFERRED) == B
     assert stage.answer() == [d.Resign("handed over to b"), d.EndLease()]
@@ -951,7 +951,7 @@ def test_a_node_that_stops_is_not_waited_for() -> None:
     """Its key goes before its link; a process may still accept connections for a while when both are gone."""
     stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
     stage.read(nodes=registered(0, 1))
-    assert stage.sent is None, "its link is open: it acknowledges"
+    assert not stage.sent, "its link is open: it acknowledges"
     stage.tell(e.LinkClosed(C))
     assert stage.sent.put(INSYNC).nodes == {A, B}
 
@@ -968,13 +968,13 @@ def test_a_node_that_is_back_or_not_yet_there_has_its_time_to_join() -> None:
     """Its key was not seen to go, or it has come again."""
     stage = Stage(nodes=registered(0, 1)).lead(B)
     stage.read(nodes=registered(0, 1))
-    assert stage.sent is None
+    assert not stage.sent
     stage.read(nodes=registered(0, 1, 2))
     stage.join(C)
     stage.read(nodes=registered(0, 1))
     stage.read(nodes=registered(0, 1, 2))
     stage.tell(e.LinkClosed(C))
-    assert stage.sent is None
+    assert not stage.sent
     stage.advance(1.1)
     assert stage.sent.put(INSYNC).nodes == {A, B}
 

@@ -94,6 +94,9 @@ class Node:
         self.promised_lsn = 0  # what it acknowledged: below that it never ends again
         self.loses_power_next = False  # when it has acknowledged something
         self._end = 1  # of the journal, when the process was killed
+        self.term: int  # this and the next two: of its leadership, when it has a broker
+        self.terms: TermTable
+        self.journal_id: bytes
 
     # -- its process ------------------------------------------------------------------------------------------------
 
@@ -264,7 +267,8 @@ class Node:
         assert self.real is not None
         if isinstance(event, ev.Acknowledged | ev.FollowerHeard | ev.LinkOpened | ev.LinkClosed | ev.FollowerRefused):
             if self.real.leading is not None:
-                if isinstance(event, ev.Acknowledged) and (links := self.real.leading.links) is not None:
+                links: Any = self.real.leading.links  # a model
+                if isinstance(event, ev.Acknowledged) and links is not None:
                     links.acknowledged[event.node_id] = event.lsn
                 self._tell_of_link(event)
                 self.real.leading._tell(event)

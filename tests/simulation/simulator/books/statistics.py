@@ -139,9 +139,9 @@ class Statistics(Book):
             "ready": sum(len(place.ready) for place in places),
             "scheduled": sum(len(place.waiting) for place in places),
         }
-        for name, value in sums.items():
-            if getattr(statistics, name) != value:
-                raise Broken(f"the broker counts {getattr(statistics, name)} {name}, of events there are {value}")
+        for kind, value in sums.items():
+            if getattr(statistics, kind) != value:
+                raise Broken(f"the broker counts {getattr(statistics, kind)} {kind}, of events there are {value}")
         for counter, value in (("published", self._published), ("unroutable", self._unroutable)):
             now = statistics.counters[counter] - self._before[counter]
             if now != value:
