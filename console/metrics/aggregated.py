@@ -9,7 +9,7 @@ from . import families as f
 from .cluster import cluster_page
 from .exposition import Family, Sample, histogram, labelled, rendered
 from .facts import JournalFigures, MetricsFacts, ProcessFigures
-from .leveret_page import process_page
+from .leveret_page import leveret_page
 from .sums import ALL_TYPES, ChannelSums, QueueSums, channel_sums, queue_sums
 
 PREFIX = "rabbitmq_"
@@ -19,7 +19,7 @@ STRATEGIES = {"disabled": False, "at_most_once": True}
 
 
 def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts) -> Generator[None, None, list[str]]:
-    """The page, in steps; the last step returns the text, in parts."""
+    """The steps to the parts of the page."""
     queues = yield from queue_sums(broker)
     channels = yield from channel_sums(broker)
     process, journal = facts.process(), facts.journal()
@@ -37,7 +37,7 @@ def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
     cluster = options.cluster()
     return [
         *parts,
-        process_page(broker, queues, channels, options, facts.delays, process, journal),
+        leveret_page(broker, queues, channels, options, facts.delays, process, journal),
         "" if cluster is None else cluster_page(cluster),
     ]
 
@@ -48,7 +48,7 @@ def table(prefix: str, group: tuple[Family, ...], values: Iterator[float] | tupl
 
 
 def identity(options: ConsoleOptions, broker: Broker, endpoint: str, prefix: str) -> str:
-    """The identity of the node. Dashboards join all families with it."""
+    """The families with the versions and the name of the node, with which dashboards join all others."""
     name, cluster = options.control.ask("cluster-name", {})["name"], options.cluster()
     versions = versions_of(options.version, options.product_version, options.python_version)
     return identity_of(
@@ -69,7 +69,7 @@ def versions_of(version: str, product_version: str, python_version: str) -> dict
 
 
 def identity_of(node: str, cluster: str, permanent: str, versions: dict[str, str], endpoint: str, prefix: str) -> str:
-    """The identity of a node. `cluster`: its name, which may change; `permanent`: what does not."""
+    """The families of `identity`. `cluster`: its name, which may change. `permanent`: a name that does not."""
     build, who = f.IDENTITY
     labels = {
         "rabbitmq_node": node,
@@ -110,7 +110,7 @@ def logins_page(broker: Broker, prefix: str) -> str:
 def node_page(
     broker: Broker, options: ConsoleOptions, process: ProcessFigures, journal: JournalFigures | None, prefix: str
 ) -> str:
-    """Process, disk, alarms, and churn of the node."""
+    """Families about the node: process, disk, alarms, churn, logins."""
     is_memory_low = is_memory_alarm(broker)
     lacks_descriptors = 0 < process.descriptors_max <= process.descriptors
     sockets = len(broker.connections) + len(options.listeners())
@@ -171,7 +171,7 @@ def memory_of(queues: int, messages: int) -> int:
 
 
 def into_queues(sums: QueueSums) -> int:
-    """Publishes of clients, counted once for each queue that got them."""
+    """Messages that clients published, counted in each queue that got them."""
     return sums.count("enqueued") - sums.count("own")
 
 
@@ -220,7 +220,7 @@ def _consumed(queues: QueueSums) -> int:
 
 
 def global_page(broker: Broker, queues: QueueSums, channels: ChannelSums) -> str:
-    """Counts by protocol and type of queue: the same on each page, because no object has a share of them."""
+    """Counts by protocol and type of queue, which are the same on all pages."""
     activity = broker.context.activity
     by_protocol = (
         published(broker),
@@ -259,7 +259,7 @@ def _by_type(counts: dict[str, int]) -> tuple[int, ...]:
 
 
 def _sizes(broker: Broker) -> str:
-    """Sizes of messages, counted from the first scrape on: a broker without scrapes has no cost."""
+    """The histogram of body sizes. They are counted from the first scrape on."""
     sizes = broker.count_sizes()
     samples = histogram(BODY_SIZE_BUCKETS, sizes.counts, sizes.octets, 'protocol="amqp091"')
     return rendered(PREFIX, f.MESSAGE_SIZE, samples)
@@ -271,8 +271,8 @@ def _dead_letters(queues: QueueSums) -> str:
         reason = family.name.removeprefix("global_messages_dead_lettered_").removesuffix("_total")
         samples = []
         for kind in ALL_TYPES:
-            for strategy, goes_on in STRATEGIES.items():
-                count = queues.deaths[kind].get((reason, goes_on), 0)
+            for strategy, is_dead_lettered in STRATEGIES.items():
+                count = queues.deaths[kind].get((reason, is_dead_lettered), 0)
                 samples.append(Sample(count, f'{{queue_type="{kind}",dead_letter_strategy="{strategy}"}}'))
         parts.append(rendered(PREFIX, family, samples))
     return "".join(parts)

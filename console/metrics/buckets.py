@@ -1,4 +1,4 @@
-"""A histogram that is filled between scrapes."""
+"""A histogram."""
 
 from bisect import bisect_left
 
@@ -7,13 +7,13 @@ DELAYS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
 class Buckets:
-    """A histogram: counts of values up to each of the rising bounds. `add` costs a bisect and two sums."""
+    """A histogram. `counts`: the number of values in each bucket alone; `bounds`: upper bounds of the buckets."""
 
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)  # the last one: above all bounds
+        self.counts = [0] * (len(bounds) + 1)  # the last bucket is above all bounds
         self.total = 0.0
 
     def add(self, value: float, times: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Families of a node of a cluster: the same on each node, and of followers what the leader knows."""
+"""Families about the cluster, which each node has. Those about followers have samples on the leader only."""
 
 from ..cluster import ClusterFacts, NodeFacts
 from .exposition import COUNTER, GAUGE, Family, Sample, labelled, rendered
@@ -7,7 +7,6 @@ PREFIX = "leveret_cluster_"
 
 
 def cluster_page(facts: ClusterFacts) -> str:
-    """The families. Of followers only the leader has samples."""
     states = [Sample(state == facts.state, labelled({"node": facts.own, "state": state})) for state in facts.states]
     plain = (
         ("term", GAUGE, "Number of the leadership, as this node knows it", facts.term),

@@ -8,7 +8,7 @@ CONTENT_TYPE = ("content-type", "text/plain; version=0.0.4; charset=utf-8")
 
 
 class Family(NamedTuple):
-    """`name`: without prefix. `help`: one line."""
+    """A family of metrics. `name`: without its prefix. `help`: one line."""
 
     name: str
     kind: str
@@ -16,7 +16,7 @@ class Family(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """`suffix`: after the family's name, for histograms. `labels`: as text, with their braces."""
+    """A value of a family. `labels`: as text with braces. `suffix`: of the name, for histograms."""
 
     value: float
     labels: str = ""
@@ -24,9 +24,9 @@ class Sample(NamedTuple):
 
 
 def escaped(text: str) -> str:
-    """A label's value, escaped: names of queues may contain quotes and line ends.
+    """The value of a label, with quotes, backslashes and line ends escaped.
 
-    NUL, at which Prometheus' reader would stop, is spelled out.
+    NUL becomes a backslash and 0, because Prometheus would stop reading at it.
     """
     if text.isalnum():
         return text
@@ -62,7 +62,7 @@ def rendered(prefix: str, family: Family, samples: list[Sample]) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """The octets to send; half of a surrogate pair, which is no text, becomes a question mark."""
+    """The octets to send. A lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace")
 
 
@@ -72,12 +72,10 @@ def _bound(value: float) -> str:
 
 
 def histogram(bounds: tuple[float, ...], counts: list[int], total: float, labels: str = "") -> list[Sample]:
-    """The samples of a histogram. `counts`: of each bucket alone; the last one is above all bounds. `labels`: as text,
-    without braces.
-    """
-    samples, sum_so_far, comma = [], 0, "," if labels else ""
+    """The samples of a histogram. `counts`: as in `Buckets`. `labels`: as text, without braces."""
+    samples, cumulative, comma = [], 0, "," if labels else ""
     for bound, count in zip((*map(_bound, bounds), "+Inf"), counts):
-        sum_so_far += count
-        samples.append(Sample(sum_so_far, f'{{{labels}{comma}le="{bound}"}}', "_bucket"))
+        cumulative += count
+        samples.append(Sample(cumulative, f'{{{labels}{comma}le="{bound}"}}', "_bucket"))
     braces = f"{{{labels}}}" if labels else ""
-    return [*samples, Sample(sum_so_far, braces, "_count"), Sample(total, braces, "_sum")]
+    return [*samples, Sample(cumulative, braces, "_count"), Sample(total, braces, "_sum")]

@@ -1,4 +1,4 @@
-"""Facts for pages of metrics beside the broker: process, journal, and delays of the event loop."""
+"""Facts for metrics that the broker does not know: process, journal, delays of the event loop."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from .buckets import Buckets
 
 @dataclass(slots=True, frozen=True)
 class ProcessFigures:
-    """Octets, seconds, numbers. Limits: 0 for none."""
+    """Figures of the process. Memory and disk in octets; a limit of 0: there is none."""
 
     descriptors: int
     descriptors_max: int
@@ -38,8 +38,11 @@ class ProcessFigures:
 
 @dataclass(slots=True, frozen=True)
 class JournalFigures:
-    """`state`: running, full or failed. `sync_counts`: of each bucket of `sync_bounds` alone, in seconds.
-    `reader_kept`: octets that are kept for each reader alone, as of the last checkpoint."""
+    """Figures of the journal. `state`: running, full or failed.
+
+    `sync_bounds`, `sync_counts`: a histogram of the seconds that syncs took, as in `Buckets`.
+    `reader_kept`: name of a reader of the pipeline -> octets that are kept for it alone, as of the last checkpoint.
+    """
 
     state: str
     commits: int
@@ -58,8 +61,8 @@ class JournalFigures:
 
 @dataclass(slots=True, frozen=True)
 class MetricsFacts:
-    """`journal` gives None for a broker without one. `is_open`: everybody may see the names of objects, also from
-    elsewhere.
+    """`journal` returns None without a journal. `is_open`: whether names of objects are shown without a login to
+    clients on other hosts.
     """
 
     process: Callable[[], ProcessFigures]

@@ -1,4 +1,4 @@
-"""RabbitMQ's families, in groups, with our help texts. Names and types are RabbitMQ's (management page 12.1)."""
+"""The families of RabbitMQ, in groups, with help texts of ours (management page 12.1)."""
 
 from .exposition import COUNTER, GAUGE, HISTOGRAM, UNTYPED, Family
 

@@ -1,4 +1,4 @@
-"""Metrics that only this broker has: rings, delays, leases, blocked clients, the journal, and the event loop."""
+"""Families that only Leveret has, and those of every process."""
 
 from collections import Counter
 from operator import attrgetter
@@ -15,7 +15,7 @@ _paused = attrgetter("paused")
 STATES = ("running", "full", "failed")
 
 
-def process_page(
+def leveret_page(
     broker: Broker,
     queues: QueueSums,
     channels: ChannelSums,
@@ -24,7 +24,7 @@ def process_page(
     process: ProcessFigures,
     journal: JournalFigures | None,
 ) -> str:
-    """Our own families, and those of every process."""
+    """The families with the prefix leveret_, and those of the process."""
     # fmt: off
     parts = [
         build_info(options.product_version),

@@ -1,4 +1,4 @@
-"""`/metrics/per-object` and `/metrics/detailed`: samples for each queue, channel and connection. In slices.
+"""`/metrics/per-object` and `/metrics/detailed`: samples for each queue, channel and connection, made in steps.
 
 Source: management page 12.2, 12.3.
 """
@@ -17,13 +17,13 @@ from .facts import MetricsFacts
 from .sums import channel_sums, octets_of, queue_sums
 
 DETAILED, CLUSTER = "rabbitmq_detailed_", "rabbitmq_cluster_"
-#: Objects whose lines are made in one step, and messages of a queue whose bodies are measured.
+#: Objects whose lines are made in one step, and maximum messages of a queue whose bodies are measured.
 OBJECTS_A_STEP, MESSAGES_A_QUEUE = 50, 10
 NAN = float("nan")
-#: Number of a channel's counters of publishing; they come first.
+#: The first of `CHANNEL_COUNTERS` are about publishing: this many.
 PUBLISHING = 4
 
-#: Parts of a text: together they may be too long to be joined in one step.
+#: The steps to a page, in parts that are never joined.
 Text = Generator[None, None, list[str]]
 Row = Callable[[Any], tuple[float, ...]]
 
@@ -33,7 +33,7 @@ _BINDINGS = Family("exchange_bindings", GAUGE, "Bindings from the exchange")
 
 
 def per_object_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts) -> Text:
-    """The page, in steps; the last step returns the text."""
+    """The steps to the parts of the page."""
     queues = list(broker.virtual_hosts.queues())
     parts = [
         identity(options, broker, "per-object", PREFIX),
@@ -60,7 +60,9 @@ def detailed_page(
     families: Iterable[str],
     vhosts: Sequence[str],
 ) -> Text:
-    """The requested families only. `vhosts`: of queues and exchanges; none: all. Unknown words are ignored."""
+    """The steps to a page of the requested families. Unknown ones are ignored. `vhosts`: whose queues and exchanges are
+    shown; none: of all.
+    """
     wanted, clients = set(families), list(broker.connections)
     row: Row
     chosen = [one for one in broker.virtual_hosts.values() if not vhosts or one.name in vhosts]
@@ -130,7 +132,7 @@ def _lines(
     labels: Callable[[Any], str],
     row: Row,
 ) -> Text:
-    """Families one after the other, each with a line for every object; all values of an object are taken at once."""
+    """Families, each with a line for every object. All values of an object are read at the same time."""
     names = [prefix + family.name for family in families]
     columns: list[list[str]] = [[head(prefix, family)] for family in families]
     for start in range(0, len(objects), OBJECTS_A_STEP):
@@ -153,7 +155,7 @@ def _totals(broker: Broker, queues: list[Queue]) -> tuple[float, ...]:
 
 
 def _with_metrics(broker: Broker, queues: list[Queue]) -> Generator[None, None, list[Queue]]:
-    """The queues whose address-settings do not have `enable-metrics = false`."""
+    """The queues but those with `enable-metrics = false` in their address settings."""
     if not broker.context.settings.hides_metrics:
         return queues
     found: list[Queue] = []

@@ -1,4 +1,4 @@
-"""Answers of the metrics port: three pages for Prometheus, and health for orchestrators.
+"""The metrics port: three pages for Prometheus, and liveness and readiness for orchestrators.
 
 Source: management page 12, 20.
 """
@@ -18,30 +18,30 @@ from .facts import MetricsFacts
 from .objects import detailed_page, per_object_page
 
 PER_OBJECT, DETAILED = "/metrics/per-object", "/metrics/detailed"
-#: Maximum words in one request.
-WORDS_MAX = 200
+#: Maximum parameters of a request.
+PARAMETERS_MAX = 200
 
 Page = Generator[None, None, list[str]]
 
 
 @dataclass(slots=True, frozen=True)
 class MetricsCall:
-    """An accepted request, which has no body. `page` None: the answer is known."""
+    """An accepted request. Either `page` makes the answer, or `answer` is known. It has the interface of `api.Call`."""
 
     request: Request
     page: Callable[[], Page] | None = None
     answer: Answer | None = None
 
-    body_max = 0
+    body_max = 0  # the body is not read
 
     @property
     def work(self) -> Work:
-        """StaticPages take turns; health is answered at once."""
+        """The kind of work, which has a limit on concurrent requests."""
         return Work.PROBE if self.page is None else Work.METRICS
 
     @property
     def reads(self) -> bool:
-        """StaticPages may take long, and end when their client has gone."""
+        """Whether it may be cancelled between two steps."""
         return self.page is not None
 
     def steps(self, body: bytes) -> Steps:
@@ -58,22 +58,25 @@ class MetricsCall:
 
 
 class Metrics:
-    """`log_in` raises Refusal unless the request's user may see the names of objects."""
+    """The metrics and health of one broker.
+
+    `require_monitor`: raises Refusal unless the user of a request may see the names of objects.
+    """
 
     def __init__(
         self,
         broker: Callable[[], Broker],
         options: Callable[[], ConsoleOptions],
         facts: MetricsFacts,
-        log_in: Callable[[Request], None],
+        require_monitor: Callable[[Request], None],
     ) -> None:
         self._broker = broker
         self._options = options
         self._facts = facts
-        self._log_in = log_in
+        self._require_monitor = require_monitor
 
     def open(self, request: Request) -> MetricsCall:
-        """The call that answers a request. Raises: Refusal."""
+        """Check a request. Raises: Refusal."""
         path = request.path.removesuffix("/") or "/"
         pages: dict[str, Callable[[], Page]] = {
             "/metrics": self._aggregated,
@@ -88,7 +91,7 @@ class Metrics:
         if path in health:
             return MetricsCall(request, answer=health[path]())
         if path != "/metrics" and not request.peer.is_loopback and not self._facts.is_open():
-            self._log_in(request)
+            self._require_monitor(request)
         return MetricsCall(request, pages[path])
 
     def _aggregated(self) -> Page:
@@ -98,9 +101,9 @@ class Metrics:
         return per_object_page(self._broker(), self._options(), self._facts)
 
     def _detailed(self, request: Request) -> Page:
-        """The detailed page. Families and virtual hosts may be repeated in the query."""
+        """The page of the families and virtual hosts in the query: `?family=...&family=...&vhost=...`."""
         try:
-            words = parse_qsl(request.raw_query, keep_blank_values=True, max_num_fields=WORDS_MAX)
+            words = parse_qsl(request.raw_query, keep_blank_values=True, max_num_fields=PARAMETERS_MAX)
         except ValueError:
             raise Refusal(400, "bad_request", "too many parameters") from None
         families = [value for name, value in words if name == "family"]
@@ -108,16 +111,16 @@ class Metrics:
         return detailed_page(self._broker(), self._options(), self._facts, families, vhosts)
 
     def _live(self) -> Answer:
-        """Liveness: an answer proves that the event loop runs."""
+        """Liveness: any answer shows that the event loop runs."""
         return Answer(200, {"status": "ok"})
 
     def _ready(self) -> Answer:
-        """Readiness: whether clients can work. Full queues and limits do not count: clients can wait for them."""
+        """Readiness: whether clients can work. Limits that are reached do not count, because clients wait for them."""
         durability = self._broker().context.storage.durability
         if durability is not None and durability.has_failed:
             reason = "the journal takes nothing"
             return Answer(503, {"status": "failed", "reason": reason})
         cluster = self._options().cluster()
-        if cluster is not None and cluster.leader is None:  # this one led, and is suspended
+        if cluster is not None and cluster.leader is None:  # this node led until it was suspended
             return Answer(503, {"status": "failed", "reason": NOT_LED})
         return Answer(200, {"status": "ok"})

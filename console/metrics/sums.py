@@ -1,6 +1,7 @@
-"""Sums over all queues, channels and connections: in slices, and in C where there are many queues.
+"""Sums over all queues, channels and connections, in steps.
 
-At 10,000 queues a loop in Python would take the time that the whole page may take. Source: management page 12.1.
+Queues are summed by `map`, `sum` and `attrgetter`: for 10,000 queues a loop in Python would take as long as the whole
+page may take. Source: management page 12.1.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -11,12 +12,12 @@ from ...engine import Broker, Message, Queue, Session
 
 #: Queues, and channels, summed in one step: about a millisecond.
 QUEUES_A_STEP, CHANNELS_A_STEP = 500, 500
-#: Queues, and messages of them together, whose bodies are measured; the rest is estimated from them.
+#: Maximum queues, and messages of all of them, whose bodies are measured. The octets of others are estimated.
 SAMPLED_QUEUES, SAMPLED_MESSAGES = 200, 1_000
 #: RabbitMQ's names of queue types; all other types are classic there.
 TYPES = {"quorum": "rabbit_quorum_queue", "stream": "rabbit_stream_queue"}
 CLASSIC = "rabbit_classic_queue"
-LEASED = "amps"  # its store does not hold all ready messages
+LEASED = "amps"  # the type of queues whose store does not hold all ready messages
 ALL_TYPES = (CLASSIC, *TYPES.values())
 
 COUNTS = (
@@ -24,7 +25,7 @@ COUNTS = (
     "killed", "lease_ended", "no_ack", "own", "redelivered", "replaced", "requeued",
 )  # fmt: skip
 _counts_of = attrgetter(*COUNTS)
-#: Attributes, not properties: a property would cost a call of Python for every queue.
+#: Attributes only, because a property costs a call for every queue.
 _events, _store, _type = map(attrgetter, ("events", "store", "type"))
 _consumers, _scheduled = map(attrgetter, ("consumer_list.consumers", "scheduled"))
 _counters, _deaths, _unacked = map(attrgetter, ("counters", "counters.deaths", "unacked"))  # of all events
@@ -35,7 +36,7 @@ Deaths = dict[tuple[str, bool], int]
 
 @dataclass(slots=True)
 class Octets:
-    """Octets of bodies, estimated from a sample. `share`: of durable messages."""
+    """Octets of bodies, estimated. `persistent_count`: messages that a restart brings back."""
 
     ready: int = 0
     unacked: int = 0
@@ -46,7 +47,7 @@ class Octets:
 
 @dataclass(slots=True)
 class QueueSums:
-    """`counts`: by RabbitMQ's type, then by name. `deaths`: by type, then as in `Counters.deaths`."""
+    """Sums over queues. `counts`: RabbitMQ's queue type -> counter -> sum. `deaths`: type -> as `Counters.deaths`."""
 
     queues: int = 0
     ready: int = 0
@@ -123,7 +124,7 @@ def _add_some(sums: QueueSums, queues: Sequence[Queue], busy: list[Queue]) -> No
         some = (
             all_events
             if types.count(type_) == len(types)
-            else [led for led, its in zip(all_events, types) if its == type_]
+            else [events for events, its_type in zip(all_events, types) if its_type == type_]
         )
         columns = zip(*map(_counts_of, map(_counters, some)))
         sums._add(TYPES.get(type_, CLASSIC), map(sum, columns), filter(None, map(_deaths, some)))
@@ -213,7 +214,7 @@ class ChannelSums:
 
 
 def channel_sums(broker: Broker) -> Generator[None, None, ChannelSums]:
-    """Sums over all connections. One that closes meanwhile counts as before, so that no counter falls."""
+    """Sums over all connections. One that closes meanwhile still counts, so that no counter falls."""
     past = broker.context.activity
     sums = ChannelSums(confirmable=past.confirmable, confirmed=past.confirmed)
     clients = list(broker.connections)

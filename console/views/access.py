@@ -1,4 +1,4 @@
-"""Users, permissions, virtual hosts and their limits. Source: management page 4, 8."""
+"""Views of users, permissions, virtual hosts and limits. Source: management page 4, 8."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from ...engine import Broker, User, VirtualHost
 
 
 def user_view(user: User) -> dict[str, Any]:
-    """A user with the password's hash: only administrators see it."""
+    """A user, with the hash of the password: for administrators."""
     return {
         "name": user.name,
         "password_hash": user.password.text(),
@@ -48,7 +48,7 @@ def topic_rows(user: User) -> Iterator[dict[str, Any]]:
 
 
 def vhost_view(vhost: VirtualHost, nodes: Iterable[str], about: dict[str, Any]) -> dict[str, Any]:
-    """A virtual host, without the sampler's values. `nodes`: those that run. `about`: its description and tags."""
+    """A virtual host, without rates. `nodes`: those that run. `about`: its description and tags."""
     default = vhost.context.limits.default_queue_type
     metadata: dict[str, Any] = dict(about)
     if default is not None:

@@ -1,7 +1,8 @@
-"""The hash by which RabbitMQ names the arguments of a binding: `erlang:phash2` of the table as an Erlang term.
+"""The hash of a binding's arguments in its properties key: `erlang:phash2` of the table as an Erlang term.
 
-Scripts and Terraform keep names of bindings, so the same table has to have the same hash here. A table is a list of
-`{Key, Type, Value}`, an array one of `{Type, Value}`; `phash2` mixes words of 32 bits as Bob Jenkins' hash of 1996.
+Scripts and Terraform store properties keys of RabbitMQ, so the same table must have the same hash here. A table is a
+list of `{Key, Type, Value}`, an array a list of `{Type, Value}`. `phash2` is Bob Jenkins' hash of 1996 over words of
+32 bits. `hashed` in all functions: the hash of what comes before.
 """
 
 import struct
@@ -10,18 +11,18 @@ from ...engine import Field, FieldTable
 
 _BITS = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B9
-#: What a term mixes in, by its kind: multiples of the golden ratio.
+#: The constant that is mixed in for each kind of term: a multiple of the golden ratio.
 _SMALL, _NIL, _ATOM, _TUPLE, _NEGATIVE, _POSITIVE, _FLOAT, _BINARY = (
     _GOLDEN * factor & _BITS for factor in (1, 2, 3, 9, 10, 11, 12, 13)
 )
 _NIL_TAG = 2
-#: phash2([]): of a list before which nothing was mixed in.
+#: phash2([]).
 _EMPTY_LIST = 3468870702
 _SMALL_BITS = 27
 
 
 def hash_of_arguments(arguments: FieldTable) -> int:
-    """32 bits. RabbitMQ sorts the keys of a binding's arguments, not those of tables in them."""
+    """The hash, of 32 bits. RabbitMQ sorts the keys of a binding's arguments, but not those of tables in them."""
     return _table(dict(sorted(arguments.items(), key=lambda item: _key(item[0]))), 0)
 
 
@@ -36,7 +37,7 @@ def _table(table: FieldTable, hashed: int) -> int:
 
 
 def _field(field: Field, hashed: int) -> int:
-    """Mix in the type and the value of an argument, which is a tuple of its key and these."""
+    """Mix in a type and a value."""
     hashed, value = _atom(field.type_name, hashed), field.value
     if value is None or isinstance(value, bool):
         return _atom("undefined" if value is None else str(value).lower(), hashed)
@@ -61,7 +62,7 @@ def _end_of_list(hashed: int) -> int:
 
 
 def _atom(name: str, hashed: int) -> int:
-    """By the hash that it has in Erlang's table of atoms: that of P. J. Weinberger."""
+    """Mix in an atom by its hash in Erlang's table of atoms, which is P. J. Weinberger's."""
     own = 0
     for octet in name.encode():
         own = (own << 4) + octet
@@ -85,7 +86,7 @@ def _binary(octets: bytes, hashed: int) -> int:
     whole = len(octets) - len(octets) % 12
     for x, y, z in struct.iter_unpack("<III", octets[:whole]):
         a, b, c = _mixed(a + x, b + y, c + z & _BITS)
-    # The lowest octet of the third word is the length.
+    # The rest, with the length as the lowest octet of the third word.
     x, y, z = struct.unpack("<III", octets[whole:].ljust(11, b"\0")[:8] + b"\0" + octets[whole:].ljust(11, b"\0")[8:])
     return _mixed(a + x, b + y, c + z + len(octets) & _BITS)[2]
 
@@ -99,7 +100,7 @@ def _words(first: int, second: int, hashed: int, kind: int) -> int:
 
 
 def _mixed(a: int, b: int, c: int) -> tuple[int, int, int]:
-    """Jenkins' mix: each bit of the three words changes many bits of `c`, the new hash."""
+    """Jenkins' mix of three words, of which `c` is the new hash."""
     for right, left, last in ((13, 8, 13), (12, 16, 5), (3, 10, 15)):
         a = (a - b - c & _BITS) ^ c >> right
         b = (b - c - a & _BITS) ^ a << left & _BITS

@@ -1,4 +1,4 @@
-"""A binding, and its name in paths. Source: management page 1.8, 4."""
+"""Views of bindings, and their properties keys, which are their names in paths. Source: management page 1.8, 4."""
 
 import base64
 from typing import Any
@@ -9,7 +9,7 @@ from .arguments_hash import hash_of_arguments
 
 
 def properties_key(binding: Binding) -> str:
-    """The name of a binding between its source and its destination: opaque, and stable over restarts."""
+    """The name of a binding among those between the same objects. It stays the same over restarts."""
     key = quote_plus(binding.routing_key, safe="").replace("~", "%7E")
     if not binding.arguments:
         return key or "~"

@@ -4,7 +4,7 @@ from ...engine import Client, Session
 
 
 def given_name(client: Client) -> dict[str, str]:
-    """The name that the client gave its connection, under RabbitMQ's name for it; empty: none."""
+    """The field for the name that the client gave its connection; {}: it gave none."""
     name = client.given_name
     return {} if name is None else {"user_provided_name": name}
 
@@ -15,7 +15,7 @@ def peer_of(client: Client) -> tuple[str, int]:
 
 
 def host_of(client: Client) -> tuple[str, int]:
-    """Our address to which the client is connected."""
+    """Host and port to which the client is connected."""
     return _address(client.name.partition(" -> ")[2])
 
 

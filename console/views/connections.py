@@ -1,4 +1,4 @@
-"""Connections and channels. Fields that only Erlang has contain the constants that tools expect.
+"""Views of connections and channels. Fields that only make sense in Erlang are constants that tools expect.
 
 Source: management page 4.
 """
@@ -31,7 +31,7 @@ def state_of(client: Client, broker: Broker) -> str:
 
 
 def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool = False) -> dict[str, Any]:
-    """A connection, without the sampler's values. `is_alone`: not in a list."""
+    """A connection, without rates. `is_alone`: it is not in a list."""
     host, port = host_of(client)
     peer_host, peer_port = peer_of(client)
     connection_info = client.connection_info
@@ -78,8 +78,9 @@ def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool
 
 
 def cipher_parts(cipher: str) -> dict[str, str]:
-    """Key exchange and hash from OpenSSL's name of a cipher: TLS_AES_256_GCM_SHA384 (TLS 1.3, where any exchange goes
-    with any cipher), ECDHE-RSA-AES256-GCM-SHA384. A name without a hash means SHA-256.
+    """Key exchange and hash from OpenSSL's name of a cipher, like ECDHE-RSA-AES256-GCM-SHA384.
+
+    Names of TLS 1.3, like TLS_AES_256_GCM_SHA384, have no key exchange. A name without a hash means SHA-256.
     """
     exchange = "any" if cipher.startswith("TLS_") else "_".join(cipher.lower().split("-")[:2])
     last = cipher.lower().replace("_", "-").rpartition("-")[2]
@@ -91,7 +92,7 @@ def plain_connection_view(client: Client, node: str) -> dict[str, Any]:
 
 
 def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
-    """A channel in a list, without the sampler's values."""
+    """A channel in a list, without rates."""
     client = session.client
     assert isinstance(client, Client)
     host, port = peer_of(client)
@@ -121,6 +122,6 @@ def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
 
 
 def channel_details(session: Session, node: str) -> Steps:
-    """The steps to the fields that a single channel has beside those in lists."""
+    """The steps to the fields that a channel has when it is not in a list."""
     views = yield from map_in_steps(lambda consumer: consumer_view(consumer, node), list(session.consumers.values()))
     return {"consumer_details": views, "deliveries": [], "publishes": []}

@@ -1,4 +1,4 @@
-"""A consumer, in lists, and in its queue and channel. Source: management page 4."""
+"""The view of a consumer. Source: management page 4."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from .clients import channel_name, given_name, node_of, peer_of
 
 
 def active_consumer(queue: Queue) -> Consumer | None:
-    """The active consumer of a queue with a single active consumer."""
+    """The consumer that gets messages, for a queue with `x-single-active-consumer`; None: there is none."""
     return next(iter(queue.served_consumers or queue.consumers), None)
 
 

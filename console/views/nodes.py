@@ -1,4 +1,7 @@
-"""The node. Fields that only Erlang has contain the constants that tools expect. Source: management page 4."""
+"""Views of a node, and its alarms. Fields that only make sense in Erlang are constants that tools expect.
+
+Source: management page 4.
+"""
 
 import gc
 from typing import Any
@@ -9,9 +12,9 @@ from ..node_facts import HostFacts
 from ..options import ConsoleOptions
 from .overview import contexts_view, exchange_types_view
 
-#: Maximum Erlang processes; tools divide by it.
+#: Maximum Erlang processes, by which tools divide.
 PROCESSES_MAX = 1_048_576
-#: The names of the parts of memory; unknown ones are 0.
+#: The parts of the memory in RabbitMQ. All but two are 0.
 _MEMORY = (
     "connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs",
     "queue_slave_procs", "quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs",
@@ -45,7 +48,7 @@ def is_disk_alarm(broker: Broker) -> bool:
 
 
 def is_replication_alarm(broker: Broker) -> bool:
-    """Whether publishers are blocked because too few nodes of the cluster have the journal."""
+    """Whether publishers are blocked because too few nodes of the cluster are in sync."""
     return broker.flow.replication.is_full
 
 
@@ -60,7 +63,7 @@ def alarms_of(broker: Broker) -> tuple[str, ...]:
 
 
 def memory_view(host: HostFacts, bodies: int) -> dict[str, Any]:
-    """Octets by RabbitMQ's names: bodies of messages, and the rest of the process."""
+    """The memory by RabbitMQ's names. `bodies`: octets of the bodies of messages."""
     bodies = min(bodies, host.memory)
     parts = dict.fromkeys(_MEMORY, 0) | {"binary": bodies, "other_proc": host.memory - bodies}
     total = {"erlang": host.memory, "rss": host.memory, "allocated": host.memory}
@@ -72,7 +75,7 @@ def binary_view(bodies: int) -> dict[str, int]:
 
 
 def own_facts(broker: Broker, options: ConsoleOptions) -> NodeFacts:
-    """The node that answers."""
+    """The facts about the answering node."""
     return NodeFacts(
         options.node,
         is_running=True,
@@ -92,7 +95,7 @@ def down_view(node: NodeFacts) -> dict[str, Any]:
 
 
 def node_view(node: NodeFacts, host: HostFacts, options: ConsoleOptions, now_ms: int) -> dict[str, Any]:
-    """A node that runs, without the sampler's values. `host`: its process. `options`: of the node that answers."""
+    """A running node, without rates. `options`: of the answering node."""
     is_own = node.name == options.node
     return {
         "applications": [{"name": "leveret", "description": "Leveret", "version": node.product_version}],

@@ -1,4 +1,4 @@
-"""The broker as a whole. Source: management page 4."""
+"""Views of the broker as a whole: totals, listeners, exchange types. Source: management page 4."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,12 +16,12 @@ _DESCRIPTIONS = {
     "topic": "AMQP topic exchange, as per the AMQP specification",
     "headers": "AMQP headers exchange, as per the AMQP specification",
 }
-#: Seconds for which samples are kept, by kind; the page offers these ranges.
+#: Seconds for which samples are kept, by kind of object. RabbitMQ's page offers these ranges.
 RETENTION = {"global": [600, 3600, 28800, 86400], "basic": [600, 3600], "detailed": [600]}
 
 
 def exchange_types_view() -> list[dict[str, Any]]:
-    """The types that clients can declare."""
+    """The types of exchanges that clients can declare."""
     return [
         {"name": name, "description": _DESCRIPTIONS.get(name, ""), "enabled": True} for name in sorted(EXCHANGE_TYPES)
     ]
@@ -43,7 +43,7 @@ def listeners_view(options: ConsoleOptions) -> list[dict[str, Any]]:
 
 
 def _listeners(options: ConsoleOptions) -> list[tuple[str, Sequence[Listening]]]:
-    """Each running node's name, and its listeners."""
+    """The names of the running nodes, and their listeners."""
     cluster = options.cluster()
     if cluster is None:
         return [(options.node, options.listeners())]
@@ -51,7 +51,7 @@ def _listeners(options: ConsoleOptions) -> list[tuple[str, Sequence[Listening]]]
 
 
 def contexts_view(node: NodeFacts, options: ConsoleOptions) -> list[dict[str, Any]]:
-    """Listeners of HTTP; their ports are texts, as in RabbitMQ."""
+    """The listeners of a node for HTTP."""
     return _contexts(node.name, node.listeners, options)
 
 
@@ -74,7 +74,7 @@ def _context(node: str, one: Listening, options: ConsoleOptions) -> dict[str, An
 
 
 def _tls_view(one: Listening, options: ConsoleOptions) -> Any:
-    """The files of this node's first certificate for a TLS listener; else an empty list, as in RabbitMQ."""
+    """The files of the first certificate of a TLS listener of the answering node; without one [], as in RabbitMQ."""
     certificates = options.certificates() if one.is_tls else ()
     if not certificates:
         return []
@@ -84,14 +84,14 @@ def _tls_view(one: Listening, options: ConsoleOptions) -> Any:
 
 
 def clients_of(broker: Broker, user: User) -> list[Client]:
-    """The connections that a user sees: all, or the user's own."""
+    """The connections that a user may see: all, or the user's own."""
     if is_monitor(user):
         return list(broker.connections)
     return [client for client in broker.connections if client.user.name == user.name]
 
 
 def totals_of(broker: Broker, user: User, *, has_consumers: bool) -> Steps:
-    """Count the objects of each kind that a user sees, in steps. `has_consumers`: count consumers too, queue by queue;
+    """The steps to the numbers of objects that a user may see, by kind. `has_consumers`: consumers are counted, too;
     else their number is 0.
     """
     clients = clients_of(broker, user)
@@ -109,9 +109,9 @@ def totals_of(broker: Broker, user: User, *, has_consumers: bool) -> Steps:
 def overview_view(
     totals: dict[str, int], options: ConsoleOptions, user: User, cluster_name: str, node: str, *, has_statistics: bool
 ) -> dict[str, Any]:
-    """The overview without the sampler's values. Only monitors see the node, its listeners and the number of consumers.
+    """The overview, without rates. Only monitors see the node, the listeners and the number of consumers.
 
-    `totals`: see `totals_of`. `node`: the one that the client is connected to.
+    `totals`: from `totals_of`. `node`: to which the client is connected.
     """
     view: dict[str, Any] = {
         "management_version": options.version,

@@ -1,4 +1,7 @@
-"""A queue. Fields that only Erlang has contain the constants that tools expect. Source: management page 4."""
+"""Views of a queue. Fields that only make sense in Erlang are constants that tools expect.
+
+Source: management page 4.
+"""
 
 from itertools import islice
 from typing import Any, NamedTuple
@@ -9,7 +12,7 @@ from ..steps import Steps, map_in_steps
 from .clients import peer_of
 from .consumers import active_consumer, consumer_view
 
-#: Messages whose octets are counted; the others are estimated from them.
+#: Maximum messages of a queue whose octets are counted. Those of more messages are estimated.
 COUNTED_MAX = 2_000
 #: Octets of a queue without messages (a measured mean).
 EMPTY_QUEUE_OCTETS = 3_000
@@ -57,17 +60,17 @@ def plain_queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
 
 
 def totals_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
-    """The same with the numbers of its messages."""
+    """A queue without statistics, but with the numbers of its messages (management page 1.7)."""
     return {**plain_queue_view(queue, replicas), **_counts(queue), "state": "running"}
 
 
 def members_view(replicas: Replicas) -> dict[str, Any]:
-    """Where a quorum queue or a stream is."""
+    """The replicas of a quorum queue or a stream."""
     return {"leader": replicas.leader, "members": list(replicas.members), "online": list(replicas.online)}
 
 
 def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
-    """A queue in a list, without the sampler's values."""
+    """A queue in a list, without rates."""
     node = replicas.leader
     octets, paged = octets_of(queue), queue.paged_count
     ready, unacked = queue.ready_count, queue.unacked
@@ -143,13 +146,13 @@ def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
 
 
 def queue_details(queue: Queue, node: str) -> Steps:
-    """The steps to the fields that a single queue has beside those in lists."""
+    """The steps to the fields that a queue has when it is not in a list."""
     consumers = yield from map_in_steps(lambda consumer: consumer_view(consumer, node), list(queue.consumers))
     return {"consumer_details": consumers, "deliveries": [], "incoming": []}
 
 
 def octets_of(queue: Queue) -> Octets:
-    """Octets of bodies. If the broker does not count them, they are estimated from the first messages."""
+    """Octets of the bodies in a queue, counted or estimated from its first messages."""
     ready, ready_persistent, ready_count = _counted(queue, queue.first_messages(COUNTED_MAX))
     out, out_persistent, out_count = _counted(queue, islice(queue.unacked_messages(), COUNTED_MAX))
     total, unacked = queue.ready_count, queue.unacked
@@ -189,7 +192,7 @@ def _counts(queue: Queue) -> dict[str, int]:
 
 
 def head_timestamp(queue: Queue) -> int | None:
-    """The timestamp of the first message, which may be unacknowledged; None: there is no message or no timestamp."""
+    """The property `timestamp` of the first message, ready or unacknowledged; None: there is none."""
     from ...engine import ContentError, decode_properties
 
     first = min((*queue.first_messages(1), *queue.unacked_messages()), key=lambda one: one.id, default=None)

@@ -269,7 +269,7 @@ def test_the_location_of_a_binding_is_its_own(api: ApiClient) -> None:
 
 
 def test_lists_in_parts(api: ApiClient) -> None:
-    """StaticPages, the order where a value is missing, and fields that lead nowhere (management page 1.6)."""
+    """Pages, the order where a value is missing, and fields that lead nowhere (management page 1.6)."""
     assert api.ask("PUT", "vhosts/parts", {}).status == 201
     for name, size in (("a", 5), ("b", None), ("c", 3)):
         api.ask("PUT", f"queues/parts/{name}", {"arguments": {} if size is None else {"x-max-length": size}})

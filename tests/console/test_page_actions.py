@@ -348,7 +348,7 @@ def test_without_rights(browser: Any, broker: RunningBroker, api: ApiClient) -> 
     with browser.new_context() as context:
         person = Person(context, broker.management_url).log_in("plain")
         person.allowed.append("status of 401")
-        pages = person.tab.get_by_role("navigation", name="StaticPages")
+        pages = person.tab.get_by_role("navigation", name="Pages")
         assert pages.get_by_role("link", name="Queues").is_visible()
         assert pages.get_by_role("link", name="Users").count() == 0
         person.opens("users", heading="Users")
@@ -555,7 +555,7 @@ def test_colours_and_paper(person: Person) -> None:
     tab.get_by_label("Colours").select_option("light")
     tab.wait_for_function(f"{back} === {light!r}")
     tab.emulate_media(media="print")
-    assert not tab.get_by_role("navigation", name="StaticPages").is_visible()
+    assert not tab.get_by_role("navigation", name="Pages").is_visible()
     assert tab.get_by_role("heading", name="Overview").is_visible()
 
 

@@ -98,7 +98,7 @@ def test_every_answer_has_the_headers(api: ApiClient) -> None:
 
 @pytest.mark.parametrize("path", ["/%2e%2e/%2e%2e/etc/passwd", "/js/../../x", "/%5c..%5cx", "/\x00", "/api/..%2Fx"])
 def test_paths_lead_nowhere_else(api: ApiClient, path: str) -> None:
-    """StaticPages are looked up in a table."""
+    """Pages are looked up in a table."""
     raw = _asked(api, f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
     assert raw.split(b" ")[1] in (b"404", b"400")
 
