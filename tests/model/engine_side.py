@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from model_side import Observation, Operation, Side, chosen, rules_of
@@ -50,11 +50,17 @@ class Engine(Harness):
 class EngineBase(Side):
     """The engine on virtual time. `deliveries`: what clients got, by place; tags of consumers are place/name."""
 
+    options: Mapping[str, Any] = {}  # of the harness
+
     def begin(self, settings: SettingsRepository = NO_SETTINGS) -> None:
         """A new broker."""
         self.clock = ManualClock()
         self.clock.advance_ns(MS)  # no clock stands at 0, which means never
-        self.engine = Engine(settings, clock=self.clock)
+        self.engine = Engine(settings, clock=self.clock, **self.options)
+        self.attach()
+
+    def attach(self) -> None:
+        """The broker is a new one, without clients."""
         self.broker, self.vhost = self.engine.broker, self.engine.vhost
         self.clients: dict[int, Client] = {}
         self.sessions: dict[tuple[int, Any], Session] = {}

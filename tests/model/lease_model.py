@@ -147,6 +147,15 @@ class LeaseQueue:
         """The highest priority first, then what came first."""
         self.ready.sort(key=lambda one: (-one.p if self.rules["priority"] else 0, one.number))
 
+    def begin_again(self, there: list[LeaseMessage]) -> None:
+        """A broker starts, and has these: nobody has any of them, and all counts are 0."""
+        for message in there:
+            message.deliveries = message.cancels = 0
+        self.ready, self.outs, self.consumers, self.next = list(there), [], [], 0
+        self.counters = dict.fromkeys(self.counters, 0)
+        self.order()
+        self.expire()
+
     # -- acknowledgements in advance (C.6) ----------------------------------------------------------------------------
 
     def prune(self) -> None:

@@ -54,6 +54,7 @@ class LeaseModelSide(Side):
         self.queue: LeaseQueue | None = None
         self.sessions: dict[tuple[int, int], LeaseSession] = {}
         self.dead: list[list[str]] = []
+        self.made: dict[int, LeaseMessage] = {}  # by number
 
     def seen(self) -> Observation:
         seen: Observation = {}
@@ -84,7 +85,8 @@ class LeaseModelSide(Side):
             self.number += 1
             body = body_of(operation, number, index)
             p = (operation.get("p", 0) + index * operation.get("step", 0)) % 4
-            messages.append(LeaseMessage(self.number, body, p, bool(operation.get("s"))))
+            self.made[self.number] = message = LeaseMessage(self.number, body, p, bool(operation.get("s")))
+            messages.append(message)
         self.queue.publish(messages, operation.get("expiration"))
 
     def _consume(self, operation: Operation, number: int) -> None:
