@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from ...settings.leases.leased_settings import BadValue, duration, is_timestamp
+from ...settings.leases.element_values import BadValue, duration, is_timestamp
 from ...settings.values import shown
 from ..errors import InvalidArgument
 from ..messages.content import OFFSET

@@ -13,7 +13,8 @@ from ..rows.message_types import MESSAGE_TYPES
 from ..values import shown
 from .amps_source import AmpsSource
 from .checks import AmpsNotes, ExpiryAction
-from .leased_settings import REASONS, TEMPLATE_VARIABLES, selects
+from .element_values import REASONS, TEMPLATE_VARIABLES
+from .leased_settings import selects
 
 EXPIRED_MODULE = "amps-action-on-sow-expire-message"
 PUBLISH_MODULE = "amps-action-do-publish-message"

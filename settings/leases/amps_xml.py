@@ -15,6 +15,7 @@ from ..values import LONG_MAX, shown
 from .amps_actions import read_actions
 from .amps_source import AmpsSource
 from .checks import AmpsNotes
+from .element_values import BadValue, integer
 from .leased_settings import (
     AMPS,
     BY_TAG,
@@ -23,8 +24,6 @@ from .leased_settings import (
     NAME,
     SYNONYMS,
     TAGS,
-    BadValue,
-    integer,
     is_regex,
 )
 

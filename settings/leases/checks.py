@@ -11,10 +11,10 @@ from ..declared.declarations import ExchangeDeclaration, LoggedTopic, QueueDecla
 from ..faults import Origin, nearest
 from ..files.builder import ConfigurationBuilder
 from ..values import shown
+from .element_values import REASONS
 from .leased_settings import (
     AMPS,
     LOCAL,
-    REASONS,
     LeasedFault,
     LeasedSettings,
     is_regex,

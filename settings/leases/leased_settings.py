@@ -1,11 +1,9 @@
-"""Leased queues in AMPS' terms: elements as queue arguments, one frozen value, faults by code.
+"""The settings of leased queues in AMPS' terms: one row for each element, which is also a queue argument.
 
-`queue.declare`, TOML and AMPS XML lead to the same arguments, and these to one `LeasedSettings`: a loader converts
-elements to arguments (`BY_TAG`), a client sends arguments; `leased_settings` reads both. Source: queues page A.2, A.3,
-H.2; conflict K11: a dot alone makes no regular expression.
+A client sends arguments, and the loaders of TOML and of AMPS' XML make arguments of what they read (`BY_TAG`);
+`leased_settings` reads them. Source: queues page A.2, A.3, H.2; conflict K11: a dot alone makes no regular expression.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +14,19 @@ from ..lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANI
 from ..rows.message_types import MESSAGE_TYPES
 from ..rows.row import Row, columns_of, setting
 from ..values import ADDRESS, DURATION_UNITS, NO_UNITS, Kind, shown
+from .element_values import (
+    BadValue,
+    Reader,
+    duration,
+    enabled,
+    integer,
+    one_of,
+    reasons,
+    recovery_point,
+    template,
+    text,
+    topic,
+)
 
 #: Code -> the condition, in the words of reports.
 CONDITIONS: dict[str, str] = {
@@ -59,155 +70,6 @@ class LeasedFault(ArgumentFault):
 
     def __str__(self) -> str:
         return self.problem
-
-
-Reader = Callable[[object], Any]
-
-_DURATION = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(us|ms|s|m|h|d|w)?\s*")
-_UNITS_US = {
-    "us": 1,
-    "ms": 1000,
-    "s": 10**6,
-    "m": 60 * 10**6,
-    "h": 3600 * 10**6,
-    "d": 86_400 * 10**6,
-    "w": 604_800 * 10**6,
-}
-HUNDRED_YEARS_MS = 100 * 365 * 86_400_000
-INTEGER_MAX = 2**63 - 1
-_BOOKMARK = re.compile(r"[0-9]{1,20}\|[0-9]{1,20}\|")
-_TIMESTAMP = re.compile(r"([0-9]{8}T[0-9]{6})(\.[0-9]{1,9})?Z?")
-#: Reasons for which messages of a queue expire, in AMPS' order.
-REASONS = ("time_limit", "forced_expire", "max_cancels", "max_deliveries")
-#: Variables in a template of a dead letter's body.
-TEMPLATE_VARIABLES = ("AMPS_DATA", "AMPS_REASON", "AMPS_TOPIC", "AMPS_DATA_LENGTH", "AMPS_CORRELATION_ID")
-_VARIABLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-RECOVERY_WORDS = ("epoch", "now", "creation")
-
-
-class BadValue(ValueError):
-    """A value that an element does not accept. `code`: of the fault."""
-
-    def __init__(self, code: str, problem: str) -> None:
-        super().__init__(problem)
-        self.code = code
-
-
-def duration(value: object) -> int:
-    """Milliseconds, at least 1: an integer of them, or text like `15m` (`10`: seconds)."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        milliseconds = value
-    else:
-        found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-        if found is None:
-            raise BadValue("E-DUR", f"{shown(value)}, expected a duration like 250ms, 15m, 2h, 1d")
-        whole, _, rest = found[1].partition(".")
-        femtoseconds = int(whole + rest.ljust(9, "0")) * _UNITS_US[found[2] or "s"]
-        milliseconds = -(-femtoseconds // 10**12)
-    if not 1 <= milliseconds <= HUNDRED_YEARS_MS:
-        raise BadValue("E-DUR", f"{shown(value)}, expected 1 ms to 100 years")
-    return milliseconds
-
-
-def integer(low: int) -> Reader:
-    """A decimal integer from `low`, also as text."""
-
-    def read(value: object) -> int:
-        if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,19}\s*", value):
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool) or value > INTEGER_MAX:
-            raise BadValue("E-INT", f"{shown(value)}, expected a decimal integer")
-        if value < low:
-            raise BadValue("E-MIN", f"{value}, expected at least {low}")
-        return value
-
-    return read
-
-
-def one_of(*words: str) -> Reader:
-    """One of some words; case-sensitive."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or value.strip() not in words:
-            raise BadValue("E-ENUM", f"{shown(value)}, expected one of {', '.join(words)}")
-        return value.strip()
-
-    return read
-
-
-def text(code: str) -> Reader:
-    """Text without the surrounding blanks, of at most 8 KiB."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not value.strip() or len(value) > 8192:
-            raise BadValue(code, f"{shown(value)}, expected text")
-        return value.strip()
-
-    return read
-
-
-def topic(code: str) -> Reader:
-    """The name of a topic, or of an instance: 1 to 255 bytes. Blanks are significant in AMQP."""
-
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not 0 < len(value.encode("utf-8", "replace")) <= 255:
-            raise BadValue(code, f"{shown(value)}, expected a name of 1 to 255 bytes")
-        return value
-
-    return read
-
-
-def reasons(value: object) -> str:
-    """Some of `REASONS`, separated by commas, in the order of that list."""
-    given = {word.strip() for word in value.split(",")} if isinstance(value, str) else set()
-    if not given or not given <= {*REASONS}:
-        raise BadValue("E-ENUM", f"{shown(value)}, expected some of {', '.join(REASONS)}")
-    return ",".join(reason for reason in REASONS if reason in given)
-
-
-def template(value: object) -> str:
-    """A text of at most 8 KiB, with `{{NAME}}` for each of `TEMPLATE_VARIABLES`."""
-    if not isinstance(value, str) or not 0 < len(value) <= 8192:
-        raise BadValue("E-EXPR", f"{shown(value)}, expected text")
-    for name in _VARIABLE.findall(value):
-        if name not in TEMPLATE_VARIABLES:
-            known = ", ".join(TEMPLATE_VARIABLES)
-            raise BadValue("E-EXPR", f"{shown('{{' + name + '}}')} is unknown, expected some of {known}")
-    return value
-
-
-def enabled(value: object) -> bool:
-    """`enabled` in XML, a boolean in AMQP and TOML."""
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip() == "enabled":
-        return True
-    raise BadValue("E-FBM", f"{shown(value)}, expected enabled")
-
-
-def recovery_point(value: object) -> str:
-    """A word, a bookmark, or a time in UTC like 20240601T000000Z."""
-    if isinstance(value, str):
-        point = value.strip()
-        if point in RECOVERY_WORDS or _BOOKMARK.fullmatch(point) or is_timestamp(point):
-            return point
-    raise BadValue(
-        "E-RP", f"{shown(value)}, expected epoch, now, creation, a bookmark, or a time like 20240601T000000Z"
-    )
-
-
-def is_timestamp(point: str) -> bool:
-    """Whether it is a valid time in AMPS' format."""
-    from datetime import datetime  # 3 ms that other values save
-
-    found = _TIMESTAMP.fullmatch(point)
-    if found is None:
-        return False
-    try:
-        datetime.strptime(found[1], "%Y%m%dT%H%M%S")
-    except ValueError:
-        return False
-    return True
 
 
 _REGEX_CHARACTERS = frozenset("^$*+?()[]{}|\\")
@@ -273,7 +135,7 @@ class LeasedSettings:
 
     `dead_letter_reasons`: only for these, separated by commas; `dead_letter_data`: a template of the body.
     `name`: without the scope. `filter`, `priority`, `barrier`: texts of expressions. `underlying_topic`: a name or a
-    regular expression (`topics.is_regex`); `default_publish_target`: where a publish to the queue's name is recorded.
+    regular expression (`is_regex`); `default_publish_target`: where a publish to the queue's name is recorded.
     """
 
     name: str
@@ -349,7 +211,7 @@ ELEMENTS: tuple[Element, ...] = tuple(
 )
 BY_ARGUMENT: dict[str, Element] = {one.argument: one for one in ELEMENTS}
 BY_TAG: dict[str, Element] = {one.tag: one for one in ELEMENTS if one.tag is not None}
-#: Attributes that other queues have, too.
+#: Attributes that leased queues share with other queues.
 IN_COMMON = tuple(
     Element("", key, ADDRESS, None, LIVE, help, default_text="of the address", argument=f"x-{key}")
     for key, help in (
@@ -382,8 +244,8 @@ def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSetti
     """Like `leased_settings`, but with all faults at once; an invalid value is replaced by its default."""
     faults: list[LeasedFault] = []
     scope = arguments.get(SCOPE)
-    called = name if scope is None else name.removesuffix(f"@{scope}")
-    if not _is_name(called or name):
+    plain_name = name if scope is None else name.removesuffix(f"@{scope}")
+    if not _is_name(plain_name or name):
         faults.append(LeasedFault("E-NAME", "name"))
     given: dict[str, object] = {}
     for argument, value in arguments.items():
@@ -398,12 +260,12 @@ def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSetti
     if not faults and not _is_name(name):  # too long with its scope, which is no fault of the scope itself
         faults.append(LeasedFault("E-NAME", "name"))
     if scope is not None:
-        if given.get("replication") not in (LOCAL, GROUP) or not scope or called in ("", name):
+        if given.get("replication") not in (LOCAL, GROUP) or not scope or plain_name in ("", name):
             faults.append(LeasedFault("E-SCOPE", SCOPE, shown(scope)))
-        name = called or name
+        name = plain_name or name
     _check_topics(name, given, faults)
     _check_expressions(given, faults)
-    _check_together(given, faults)
+    _check_combinations(given, faults)
     underlying = given.setdefault("underlying_topic", name)
     given.setdefault("default_publish_target", underlying)
     if given.get("semantics") == AT_MOST_ONCE:
@@ -449,7 +311,7 @@ def _check_expressions(given: dict[str, object], faults: list[LeasedFault]) -> N
             faults.append(LeasedFault("E-EXPR", argument, str(error)))
 
 
-def _check_together(given: dict[str, object], faults: list[LeasedFault]) -> None:
+def _check_combinations(given: dict[str, object], faults: list[LeasedFault]) -> None:
     has_priority, has_barrier = "priority" in given, "barrier" in given
     if has_priority and has_barrier:
         faults.append(LeasedFault("E-EXCL", "x-barrier-expr"))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..queue_types import QueueType, register_type
 from ..values import shown
+from .element_values import BadValue, duration
 from .leased_settings import (
     AMPS,
     BY_ARGUMENT,
@@ -12,9 +13,7 @@ from .leased_settings import (
     LIVE_LEASED,
     OF_CAPTURE,
     SCOPE,
-    BadValue,
     LeasedFault,
-    duration,
     read_leased,
     selects,
 )

@@ -9,7 +9,8 @@ import pytest
 from desk import Refused
 from leased_desk import DLX, LeasedDesk, ask, crowd, numbered, one
 
-from leveret.settings.leases.leased_settings import CONDITIONS, ELEMENTS, HUNDRED_YEARS_MS
+from leveret.settings.leases.element_values import HUNDRED_YEARS_MS
+from leveret.settings.leases.leased_settings import CONDITIONS, ELEMENTS
 
 #: Nothing but the type.
 PLAIN: dict[str, Any] = {"x_queue_type": "amps"}

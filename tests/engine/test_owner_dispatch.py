@@ -11,7 +11,8 @@ from owned_sites import SITES, OwnedSites, owned_queue
 from leveret.engine.leases import by_site
 from leveret.engine.leases.owners import OwnerRuns, Owners
 from leveret.engine.leases.state import leases_of
-from leveret.settings.leases.leased_settings import BY_ARGUMENT, integer
+from leveret.settings.leases.element_values import integer
+from leveret.settings.leases.leased_settings import BY_ARGUMENT
 
 #: Arguments of a consumer by which messages are searched for, and nothing else is different.
 SEARCHES = {"x_filter": "1 = 1"}

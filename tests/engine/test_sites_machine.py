@@ -18,7 +18,8 @@ from leveret.engine import Consumer, Event, Session
 from leveret.engine.leases.state import leases_of
 from leveret.engine.options import BrokerOptions
 from leveret.expressions.language import AMPS, compiled
-from leveret.settings.leases.leased_settings import BY_ARGUMENT, integer
+from leveret.settings.leases.element_values import integer
+from leveret.settings.leases.leased_settings import BY_ARGUMENT
 from leveret.testing.harness import Harness
 
 SITES = ("n1", "n2", "n3")
