@@ -76,8 +76,8 @@ class Match:
     has_any_words: bool = False
 
     @property
-    def covers(self) -> tuple[object, ...]:
-        """A key that is equal for texts with the same addresses."""
+    def coverage(self) -> tuple[object, ...]:
+        """A key that is equal for matches that cover the same addresses."""
         return self.kind, self.address, self.words, self.has_any_words
 
     @property
@@ -98,41 +98,40 @@ def parse_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS, *, has_part
         if not inside:
             raise MatchFault("there is nothing between the literal markers")
         return Match(text, LITERAL, inside)
-    any_words, single_word = wildcards.any_words, wildcards.single_word
-    words: list[str | WordPattern | None] = []
     parts = text.split(wildcards.delimiter)
-    has_any_words = False
-    is_wild = False
-    for position, part in enumerate(parts):
-        if part == any_words:
-            if position != len(parts) - 1:
-                raise MatchFault(f"{any_words!r} is allowed only as the last word")
-            has_any_words = is_wild = True
-        elif part == single_word:
-            words.append(None)
-            is_wild = True
-        else:
-            plain = part.replace("\\" + any_words, "").replace("\\" + single_word, "")
-            if has_partial_words and single_word in plain and any_words not in plain and plain == part:
-                words.append(WordPattern(part, single_word))
-                is_wild = True
-                continue
-            for wildcard in (any_words, single_word):
-                if wildcard in plain:
-                    last = ", and only the last" if wildcard == any_words else ""
-                    word = part.removesuffix(wildcard)
-                    meant = f", did you mean {shown(f'{word}{wildcards.delimiter}{wildcard}')}?"
-                    hint = meant if word and not {any_words, single_word} & set(word) else ""
-                    raise MatchFault(f"a wildcard must be a whole word{last}: {shown(part)} holds {wildcard!r}{hint}")
-            words.append(part)
-    if not is_wild:
+    has_any_words = parts[-1] == wildcards.any_words
+    if has_any_words:
+        del parts[-1]
+    words = tuple(_parse_word(part, wildcards, has_partial_words) for part in parts)
+    if not has_any_words and all(isinstance(word, str) for word in words):
         return Match(text, EXACT, text)
-    return Match(text, WILDCARD, "", tuple(words), has_any_words)
+    return Match(text, WILDCARD, "", words, has_any_words)
+
+
+def _parse_word(part: str, wildcards: Wildcards, has_partial_words: bool) -> str | WordPattern | None:
+    """A word that is not a last `#`; None: `*`."""
+    any_words, single_word = wildcards.any_words, wildcards.single_word
+    if part == any_words:
+        raise MatchFault(f"{any_words!r} is allowed only as the last word")
+    if part == single_word:
+        return None
+    plain = part.replace("\\" + any_words, "").replace("\\" + single_word, "")
+    if has_partial_words and single_word in plain and any_words not in plain and plain == part:
+        return WordPattern(part, single_word)
+    for wildcard in (any_words, single_word):
+        if wildcard in plain:
+            last = ", and only the last" if wildcard == any_words else ""
+            word = part.removesuffix(wildcard)
+            meant = f", did you mean {shown(f'{word}{wildcards.delimiter}{wildcard}')}?"
+            hint = meant if word and not {any_words, single_word} & set(word) else ""
+            raise MatchFault(f"a wildcard must be a whole word{last}: {shown(part)} holds {wildcard!r}{hint}")
+    return part
 
 
 def parse_artemis_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
-    """Parse a match as Artemis and HornetQ do: `a#` is `a.#`, and `a*` a word that begins with a. Raises:
-    MatchFault.
+    """Parse a match as Artemis and HornetQ do: `a#` is `a.#`; `a*` is a word that begins with a.
+
+    Raises: MatchFault.
     """
     word, is_any = text.removesuffix(wildcards.any_words), text.endswith(wildcards.any_words)
     if is_any and word and not word.endswith((wildcards.delimiter, wildcards.any_words, wildcards.single_word, "\\")):

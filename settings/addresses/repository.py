@@ -1,9 +1,7 @@
 """The repository of address-settings: entries by match, looked up by address, merged, resolved and cached.
 
-Destination policies lie over them: `resolve_queue` and `resolve_topic` include the one that applies.
-
-It is immutable; a new configuration is a new repository. Lookups are cached per address, in a bounded cache.
-Source: address-settings page 1.2, 2.2, 2.4; rulings 9, 12.
+`resolve_queue` and `resolve_topic` put the destination policy that applies above the entries. A repository is
+immutable; a new configuration is a new one. Source: address-settings page 1.2, 2.2, 2.4; rulings 9, 12.
 """
 
 from collections.abc import Iterable
@@ -24,7 +22,7 @@ from .entries import Entry, EntryIndex
 from .matching import DEFAULT_WILDCARDS, Wildcards
 from .topics import concerns_subscribers, of_subscribers
 
-#: Addresses whose settings are cached; beyond that the oldest is dropped.
+#: Maximum size of each cache; beyond it the oldest item is dropped.
 CACHE_MAX = 4096
 
 #: Server-named queues are looked up under the uuid-namespace, if there is one.
@@ -35,7 +33,7 @@ class SettingsRepository:
     """All entries of a configuration. Raises: DuplicateMatch."""
 
     __slots__ = (
-        "_cache", "_indexes", "_of_destinations", "_resolved", "_of_layers", "_of_topics", "attempts",
+        "_by_address", "_indexes", "_by_destination", "_by_entries", "_by_layers", "_topic_layers", "attempts",
         "concerns_topics", "deletes_declared_queues", "hides_metrics", "destinations", "entries", "id_cache_size",
         "usage", "uuid_namespace", "wildcards",
     )  # fmt: skip
@@ -61,11 +59,11 @@ class SettingsRepository:
         self._indexes: dict[str | None, EntryIndex] = {}
         for one in self.entries:
             self._indexes.setdefault(one.vhost, EntryIndex()).add(one)
-        self._cache: dict[tuple[str | None, str], ResolvedSettings] = {}
-        self._resolved: dict[tuple[int, ...], ResolvedSettings] = {}
-        self._of_layers: dict[tuple[object, ...], ResolvedSettings] = {}
-        self._of_destinations: dict[tuple[str, str | None, str, str], ResolvedSettings] = {}
-        self._of_topics: dict[tuple[str | None, str], Layer] = {}
+        self._by_address: dict[tuple[str | None, str], ResolvedSettings] = {}
+        self._by_entries: dict[tuple[int, ...], ResolvedSettings] = {}
+        self._by_layers: dict[tuple[object, ...], ResolvedSettings] = {}
+        self._by_destination: dict[tuple[str, str | None, str, str], ResolvedSettings] = {}
+        self._topic_layers: dict[tuple[str | None, str], Layer] = {}
         default = () if destinations.default is None else (destinations.default,)
         #: Whether any topic has settings for its subscribers; if not, `topic_layer` is not needed.
         self.concerns_topics = any(
@@ -77,8 +75,9 @@ class SettingsRepository:
         self.hides_metrics = any(one.settings.get("enable_metrics") is False for one in self.entries)
 
     def with_entries(self, entries: Iterable[Entry]) -> "SettingsRepository":
-        """A repository with further entries, each replacing the one of the same match and virtual host. Raises:
-        DuplicateMatch.
+        """A repository with further entries, each replacing the one of the same match and virtual host.
+
+        Raises: DuplicateMatch.
         """
         added = tuple(entries)
         places = {(one.vhost, one.match.text) for one in added}
@@ -122,10 +121,10 @@ class SettingsRepository:
     def resolve(self, address: str, vhost: str | None = "/") -> ResolvedSettings:
         """The settings of an address, without destination policies. Cached; equal sets of entries give one object."""
         key = (vhost, address) if self._indexes else _ANY  # without entries all addresses are equal
-        resolved = self._cache.get(key)
+        resolved = self._by_address.get(key)
         if resolved is None:
             resolved = self._of_entries(self.matches(address, vhost))
-            _remember(self._cache, key, resolved)
+            _remember(self._by_address, key, resolved)
         return resolved
 
     def resolve_topic(self, name: str, vhost: str | None = "/") -> ResolvedSettings:
@@ -133,40 +132,40 @@ class SettingsRepository:
         if self.destinations is NO_DESTINATIONS:
             return self.resolve(name, vhost)
         key = (TOPIC_ENTRY, vhost, name, name)
-        resolved = self._of_destinations.get(key)
+        resolved = self._by_destination.get(key)
         if resolved is None:
             resolved = self._of_entries(self.topic_entries(name, vhost))
-            _remember(self._of_destinations, key, resolved)
+            _remember(self._by_destination, key, resolved)
         return resolved
 
     def topic_layer(self, name: str, vhost: str | None = "/") -> Layer:
         """The layer that a topic sets for the queues of its transient subscribers (queues page E.2). Cached."""
         key = (vhost, name)
-        layer = self._of_topics.get(key)
+        layer = self._topic_layers.get(key)
         if layer is None:
             layer = of_subscribers(merge(one.settings for one in self.topic_entries(name, vhost)))
-            _remember(self._of_topics, key, layer)
+            _remember(self._topic_layers, key, layer)
         return layer
 
     def queue_entries(self, address: str, vhost: str | None, name: str | None = None) -> tuple[Entry, ...]:
-        """The destination policy of a queue, then the entries of its address. Args: name: None: that of its address."""
-        return self._over(self.destinations.for_queue(address if name is None else name), address, vhost)
+        """The destination policy of a queue, then the entries of its address. `name` None: that of the address."""
+        return self._below(self.destinations.for_queue(address if name is None else name), address, vhost)
 
     def topic_entries(self, name: str, vhost: str | None) -> tuple[Entry, ...]:
         """The destination policy of a topic, then the entries of the address of that name."""
-        return self._over(self.destinations.for_topic(name), name, vhost)
+        return self._below(self.destinations.for_topic(name), name, vhost)
 
-    def _over(self, policy: Entry | None, address: str, vhost: str | None) -> tuple[Entry, ...]:
+    def _below(self, policy: Entry | None, address: str, vhost: str | None) -> tuple[Entry, ...]:
         found = self.matches(address, vhost)
         return found if policy is None else (policy, *found)
 
     def _of_entries(self, found: tuple[Entry, ...]) -> ResolvedSettings:
         """The settings of some entries, most specific first."""
         group = tuple(id(one) for one in found)
-        resolved = self._resolved.get(group)
+        resolved = self._by_entries.get(group)
         if resolved is None:
             resolved = self._finish(merge(one.settings for one in found), NOTHING_SET)
-            _remember(self._resolved, group, resolved)
+            _remember(self._by_entries, group, resolved)
         return resolved
 
     def sets_id_cache_size(self, address: str, vhost: str | None = "/") -> bool:
@@ -191,11 +190,11 @@ class SettingsRepository:
             return self._resolve_plain_queue(address, vhost, name)
         found = self.queue_entries(address, vhost, name)
         key = (tuple(id(one) for one in found), frozenset(own.items()), frozenset(policy.items()))
-        resolved = self._of_layers.get(key)
+        resolved = self._by_layers.get(key)
         if resolved is None:
             own = with_fewer_attempts(own, policy)
             resolved = self._finish(merge(one.settings for one in found), own)
-            _remember(self._of_layers, key, resolved)
+            _remember(self._by_layers, key, resolved)
         return resolved
 
     def _resolve_plain_queue(self, address: str, vhost: str | None, name: str | None) -> ResolvedSettings:
@@ -203,10 +202,10 @@ class SettingsRepository:
         if self.destinations is NO_DESTINATIONS:
             return self.resolve(address, vhost)
         key = (QUEUE_ENTRY, vhost, address, address if name is None else name)
-        resolved = self._of_destinations.get(key)
+        resolved = self._by_destination.get(key)
         if resolved is None:
             resolved = self._of_entries(self.queue_entries(address, vhost, name))
-            _remember(self._of_destinations, key, resolved)
+            _remember(self._by_destination, key, resolved)
         return resolved
 
     def _finish(self, merged: Layer, own: Layer) -> ResolvedSettings:

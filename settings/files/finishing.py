@@ -139,7 +139,7 @@ def _by_match(builder: ConfigurationBuilder, wildcards: Wildcards) -> Iterable[t
         except MatchFault as error:
             builder.fault(raw.origin, "match", f"{shown(raw.match)}: {error}")
             continue
-        found.setdefault((raw.vhost, *match.covers), (match, []))[1].append(raw)
+        found.setdefault((raw.vhost, *match.coverage), (match, []))[1].append(raw)
     return found.values()
 
 

@@ -47,9 +47,10 @@ UNLIMITED = -1
 #: Artemis' built-in max-delivery-attempts, used if an entry sets any redelivery or dead-letter setting.
 ARTEMIS_ATTEMPTS = 10
 
+# Reasons why settings of Artemis have no effect here.
 READ_AHEAD = "Read ahead is what the consumers' credit and the memory (`[limits] memory`) allow."
 CLIENTS_ROUTE = "An AMQP client always names an exchange of a type, or a queue."
-NO_ADDRESSES = "An address is what its queues and exchanges make it; alone it is nothing that could be created."
+NO_ADDRESSES = "An address exists by its queues and exchanges; there is nothing that could be created alone."
 
 
 @frozen
@@ -94,14 +95,14 @@ class ResolvedSettings:
     dead_letter_address: str = redelivery(ADDRESS, "",
         help="Exchange or queue that gets messages whose attempts are used up; unset drops them.")
     auto_create_dead_letter_resources: bool = redelivery(BOOLEAN, False,
-        help="Whether each address gets a dead-letter queue of its own when it needs one.")
+        help="Whether each address gets its own dead-letter queue when it needs one.")
     dead_letter_queue_prefix: str = redelivery(TEXT, "DLQ.", help="Prefix of the names of those dead-letter queues.")
     dead_letter_queue_suffix: str = redelivery(TEXT, "", help="Suffix of the names of those dead-letter queues.")
     send_to_dla_on_no_route: bool = redelivery(BOOLEAN, False, ARRIVAL, bean="sendToDLAOnNoRoute",
         help="Whether a message that reaches no queue goes to the dead-letter address.")
     # Artemis and HornetQ: false, also for entries of their files
     auto_create_missing_queues: bool = setting(BOOLEAN, True,
-        help="Whether a dead-letter or expiry address to which nothing is bound gets a durable queue of its own name.")
+        help="Whether a durable queue is created for a dead-letter or expiry address to which nothing is bound.")
     # -- expiry
     no_expiry: bool = setting(BOOLEAN, False, ARRIVAL, help="Whether the expiration that publishers set is ignored.")
     expiry_delay_ms: int = setting(DELAY_OR_OFF, -1, ARRIVAL,
@@ -112,7 +113,7 @@ class ResolvedSettings:
         help="Longest time to live, or that of messages without one, if `expiry-delay` is -1; -1 is none.")
     expiry_address: str = setting(ADDRESS, "", help="Exchange or queue that gets expired messages; unset drops them.")
     auto_create_expiry_resources: bool = setting(BOOLEAN, False,
-        help="Whether each address gets an expiry queue of its own when it needs one.")
+        help="Whether each address gets its own expiry queue when it needs one.")
     expiry_queue_prefix: str = setting(TEXT, "EXP.", help="Prefix of the names of those expiry queues.")
     expiry_queue_suffix: str = setting(TEXT, "", help="Suffix of the names of those expiry queues.")
     # -- size limits and paging
@@ -154,7 +155,7 @@ class ResolvedSettings:
         help="Memory for messages of each queue: beyond it they leave memory, or (`cursor`) publishers wait; -1 is no "
         "limit.")
     producer_flow_control: bool = flow_control(BOOLEAN, True,
-        help="Whether publishers wait for memory; if not, the temporary store takes what is too much.")
+        help="Whether publishers wait for memory; if not, messages beyond it go to the temporary store.")
     send_fail_if_no_space: bool = flow_control(BOOLEAN, False, default_text="that of [system-usage]",
         help="Whether a publish for which there is no space is refused at once instead of held.")
     send_fail_if_no_space_after_ms: int = flow_control(DELAY, 0, default_text="that of [system-usage]",
@@ -172,7 +173,7 @@ class ResolvedSettings:
     pending_message_limit_prefetch_rate: float = of_topics(RATE_OR_OFF, -1.0, default_text="unset", is_limit=True,
         help="The same as a multiple of the prefetch, where `pending-message-limit` is not set.")
     message_eviction: str = of_topics(one_of_any_case("oldest", "lowest-priority", "unique-property"), "oldest",
-        help="Which message goes when there are more: the `oldest`, that of `lowest-priority`, or one whose "
+        help="Which message is dropped at that limit: the `oldest`, that of `lowest-priority`, or one whose "
         "`unique-property` came again.")
     message_eviction_property: str = of_topics(TEXT, "", help="Header whose values `unique-property` compares.")
     abort_slow_consumer_after_ms: int = of_topics(DELAY_OR_OFF, -1, zero_is_none=True, is_limit=True,
@@ -273,13 +274,13 @@ class ResolvedSettings:
         "The journal is the history, see `[journal] retain`.",
         help="Days of counters that are kept.")
     management_browse_page_size: int = setting(LIMIT, 200,
-        help="Messages that one browse by management shows; no more than 500, nor for -1.")
+        help="Messages that one browse by management shows; at most 500, also for -1.")
     management_message_attribute_size_limit: int = setting(LIMIT, 256,
         help="Characters of a property that a browse shows; -1 is all.")
     retroactive_message_count: int = setting(COUNT, 0, ARRIVAL,
         help="Newest messages of an address that a queue created later gets; 0 is off.")
     enable_metrics: bool = setting(BOOLEAN, True,
-        help="Whether queues of the address have lines of their own in metrics; sums have all queues.")
+        help="Whether metrics list the queues of the address one by one; totals count all queues.")
     enable_ingress_timestamp: bool = setting(BOOLEAN, False, ARRIVAL,
         help="Whether messages get the header `_AMQ_INGRESS_TIMESTAMP` (ms) when they arrive.")
     id_cache_size: int = setting(COUNT_INT, 20_000, ARRIVAL, bean="IDCacheSize",

@@ -200,7 +200,7 @@ def test_equal_matches_give_the_same_object_and_the_cache_is_bounded() -> None:
     first = settings.resolve("a.0")
     for number in range(CACHE_MAX + 100):
         assert settings.resolve(f"a.{number}") is first
-    assert len(settings._cache) == CACHE_MAX
+    assert len(settings._by_address) == CACHE_MAX
     assert settings.resolve("a.0") is first
 
 
