@@ -26,11 +26,11 @@ _PATH_ARGUMENTS = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), 
 class Level(Enum):
     """The users who may use a route (management page 1.5)."""
 
-    OPEN = auto()  # everybody
-    ANY = auto()  # users with one of the four tags
-    VHOST = auto()  # and with permissions in the virtual host of the path; administrators need none
-    MONITORING = auto()
-    POLICYMAKER = auto()  # and with permissions in the virtual host of the path, if there is one
+    OPEN = auto()  # everybody, without a login
+    ANY = auto()  # users with any of the four tags
+    VHOST = auto()  # users with permissions in the virtual host in the path, and administrators
+    MONITORING = auto()  # users with this tag or administrator
+    POLICYMAKER = auto()  # users with this tag or administrator; like VHOST if there is a virtual host in the path
     ADMINISTRATOR = auto()
 
 

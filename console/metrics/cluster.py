@@ -44,7 +44,7 @@ def cluster_page(facts: ClusterFacts) -> str:
             (
                 "follower_lag_seconds",
                 GAUGE,
-                "How long ago the journal ended where its copy does, to half a second",
+                "Age of the last record that a follower has, to half a second",
                 [(node, node.lag_s) for node in followers],
             ),
             (

@@ -16,18 +16,18 @@ IDENTITY = _families(
 ALARMS = _families(
     UNTYPED,
     alarms_file_descriptor_limit="1 while connections are refused because no descriptor is free",
-    alarms_free_disk_space_watermark="1 while the disk takes nothing and publishers wait",
+    alarms_free_disk_space_watermark="1 while the disk is full or fails, and publishers wait",
     alarms_memory_used_watermark="1 while publishers wait for memory, or by an operator's order",
 )
 CHURN = _families(
     COUNTER,
     connections_opened="Connections opened",
-    connections_closed="Connections closed, by whoever",
+    connections_closed="Connections closed by either side",
     channels_opened="Channels opened",
-    channels_closed="Channels closed, by whoever",
+    channels_closed="Channels closed by either side",
     queues_declared="Successful queue.declare, also of queues that were there",
-    queues_created="Queues made",
-    queues_deleted="Queues deleted, for whatever reason",
+    queues_created="Queues created",
+    queues_deleted="Queues deleted for any reason",
 )
 OBJECTS = _families(
     GAUGE,
@@ -45,8 +45,8 @@ NODE = _families(
     erlang_processes_used="Tasks of the event loop",
     process_max_fds="Limit of file descriptors",
     process_max_tcp_sockets="Limit of sockets: that of descriptors",
-    resident_memory_limit_bytes="Octets of memory beyond which messages leave it, or publishers wait",
-    disk_space_available_limit_bytes="Octets that are held back for the journal when the disk is full",
+    resident_memory_limit_bytes="Octets of memory beyond which messages are paged out or publishers wait",
+    disk_space_available_limit_bytes="Octets that the journal leaves free on the disk",
     erlang_uptime_seconds="Seconds since the start",
 )
 GARBAGE = _families(COUNTER, erlang_gc_runs="Runs of the garbage collector")
@@ -115,7 +115,7 @@ CHANNEL_GAUGES = _families(
     channel_messages_unconfirmed="Publishes that are not confirmed yet",
     channel_messages_uncommitted="Publishes that wait for a commit",
     channel_acks_uncommitted="Acknowledgements that wait for a commit",
-    consumer_prefetch="Prefetch of the channels' consumers to come",
+    consumer_prefetch="Prefetch of later consumers of the channels",
     channel_prefetch="Prefetch that all consumers of a channel share",
 )
 CHANNEL_COUNTERS = _families(
@@ -126,10 +126,10 @@ CHANNEL_COUNTERS = _families(
     channel_messages_unroutable_dropped="Unroutable publishes that were dropped",
     channel_get="Messages got without acknowledgement",
     channel_get_ack="Messages got with acknowledgement",
-    channel_get_empty="Gets that got nothing",
+    channel_get_empty="Gets from empty queues",
     channel_messages_delivered="Messages delivered to consumers without acknowledgement",
     channel_messages_delivered_ack="Messages delivered to consumers with acknowledgement",
-    channel_messages_redelivered="Messages delivered not for the first time",
+    channel_messages_redelivered="Messages delivered again",
     channel_messages_acked="Messages acknowledged",
 )
 CONNECTION_COARSE = _families(
@@ -168,14 +168,14 @@ GLOBAL_BY_TYPE = _families(
     global_messages_delivered_consume_auto_ack="Messages delivered to consumers without acknowledgement",
     global_messages_delivered_get_manual_ack="Messages got with acknowledgement",
     global_messages_delivered_get_auto_ack="Messages got without acknowledgement",
-    global_messages_get_empty="Gets that got nothing",
-    global_messages_redelivered="Messages delivered not for the first time",
+    global_messages_get_empty="Gets from empty queues",
+    global_messages_redelivered="Messages delivered again",
     global_messages_acknowledged="Messages acknowledged",
 )
 DEAD_LETTERS = _families(
     COUNTER,
     global_messages_dead_lettered_maxlen="Messages that died because a queue was full",
-    global_messages_dead_lettered_expired="Messages that died of age",
+    global_messages_dead_lettered_expired="Messages that expired",
     global_messages_dead_lettered_rejected="Messages that died because a consumer rejected them",
     global_messages_dead_lettered_delivery_limit="Messages that died after too many deliveries",
     global_messages_dead_lettered_confirmed="Always 0: dead letters are published, not confirmed",

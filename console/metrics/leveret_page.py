@@ -29,27 +29,28 @@ def leveret_page(
     parts = [
         build_info(options.product_version),
         _one("vhosts", GAUGE, "Virtual hosts", len(broker.virtual_hosts)),
-        _one("queue_scheduled", GAUGE, "Messages that wait for their time", queues.scheduled),
+        _one("queue_scheduled", GAUGE, "Scheduled messages", queues.scheduled),
         _one("queues_paused", GAUGE, "Queues that an operator has paused",
             sum(map(_paused, broker.virtual_hosts.queues()))),
-        _one("queue_in_lease", GAUGE, "Messages of leased queues that somebody has", queues.leased),
-        _one("leases_ended_total", COUNTER, "Leases that ended without their holders", queues.count("lease_ended")),
+        _one("queue_in_lease", GAUGE, "Messages of leased queues that are leased", queues.leased),
+        _one("leases_ended_total", COUNTER, "Leases that expired, were broken or taken over",
+            queues.count("lease_ended")),
         _one("ring_replaced_total", COUNTER, "Messages that newer ones replaced, in rings and as last values",
             queues.count("replaced")),
-        _one("requeued_total", COUNTER, "Deliveries that came back at once", queues.count("requeued")),
-        _one("redelivered_after_delay_total", COUNTER, "Deliveries that came back and had to wait for the next attempt",
+        _one("requeued_total", COUNTER, "Deliveries that were requeued at once", queues.count("requeued")),
+        _one("redelivered_after_delay_total", COUNTER, "Deliveries that were requeued with a delay",
             queues.count("delayed")),
-        _one("expired_total", COUNTER, "Messages that died of age", queues.count("expired")),
-        _one("dropped_total", COUNTER, "Messages refused: full, duplicates", queues.count("dropped")),
+        _one("expired_total", COUNTER, "Messages that expired", queues.count("expired")),
+        _one("dropped_total", COUNTER, "Messages refused by limits or as duplicates", queues.count("dropped")),
         _deaths(queues),
-        _one("dead_letters_unroutable_total", COUNTER, "Dead letters that no queue took: they are gone",
+        _one("dead_letters_unroutable_total", COUNTER, "Dead letters that reached no queue and were dropped",
             broker.context.unroutable_letters.count),
         _one("alarm_replication", GAUGE, "1 while too few nodes of the cluster have the journal, and publishers wait",
             broker.flow.replication.is_full),
         *_flow(broker, channels),
-        _one("deadlines", GAUGE, "Moments that the broker waits for", len(broker.context.deadlines)),
+        _one("deadlines", GAUGE, "Deadlines that are set", len(broker.context.deadlines)),
         _many("turn_delay_seconds", HISTOGRAM,
-            "How late the event loop was, looked at four times a second: the length of turns",
+            "Delays of the event loop, measured four times a second",
             histogram(delays.bounds, delays.counts, delays.total)),
     ]
     # fmt: on
@@ -75,8 +76,8 @@ def _deaths(queues: QueueSums) -> str:
     reasons = ("delivery_limit", "expired", "maxlen", "rejected")
     letters = [Sample(died.get((reason, True), 0), f'{{reason="{reason}"}}') for reason in reasons]
     ends = [Sample(died.get((reason, False), 0), f'{{reason="{reason}"}}') for reason in reasons]
-    return _many("dead_lettered_total", COUNTER, "Messages that died and went on as dead letters", letters) + _many(
-        "died_total", COUNTER, "Messages that died for good", ends
+    return _many("dead_lettered_total", COUNTER, "Messages that were dead-lettered", letters) + _many(
+        "died_total", COUNTER, "Messages that were dropped instead of dead-lettered", ends
     )
 
 
@@ -91,12 +92,17 @@ def _flow(broker: Broker, channels: ChannelSums) -> list[str]:
     ]
     nodes = [(node, labelled({"address": node.destination, "limit": node.limit_name})) for node in broker.flow.nodes()]
     return [
-        _many("blocked_producers", GAUGE, "Connections whose publishes wait, and for what", blocked),
+        _many("blocked_producers", GAUGE, "Connections whose publishes wait, by limit", blocked),
         _one("blocked_connections", GAUGE, "Connections that may not publish now", channels.blocked),
         _one("held_bytes", GAUGE, "Octets of publishes that wait, in memory", broker.flow.parked.octets),
-        _many("limit_used", GAUGE, "What is used of a limit, in octets or messages", _used(nodes)),
-        _many("limit_max", GAUGE, "The limit itself", [Sample(node.limit, labels) for node, labels in nodes]),
-        _one("over_limit_total", COUNTER, "Messages that came in over a full limit", broker.flow.over_limit),
+        _many("limit_used", GAUGE, "Use of a limit, in octets or messages", _used(nodes)),
+        _many(
+            "limit_max",
+            GAUGE,
+            "The limit, in octets or messages",
+            [Sample(node.limit, labels) for node, labels in nodes],
+        ),
+        _one("over_limit_total", COUNTER, "Messages accepted over a limit", broker.flow.over_limit),
     ]
 
 
@@ -113,17 +119,17 @@ def _journal(journal: JournalFigures) -> list[str]:
         _many(
             "journal_sync_seconds",
             HISTOGRAM,
-            "How long syncs took",
+            "Seconds that syncs took",
             histogram(journal.sync_bounds, list(journal.sync_counts), journal.sync_s),
         ),
         _one("journal_segments", GAUGE, "Segment files", journal.segments),
-        _one("journal_messages", GAUGE, "Messages that are kept there, by queue", journal.messages),
+        _one("journal_messages", GAUGE, "Messages in the journal, counted in each queue", journal.messages),
         _one("journal_backlog_bytes", GAUGE, "Octets that wait to be written", journal.backlog),
         _one("journal_unsynced_bytes", GAUGE, "Octets that a power failure would lose", journal.unsynced),
         _many(
             "journal_reader_bytes",
             GAUGE,
-            "Octets that are kept for a reader of the pipeline alone",
+            "Octets that are kept for one reader of the pipeline alone",
             [Sample(size, labelled({"reader": name})) for name, size in sorted(journal.reader_kept.items())],
         ),
         _one("journal_readers_dropped_total", COUNTER, "Readers beyond a limit", journal.readers_dropped),

@@ -91,6 +91,7 @@ def queue_sums(broker: Broker) -> Generator[None, None, QueueSums]:
     for kind in ALL_TYPES:
         sums.counts[kind] = dict.fromkeys(COUNTS, 0)
         sums.deaths[kind] = {}
+    # The broker's counters include those of all deleted queues. Less those of other types, they count as classic.
     past = dict(zip(COUNTS, _counts_of(broker.context.counters)))
     past_deaths = dict(broker.context.counters.deaths or {})
     for type_, counters in broker.context.activity.gone.items():
@@ -111,6 +112,7 @@ def queue_sums(broker: Broker) -> Generator[None, None, QueueSums]:
 
 
 def _add_some(sums: QueueSums, queues: Sequence[Queue], busy: list[Queue]) -> None:
+    """Add some queues to the sums, and those with messages to `busy`."""
     types = list(map(_type, queues))
     all_events = list(map(_events, queues))
     unacked = list(map(_unacked, all_events))
@@ -137,7 +139,7 @@ def _add_some(sums: QueueSums, queues: Sequence[Queue], busy: list[Queue]) -> No
 
 
 def _octets(busy: list[Queue], ready: int, unacked: int) -> Generator[None, None, Octets]:
-    """Octets of the bodies in queues with messages, from a sample of queues and of messages in each."""
+    """Octets of the bodies in busy queues, estimated from some of these queues. `ready`, `unacked`: of all."""
     if not busy:
         return Octets()
     step = -(-len(busy) // SAMPLED_QUEUES)
@@ -170,7 +172,7 @@ def _octets(busy: list[Queue], ready: int, unacked: int) -> Generator[None, None
 
 
 def octets_of(queue: Queue, counted_max: int) -> Octets:
-    """Octets of one queue, from its first ready messages; without any, from unacknowledged ones."""
+    """Octets of one queue, estimated from its first ready messages, or else from unacknowledged ones."""
     ready, unacked = queue.ready_count, queue.unacked
     messages: list[Message] = queue.first_messages(counted_max) if ready else []
     if not messages and unacked:
@@ -218,12 +220,12 @@ def channel_sums(broker: Broker) -> Generator[None, None, ChannelSums]:
     past = broker.context.activity
     sums = ChannelSums(confirmable=past.confirmable, confirmed=past.confirmed)
     clients = list(broker.connections)
-    links = [client.connection_info for client in clients]
+    infos = [client.connection_info for client in clients]
     sums.connections = len(clients)
-    sums.octets_in = past.octets_in + sum([connection_info.octets_in for connection_info in links])
-    sums.octets_out = past.octets_out + sum([connection_info.octets_out for connection_info in links])
-    sums.reads = past.reads + sum([connection_info.reads for connection_info in links])
-    sums.writes = past.writes + sum([connection_info.writes for connection_info in links])
+    sums.octets_in = past.octets_in + sum([info.octets_in for info in infos])
+    sums.octets_out = past.octets_out + sum([info.octets_out for info in infos])
+    sums.reads = past.reads + sum([info.reads for info in infos])
+    sums.writes = past.writes + sum([info.writes for info in infos])
     sessions = [session for client in clients for session in client.sessions]
     yield
     for start in range(0, len(sessions), CHANNELS_A_STEP):

@@ -54,20 +54,14 @@ def _download(request: Request, value: dict[str, Any]) -> Steps:
 
 
 def _import(api: Api, request: Request) -> Steps:
-    return (yield from _import_into(api, request, (yield from _document(request)), None))
-
-
-def _import_vhost(api: Api, request: Request) -> Steps:
-    vhost = api.vhost_to_change(request)
-    return (yield from _import_into(api, request, (yield from _document(request)), vhost.name))
-
-
-def _import_into(api: Api, request: Request, document: dict[str, Any], vhost: str | None) -> Steps:
+    """Import into the broker, or into the virtual host in the path."""
+    vhost = api.vhost_to_change(request).name if "V" in request.names else None
+    document = yield from _document(request)
     users = document.get("users")
     is_untagged = isinstance(users, list) and any(isinstance(user, dict) and "tags" not in user for user in users)
     if vhost is None and is_untagged:
         raise bad_request("tags_not_present")
-    all_or_nothing = request.query.get("all-or-nothing") == "true" or None
+    all_or_nothing = request.flag("all-or-nothing") or None
     before = set(api.broker.virtual_hosts)
     arguments = {"definitions": document, "vhost": vhost, "all-or-nothing": all_or_nothing}
     try:
@@ -86,12 +80,14 @@ def _import_into(api: Api, request: Request, document: dict[str, Any], vhost: st
 
 
 def _preview(api: Api, request: Request) -> Steps:
+    """The changes that an import would make."""
     vhost = api.vhost_to_change(request).name if "V" in request.names else None
     document = yield from _document(request)
     return (yield from api.run("preview definitions", definitions=document, vhost=vhost))
 
 
 def _document(request: Request) -> Steps:
+    """The steps to the JSON object in the body, or in the file of a form. Raises: Refusal."""
     body = request.body
     if content_type(request) == MULTIPART:
         body = _file_of(request)
@@ -133,6 +129,6 @@ ROUTES = [
     Route("leveret/preview/definitions/V", _PREVIEW),
     Route(
         "definitions/V",
-        {"GET": Action(Level.ADMINISTRATOR, _export_vhost), "POST": Action(Level.ADMINISTRATOR, _import_vhost, _MEDIA)},
+        {"GET": Action(Level.ADMINISTRATOR, _export_vhost), "POST": Action(Level.ADMINISTRATOR, _import, _MEDIA)},
     ),
 ]
