@@ -129,7 +129,9 @@ class FakeBroker:
         activity = SimpleNamespace(octets_in=0, octets_out=0, reads=0, writes=0)
         self.context = SimpleNamespace(storage=SimpleNamespace(durability=durability), listeners=[], activity=activity)
         self.connections: list[Any] = []
-        self.counted = SimpleNamespace(queues=0, ready=0, scheduled=0, counters={"published": 0, "unroutable": 0})
+        self.counted = SimpleNamespace(
+            queues=0, ready=0, scheduled=0, unacked=0, counters={"published": 0, "unroutable": 0}
+        )
 
     def statistics(self) -> Any:
         counted = vars(self.counted)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from history import History, Step, content_of, envelope_of
-from simulator.books.leases import Leases
+from simulator.books.leases import Leases, Subscription
 from simulator.books.routing import Routing
 from simulator.ledger import Broken
 
@@ -28,7 +28,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 class LeaseHistory(History):
-    """Consumers are "c1" and "c2" (which take all), "f" (`of = 'a'`), "n" (no_ack), and "" (basic.get)."""
+    """Consumers are "c1", "c2" (which take all), "f" (`of = 'a'`), "n" (no_ack), "r" (renews), and "" (basic.get)."""
 
     book: Leases
 
@@ -39,9 +39,10 @@ class LeaseHistory(History):
 
         queues: dict[str, Any] = {name: {"leased": {"backlog": 2, **rules}} for name, rules in RULES.items()}
         super().__init__(make, **queues, ranked={"leased": {"backlog": 2}, "ranks": 5})
-        self._sessions = {name: FakeSession(name) for name in ("c1", "c2", "f", "n", "")}
-        for name, filter_ in (("c1", ""), ("c2", ""), ("f", "of = 'a'"), ("n", "")):
-            self.book.subscribed((f"product {name}", 1, name), filter_, 2, no_ack=name == "n")
+        self._sessions = {name: FakeSession(name) for name in ("c1", "c2", "f", "n", "r", "")}
+        for name, filter_ in (("c1", ""), ("c2", ""), ("f", "of = 'a'"), ("n", ""), ("r", "")):
+            subscription = Subscription(filter_, 2, no_ack=name == "n", renews=name == "r")
+            self.book.subscribed((f"product {name}", 1, name), subscription)
 
     def came(self, queue: str, *ids: int, of: str | None = None, **facts: Any) -> None:
         contents = [content_of(id_, None if of is None else {"of": Field("S", of.encode())}) for id_ in ids]
@@ -95,6 +96,7 @@ TWICE: list[Step] = [("came", "thrice", 1)] + [("lent", "thrice", "c1", 1), ("en
     [("came", "a", 1), ("lent", "a", "c1", 1), ("ended", "a", "nacked", 1), ("lent", "a", "c2", 1), END],
     [("came", "timed", 1), ("lent", "timed", "c1", 1), ("passed", 100), ("ended", "timed", "deadline", 1), END],
     [("came", "timed", 1), ("lent", "timed", "c1", 1), ("passed", 5000), ("ended", "timed", "deadline", 1), END],
+    [("came", "timed", 1), ("lent", "timed", "r", 1), ("passed", 5000), END],
     [("came", "a", 1), ("lent", "a", "c1", 1), ("settles", "a", "c2", 1), ("ended", "a", "taken_over", 1),
      ("acked", "a", [1]), END],
     [("came", "a", 1), ("settles", "a", "c2", 1), ("acked", "a", [1]), END],

@@ -18,6 +18,7 @@ from simulator.books.precedence import Precedence
 from simulator.books.redelivery import Redelivery
 from simulator.books.returns import Returns
 from simulator.books.routing import Routing
+from simulator.books.settlements import Settlements, Word
 from simulator.books.timeouts import Timeouts
 from simulator.books.whereabouts import RESCHEDULED
 from simulator.ledger import Broken
@@ -457,3 +458,57 @@ def test_what_came_back_goes_to_another(steps: list[Step]) -> None:
 def test_who_has_gone_takes_nothing(why: str, session: Any) -> None:
     steps: list[Step] = [*HELD, ("requeued", "a", [1], why), ("delivered", "a", [1], {"session": session})]
     say_no(returns(), steps, "had given it back as it ended")
+
+
+# -- settlements ------------------------------------------------------------------------------------------------------
+
+
+class Settling(History):
+    """With what clients say of what they have."""
+
+    book: Settlements
+
+    def __init__(self) -> None:
+        super().__init__(lambda it: Settlements(it.where), a={})
+        self.book.automatic.add(("automatic", 1))
+
+    def says(self, id_: int, word: Word) -> None:
+        self.book.says((("/", "a"), id_), word)
+
+    def rolled_back(self, id_: int) -> None:
+        self.book.takes_back((("/", "a"), id_))
+
+
+def out_to(product: str) -> list[Step]:
+    """Message 1, to a channel of somebody."""
+    client = SimpleNamespace(properties={"product": SimpleNamespace(text=product)})
+    return [("enqueued", "a", [1]), ("delivered", "a", [1], {"session": SimpleNamespace(client=client, number=1)})]
+
+
+OUT = out_to("somebody")
+REJECTED: Step = ("left", "a", [1], "killed", {"reason": "rejected"})
+
+
+@pytest.mark.parametrize("steps", [
+    [*OUT, ("says", 1, Word.ACK), ("acked", "a", [1])],
+    [*OUT, ("says", 1, Word.REQUEUE), ("requeued", "a", [1])],
+    [*OUT, ("says", 1, Word.REJECT), ("requeued", "a", [1], "lost")],
+    [*OUT, ("says", 1, Word.REJECT), REJECTED],
+    [*out_to("automatic"), ("acked", "a", [1])],
+])  # fmt: skip
+def test_a_client_settles_as_it_says(steps: list[Step]) -> None:
+    Settling().tell(steps)
+
+
+@pytest.mark.parametrize(("sentence", "steps"), [
+    ("acknowledged, and its client said nothing", [*OUT, ("acked", "a", [1])]),
+    ("acknowledged, and its client said reject", [*OUT, ("says", 1, Word.REJECT), ("acked", "a", [1])]),
+    ("acknowledged, and its client said nothing",
+     [*OUT, ("says", 1, Word.ACK), ("rolled_back", 1), ("acked", "a", [1])]),
+    ("came back \\(nacked\\), and its client said reject", [*OUT, ("says", 1, Word.REJECT), ("requeued", "a", [1])]),
+    ("rejected, and its client said requeue", [*OUT, ("says", 1, Word.REQUEUE), REJECTED]),
+    ("acknowledged, and its client said nothing",
+     [*OUT, ("says", 1, Word.ACK), ("requeued", "a", [1], "lost"), OUT[1], ("acked", "a", [1])]),
+])  # fmt: skip
+def test_nobody_settles_for_a_client(sentence: str, steps: list[Step]) -> None:
+    say_no(Settling(), steps, sentence)

@@ -211,7 +211,11 @@ class SimulatedFiles:
 
     def sync(self, handle: int) -> None:
         path, file = self.handles[handle]
-        self._ask("sync", path)
+        try:
+            self._ask("sync", path)
+        except OSError:  # as Linux does: the next one succeeds, and says nothing of what this one left out
+            file.unsynced.clear()
+            raise
         for offset, piece in file.unsynced:  # not the whole file, which may be long
             if piece is None:
                 file.durable.resize(offset)

@@ -37,6 +37,8 @@ def add_leased(plan: Plan, chance: Random, other: str, filters: Sequence[str] = 
                 options["no_ack"] = True
             elif chance.random() < 0.15 and not queue.features["leased"].get("lease_ms"):
                 options["transactions"] = True
+            if "lease_ms" in queue.features["leased"] and chance.random() < 0.2:
+                options["renews"] = True
             _add(plan, chance, "borrower", options)
         if chance.random() < 0.3:
             _add(plan, chance, "getter", {"queue": queue.name})

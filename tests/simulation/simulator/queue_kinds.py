@@ -130,6 +130,10 @@ def _delayed(chance: Random, queue: QueuePlan, settings: Settings, other: str) -
 def _last_value(chance: Random, queue: QueuePlan, settings: Settings, other: str) -> None:
     settings.add(queue.name, default_last_value_key="key")
     queue.features["last_value_keys"] = chance.choice((2, 20))
+    if chance.random() < 0.4:
+        attempts = chance.choice((2, 5))
+        settings.add(queue.name, max_delivery_attempts=attempts, dead_letter_address=other)
+        queue.features |= {"attempts_max": attempts, "dead_letter_address": other}
 
 
 def _non_destructive(chance: Random, queue: QueuePlan, settings: Settings, other: str) -> None:

@@ -96,7 +96,7 @@ FAULT_GROUPS: dict[str, dict[str, int]] = {
         "operator adds a virtual host": 3, "operator deletes a virtual host": 1,
         "operator imports what was exported": 1,
     },
-    "policies": {"operator sets a policy": 3, "operator clears a policy": 2, "operator sets a parameter": 3},
+    "policies": {"operator sets a policy": 3, "operator clears a policy": 2, "operator sets a parameter": 2},
     "operators": {
         "operator blocks publishers": 2, "operator closes a connection": 2, "operator looks": 1,
         "operator changes the configuration": 2, "operator traces": 1,
@@ -118,8 +118,12 @@ LEAVING = frozenset({"publisher", "worker", "borrower", "getter"})
 TROUBLING = frozenset({"operator blocks publishers", *FAULT_GROUPS["disk"], *FAULT_GROUPS["room"]})
 #: Queues that any message may come to.
 PLAIN_KINDS = frozenset({"plain", "volatile", "rejecting", "delayed", "quorum", "ring", "bounded", "single-active"})
-#: How likely a world has each of these groups; others: `SELDOM`.
-LIKELY, SELDOM = {"lives": 0.7, "connections": 0.4, "ends": 0.3}, 0.2
+#: How likely a world has each of these groups; of the others it has three at most.
+LIKELY = {"lives": 0.7, "connections": 0.3}
+#: Groups after whose faults much begins anew, or nothing goes on for a while, and seconds between two of them.
+DEAR, DEAR_S = frozenset({"lives", "ends", "time", "disk", "room", "damage", "strangers"}), (0.3, 0.7, 1.5)
+#: The same for all others.
+CHEAP_S = (0.05, 0.15, 0.5)
 
 
 #: Of so many worlds one is long, and has everything.
@@ -168,6 +172,8 @@ def _give_habits(plan: Plan, chance: Random) -> None:
             client.options["frame_max"] = chance.choice((4096, 5000, 64 * 1024))
         if chance.random() < 0.3:
             client.options["heartbeat"] = 1
+        if client.kind == "tenant" and chance.random() < 0.3:
+            client.options["hears_cancels"] = False
         if chance.random() < 0.5:
             client.options["channel_max"] = len(channels)
         for kind, options in channels:
@@ -180,7 +186,7 @@ def _give_habits(plan: Plan, chance: Random) -> None:
 
 
 def _configuration(chance: Random) -> str:
-    lines = ["[journal]", f'segment-size = "{chance.choice(("16KiB", "16KiB", "64KiB", "1MiB"))}"']
+    lines = ["[journal]", f'segment-size = "{chance.choice(("16KiB",) * 9 + ("64KiB", "64KiB", "1MiB"))}"']
     lines.append(f'fsync = "{chance.choice(("commit", "commit", "commit", "commit", "interval", "never"))}"')
     lines.append(f'fsync-interval = "{chance.choice(("50ms", "1s"))}"')
     lines.append(f'scope = "{chance.choice(("durable", "durable", "all"))}"')
@@ -235,7 +241,7 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
     if not has_system:
         for kind in ("declarer", "tenant"):
             if chance.random() < 0.3:
-                options = {} if kind == "declarer" else _tenant(chance)
+                options = {"spreads": True} if kind == "declarer" else _tenant(chance)
                 plan.clients.append(ClientPlan(kind, len(plan.clients) + 1, chance.getrandbits(32), options))
     multiply(plan, chance, has_flow=has_flow)
     for client in plan.clients:
@@ -248,7 +254,7 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
 def _moods(chance: Random, queue: QueuePlan) -> dict[str, Any]:
     """Of a worker, beside what every world has."""
     options: dict[str, Any] = {}
-    for name, share in (("shared", 0.2), ("flows", 0.2), ("restless", 0.4), ("asks", 0.3)):
+    for name, share in (("shared", 0.2), ("flows", 0.2), ("restless", 0.4), ("asks", 0.3), ("rejects", 0.4)):
         if chance.random() < share:
             options[name] = True
     if chance.random() < (0.7 if "single_active" in queue.features else 0.2):
@@ -270,18 +276,19 @@ def _tenant(chance: Random) -> dict[str, str]:
 
 
 def _add_faults(plan: Plan, chance: Random) -> None:
-    weights: dict[str, int] = {}
-    for name, group in FAULT_GROUPS.items():
-        if chance.random() < LIKELY.get(name, SELDOM):
-            weights |= group
+    """Those of a few groups; each group comes again and again, as often as its faults are cheap for the world."""
+    groups = [name for name, share in LIKELY.items() if chance.random() < share]
+    groups += chance.sample([name for name in FAULT_GROUPS if name not in LIKELY], chance.choice((0, 1, 1, 2, 3)))
+    wanted = [(FAULT_GROUPS[name], chance.choice(DEAR_S if name in DEAR else CHEAP_S)) for name in groups]
     for features, group in OF_FEATURES:
         if any(features & queue.features.keys() for queue in plan.queues) and chance.random() < 0.7:
-            weights |= group
-    every_s = chance.choice((0.2, 0.5, 1.0))
-    at_s = 0.0
-    while weights and (at_s := at_s + chance.expovariate(1 / every_s)) < plan.seconds:
-        kind = chance.choices(list(weights), list(weights.values()))[0]
-        plan.faults.append(FaultPlan(at_s, kind, chance.getrandbits(32)))
+            wanted.append((group, chance.choice(CHEAP_S)))
+    for group, every_s in wanted:
+        at_s = 0.0
+        while (at_s := at_s + chance.expovariate(1 / every_s)) < plan.seconds:
+            kind = chance.choices(list(group), list(group.values()))[0]
+            plan.faults.append(FaultPlan(at_s, kind, chance.getrandbits(32)))
+    plan.faults.sort(key=lambda fault: fault.at_s)
     plan.pauses = sorted(chance.uniform(0.3, plan.seconds) for _ in range(chance.choice((0, 1, 3))))
 
 

@@ -28,6 +28,7 @@ from .redelivery import Redelivery
 from .returns import Returns
 from .routes import Routes
 from .routing import Routing
+from .settlements import Settlements
 from .statistics import Statistics
 from .timeouts import Timeouts
 from .whereabouts import Whereabouts
@@ -57,12 +58,13 @@ class Books:
         self.groups = Groups(where, self.routing)
         self.duplicates = Duplicates(where)
         self.timeouts = Timeouts(where, clock)
+        self.settlements = Settlements(where)
         self._memories = Memories(where, clock)
         self.owners = Owners(plan, where, self.leases, clock, happened)
         books: Iterable[Any] = (
             *(self.routing, self.moves, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where)),
             *(self.flow, routes, self._memories, Priorities(where), Expiries(where, clock), self.leases, self.owners),
-            *(self.groups, self.duplicates, self.timeouts, Returns(where), Precedence(where)),
+            *(self.groups, self.duplicates, self.timeouts, self.settlements, Returns(where), Precedence(where)),
             where,  # it comes last: the others see what was before
         )
         self._books = list(books)

@@ -44,11 +44,15 @@ CANCELS = ("nacked", "rejected", "recovered")
 
 
 class Subscription(NamedTuple):
-    """What a client asked for. `limit`: of its backlog."""
+    """What a client asked for. `limit`: of its backlog; `renews`: its leases begin again when they end."""
 
     filter: str
     limit: int
     no_ack: bool
+    renews: bool = False
+
+
+NOBODY = Subscription("", 0, no_ack=False)
 
 
 class Lease(NamedTuple):
@@ -132,9 +136,9 @@ class Leases(Book):
 
     # -- what clients say ---------------------------------------------------------------------------------------------
 
-    def subscribed(self, holder: Holder, filter_: str, limit: int, *, no_ack: bool) -> None:
+    def subscribed(self, holder: Holder, subscription: Subscription) -> None:
         """A consumer is about to come."""
-        self._subscriptions[holder] = Subscription(filter_, limit, no_ack)
+        self._subscriptions[holder] = subscription
 
     def acks(self, name: QueueName, id_: int, product: str, channel: int) -> None:
         """Somebody is about to acknowledge a message, whether or not he has it."""
@@ -217,7 +221,7 @@ class Leases(Book):
         if session not in self._products:
             self._products[session] = session.client.properties["product"].text, session.number
         holder = (*self._products[session], event.consumer)
-        subscription = self._subscriptions.get(holder, Subscription("", 0, False))
+        subscription = self._subscriptions.get(holder, NOBODY)
         counts = not subscription.no_ack and shelf.rules.get("semantics") != "at-most-once"
         highest, now_ns = shelf.rules.get("max_deliveries"), self._clock.monotonic_ns()
         for id_ in event.messages:
@@ -275,7 +279,7 @@ class Leases(Book):
                 raise Broken(f"{name}: {id_} was acknowledged, and was not there")
             if shelf.rules.get("semantics") == "at-most-once" and lease is not None:
                 continue
-            if lease is not None and self._subscriptions.get(lease.holder, Subscription("", 0, False)).no_ack:
+            if lease is not None and self._subscriptions.get(lease.holder, NOBODY).no_ack:
                 continue
             if not self._was_acked(name, id_):
                 raise Broken(f"{name}: {id_} was acknowledged, and by nobody")
@@ -346,7 +350,7 @@ class Leases(Book):
         """What was to end before some turns ended has. Leases of a queue last equally long: the first is the oldest."""
         lease_ms = shelf.rules.get("lease_ms")
         for id_, lease in shelf.leases.items() if lease_ms is not None else ():
-            if not lease.counts:
+            if not lease.counts or self._subscriptions.get(lease.holder, NOBODY).renews:
                 continue
             if lease.since_ns + lease_ms * MS + LATE_NS < at_ns:
                 raise Broken(f"{shelf.place.name}: the lease of {id_} to {lease.holder} goes on after its time")

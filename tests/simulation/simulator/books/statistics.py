@@ -139,6 +139,8 @@ class Statistics(Book):
             "ready": sum(len(place.ready) for place in places),
             "scheduled": sum(len(place.waiting) for place in places),
         }
+        if not any(place.keeps or place.has_slots for place in places):
+            sums["unacked"] = sum(len(place.out) for place in places)
         for kind, value in sums.items():
             if getattr(statistics, kind) != value:
                 raise Broken(f"the broker counts {getattr(statistics, kind)} {kind}, of events there are {value}")

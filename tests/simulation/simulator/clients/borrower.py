@@ -6,6 +6,7 @@ from typing import Any
 
 from leveret.interop.wire.raw_codec import Method
 
+from ..books.leases import Subscription
 from ..lease_kinds import FILTERS
 from ..ledger import Broken
 from ..selectors import arguments_of
@@ -19,7 +20,9 @@ ORIGIN = 1
 
 
 class Borrower(Worker):
-    """`options`: as of a worker, and filter. What it holds are tags, also those whose leases have ended."""
+    """`options`: as of a worker, and filter; renews: its leases are renewed. What it holds are tags, also those whose
+    leases have ended.
+    """
 
     @property
     def _rules(self) -> dict[str, Any]:
@@ -37,11 +40,12 @@ class Borrower(Worker):
         limit = self._rules["backlog"]
         leases = self.world.books.leases
         holder = (self.client.product, self.number, tag)
-        leases.subscribed(holder, filter_, min(limit, self._prefetch or limit), no_ack=self.no_ack)
+        renews = "renews" in self.options
+        leases.subscribed(holder, Subscription(filter_, min(limit, self._prefetch or limit), self.no_ack, renews))
         self.ask(
             "basic.consume", "basic.consume-ok", self._consuming,
             queue=self._called, consumer_tag=tag, no_ack=self.no_ack,
-            arguments=arguments_of(filter_),
+            arguments=arguments_of(filter_) | ({"x-lease-auto-renew": ("t", True)} if renews else {}),
         )  # fmt: skip
         self._expects = tag
 

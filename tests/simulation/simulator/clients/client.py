@@ -124,6 +124,7 @@ class Client:
         self.vhost = plan.options.get("vhost", "/")
         self.site: str | None = plan.options.get("site")  # where it is connected; None: wherever the broker is
         self.announces: bool = plan.options.get("announces", True)  # that it wants to hear when it is blocked
+        self._hears_cancels: bool = plan.options.get("hears_cancels", True)
         self.frame_max: int = plan.options.get("frame_max", FRAME_MAX)
         self._heartbeat_s: int = plan.options.get("heartbeat", HEARTBEAT_S)
         self._beat_ns = self._heartbeat_s * SECOND * 45 // 100  # half of it would be a multiple of `QUIET_S`
@@ -318,7 +319,9 @@ class Client:
 
     def _start(self, _: Method) -> None:
         response = f"\0{self.user}\0{self.user}".encode()
-        capabilities = {"connection.blocked": self.announces, "consumer_cancel_notify": True, "basic.nack": True}
+        capabilities = {
+            "connection.blocked": self.announces, "consumer_cancel_notify": self._hears_cancels, "basic.nack": True
+        }  # fmt: skip
         properties = {"capabilities": capabilities, "product": self.product}
         self.send(
             method_frame(
@@ -396,6 +399,8 @@ class Client:
         self.world.knowledge.happened["connection.unblocked"] += 1
 
     def _cancelled(self, method: Method) -> None:
+        if not self._hears_cancels:
+            raise Broken(f"client {self.number} hears that a consumer was cancelled, and does not know what that is")
         self.channels[method.channel].cancelled(method["consumer_tag"])
 
     # -- what it does -------------------------------------------------------------------------------------------------

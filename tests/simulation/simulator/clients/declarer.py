@@ -7,6 +7,7 @@ from typing import Any
 
 from leveret.interop.wire.raw_codec import Method
 
+from ..inhabitants import DEAD
 from ..ledger import Broken
 from .channel import Channel
 from .client import Client
@@ -24,7 +25,9 @@ SORTS: list[dict[str, Any]] = [
 
 
 class Declarer(Channel):
-    """One thing at a time, each after the answer to the one before."""
+    """One thing at a time, each after the answer to the one before. `options`: spreads: its exchange leads to the queue
+    of dead letters, too.
+    """
 
     def __init__(self, client: Client, number: int, options: dict[str, Any], seed: int) -> None:
         super().__init__(client, number, options, seed)
@@ -135,6 +138,11 @@ class Declarer(Channel):
             "queue.bind", "queue.bind-ok", self._there(stays and is_durable, "binding", vhost, name, "Queue", name),
             queue=name, exchange=name, routing_key="",
         )  # fmt: skip
+        if "spreads" in self.options and kind != "direct":  # some of its messages are there when the exchange is gone
+            key = "#" if kind == "topic" else ""
+            self.ask(
+                "queue.bind", "queue.bind-ok", lambda _: None, queue=DEAD, exchange=name, routing_key=key, arguments={}
+            )
 
     def _there(self, stays: bool, *key: object) -> Callable[[Method], None]:
         def answered(_: Method) -> None:
@@ -153,6 +161,7 @@ class Declarer(Channel):
             key = key_of(publisher, self._published)
             knowledge.publish(key, 20)
             knowledge.operations += 1
-            parts.append(publish_method(self.number, "", self._queue))  # it may be gone: then nobody takes it
+            exchange = chance.choice(("", self._exchange)) if "spreads" in self.options else ""  # both may be gone
+            parts.append(publish_method(self.number, exchange, self._queue))
             parts.append(content(self.number, head, body_of(key, 20), self.client.frame_max))
         self.send(b"".join(parts))

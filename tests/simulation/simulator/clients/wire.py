@@ -8,6 +8,8 @@ from struct import Struct
 
 from leveret.interop.wire.raw_codec import frame, properties_of, shortstr
 
+from ..books.settlements import Word
+
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 _FRAME = Struct(">BHI")
 _HEADER = Struct(">BHIHHQ")
@@ -46,6 +48,14 @@ def properties(*, persistent: bool, **others: object) -> bytes:
 def settle(method: int, channel: int, tag: int, bits: int) -> bytes:
     """basic.ack (80; bit 0: multiple), nack (120; and bit 1: requeue), reject (90; bit 0: requeue)."""
     return _ACK.pack(METHOD, channel, 13, 60, method, tag, bits, 0xCE)
+
+
+def word_of(settlement: bytes) -> Word:
+    """What a frame of `settle` says of its deliveries."""
+    method, bits = int.from_bytes(settlement[9:11], "big"), settlement[19]
+    if method == 80:
+        return Word.ACK
+    return Word.REQUEUE if bits & (2 if method == 120 else 1) else Word.REJECT
 
 
 def frames_in(buffer: bytearray) -> Iterator[tuple[int, int, bytes]]:

@@ -13,7 +13,7 @@ from ..selectors import TAKES, arguments_of, of_in
 from ..sites import called
 from .channel import Channel
 from .client import BUSY, ENDING, Client
-from .wire import settle
+from .wire import settle, word_of
 
 ACK, REJECT, NACK = 80, 90, 120
 MULTIPLE, REQUEUE = 1, 2
@@ -24,7 +24,7 @@ Held = tuple[QueueName, int]
 
 class Worker(Channel):
     """`options`: queue, prefetch, no_ack, transactions, takes (deliveries as they come) or gets (asks for each); dozes:
-    it may not settle in time.
+    it may not settle in time; rejects: some for good, whatever the queue.
     """
 
     def __init__(self, client: Client, number: int, options: dict[str, Any], seed: int) -> None:
@@ -60,6 +60,8 @@ class Worker(Channel):
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def opened(self) -> None:
+        if self.no_ack:
+            self.world.books.settlements.automatic.add((self.client.product, self.number))
         self.declare(self.queue, self._declared)
 
     def _declared(self, _: Method) -> None:
@@ -176,6 +178,8 @@ class Worker(Channel):
     def _settle(self, frames: list[bytes], tags: list[int]) -> None:
         self.world.knowledge.operations += len(frames)
         settled = {tag: self._held.pop(tag) for tag in tags}
+        for at, held in enumerate(settled.values()):
+            self.world.books.settlements.says(held, word_of(frames[min(at, len(frames) - 1)]))
         if "leased" in self.queue.features:  # said of what comes back, too: an acknowledgement may come later
             for name, id_ in settled.values():
                 self.world.books.leases.acks(name, id_, self.client.product, self.number)
@@ -193,6 +197,8 @@ class Worker(Channel):
     def _rolled_back(self, _: Method) -> None:
         """What it had acknowledged is unacknowledged again."""
         self.world.knowledge.happened["rollback of acknowledgements"] += 1
+        for held in self._settled.values():
+            self.world.books.settlements.takes_back(held)
         self._held |= self._settled
         self._settled = {}
 
@@ -263,6 +269,8 @@ class Worker(Channel):
     def _settlement(self, tag: int) -> bytes:
         """Of one delivery, in some way. What is rejected for good is gone where nobody takes dead letters."""
         chance, number = self.chance, self.number
+        if "rejects" in self.options and chance.random() < 0.1:
+            return settle(chance.choice((NACK, REJECT)), number, tag, 0)
         what = chance.random()
         if what < 0.85:
             return settle(ACK, number, tag, 0)
