@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
@@ -32,9 +32,10 @@ from covering import Covering, measure, read_covering
 from mutant import Mutant, read_rows, sample_operators
 from swap import changed_functions
 from tree import AnyJob, Job, Result, Tree, Verdict, WorldsJob, is_of
+from worlds_map import WorldsMap, read_map
 
-#: Seeds of worlds for one fault; the budget is over long before.
-SEEDS_MAX = 1_000_000
+#: Worlds for one fault; the budget is over long before.
+WORLDS_MAX = 10_000
 
 Tried = tuple[Mutant, Result, float]
 
@@ -43,6 +44,11 @@ def make_job(mutant: Mutant, covering: Covering, seconds: float) -> Job:
     """With the test of its row, then those that run the function."""
     tests, machines = covering.of(mutant.file, mutant.function)
     return Job(mutant, [*([mutant.found_by] if mutant.found_by else []), *tests], seconds, machines)
+
+
+def make_worlds_job(mutant: Mutant, worlds: WorldsMap, seed: int, seconds: float) -> WorldsJob:
+    """With the worlds that run the function, then others from a seed on."""
+    return WorldsJob(mutant, [*islice(worlds.of(mutant.file, mutant.function, seed), WORLDS_MAX)], seconds)
 
 
 def try_each(tree: Tree, jobs: Sequence[AnyJob]) -> Iterator[tuple[AnyJob, Result, float]]:
@@ -64,8 +70,7 @@ def try_all(mutants: list[Mutant], options: argparse.Namespace) -> Iterator[Trie
     if options.by == "tests":
         make: Callable[[Mutant], AnyJob] = partial(make_job, covering=read_covering(), seconds=options.budget)
     else:
-        seeds = range(options.seed, options.seed + SEEDS_MAX)
-        make = partial(WorldsJob, seeds=seeds, seconds=options.budget)
+        make = partial(make_worlds_job, worlds=read_map(), seed=options.seed, seconds=options.budget)
     tried: SimpleQueue[Tried | None] = SimpleQueue()
 
     def run_lane(number: int) -> None:

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering
 from mutant import MODULE, BadRow, Mutant, function_at, read_rows, sample_operators
 from mutants import is_missed, make_job, try_each
+from simulated import SHORT, Seed
 from swap import changed_functions
 from tree import Job, Result, Tree, Verdict, WorldsJob
 
@@ -205,5 +206,6 @@ def test_worlds_find_what_they_can_see(tmp_path: Path) -> None:
         before = tree.before(row)
         raises = before.replace("class ", "raise ValueError\n\n\nclass ", 1)
         sources = {row.source: "found", before: "SURVIVED", raises: "found"}
-        jobs = [WorldsJob(replace(row, source=source), range(13, 15), 60) for source in sources]
+        seeds = [Seed(SHORT, seed) for seed in range(13, 15)]
+        jobs = [WorldsJob(replace(row, source=source), seeds, 60) for source in sources]
         assert [result.verdict.value for _, result, _ in try_each(tree, jobs)] == list(sources.values())

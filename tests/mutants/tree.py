@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from mutant import ROOT, Mutant
+from simulated import Seed
 
 #: What a copy of the tree needs: the rooms, and what the tests read.
 PARTS = (
@@ -82,7 +83,7 @@ class WorldsJob:
     """A fault, and the simulated worlds that look for it, one after the other, for `seconds` of CPU time at most."""
 
     mutant: Mutant
-    seeds: Sequence[int]
+    seeds: Sequence[Seed]
     seconds: float
 
 

@@ -1,7 +1,7 @@
-"""Simulated worlds with one fault at a time, each in a fork: `worlds.py JOBS DESCRIPTOR` (`Tree.try_in_worlds`).
+"""Simulated worlds with one fault at a time, each in a fork: `worlds.py JOBS DESCRIPTOR` (`Tree.try_jobs`).
 
-The process imports the simulation and all that a world may need once. A fork has the fault's code instead of what it
-changes, and runs short worlds of consecutive seeds until one breaks or the CPU time is over.
+The process imports the simulations and all that a world may need once. A fork has the fault's code instead of what it
+changes, and runs one world after the other until one breaks or the CPU time is over.
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ from pathlib import Path
 from time import monotonic, process_time
 from typing import Any, BinaryIO
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 from mutant import ROOT
-from simulator.swarm import make_swarm
-from simulator.world import World
+from simulated import KINDS, Seed, run_world
 from swap import Program, changed_functions
 from tree import Result, Tree, Verdict, WorldsJob
 
@@ -46,11 +43,13 @@ class _Worlds:
             package = import_module(f"leveret.{name}")
             for module in pkgutil.walk_packages(package.__path__, f"leveret.{name}."):
                 import_module(module.name)
+        for kind in KINDS:
+            run_world(Seed(kind, 1))  # imports what it needs
         gc.collect()
         self._program = Program(ROOT.resolve())
         gc.freeze()  # forks share what is there: nobody looks through it again
         self._tree = Tree(ROOT)
-        self._breaks_anyway: dict[int, bool] = {}  # the world of a seed, without a fault
+        self._breaks_anyway: dict[Seed, bool] = {}  # the world of a seed, without a fault
 
     def run(self, job: WorldsJob) -> tuple[Result, float]:
         """What became of it, and the CPU seconds that it took."""
@@ -62,7 +61,7 @@ class _Worlds:
                 return result, sum_s
             job = replace(job, seeds=job.seeds[job.seeds.index(seed) + 1 :], seconds=max(1, job.seconds - cpu_s))
 
-    def _fails_without(self, job: WorldsJob, seed: int) -> bool:
+    def _fails_without(self, job: WorldsJob, seed: Seed) -> bool:
         """Whether this world breaks in any case; not asked where the process had the fault from the start."""
         before = self._tree.before(job.mutant)
         if seed not in self._breaks_anyway and before != job.mutant.source:
@@ -70,7 +69,7 @@ class _Worlds:
             self._breaks_anyway[seed] = self._in_fork(harmless)[0].verdict is Verdict.FOUND
         return self._breaks_anyway.get(seed, False)
 
-    def _in_fork(self, job: WorldsJob) -> tuple[Result, int, float]:
+    def _in_fork(self, job: WorldsJob) -> tuple[Result, Seed, float]:
         """What became of it, the seed of the last world, and the CPU seconds."""
         changed = changed_functions(self._tree.before(job.mutant), job.mutant.source)
         self._tree.plant(job.mutant)  # for modules that a world is the first to import
@@ -94,8 +93,9 @@ class _Worlds:
         used = os.wait4(child, 0)[2]
         self._tree.remove()
         *seeds, result = _pickles(said)
-        if isinstance(result, int):
-            seeds, result = [result], Result(Verdict.FOUND, f"the world of seed {result} has no end, or was the end")
+        if isinstance(result, Seed):
+            how = f"{result.kind} {result.seed}: the world has no end, or was the end"
+            seeds, result = [result], Result(Verdict.FOUND, how)
         return result, seeds[-1], used.ru_utime + used.ru_stime
 
 
@@ -118,11 +118,11 @@ def _run_worlds(job: WorldsJob, told: BinaryIO) -> Result:
         worlds += 1
         pickle.dump(seed, told)
         signal.setitimer(signal.ITIMER_PROF, HANGS_S)  # the process ends
-        fault = World(make_swarm(seed)).run().fault
+        fault = run_world(seed)
         signal.setitimer(signal.ITIMER_PROF, 0)
         gc.collect()  # while it runs, little is
         if fault is not None:
-            return Result(Verdict.FOUND, f"seed {seed}: {fault}")
+            return Result(Verdict.FOUND, f"{seed.kind} {seed.seed}: {fault}")
         if process_time() - begun > job.seconds:
             break
     return Result(Verdict.SURVIVED, f"no world of {worlds} broke")

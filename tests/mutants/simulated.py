@@ -1,0 +1,58 @@
+"""The two kinds of simulated worlds, by their seeds: short ones of one broker, and storms of three nodes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS / part) for part in ("support", "simulation", "cluster")]
+
+SHORT, STORM = "short", "storm"
+#: Virtual seconds of a storm: it takes one or two CPU seconds.
+STORM_S = 10
+
+
+class Seed(NamedTuple):
+    """Which world: one of a kind."""
+
+    kind: str
+    seed: int
+
+
+def run_world(seed: Seed) -> str | None:
+    """To its end. Returns what broke; None: nothing."""
+    return KINDS[seed.kind](seed.seed)
+
+
+def _short(seed: int) -> str | None:
+    from simulator.swarm import make_swarm
+    from simulator.world import World
+
+    return World(make_swarm(seed)).run().fault
+
+
+def _storm(seed: int) -> str | None:
+    from simulation.real_node import RealNode, real_nodes
+    from simulation.world import World
+
+    logger = logging.getLogger("leveret")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with real_nodes(seed):
+            world = World(seed, RealNode)
+            world.run(3)
+            world.storm(STORM_S)
+            world.calm()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        logger.setLevel(before)
+    return None
+
+
+KINDS: dict[str, Callable[[int], str | None]] = {SHORT: _short, STORM: _storm}
