@@ -177,6 +177,20 @@ def test_no(sentence: str, steps: Sequence[Step]) -> None:
         history.tell(steps[-1:])
 
 
+def test_another_period_holds_for_leases_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted from their beginning: what is over by the new one ends at once."""
+    settings = SimpleNamespace(lease_period_ms=1000)
+    leases = SimpleNamespace(rules=SimpleNamespace(settings=settings))
+    monkeypatch.setattr("simulator.books.leases.leases_of", lambda queue: leases)
+    monkeypatch.setitem(RULES, "policed", {"by_policy": True})
+    history = LeaseHistory()
+    history.tell([("came", "policed", 1), ("lent", "policed", "c1", 1), ("passed", 500), END])
+    settings.lease_period_ms = 100
+    history.tell([("passed", 60), END, ("passed", 45), END])
+    with pytest.raises(Broken, match="goes on after its time"):
+        history.tell([("passed", 60), END, ("passed", 60), END])
+
+
 def of_routing() -> History:
     return History(lambda history: Routing((), {"late"}), a={}, late={"leased": {"backlog": 1}})
 

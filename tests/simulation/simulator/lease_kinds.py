@@ -62,6 +62,8 @@ def _queue(chance: Random, number: int, other: str) -> QueuePlan:
 
     if chance.random() < 0.6:
         argue("x-lease-period", "lease_ms", chance.choice((100, 500, 2000)))
+    else:
+        leased["by_policy"] = True
     if chance.random() < 0.4:
         argue("x-max-backlog-total", "backlog_total", chance.choice((1, 5, 50)))
     if chance.random() < 0.3:

@@ -110,7 +110,8 @@ FAULT_GROUPS: dict[str, dict[str, int]] = {
 }  # fmt: skip
 #: What comes only where a queue has one of these features, and then in most worlds.
 OF_FEATURES: tuple[tuple[frozenset[str], dict[str, int]], ...] = (
-    (frozenset({"delays", "delay_ms"}), {"operator changes what is scheduled": 6}),
+    (frozenset({"delays", "delay_ms"}), {"operator changes what is scheduled": 1}),
+    (frozenset({"leased"}), {"operator changes lease periods": 1}),
 )
 #: Clients that may close their channel, and open it again.
 LEAVING = frozenset({"publisher", "worker", "borrower", "getter"})

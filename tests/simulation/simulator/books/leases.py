@@ -23,6 +23,7 @@ from leveret.engine import (
     PublishedEvent,
     QueueEvent,
 )
+from leveret.engine.leases.state import leases_of
 from leveret.interop.wire.raw_codec import Content
 
 from ..ledger import Broken, QueueName
@@ -77,6 +78,8 @@ class Shelf:
         self.cancels: Counter[int] = Counter()
         self.handed_out: list[tuple[int, str, Entry]] = []  # in this turn: number of the event, filter, message
         self.back: list[int] = []  # in this turn
+        self.period_ms: int | None = self.rules.get("lease_ms")  # as far as a turn ended with it
+        self.period_since_ns = 0
 
 
 class Leases(Book):
@@ -258,7 +261,7 @@ class Leases(Book):
             shelf.back.append(id_)
 
     def _check_end(self, shelf: Shelf, id_: int, lease: Lease, why: str) -> None:
-        name, lease_ms = shelf.place.name, shelf.rules.get("lease_ms")
+        name, lease_ms = shelf.place.name, self._period_ms(shelf)
         if why == "deadline":
             lasted_ns = self._clock.monotonic_ns() - lease.since_ns
             if lease_ms is None or lasted_ns < lease_ms * MS:
@@ -346,13 +349,25 @@ class Leases(Book):
             ):
                 raise Broken(f"{name}: {id_} is ready again, after {shelf.deliveries[id_]} deliveries")
 
+    def _period_ms(self, shelf: Shelf) -> int | None:
+        """Where the declaration says nothing a policy may, which the operators of the world change."""
+        given: int | None = shelf.rules.get("lease_ms")
+        if given is None and "by_policy" in shelf.rules:
+            given = leases_of(shelf.place.queue).rules.settings.lease_period_ms
+        return given
+
     def _check_times(self, shelf: Shelf, at_ns: int) -> None:
-        """What was to end before some turns ended has. Leases of a queue last equally long: the first is the oldest."""
-        lease_ms = shelf.rules.get("lease_ms")
+        """What was to end before some turns ended has. Leases of a queue last equally long: the first is the oldest.
+
+        Another period holds for the leases that there are, counted from when they began.
+        """
+        lease_ms = self._period_ms(shelf)
+        if lease_ms != shelf.period_ms:
+            shelf.period_ms, shelf.period_since_ns = lease_ms, self._clock.monotonic_ns()
         for id_, lease in shelf.leases.items() if lease_ms is not None else ():
             if not lease.counts or self._subscriptions.get(lease.holder, NOBODY).renews:
                 continue
-            if lease.since_ns + lease_ms * MS + LATE_NS < at_ns:
+            if max(lease.since_ns + lease_ms * MS, shelf.period_since_ns) + LATE_NS < at_ns:
                 raise Broken(f"{shelf.place.name}: the lease of {id_} to {lease.holder} goes on after its time")
             break
 

@@ -52,10 +52,11 @@ class Borrower(Worker):
     def _arrived(self, consumer: str | None, tag: int, redelivered: bool, body: bytes) -> None:
         super()._arrived(consumer, tag, redelivered, body)
         rules = self._rules
-        has_slots = rules.get("semantics") == "at-most-once" and "lease_ms" not in rules and self._consumers == 1
+        may_end = bool({"lease_ms", "by_policy"} & rules.keys())
+        has_slots = rules.get("semantics") == "at-most-once" and not may_end and self._consumers == 1
         if has_slots and len(self._held) > rules["backlog"]:
             raise Broken(f"{self.queue.name}: {self._consumer} has {len(self._held)} of {rules['backlog']}")
-        if self.client.mood is not BUSY and "lease_ms" in rules:
+        if self.client.mood is not BUSY and may_end:
             self.finish()  # or else the message would come again and again while everybody waits
 
     def credit(self) -> str | None:

@@ -113,6 +113,16 @@ def _clear_policy(world: Victim, chance: Random) -> None:
         run(world, command, action="clear", name=one["name"], vhost=one["vhost"])
 
 
+def _change_lease_period(world: Victim, chance: Random) -> None:
+    """By a policy of its own, which holds for queues that were declared without one."""
+    policy = {"name": "leases", "vhost": "/"}
+    if chance.random() < 0.2:
+        run(world, "policies", action="clear", **policy)
+        return
+    definition = {"lease-period": chance.choice((50, 200, 1000, 5000))}
+    run(world, "policies", action="set", pattern="^leased", definition=definition, **policy, **{"apply-to": "queues"})
+
+
 def _set_parameter(world: Victim, chance: Random) -> None:
     """What the broker keeps for others and never reads."""
     name, value = chance.choice(PARAMETERS), {"number": chance.randrange(100)}
@@ -227,6 +237,7 @@ _ACTS: dict[str, Callable[[Victim, Random], None]] = {
     "imports what was exported": _export_and_import,
     "changes the configuration": _reload,
     "changes limits": _limit,
+    "changes lease periods": _change_lease_period,
     "traces": _trace,
 }
 OPERATOR_FAULTS: dict[str, Fault] = {f"operator {name}": act for name, act in _ACTS.items()}
