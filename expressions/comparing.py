@@ -61,43 +61,43 @@ def comparison(symbol: str, rules: Rules) -> Compare:
     compare, empty = OPERATORS[symbol], rules.empty
     is_equality = symbol in ("=", "<>")
 
-    def unlike(is_left: bool) -> bool:
-        """The result for a text that is no number, and a number."""
+    def with_plain_text(is_left: bool) -> bool:
+        """The result for a number and a text that is no number; `is_left`: the text is on the left."""
         if rules.text_is_greater:
             return compare(1, 0) if is_left else compare(0, 1)
         return symbol == "<>"
 
     def compared(left: Any, right: Any, subject: Subject) -> bool | None:
-        kind, other = type(left), type(right)
+        kind, other_kind = type(left), type(right)
         if left is None or right is None:
             return None
-        if kind is list or other is list:
-            return _any(left, right, subject)
-        if kind is dict or other is dict:
+        if kind is list or other_kind is list:
+            return any_pair(left, right, subject)
+        if kind is dict or other_kind is dict:
             return None
         if kind is str:
-            if other is str:
+            if other_kind is str:
                 return compare(left, right) if is_equality or rules.orders_texts else None
             number = number_in(left) if rules.converts else None
             if number is None:
-                return unlike(True)
+                return with_plain_text(is_left=True)
             left = number
-        elif other is str:
+        elif other_kind is str:
             number = number_in(right) if rules.converts else None
             if number is None:
-                return unlike(False)
+                return with_plain_text(is_left=False)
             right = number
-        elif not rules.text_is_greater and (kind is bool) != (other is bool):
+        elif not rules.text_is_greater and (kind is bool) != (other_kind is bool):
             return symbol == "<>"
         if kind is int:
             left = whole(left)
-        if other is int:
+        if other_kind is int:
             right = whole(right)
         if left != left or right != right:
             return None
         return compare(left, right)
 
-    def _any(left: Value, right: Value, subject: Subject) -> bool | None:
+    def any_pair(left: Value, right: Value, subject: Subject) -> bool | None:
         found: bool | None = False
         others = flat(right, empty)
         for one in flat(left, empty):

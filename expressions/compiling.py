@@ -70,8 +70,10 @@ class Compiled(NamedTuple):
 
 
 class Compiler:
-    """`client_values`: values of the functions about the client and the broker (CLIENT_NAME, ...). `used`: the names of
-    those used.
+    """Compiles the nodes of one expression.
+
+    `client_values`: values of the functions about the client and the broker (CLIENT_NAME, ...). `used`: the names of
+    those that the expression calls.
     """
 
     def __init__(self, rules: Rules, client_values: Mapping[str, Value]) -> None:
@@ -81,7 +83,7 @@ class Compiler:
         self.reads_body = False
         self._no_message = _NoMessage("", "")
 
-    # -- what is true -------------------------------------------------------------------------------------------------
+    # -- conditions ---------------------------------------------------------------------------------------------------
 
     def condition(self, node: Node) -> Condition:
         """A function that computes the truth of a node."""
@@ -89,13 +91,7 @@ class Compiler:
             parts = [self.condition(one) for one in node.operands]
             return _all(parts) if node.operator == "AND" else _any(parts)
         if isinstance(node, Not):
-            inner = self.condition(node.operand)
-
-            def negated(subject: Subject) -> bool | None:
-                answer = inner(subject)
-                return None if answer is None else not answer
-
-            return negated
+            return _negated(self.condition(node.operand))
         if isinstance(node, Comparison):
             return self._comparison(node)
         if isinstance(node, Is):
@@ -181,17 +177,7 @@ class Compiler:
         return is_between
 
     def _match(self, evaluate: Evaluate, node: Match) -> Condition:
-        matches: Callable[[str, Subject], bool]
-        if node.kind == "like":
-            like = Like(node.pattern, node.escape)
-            matches = lambda text, subject: like.matches(text, subject.charge)  # noqa: E731
-        elif node.kind == "text":
-            part = node.pattern
-            matches = lambda text, subject: part in text  # noqa: E731
-        else:
-            searcher = Searcher(node.pattern)
-            matches = lambda text, subject: searcher.search(text, subject.charge)  # noqa: E731
-        only_texts, empty = node.kind == "like", self.rules.empty
+        matches, only_texts, empty = _matcher(node), node.kind == "like", self.rules.empty
 
         def matched(value: Value, subject: Subject) -> bool | None:
             if type(value) is not str:
@@ -212,16 +198,16 @@ class Compiler:
         several, empty = [one.evaluate for one in members], self.rules.empty
         fits = str.startswith if where == "BEGINS" else str.endswith
 
-        def begins(value: Value, texts: list[str | None], subject: Subject) -> bool | None:
+        def fits_any(value: Value, texts: list[str | None], subject: Subject) -> bool | None:
             if isinstance(value, list):
-                return any_of(begins(one, texts, subject) for one in elements(value, empty))
+                return any_of(fits_any(one, texts, subject) for one in elements(value, empty))
             text = text_of(value)
             if text is None:
                 return None
             subject.charge(10 * len(texts))
             return any_of(None if one is None else fits(text, one) for one in texts)
 
-        return lambda subject: begins(evaluate(subject), [text_of(one(subject)) for one in several], subject)
+        return lambda subject: fits_any(evaluate(subject), [text_of(one(subject)) for one in several], subject)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -250,9 +236,7 @@ class Compiler:
         return Compiled(self.condition(node))
 
     def _header(self, name: str) -> Evaluate:
-        predefined = PREDEFINED.get(name)
-        read = predefined if predefined is not None else lambda subject: subject.header(name)
-        return self._without_empty(read)
+        return self._without_empty(PREDEFINED.get(name) or (lambda subject: subject.header(name)))
 
     def _without_empty(self, evaluate: Evaluate) -> Evaluate:
         """A function that turns an empty text or array into NULL."""
@@ -348,6 +332,18 @@ class Compiler:
         condition, yes, no = self.condition(asked), self.value(first), self.value(second)
         then, otherwise = yes.evaluate, no.evaluate
         return Compiled(lambda subject: then(subject) if condition(subject) else otherwise(subject))
+
+
+def _matcher(node: Match) -> Callable[[str, Subject], bool]:
+    """A function that matches a text."""
+    if node.kind == "like":
+        like = Like(node.pattern, node.escape)
+        return lambda text, subject: like.matches(text, subject.charge)
+    if node.kind == "text":
+        part = node.pattern
+        return lambda text, subject: part in text
+    searcher = Searcher(node.pattern)
+    return lambda text, subject: searcher.search(text, subject.charge)
 
 
 def _first_of(evaluates: list[Evaluate], subject: Subject) -> Value:

@@ -1,4 +1,4 @@
-"""Errors in the text of an expression: the only two exceptions that this room raises."""
+"""Errors in the text of an expression. An error in a pattern alone is `patterns.pattern_syntax.PatternFault`."""
 
 
 class ExpressionError(ValueError):

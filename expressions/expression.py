@@ -5,7 +5,7 @@ Source: queues page B.2 (choice 4: a filter takes a message only if it is true).
 
 from collections.abc import Mapping
 
-from .comparing import CONVERTING_SELECTORS, FILTERS, SELECTORS
+from .comparing import CONVERTING_SELECTORS, FILTERS, SELECTORS, Rules
 from .compiling import Compiler
 from .errors import ExpressionError
 from .parser import parse
@@ -19,7 +19,7 @@ NO_VALUES: Mapping[str, Value] = {}
 
 
 class Expression:
-    """Made by `compiled`. `text`: of its normal form; filters with equal `key` take the same messages.
+    """Made by `compiled`. `text`: its normal form; filters with equal `key` take the same messages.
 
     `reads_body`: it has paths. `too_costly`: number of evaluations that were ended because they took too long.
     """
@@ -28,9 +28,8 @@ class Expression:
 
     def __init__(self, text: str, dialect: Dialect, client_values: Mapping[str, Value]) -> None:
         parsed = parse(text, dialect)
-        rules = FILTERS if dialect is AMPS else CONVERTING_SELECTORS if parsed.converts else SELECTORS
         self._tree = parsed.tree
-        self._compiler = compiler = Compiler(rules, client_values)
+        self._compiler = compiler = Compiler(_rules_of(dialect, parsed.converts), client_values)
         self._evaluate: Evaluate | None = None  # made on first use: a filter needs none
         try:
             self._condition = compiler.condition(parsed.tree)
@@ -69,6 +68,12 @@ class Expression:
 
     def __repr__(self) -> str:
         return f"<Expression {self.dialect.value} {self.text}>"
+
+
+def _rules_of(dialect: Dialect, converts: bool) -> Rules:
+    if dialect is AMPS:
+        return FILTERS
+    return CONVERTING_SELECTORS if converts else SELECTORS
 
 
 def compiled(text: str, dialect: Dialect, client_values: Mapping[str, Value] = NO_VALUES) -> Expression:

@@ -1,6 +1,4 @@
-"""The interface of this room: the parts of the language for other rooms. Patterns have their own, so that they load
-alone.
-"""
+"""The interface of this room for other rooms. Patterns are imported from their own modules, which load faster."""
 
 from .errors import ExpressionError, UnsupportedFunction
 from .expression import Expression, compiled

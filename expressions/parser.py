@@ -189,14 +189,15 @@ class _Parser:
             self.advance()
             self.advance()
             return Is(left, "NULL", True)
-        word = self.tokens[min(self.at + negated, len(self.tokens) - 1)].text.upper()
+        word = self.tokens[min(self.at + (1 if negated else 0), len(self.tokens) - 1)].text.upper()
         if word not in ("IN", "BETWEEN", "LIKE", "MATCHES", "BEGINS", "ENDS"):
             if negated:
                 self.advance()
                 raise self.unexpected("IN, BETWEEN, LIKE, MATCHES, BEGINS, ENDS or NULL after NOT")
             return None
-        for _ in range(1 + negated):
+        if negated:
             self.advance()
+        self.advance()
         if word == "IN":
             return In(left, self.members(), negated)
         if word == "BETWEEN":
@@ -322,7 +323,7 @@ class _Parser:
         if name in UNSUPPORTED:
             raise UnsupportedFunction(self.text, token.position, f"unsupported function {name}")
         if name in VOLATILE:
-            problem = f"{name} is another value each time, which what is asked about messages must not be"
+            problem = f"{name} changes with time: a message is tested once, and the answer is kept"
             raise UnsupportedFunction(self.text, token.position, problem)
         signature = SIGNATURES.get(name)
         if signature is None:

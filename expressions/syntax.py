@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Dialect(Enum):
-    """The rules of evaluation. Source: queues page B.2."""
+    """The language of an expression. Source: queues page B.2."""
 
     AMPS = "amps"  # content filters: x-filter
     JMS = "jms"  # selectors: x-selector
@@ -92,7 +92,7 @@ class In(NamedTuple):
 
 
 class Between(NamedTuple):
-    """Both bounds are within."""
+    """From `low` to `high`, both included."""
 
     operand: "Node"
     low: "Node"
@@ -101,7 +101,7 @@ class Between(NamedTuple):
 
 
 class Match(NamedTuple):
-    """`kind`: `regex` (searched), `text` (the same, each character standing for itself), or `like` (SQL's % and _)."""
+    """`kind`: `regex` (found anywhere), `text` (the same for a literal text), or `like` (SQL's % and _)."""
 
     operand: "Node"
     kind: str

@@ -10,7 +10,7 @@ from .errors import ExpressionError
 from .syntax import AMPS, JMS, Constant, Dialect, Step
 
 TEXT_OCTETS_MAX = 8 * 1024
-#: Range of integers; numbers beyond are floating (queues page B.2, choice 7).
+#: Range of integers; larger and smaller numbers are floating (queues page B.2, choice 7).
 INTEGER_MIN, INTEGER_MAX = -(1 << 63), 1 << 64
 
 _SPACE = re.compile(r"\s+")
@@ -55,8 +55,8 @@ def tokens_of(text: str, dialect: Dialect, position: int = 0, *, hyphenated: boo
     return found
 
 
-def float_of(digits: str) -> int | float:
-    """The value of a number. Integers that are too large are floating."""
+def number_of_digits(digits: str) -> int | float:
+    """The value of a number. Integers above INTEGER_MAX are floating."""
     if len(digits) <= 20 and digits.isdigit():
         value = int(digits)
         if value <= INTEGER_MAX:
@@ -87,7 +87,7 @@ class _Lexer:
         if (found := _NUMBER.match(text, position)) is not None:
             if found.end() < len(text) and (text[found.end()].isalnum() or text[found.end()] == "_"):
                 raise ExpressionError(text, found.end(), "expected an operator after the number")
-            return Token(NUMBER, position, found[0], float_of(found[0])), found.end()
+            return Token(NUMBER, position, found[0], number_of_digits(found[0])), found.end()
         if (found := self.word.match(text, position)) is not None:
             return Token(WORD, position, found[0]), found.end()
         if self.dialect is AMPS and (character == "[" or _STEP.match(text, position) is not None):

@@ -106,7 +106,7 @@ def elements(value: Value, empty: Value = None) -> Iterator[Value]:
 
 
 def flat(value: Value, empty: Value) -> list[Any]:
-    """The same as a list. An array without nested ones is returned itself, with its empty texts."""
+    """The elements as a list. An array without nested ones is returned itself, with its empty texts as they are."""
     if type(value) is not list:
         return [value]
     return list(elements(value, empty)) if list in map(type, value) else value

@@ -16,19 +16,21 @@ _PLACES_MAX = 330
 # -- operators --------------------------------------------------------------------------------------------------------
 
 
+def _in_range(number: Number) -> Number:
+    """An integer result is floating if it is too large."""
+    return whole(number) if type(number) is int else number
+
+
 def add(left: Number, right: Number) -> Number:
-    found = left + right
-    return whole(found) if type(found) is int else found
+    return _in_range(left + right)
 
 
 def subtract(left: Number, right: Number) -> Number:
-    found = left - right
-    return whole(found) if type(found) is int else found
+    return _in_range(left - right)
 
 
 def multiply(left: Number, right: Number) -> Number:
-    found = left * right
-    return whole(found) if type(found) is int else found
+    return _in_range(left * right)
 
 
 def divide(left: Number, right: Number) -> Number:
@@ -79,7 +81,7 @@ def _of_number(compute: Callable[[Number], Number]) -> Callable[[Subject, Value]
             return NAN
         except OverflowError:
             return math.inf
-        return whole(found) if type(found) is int else found
+        return _in_range(found)
 
     return function
 
@@ -98,10 +100,10 @@ def _ceiling(number: Number) -> Number:
 
 def _rounded(number: Number, places: int) -> Number:
     """Round half away from zero."""
-    if not math.isfinite(number) or abs(places) > _PLACES_MAX:
-        return number if places >= 0 or not math.isfinite(number) else 0
-    if type(number) is int and places >= 0:
+    if not math.isfinite(number) or (places >= 0 and (type(number) is int or places > _PLACES_MAX)):
         return number
+    if places < -_PLACES_MAX:
+        return 0
     try:
         scaled = abs(number) * 10.0**places
         if not math.isfinite(scaled):
@@ -120,8 +122,7 @@ def round_(subject: Subject, value: Value, places: Value = 0) -> Value:
         return None
     if number != number or count != count:
         return NAN
-    found = _rounded(number, int(max(-1000, min(1000, count))))
-    return whole(found) if type(found) is int else found
+    return _in_range(_rounded(number, int(max(-1000, min(1000, count)))))
 
 
 def power(subject: Subject, base: Value, exponent: Value) -> Value:

@@ -68,20 +68,20 @@ def instr(subject: Subject, value: Value, part: Value) -> Value:
 
 
 def instr_i(subject: Subject, value: Value, part: Value) -> Value:
-    """The same, ignoring case."""
+    """Like `instr`, ignoring case."""
     text, wanted = _text(subject, value), _text(subject, part)
     return None if text is None or wanted is None else _lowered(text).find(_lowered(wanted)) + 1
 
 
 def strequal_i(subject: Subject, one: Value, other: Value) -> Value:
-    """1 if they are equal, ignoring case, else 0."""
+    """1 if two texts are equal, ignoring case, else 0."""
     left, right = _text(subject, one), _text(subject, other)
     return None if left is None or right is None else int(_lowered(left) == _lowered(right))
 
 
 def substr(subject: Subject, value: Value, start: Value, count: Value = 1e9) -> Value:
-    """The text from a position on, from 1, or below 0 from the end; before the beginning means the beginning, after the
-    end NULL.
+    """The text from a position on, which counts from 1, or below 0 from the end. Before the beginning is the beginning;
+    after the end: NULL.
     """
     text, first, size = _text(subject, value), _count(start), _count(count)
     if text is None or first is None or size is None:
@@ -100,22 +100,14 @@ def right(subject: Subject, value: Value, count: Value) -> Value:
     return None if text is None or size is None else text[max(len(text) - max(size, 0), 0) :]
 
 
-def trim(subject: Subject, value: Value, characters: Value = " \t\r\n\f\v") -> Value:
-    """Without these characters at both ends."""
-    text, wanted = _text(subject, value), text_of(characters)
-    return None if text is None or wanted is None else text.strip(wanted)
+def _trimmed(strip: Callable[[str, str], str]) -> Callable[..., Value]:
+    """A function that removes characters, by default blanks, at one end or both."""
 
+    def trim(subject: Subject, value: Value, characters: Value = " \t\r\n\f\v") -> Value:
+        text, wanted = _text(subject, value), text_of(characters)
+        return None if text is None or wanted is None else strip(text, wanted)
 
-def ltrim(subject: Subject, value: Value, characters: Value = " \t\r\n\f\v") -> Value:
-    """Without these characters at the beginning."""
-    text, wanted = _text(subject, value), text_of(characters)
-    return None if text is None or wanted is None else text.lstrip(wanted)
-
-
-def rtrim(subject: Subject, value: Value, characters: Value = " \t\r\n\f\v") -> Value:
-    """Without these characters at the end."""
-    text, wanted = _text(subject, value), text_of(characters)
-    return None if text is None or wanted is None else text.rstrip(wanted)
+    return trim
 
 
 def replace(subject: Subject, value: Value, old: Value, new: Value) -> Value:
@@ -220,9 +212,9 @@ TEXTS: dict[str, Callable[..., Value]] = {
     "SUBSTR": substr,
     "LEFT": left,
     "RIGHT": right,
-    "TRIM": trim,
-    "LTRIM": ltrim,
-    "RTRIM": rtrim,
+    "TRIM": _trimmed(str.strip),
+    "LTRIM": _trimmed(str.lstrip),
+    "RTRIM": _trimmed(str.rstrip),
     "REPLACE": replace,
     "REVERSE": reverse,
     "CHAR_VALUE": char_value,

@@ -7,7 +7,7 @@ match, and its groups, are as in Perl: the leftmost, with alternatives and repet
 from collections.abc import Callable
 from typing import Any
 
-from .pattern_syntax import Alt, At, Cat, Chars, Group, Node, PatternFault, Reference, Repeat
+from .pattern_syntax import Alternation, Anchor, CharClass, Concatenation, Group, Node, PatternFault, Reference, Repeat
 
 SIZE_MAX = 4000
 _CHARS, _SPLIT, _JUMP, _SAVE, _AT, _REFERENCE, _AHEAD, _PROGRESS, _FOUND = range(9)
@@ -54,12 +54,12 @@ class Backtracker:
         return len(self._code) - 1
 
     def _compile(self, node: Node) -> None:
-        if isinstance(node, Chars):
+        if isinstance(node, CharClass):
             self._emit(_CHARS, node)
-        elif isinstance(node, Cat):
+        elif isinstance(node, Concatenation):
             for part in node.parts:
                 self._compile(part)
-        elif isinstance(node, Alt):
+        elif isinstance(node, Alternation):
             ends = []
             for part in node.parts[:-1]:
                 split = self._emit(_SPLIT)
@@ -71,7 +71,7 @@ class Backtracker:
                 self._code[end] = (_JUMP, len(self._code))
         elif isinstance(node, Repeat):
             self._compile_repeat(node)
-        elif isinstance(node, At):
+        elif isinstance(node, Anchor):
             self._emit(_AT, node.place)
         elif isinstance(node, Group):
             self.groups = max(self.groups, node.number)

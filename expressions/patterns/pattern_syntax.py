@@ -2,7 +2,7 @@
 
 It covers RabbitMQ's permissions and policies: alternatives, groups, classes, repetitions (greedy and lazy are the same
 if only the existence of a match matters), anchors, word boundaries, look-ahead, the flags i and s. Look-behind, atomic
-groups, possessive repetitions and recursion are refused by name: they make other engines' time explode. So are
+groups, possessive repetitions and recursion are refused by name, because no engine bounds their time. So are
 back-references, unless the caller allows them. Source: ruling 19; pcre2pattern(3) for the meaning of each element.
 """
 
@@ -20,8 +20,8 @@ class PatternFault(ValueError):
 
 
 @dataclass(slots=True, frozen=True)
-class Chars:
-    """One character in ranges of code points, or (`negated`) in none of them."""
+class CharClass:
+    """One character that is in the ranges of code points, or (`negated`) in none of them."""
 
     ranges: tuple[tuple[int, int], ...]
     negated: bool = False
@@ -35,14 +35,14 @@ class Chars:
 
 
 @dataclass(slots=True, frozen=True)
-class Cat:
+class Concatenation:
     """A sequence."""
 
     parts: tuple["Node", ...]
 
 
 @dataclass(slots=True, frozen=True)
-class Alt:
+class Alternation:
     """Alternatives."""
 
     parts: tuple["Node", ...]
@@ -59,14 +59,14 @@ class Repeat:
 
 
 @dataclass(slots=True, frozen=True)
-class At:
+class Anchor:
     """A position: `start`, `end` (also before a last newline), `very_end`, `boundary`, `inside`."""
 
     place: str
 
 
 @dataclass(slots=True, frozen=True)
-class Ahead:
+class LookAhead:
     """The following text matches, or (`negated`) does not; nothing is consumed."""
 
     part: "Node"
@@ -83,13 +83,13 @@ class Group:
 
 @dataclass(slots=True, frozen=True)
 class Reference:
-    """The last text of a group, again."""
+    """The text that a group matched last, once more."""
 
     number: int
     folded: bool = False
 
 
-Node = Chars | Cat | Alt | Repeat | At | Ahead | Group | Reference
+Node = CharClass | Concatenation | Alternation | Repeat | Anchor | LookAhead | Group | Reference
 
 _DIGIT = ((48, 57),)
 _WORD = ((48, 57), (65, 90), (95, 95), (97, 122))
@@ -185,7 +185,7 @@ class _Parser:
         while self.take("|"):
             parts.append(self.sequence())
         self.folded, self.dot_takes_all = flags
-        return parts[0] if len(parts) == 1 else Alt(tuple(parts))
+        return parts[0] if len(parts) == 1 else Alternation(tuple(parts))
 
     def sequence(self) -> Node:
         parts: list[Node] = []
@@ -198,10 +198,10 @@ class _Parser:
                     parts.append(self.repeated(self.literal(quoted[-1])))
             elif not self.take("\\E"):
                 parts.append(self.repeated(self.atom()))
-        return parts[0] if len(parts) == 1 else Cat(tuple(parts))
+        return parts[0] if len(parts) == 1 else Concatenation(tuple(parts))
 
-    def literal(self, character: str) -> Chars:
-        return Chars(((ord(character), ord(character)),), folded=self.folded)
+    def literal(self, character: str) -> CharClass:
+        return CharClass(((ord(character), ord(character)),), folded=self.folded)
 
     def repeated(self, part: Node) -> Node:
         """The quantifiers after an atom."""
@@ -212,11 +212,11 @@ class _Parser:
             if self.take("+"):
                 raise self.fault("a possessive repetition is not taken here")
             lazy = self.take("?")
-            if not isinstance(part, At | Ahead):
+            if not isinstance(part, Anchor | LookAhead):
                 part = Repeat(part, *bounds, lazy)
-            elif not bounds[0]:  # once or never: more often changes nothing
-                is_remembered = self.references and bounds[1] != 0 and isinstance(part, Ahead)  # it may contain groups
-                part = Repeat(part, 0, 1, lazy) if is_remembered else Cat(())
+            elif bounds[0] == 0:  # a position is matched once or never: more often changes nothing
+                may_set_groups = self.references and bounds[1] != 0 and isinstance(part, LookAhead)
+                part = Repeat(part, 0, 1, lazy) if may_set_groups else Concatenation(())
 
     def quantifier(self) -> tuple[int, int | None] | None:
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
@@ -242,11 +242,11 @@ class _Parser:
         if character == "[":
             return self.char_class()
         if character == ".":
-            return Chars((), negated=True) if self.dot_takes_all else Chars(_NEWLINE, negated=True)
+            return CharClass((), negated=True) if self.dot_takes_all else CharClass(_NEWLINE, negated=True)
         if character == "^":
-            return At("start")
+            return Anchor("start")
         if character == "$":
-            return At("end")
+            return Anchor("end")
         if character == "\\":
             return self.escaped()
         if character in "*+?":
@@ -270,10 +270,10 @@ class _Parser:
         if self.take("?#"):
             while self.next() != ")":
                 pass
-            return Cat(())
+            return Concatenation(())
         for sign, negated in (("?=", False), ("?!", True)):
             if self.take(sign):
-                return Ahead(self.closed(), negated)
+                return LookAhead(self.closed(), negated)
         flags = _FLAGS.match(self.text, self.position)
         if flags is not None:
             self.position = flags.end()
@@ -281,7 +281,7 @@ class _Parser:
             self.folded = (self.folded or "i" in flags[1]) and "i" not in (flags[2] or "")
             self.dot_takes_all = (self.dot_takes_all or "s" in flags[1]) and "s" not in (flags[2] or "")
             if flags[3] == ")":
-                return Cat(())  # up to the end of the enclosing group
+                return Concatenation(())  # up to the end of the enclosing group
             node = self.closed()
             self.folded, self.dot_takes_all = before
             return node
@@ -306,11 +306,11 @@ class _Parser:
         """Parse the rest of an escape outside of classes."""
         character = self.next()
         if character in _PLACES:
-            return At(_PLACES[character])
+            return Anchor(_PLACES[character])
         if character == "N":
-            return Chars(_NEWLINE, negated=True)
+            return CharClass(_NEWLINE, negated=True)
         if character.lower() in _CLASSES:
-            return Chars(_CLASSES[character.lower()], negated=character.isupper())
+            return CharClass(_CLASSES[character.lower()], negated=character.isupper())
         if self.references and character in "123456789" and not self.text[self.position : self.position + 1].isdigit():
             self.referred = max(self.referred, int(character))
             return Reference(int(character), self.folded)
@@ -339,7 +339,7 @@ class _Parser:
             raise self.fault(f"\\{character} is not taken here")
         return ord(character)
 
-    def char_class(self) -> Chars:
+    def char_class(self) -> CharClass:
         """Parse the rest of a class after the opening square bracket."""
         negated = self.take("^")
         ranges: list[tuple[int, int]] = []
@@ -358,7 +358,7 @@ class _Parser:
                 raise self.fault("a range with its ends the wrong way round")
             else:
                 ranges.append((low, high))
-        return Chars(tuple(ranges), negated, self.folded)
+        return CharClass(tuple(ranges), negated, self.folded)
 
     def class_item(self, ranges: list[tuple[int, int]]) -> int | None:
         """One character of a class, or None if it was itself a class, which was added to `ranges`."""

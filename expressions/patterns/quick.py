@@ -1,23 +1,23 @@
-"""Patterns that `re` matches in linear time, as the automaton does, but far faster. Most patterns are such.
+"""Patterns that `re` matches in linear time, far faster than the automaton. Most patterns are such.
 
 `re` tries alternatives one after the other: so there must be few, and at most one part of variable length, at a known
-position. Variable parts at the ends of a pattern do not affect whether it is found, and are left out. Source: ruling
-19.
+position. Parts at the ends of a pattern that match any text do not affect whether it is found, and are left out.
+Source: ruling 19.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .pattern_syntax import At, Cat, Chars, Node, Repeat
+from .pattern_syntax import Anchor, CharClass, Concatenation, Node, Repeat
 from .translated import Untranslatable, translated
 
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-#: Maximum alternatives, and characters of each, that are tried at each position of a name.
-WAYS_MAX, STEPS_MAX = 32, 128
-_START = At("start")
-_ENDS = (At("end"), At("very_end"))
+#: Maximum paths, and characters of all of them, that `re` tries at each position of a name.
+PATHS_MAX, STEPS_MAX = 32, 128
+_START = Anchor("start")
+_ENDS = (Anchor("end"), Anchor("very_end"))
 _ANY = ((), ((10, 10),))  # with these ranges, negated: a dot, with the flag s and without
 
 Search = Callable[[str], object]
@@ -29,12 +29,13 @@ def quick_search(tree: Node) -> Search | None:
         found = translated(_bare(tree))
     except Untranslatable:
         return None
-    ways, anchored = found.ways, found.anchored
-    if ways.ways > WAYS_MAX or ways.degree > anchored:
+    factor, degree, length_min = found.paths
+    degree_max = 1 if found.anchored else 0  # a search also tries each position
+    if factor > PATHS_MAX or degree > degree_max:
         return None
-    if ways.degree == anchored and ways.ways * ways.length_min > STEPS_MAX:
+    if degree == degree_max and factor * length_min > STEPS_MAX:
         return None
-    return found.pattern.match if anchored else found.pattern.search
+    return found.pattern.match if found.anchored else found.pattern.search
 
 
 def literal_start(tree: Node) -> str:
@@ -44,7 +45,7 @@ def literal_start(tree: Node) -> str:
         return ""
     text = ""
     for part in parts[1:]:
-        if not isinstance(part, Chars) or part.folded or part.negated or len(part.ranges) != 1:
+        if not isinstance(part, CharClass) or part.folded or part.negated or len(part.ranges) != 1:
             break
         (low, high), *_ = part.ranges
         if low != high:
@@ -54,7 +55,7 @@ def literal_start(tree: Node) -> str:
 
 
 def _parts(tree: Node) -> tuple[Node, ...]:
-    return tree.parts if isinstance(tree, Cat) else (tree,)
+    return tree.parts if isinstance(tree, Concatenation) else (tree,)
 
 
 def _bare(tree: Node) -> Node:
@@ -70,7 +71,7 @@ def _bare(tree: Node) -> Node:
                 parts[at] = Repeat(one.part, one.low, one.low)
             else:
                 del parts[at]
-    return Cat(tuple(parts))
+    return Concatenation(tuple(parts))
 
 
 def _is_open(node: Node) -> "TypeGuard[Repeat]":
@@ -78,4 +79,4 @@ def _is_open(node: Node) -> "TypeGuard[Repeat]":
     if not isinstance(node, Repeat) or node.high is not None:
         return False
     part = node.part
-    return isinstance(part, Chars) and part.negated and part.ranges in _ANY
+    return isinstance(part, CharClass) and part.negated and part.ranges in _ANY

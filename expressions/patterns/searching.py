@@ -1,24 +1,25 @@
-"""Patterns of filters: the fitting engine for each, and the cost of a search.
+"""Patterns of filters: the engine for each, and the cost of a search.
 
-There are three engines: `re`, if it has few alternatives to try; else the automaton, whose time is linear; patterns
-with references, which an automaton cannot match, are tried step by step. All work is charged in units of about 10 ns,
-so that an evaluation can be ended (`Charge` raises then). Source: queues page B.2 (choice 10); ruling 19.
+There are three engines: `re`, if it has few alternatives to try; else the automaton, whose time is linear; else the
+backtracker, for patterns with references, which an automaton cannot match. All work is charged in units of about 10 ns;
+`Charge` raises to end an evaluation. Source: queues page B.2 (choice 10); ruling 19.
 """
 
 import re
 from collections.abc import Callable, Iterator
 
+from .automaton import Automaton
 from .backtracking import Backtracker
-from .pattern_syntax import Ahead, Alt, Cat, Group, Node, Reference, Repeat, parse_pattern
-from .patterns import Automaton
+from .pattern_syntax import Alternation, Concatenation, Group, LookAhead, Node, Reference, Repeat, parse_pattern
 from .translated import Translated, Untranslatable, translated
 
 #: Takes units of about 10 ns; raises an exception to end the evaluation when they exceed the limit.
 Charge = Callable[[int], None]
-#: Units: of a character that the automaton has cached; of another one, for each of its nodes; of a step of the
-#: backtracking engine.
-KNOWN, NEW, STEP = 50, 30, 80
-#: Maximum units of `re`, in all and additionally for each character.
+#: Units of a character in the automaton: if it is cached; else for each of its nodes.
+CACHED, UNCACHED = 50, 30
+#: Units of a step of the backtracker, or of a match of `re`.
+STEP = 80
+#: Maximum units of `re`: a constant part, and a part for each character.
 RE_MAX, RE_MAX_EACH = 20_000, 20
 
 
@@ -47,15 +48,15 @@ class Searcher:
         if (pattern := self._quick(text, charge)) is not None:
             return pattern.search(text) is not None
         if self._has_references:
-            return self._tried().find(text, 0, _per_step(charge)) is not None
+            return self._backtracking().find(text, 0, _per_step(charge)) is not None
         if self._automaton is None:
             self._automaton = Automaton(self._tree)
         automaton = self._automaton
-        charge(KNOWN * len(text))
-        return automaton.search(text, lambda: charge(NEW * automaton.size))
+        charge(CACHED * len(text))
+        return automaton.search(text, lambda: charge(UNCACHED * automaton.size))
 
     def spans(self, text: str, charge: Charge) -> Iterator[list[int]]:
-        """Start and end of each match and its groups, in order (-1: a group that did not match)."""
+        """For each match, in order: start and end of the whole and of each group (-1: it did not match)."""
         if (pattern := self._quick(text, charge)) is not None:
             for match in pattern.finditer(text):
                 charge(STEP)
@@ -63,7 +64,7 @@ class Searcher:
             return
         start, takes_empty = 0, True
         while True:
-            slots = self._tried().find(text, start, _per_step(charge), takes_empty=takes_empty)
+            slots = self._backtracking().find(text, start, _per_step(charge), takes_empty=takes_empty)
             if slots is None:
                 return
             yield slots
@@ -80,7 +81,7 @@ class Searcher:
         charge(steps)
         return found.pattern
 
-    def _tried(self) -> Backtracker:
+    def _backtracking(self) -> Backtracker:
         if self._backtracker is None:
             self._backtracker = Backtracker(self._tree)
         return self._backtracker
@@ -96,8 +97,8 @@ def _per_step(charge: Charge) -> Charge:
 
 
 def _has_references(node: Node) -> bool:
-    if isinstance(node, Cat | Alt):
+    if isinstance(node, Concatenation | Alternation):
         return any(map(_has_references, node.parts))
-    if isinstance(node, Group | Repeat | Ahead):
+    if isinstance(node, Group | Repeat | LookAhead):
         return _has_references(node.part)
     return isinstance(node, Reference)

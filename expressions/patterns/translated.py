@@ -1,13 +1,13 @@
 """A pattern for the `re` module, with a bound of its time: `re` tries one alternative after the other.
 
-With a low bound it is by far the fastest; else `searching` takes an engine whose time is linear.
+With a low bound `re` is by far the fastest engine; `quick` and `searching` compare the bound with their limits.
 """
 
 import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from .pattern_syntax import Ahead, Alt, At, Cat, Chars, Group, Node, Repeat
+from .pattern_syntax import Alternation, Anchor, CharClass, Concatenation, Group, LookAhead, Node, Repeat
 
 #: Maximum alternatives that `re` would try one by one.
 PATHS_MAX = 10_000
@@ -22,104 +22,101 @@ class Untranslatable(ValueError):
     """`re` has no equivalent, or may take very long."""
 
 
-class Ways(NamedTuple):
-    """The number of alternatives in a part (`ways`), times the length of the text to the power of `degree`."""
+class Paths(NamedTuple):
+    """The number of paths through a part that `re` may try in a text: `factor`, times its length to the `degree`."""
 
-    ways: int
+    factor: int
     degree: int
-    length_min: int  # minimum characters
+    length_min: int  # minimum characters that the part matches
 
     def steps(self, length: int) -> int:
-        """An estimate of the steps of all alternatives, for one position where the pattern may begin."""
-        return int(self.ways * (length + 1) ** self.degree)
+        """An estimate of the steps of all paths, for one position where the pattern may begin."""
+        return int(self.factor * (length + 1) ** self.degree)
 
 
 class Translated(NamedTuple):
-    """`anchored`: it is found at the beginning or nowhere. `size`: of its text, as a measure of the steps of one
-    alternative.
-    """
+    """`anchored`: it is found at the beginning or nowhere. `size`: of its text, as a measure of the steps of a path."""
 
     pattern: "re.Pattern[str]"
-    ways: Ways
+    paths: Paths
     anchored: bool
     size: int
 
     def steps(self, length: int) -> int:
         """An upper bound of the steps in a text of this length."""
-        return self.ways.steps(length) * (1 if self.anchored else length + 1) + self.size
+        return self.paths.steps(length) * (1 if self.anchored else length + 1) + self.size
 
 
 def translated(tree: Node) -> Translated:
     """Raises: Untranslatable."""
-    ways = _ways(tree)
+    paths = _paths(tree)
     text = _text(tree)
-    first = tree.parts[0] if isinstance(tree, Cat) and tree.parts else tree
+    first = tree.parts[0] if isinstance(tree, Concatenation) and tree.parts else tree
     try:
-        return Translated(re.compile(text), ways, first == At("start"), len(text))
+        return Translated(re.compile(text), paths, first == Anchor("start"), len(text))
     except (re.error, RecursionError, OverflowError) as error:
         raise Untranslatable from error
 
 
-def _ways(node: Node) -> Ways:
-    if isinstance(node, Chars):
-        return Ways(1, 0, 1)
-    if isinstance(node, At):
-        return Ways(1, 0, 0)
+def _paths(node: Node) -> Paths:
+    if isinstance(node, CharClass):
+        return Paths(1, 0, 1)
+    if isinstance(node, Anchor):
+        return Paths(1, 0, 0)
     if isinstance(node, Group):
-        return _ways(node.part)
-    if isinstance(node, Ahead):
-        return _ways(node.part)._replace(length_min=0)
-    if isinstance(node, Cat | Alt):
-        each = [_ways(part) for part in node.parts]
-        count = 1
-        if isinstance(node, Alt):
-            count = sum(one.ways for one in each)
-            ways = Ways(count, max(one.degree for one in each), min(one.length_min for one in each))
+        return _paths(node.part)
+    if isinstance(node, LookAhead):
+        return _paths(node.part)._replace(length_min=0)
+    if isinstance(node, Concatenation | Alternation):
+        each = [_paths(part) for part in node.parts]
+        if isinstance(node, Alternation):
+            factor = sum(one.factor for one in each)
+            paths = Paths(factor, max(one.degree for one in each), min(one.length_min for one in each))
         else:
+            factor = 1
             for one in each:
-                count = min(count * one.ways, PATHS_MAX + 1)
-            ways = Ways(count, sum(one.degree for one in each), sum(one.length_min for one in each))
+                factor = min(factor * one.factor, PATHS_MAX + 1)
+            paths = Paths(factor, sum(one.degree for one in each), sum(one.length_min for one in each))
     elif isinstance(node, Repeat):
-        ways = _repeated(node)
+        paths = _paths_of_repeat(node)
     else:
         raise Untranslatable
-    if ways.ways > PATHS_MAX:
+    if paths.factor > PATHS_MAX:
         raise Untranslatable
-    return ways
+    return paths
 
 
-def _repeated(node: Repeat) -> Ways:
-    part = _ways(node.part)
+def _paths_of_repeat(node: Repeat) -> Paths:
+    part = _paths(node.part)
     if part.degree or not part.length_min:
         raise Untranslatable
     length_min = node.low * part.length_min
     if node.high is None:
-        if part.ways > 1:
+        if part.factor > 1:
             raise Untranslatable
-        return Ways(1, 1, length_min)
-    count = 0
-    power = part.ways if part.ways == 1 else min(part.ways, PATHS_MAX)
+        return Paths(1, 1, length_min)
+    factor = 0
     for times in range(node.low, node.high + 1):
-        count += power**times if times < 15 or power == 1 else PATHS_MAX + 1
-        if count > PATHS_MAX:
+        factor += part.factor**times if times < 15 or part.factor == 1 else PATHS_MAX + 1  # 2 ** 15 exceeds it
+        if factor > PATHS_MAX:
             raise Untranslatable
-    return Ways(count, 0, length_min)
+    return Paths(factor, 0, length_min)
 
 
 def _text(node: Node) -> str:
-    if isinstance(node, Chars):
+    if isinstance(node, CharClass):
         return _class(node)
-    if isinstance(node, At):
+    if isinstance(node, Anchor):
         if node.place not in _PLACES:
             raise Untranslatable
         return _PLACES[node.place]
     if isinstance(node, Group):
         return f"({_text(node.part)})"
-    if isinstance(node, Ahead):
+    if isinstance(node, LookAhead):
         return f"(?{'!' if node.negated else '='}{_text(node.part)})"
-    if isinstance(node, Cat):
+    if isinstance(node, Concatenation):
         return "".join(_text(part) for part in node.parts)
-    if isinstance(node, Alt):
+    if isinstance(node, Alternation):
         return f"(?:{'|'.join(_text(part) for part in node.parts)})"
     if isinstance(node, Repeat):
         high = "" if node.high is None else node.high
@@ -128,12 +125,12 @@ def _text(node: Node) -> str:
 
 
 @lru_cache(CLASSES_MAX)
-def _class(chars: Chars) -> str:
+def _class(chars: CharClass) -> str:
     ranges = chars.ranges
     if chars.folded:
         if any(high > 127 for _, high in ranges):
             raise Untranslatable
-        plain = Chars(ranges, False, True)
+        plain = CharClass(ranges, False, True)
         ranges = tuple((ord(one), ord(one)) for one in [*map(chr, range(128)), *_ODD_CASES] if plain.has(one))
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1] and not chars.negated:
         return re.escape(chr(ranges[0][0]))

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from steps import steps
 
+from leveret.expressions.patterns.automaton import MEMORY_MAX, Automaton
 from leveret.expressions.patterns.pattern_syntax import PATTERN_MAX, PatternFault, parse_pattern
-from leveret.expressions.patterns.patterns import MEMORY_MAX, Automaton, Pattern, permission_pattern
+from leveret.expressions.patterns.patterns import Pattern, permission_pattern
 
 
 @pytest.mark.parametrize(
