@@ -38,18 +38,18 @@ class Origin:
         return f"{self.file}:{self.line}"
 
 
-_PLACED = re.compile(r"(.+?):([0-9]+): ")
+_POSITION = re.compile(r"(.+?):([0-9]+): ")
 
 
 def in_order(lines: Iterable[str], files: Iterable[str] = ()) -> list[str]:
     """Lines that begin with FILE:LINE, in the order of the files and of their lines; other lines first."""
     ranks = {file: rank for rank, file in enumerate(files)}
 
-    def place(line: str) -> tuple[int, int]:
-        found = _PLACED.match(line)
+    def position(line: str) -> tuple[int, int]:
+        found = _POSITION.match(line)
         return (-1, 0) if found is None else (ranks.setdefault(found[1], len(ranks)), int(found[2]))
 
-    return sorted(dict.fromkeys(lines), key=place)
+    return sorted(dict.fromkeys(lines), key=position)
 
 
 def nearest(key: str, known: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 """Compatibility profiles: the differences between versions of RabbitMQ, and the version that a broker follows.
 
-docs/profiles.md has the same as a table, each cell of which is tested.
+docs/profiles.md has the same table, each cell of which is tested.
 Source: behaviour page 9; rulings 8, 10, 14, 15.
 """
 
@@ -99,7 +99,7 @@ def profile_name(value: object) -> str:
 
 
 def _hint(value: object) -> str:
-    """The profile of the nearest version, or the nearest name; empty if nothing is near."""
+    """A suggestion: the profile of the nearest version, or the nearest name; empty if there is none."""
     if isinstance(value, float):  # a version without quotes: 4.1 is a number in TOML
         return f', did you mean "{value}"?'
     text = str(value)

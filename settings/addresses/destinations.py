@@ -1,7 +1,8 @@
-"""Destination policies, as in ActiveMQ: exactly one entry applies to a queue or topic; entries are not merged.
+"""Destination policies, as in ActiveMQ: entries that are not merged with each other; at most one applies to a queue or
+topic.
 
-The entry that applies is a layer over the merged address-settings. Names are elements separated by `.`; in an entry's
-name `*` is any one element and a last `>` zero or more elements. Source: queues page E.1, "wildcards", and E.2.
+It is a layer over the merged address-settings. Names consist of words separated by `.`; in an entry's name `*` is any
+one word and a last `>` zero or more words. Source: queues page E.1, "wildcards", and E.2.
 """
 
 from collections.abc import Iterable
@@ -49,8 +50,8 @@ class DestinationPolicies:
             return self.default
         if found[0].match.kind is EXACT:
             return found[0]
-        specific = [one for one in found if not any(_is_wider(one.match, other.match) for other in found)]
-        return min(specific, key=lambda one: one.match.text)
+        narrowest = [one for one in found if not any(_is_wider(one.match, other.match) for other in found)]
+        return min(narrowest, key=lambda one: one.match.text)
 
 
 def parse_destination(text: str) -> Match:
@@ -70,7 +71,7 @@ def _index(entries: Iterable[Entry]) -> EntryIndex:
 
 
 def _is_wider(one: Match, other: Match) -> bool:
-    """Whether a pattern covers everything that another covers, and more."""
+    """Whether one covers all names that the other covers, and more."""
     return _covers(one, other) and not _covers(other, one)
 
 

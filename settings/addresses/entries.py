@@ -19,7 +19,7 @@ MATCH = "match"
 
 @frozen
 class Entry:
-    """One address-setting. `vhost` None: for every virtual host, with lower precedence than the virtual host's own."""
+    """One address-setting, or destination policy. `vhost` None: for all virtual hosts, below their own entries."""
 
     match: Match
     settings: Layer  # attribute -> value
@@ -48,10 +48,10 @@ class EntryIndex:
     __slots__ = ("exact", "literal", "root", "texts")
 
     def __init__(self) -> None:
-        self.exact: dict[str, Entry] = {}
+        self.exact: dict[str, Entry] = {}  # by address, as are literal ones
         self.literal: dict[str, Entry] = {}
         self.root = _Node()
-        self.texts: set[str] = set()
+        self.texts: set[str] = set()  # of all matches
 
     def add(self, one: Entry) -> None:
         if one.match.text in self.texts:
@@ -65,7 +65,7 @@ class EntryIndex:
             self.literal[one.match.address] = one
 
     def matches(self, name: str, words: list[str]) -> list[Entry]:
-        found = [layer[name] for layer in (self.exact, self.literal) if name in layer]
+        found = [entries[name] for entries in (self.exact, self.literal) if name in entries]
         return found + sorted(self.root.matches(words), key=lambda one: one.match.rank)
 
 
@@ -103,7 +103,7 @@ class _Node:
             nexts = [node.next.get(word) for node in nodes]
             if word:  # "any one word" does not match an empty word
                 nexts += [node.next.get(None) for node in nodes]
-                nexts += [one for node in nodes for word_, one in node.patterns.items() if word_.matches(word)]
+                nexts += [one for node in nodes for pattern, one in node.patterns.items() if pattern.matches(word)]
             nodes = [node for node in nexts if node is not None]
             if not nodes:
                 return found

@@ -1,7 +1,7 @@
-"""The addresses that a match text covers, and the order of matches by specificity.
+"""The addresses that a match covers, and the order of matches from the most specific one.
 
-Source: address-settings page 2.1 to 2.3. Two choices of ours: a wildcard must be a whole word, and `#`
-patterns of equal length are ordered word by word, then by text. In files of Artemis a wildcard may be part of a word.
+Source: address-settings page 2.1 to 2.3. Two choices of ours: a wildcard must be a whole word, except in files of
+Artemis; and patterns with `#` of equal length are ordered word by word, then by text.
 """
 
 import re
@@ -40,7 +40,7 @@ DEFAULT_WILDCARDS = Wildcards()
 
 
 class MatchKind(Enum):
-    """The look-up of a match, in order of precedence."""
+    """How a match is looked up, in order of precedence."""
 
     EXACT = "exact"
     LITERAL = "literal"
@@ -49,6 +49,7 @@ class MatchKind(Enum):
 
 EXACT, LITERAL, WILDCARD = MatchKind
 
+#: A word that no address has, in examples of what a match covers.
 _ANY = "\0any"
 _LITERAL_WORD, _SINGLE_WORD, _END = 0, 1, 2
 

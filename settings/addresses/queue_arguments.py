@@ -32,7 +32,7 @@ CONFLICTS: tuple[tuple[str, str], ...] = (
 
 @frozen
 class OwnSettings:
-    """The layer made of a queue's arguments. `given_by`: attribute -> the argument that sets it."""
+    """The settings in a queue's arguments. `given_by`: attribute -> the argument that sets it."""
 
     settings: Layer = field(default_factory=lambda: NOTHING_SET)
     given_by: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -42,9 +42,9 @@ NO_OWN_SETTINGS = OwnSettings()
 
 
 def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
-    """The layer made of a queue's arguments. Values are plain Python: int, bool, float, str.
+    """The settings in a queue's arguments, whose values are plain Python: int, bool, float, str.
 
-    Arguments of the queue's type alone are left out: some have another meaning on other queues.
+    Arguments that only the queue's type has are left out: some have another meaning on other queues.
     Raises: ArgumentFault for a value out of range, or for two arguments that contradict each other.
     """
     if (own := own_type(arguments)) is not None:
@@ -64,15 +64,15 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
             value = -1 if value < 0 else min(value + 1, INT_MAX)
         given[argument.attribute] = value
         given_by[argument.attribute] = key
-    for key, overruled in (
+    for key, also_set in (
         ("x-max-length", {"default_ring_size": -1}),  # the queue's own limit overrides an inherited ring
         ("x-dead-letter-exchange", {"dead_letter_address": "", "expiry_address": ""}),  # it gets all dead letters
         ("x-dead-letter-address", {"auto_create_missing_queues": True}),  # even if a file of Artemis sets false
         ("x-expiry-address", {"auto_create_missing_queues": True}),
     ):
         if key in arguments:
-            given |= overruled
-            given_by |= dict.fromkeys(overruled, key)
+            given |= also_set
+            given_by |= dict.fromkeys(also_set, key)
     return OwnSettings(layer_of(**given), MappingProxyType(given_by)) if given else NO_OWN_SETTINGS
 
 
@@ -83,20 +83,19 @@ def live_arguments(arguments: Mapping[str, object]) -> frozenset[str]:
 
 
 def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
-    """The values of a configured queue's arguments. Those of its type alone stay: a loader has read them.
+    """The values of a configured queue's arguments. Those that only its type has do not change: a loader has read them.
 
     Raises: ValueError with the expected form.
     """
     own = own_type(arguments)
-    read = () if own is None else own.rows
-    return {key: value if key in read else plain_value(key, value) for key, value in arguments.items()}
+    own_rows = () if own is None else own.rows
+    return {key: value if key in own_rows else plain_value(key, value) for key, value in arguments.items()}
 
 
 def plain_value(key: str, value: object) -> object:
-    """The value of an argument in a configuration: for a delay, "5s" is 5000.
+    """The value of an argument in a configuration: "5s" of a delay is 5000; an integer of a factor stays an integer.
 
-    Arguments that are not in the table do not change, nor do integers where any number is allowed.
-    Raises: ValueError with the expected form.
+    Arguments that are not in the table do not change. Raises: ValueError with the expected form.
     """
     argument = QUEUE_ARGUMENTS.get(key)
     if argument is None:

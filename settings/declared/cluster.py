@@ -1,4 +1,4 @@
-"""The nodes of a cluster, and what must hold between the keys of [cluster] and with other tables."""
+"""The nodes of a cluster, and the checks of [cluster]: of its keys with each other, and with other tables."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .configuration import Configuration
 
 
-#: (table, key, the fault).
+#: (table, key, text of the fault or warning).
 Problem = tuple[str, str, str]
 
 
@@ -25,7 +25,7 @@ class ClusterNode:
 
 
 def shown_node(name: str) -> str:
-    """The name of a node in all that RabbitMQ's clients and tools read."""
+    """The name of a node as RabbitMQ's clients and tools read it."""
     return name if "@" in name else f"rabbit@{name}"
 
 
@@ -36,7 +36,7 @@ def node_of(configuration: "Configuration") -> str:
 
 
 def cluster_name_of(configuration: "Configuration") -> str:
-    """The name of the cluster, or of a broker alone, until another one is set by an operator."""
+    """The name of the cluster, or of a single broker, until an operator sets another one."""
     if configuration.is_clustered and ("broker", "cluster-name") not in configuration.explicit:
         return str(configuration.cluster.name)
     return str(configuration.broker.cluster_name)
@@ -48,14 +48,14 @@ def nodes_of(keys: ClusterKeys) -> tuple[ClusterNode, ...]:
 
 
 def own_place(keys: ClusterKeys) -> tuple[str, int]:
-    """Where this node listens for the others. Only for keys without faults."""
+    """Host and port where this node listens for the others. Only for keys without faults."""
     if keys.listen is not None:
         return _place(keys.listen)
     return next((node.host, node.port) for node in nodes_of(keys) if node.name == keys.node)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it is of this machine alone."""
+    """Whether only this machine can connect to it."""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
@@ -89,7 +89,7 @@ def cluster_problems(configuration: "Configuration") -> Iterator[Problem]:
 
 
 def _unprotected(configuration: "Configuration") -> Iterator[Problem]:
-    """Links that anybody could join."""
+    """Links that are neither secret nor limited to this machine, so that anybody could join."""
     keys, tls = configuration.cluster, configuration.cluster_tls
     given = {key: getattr(tls, key) for key in ("ca", "certificate", "key")}
     if any(given.values()):
@@ -107,7 +107,7 @@ def _unprotected(configuration: "Configuration") -> Iterator[Problem]:
 
 
 def _not_on_disk(configuration: "Configuration") -> Iterator[Problem]:
-    """A node that confirms must have it on disk: else one that lost its memory could lead."""
+    """A node that does not write to disk before it confirms: after a crash it could lead without those messages."""
     fsync = configuration.journal.fsync
     if fsync != "commit":
         yield "journal", "fsync", f'is {shown(fsync)}, a node of a cluster needs "commit": what is confirmed is on disk'
@@ -116,7 +116,7 @@ def _not_on_disk(configuration: "Configuration") -> Iterator[Problem]:
 
 
 def cluster_warnings(configuration: "Configuration") -> Iterator[Problem]:
-    """What is valid and probably a mistake."""
+    """What is valid but probably a mistake."""
     keys, count = configuration.cluster, len(configuration.cluster.nodes)
     if keys.min_in_sync == 1:
         yield "cluster", "min-in-sync", "with 1, what is confirmed may be on one disk alone, and is lost with it"

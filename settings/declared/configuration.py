@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Table:
-    """The values of one table as attributes of its class; each is looked up on access."""
+    """The values of one table as attributes; each is looked up when it is read."""
 
     __slots__ = ("_configuration", "_name")
 
@@ -31,7 +31,7 @@ class _Table:
 
 
 class _TableOf(Generic[T]):
-    """An attribute of a configuration: the values of one table, with the types of the class of its keys."""
+    """A descriptor: the values of one table, typed as the class of its keys (`BrokerKeys` for `broker`)."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -47,7 +47,7 @@ class _TableOf(Generic[T]):
 
 @frozen
 class Configuration:
-    """The contents of all files; `explicit` has the keys that they set, `value` also gives defaults."""
+    """The contents of all files. `explicit` has the keys that they set; `value` also gives defaults."""
 
     explicit: Mapping[tuple[str, str], Any] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[str, ...] = field(default=())

@@ -15,12 +15,16 @@ from .activemq_strategies import SHARED_QUEUE
 from .xml_tree import Element
 
 _DISCARDING = "discardingDLQBrokerPlugin"
+#: Plugins whose variables are replaced.
 _READ = ("redeliveryPlugin", _DISCARDING, "timeStampingBrokerPlugin", "forcePersistencyModeBrokerPlugin")
 _FLAGS = ("sendToDlqIfMaxRetriesExceeded", "fallbackToDeadLetter")
 _TOPICS = "the queues of subscribers have names of their own here: a policy of queues covers them"
 _NOT_DONE = "is not done here, and would change which messages are delivered"
 
-#: ActiveMQ's defaults.
+#: Children of <redeliveryPolicyMap>.
+_PARTS = ("redeliveryPolicyEntries", "defaultEntry")
+
+#: ActiveMQ's defaults of a redelivery policy.
 _DEFAULTS = {
     "maximumRedeliveries": 6,
     "initialRedeliveryDelay": 1000,
@@ -35,8 +39,7 @@ _DEFAULTS = {
 
 def read_plugins(source: ActivemqSource, element: Element) -> None:
     source.no_text(element)
-    is_discarding = [child for child in source.children_of(element) if child.name == _DISCARDING]
-    for child in is_discarding + [child for child in element.children if child.name != _DISCARDING]:
+    for child in sorted(source.children_of(element), key=lambda child: child.name != _DISCARDING):  # it comes first
         read_plugin(source, child)
 
 
@@ -67,12 +70,12 @@ def read_plugin(source: ActivemqSource, element: Element) -> None:
         builder.no_effect(at, element.name)
 
 
-def read_policies(source: ActivemqSource, element: Element, beyond: str = SHARED_QUEUE) -> None:
-    """Read <redeliveryPolicyMap>, doubled or not. Args: beyond: the address after the last attempt."""
+def read_policies(source: ActivemqSource, element: Element, dead_letters: str = SHARED_QUEUE) -> None:
+    """Read <redeliveryPolicyMap>, which may hold another one. `dead_letters`: the address after the last attempt."""
     inner = source.inner(element)
     source.attributes(inner, ("id",))
     for part in source.each_once(inner):
-        if part.name not in ("redeliveryPolicyEntries", "defaultEntry"):
+        if part.name not in _PARTS:
             source.builder.unknown(source.at(part), part.name, "<redeliveryPolicyMap>", _PARTS)
             continue
         source.no_text(part)
@@ -81,10 +84,7 @@ def read_policies(source: ActivemqSource, element: Element, beyond: str = SHARED
             if policy.name != "redeliveryPolicy":
                 source.builder.unknown(source.at(policy), policy.name, f"<{part.name}>", ("redeliveryPolicy",))
             else:
-                _policy(source, policy, beyond, is_default=part.name == "defaultEntry")
-
-
-_PARTS = ("redeliveryPolicyEntries", "defaultEntry")
+                _policy(source, policy, dead_letters, is_default=part.name == "defaultEntry")
 
 
 def parse_policy(text: str, wildcards: Wildcards) -> Match:
@@ -109,7 +109,7 @@ def _redelivery(source: ActivemqSource, element: Element) -> None:
             builder.unknown(source.at(child), child.name, "<redeliveryPlugin>", ("redeliveryPolicyMap",))
 
 
-def _policy(source: ActivemqSource, element: Element, beyond: str, *, is_default: bool) -> None:
+def _policy(source: ActivemqSource, element: Element, dead_letters: str, *, is_default: bool) -> None:
     builder, at = source.builder, source.at(element)
     targets = dict.fromkeys(TARGETS, ignored(anything))
     given = source.read_attributes(element, {**REDELIVERY, **targets}, (*TARGETS, "id"))
@@ -127,8 +127,8 @@ def _policy(source: ActivemqSource, element: Element, beyond: str, *, is_default
         builder.fault(at, "queue", "is missing, expected queue or topic in <redeliveryPolicy>")
         return
     settings = _settings(source, element, values)
-    if beyond:
-        source.declare_queue(element, beyond)
+    if dead_letters:
+        source.declare_queue(element, dead_letters)
     for name in names:
         try:
             parse_destination(name)
@@ -137,7 +137,7 @@ def _policy(source: ActivemqSource, element: Element, beyond: str, *, is_default
             continue
         in_file = "the default redelivery policy" if is_default else f"redelivery policy {name}"
         raw = RawEntry(name, None, at, in_file=in_file, rank=rank, parse=parse_policy)
-        for key, value in {**settings, "dead-letter-address": beyond}.items():
+        for key, value in {**settings, "dead-letter-address": dead_letters}.items():
             builder.set_field(raw, at, key, BY_KEY[key], value, as_text=False)
         builder.replace_entry(raw)
 

@@ -22,9 +22,9 @@ class ActivemqSource(XmlSource):
         self.builder.fault(self.at(element), element.name, problem)
 
     def inner(self, outer: Element) -> Element:
-        """The object that a property holds: ActiveMQ writes both as elements, often with the same name.
+        """The child of the same name, or without one the element itself.
 
-        Returns: the child of the same name; without such a child, the element itself.
+        ActiveMQ writes a property and the object in it as elements, often with the same name.
         """
         self.no_text(outer)
         inside = [child for child in outer.children if child.name == outer.name]

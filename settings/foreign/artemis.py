@@ -86,7 +86,7 @@ _REPEATABLE = ("queue", "topic", "address-setting", "core")
 
 _IN_FILE = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.items()}
 
-_WIDE = (
+_PATTERN_AS_NAME = (
     "covers other addresses in Artemis; here its queues get what is sent to that very name: bind them to an exchange"
 )
 
@@ -126,7 +126,7 @@ class _Loader(XmlSource):
     def root(self, element: Element) -> None:
         if element.namespace.startswith("urn:hornetq"):
             self.builder.imply(self.at(element), "broker", "legacy-hornetq-headers", True)
-        if not self.broker_element(element):
+        if not self.read_top_level(element):
             known = (*self.known(), *ACTIVEMQ_ROOTS, *xml_formats())
             self.builder.fault(
                 self.at(element),
@@ -136,8 +136,8 @@ class _Loader(XmlSource):
                 "or <AMPSConfig> or <SOW> of AMPS",
             )
 
-    def broker_element(self, element: Element) -> bool:
-        """Read a top-level element. Returns False if it is unknown."""
+    def read_top_level(self, element: Element) -> bool:
+        """Read an element of <configuration> or <core>. Returns False if it is unknown."""
         name = element.name
         if (read := self.structures.get(name)) is not None:
             if read != self.container:  # an ignored element may refer to missing variables
@@ -156,7 +156,7 @@ class _Loader(XmlSource):
         """Read the children of <configuration> or <core>, each once."""
         self.attributes(element, (), ignore=("schemaLocation", "version"))
         for child in self.each_once(element, (*_REPEATABLE, *WITHOUT_EFFECT)):
-            if not self.broker_element(child):
+            if not self.read_top_level(child):
                 self.builder.unknown(self.at(child), child.name, f"<{element.name}>", self.known())
 
     def each(self, name: str, read: Callable[[Element], None], element: Element) -> None:
@@ -194,7 +194,7 @@ class _Loader(XmlSource):
         match = element.attributes.get("match")
         if match is None:
             self.builder.fault(self.at(element), "match", "is missing in <address-setting>")
-        plain = self.plain_at(element, match or "")
+        plain = self.without_prefix_at(element, match or "")
         in_file = match or "" if plain != match else ""
         rank = {ANYCAST: OF_QUEUES, MULTICAST: OF_TOPICS}.get(routing_type_of(match or "", ""), PLAIN)
         raw = RawEntry(plain, None, self.at(element), in_file=in_file, rank=rank, parse=parse_artemis_match)
@@ -212,7 +212,7 @@ class _Loader(XmlSource):
                 continue
             value = child.value
             if row.attribute in ("dead_letter_address", "expiry_address"):
-                value = self.plain_at(child, value)
+                value = self.without_prefix_at(child, value)
             self.builder.set_field(raw, self.at(child), child.name, row, value, as_text=True)
         if match is not None:
             self.builder.replace_entry(raw)
@@ -235,7 +235,7 @@ class _Loader(XmlSource):
                 self.attributes(child, ())
                 continue
             if child.children and not {"#", "*"}.isdisjoint(name.split(".")):
-                self.builder.warn(self.at(child), "address", f"{shown(name)} {_WIDE}")
+                self.builder.warn(self.at(child), "address", f"{shown(name)} {_PATTERN_AS_NAME}")
             if child.name == "multicast":
                 self.builder.add_exchange(ExchangeDeclaration(name, origin=self.at(element)))
             self.each("queue", partial(self.queue, address=name, routing_type=kinds[child.name]), child)
@@ -251,7 +251,7 @@ class _Loader(XmlSource):
         elif address is None or without_jms_prefix(address) == name:
             self.queue(element, name, routing_type_of(address or "", ANYCAST))
         else:
-            self.queue(element, self.plain_at(element, address), routing_type_of(address, MULTICAST))
+            self.queue(element, self.without_prefix_at(element, address), routing_type_of(address, MULTICAST))
 
     def topic(self, element: Element) -> None:
         name = self.name_of(element)
@@ -320,7 +320,9 @@ class _Loader(XmlSource):
             elif child.name not in known:
                 self.builder.unknown(self.at(child), child.name, "<divert>", known)
             elif child.name in ("address", "forwarding-address"):
-                texts[child.name] = ",".join(self.plain_at(element, one.strip()) for one in child.value.split(","))
+                texts[child.name] = ",".join(
+                    self.without_prefix_at(element, one.strip()) for one in child.value.split(",")
+                )
             else:
                 texts[child.name] = child.attributes.get("string", child.text)  # of a filter: an attribute
         missing = missing_keys(texts)
@@ -338,10 +340,10 @@ class _Loader(XmlSource):
             problem = f"{shown(name)} is not right, expected a name of 1 to 255 octets"
             self.builder.fault(self.at(element), "name", problem if name else f"is missing in <{element.name}>")
             return None
-        return self.plain_at(element, name)
+        return self.without_prefix_at(element, name)
 
-    def plain_at(self, element: Element, address: str) -> str:
-        """An address without its JMS prefix. A fragment with a prefix and without a namespace is HornetQ's."""
+    def without_prefix_at(self, element: Element, address: str) -> str:
+        """An address without its JMS prefix, which in a fragment without a namespace says that HornetQ wrote it."""
         plain = without_jms_prefix(address)
         if plain != address and not element.namespace:
             self.builder.imply(self.at(element), "broker", "legacy-hornetq-headers", True)

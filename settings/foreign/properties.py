@@ -33,7 +33,7 @@ def logical_lines(content: str) -> Iterator[tuple[int, str, str]]:
         if not text or text[0] in "#!":
             continue
         parts = [text]
-        while _goes_on(parts[-1]) and position < len(lines):
+        while _is_continued(parts[-1]) and position < len(lines):
             parts[-1] = parts[-1][:-1]
             parts.append(lines[position].lstrip())
             position += 1
@@ -41,7 +41,8 @@ def logical_lines(content: str) -> Iterator[tuple[int, str, str]]:
         yield first + 1, key, value
 
 
-def _goes_on(text: str) -> bool:
+def _is_continued(text: str) -> bool:
+    """Whether a line ends with a backslash that is not escaped itself."""
     return (len(text) - len(text.rstrip("\\"))) % 2 == 1
 
 
@@ -73,17 +74,17 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", one, text, flags=re.DOTALL)
 
 
-def split_key(key: str, surround: str = '"') -> list[str] | None:
+def split_key(key: str, quote: str = '"') -> list[str] | None:
     """`a."b.c".d` -> a, b.c, d; None if a quotation does not end or a name is empty."""
     names: list[str] = []
     at = 0
     while True:
-        if key.startswith(surround, at):
-            end = key.find(surround, at + len(surround))
+        if key.startswith(quote, at):
+            end = key.find(quote, at + len(quote))
             if end < 0:
                 return None
-            names.append(key[at + len(surround) : end])
-            at = end + len(surround)
+            names.append(key[at + len(quote) : end])
+            at = end + len(quote)
         else:
             end = key.find(".", at)
             end = len(key) if end < 0 else end
@@ -111,13 +112,16 @@ def _divert_bean(key: str) -> str:
 
 _DIVERT_BEANS = {_divert_bean(row.key): row.key for row in DIVERT_ROWS}
 _SETTINGS = ("addressSettings", "addressesSettings")
+#: Beginnings of keys that name an object.
 _STRUCTURES = (*_SETTINGS, "addressConfigurations", "divertConfigurations", "wildcardConfiguration")
+#: Beginnings of all keys that are read.
 _ROOTS = (*_STRUCTURES, *_GLOBAL_BEANS, "literalMatchMarkers", "key.surround", "remove.value")
 
 
 def is_properties(content: str) -> bool:
-    """Whether the first significant line begins with the name of a bean. A misspelled name counts if it is more like a
-    bean's than like that of a table of TOML.
+    """Whether the first significant line begins with the name of a bean.
+
+    A misspelt name counts if it resembles a bean's more than that of a TOML table.
     """
     if begins_as_toml(content):
         return False
@@ -138,8 +142,8 @@ class _Loader:
     def __init__(self, builder: ConfigurationBuilder, file: str) -> None:
         self.builder = builder
         self.file = file
-        self.surround = '"'
-        self.removal = "-"
+        self.quote = '"'  # around names in keys
+        self.removal = "-"  # the value that removes an object
         self.addresses: dict[str, Origin] = {}
         self.routing_types: dict[str, str] = {}
         self.queues: dict[tuple[str, str], dict[str, tuple[str, Origin]]] = {}
@@ -149,10 +153,10 @@ class _Loader:
         for line, key, value in logical_lines(content):
             origin = Origin(self.file, line)
             if key == "key.surround":
-                self.surround = value or '"'
+                self.quote = value or '"'
             elif key == "remove.value":
                 self.removal = value or "-"
-            elif (path := split_key(key, self.surround)) is None:
+            elif (path := split_key(key, self.quote)) is None:
                 self.builder.fault(origin, key, 'is not a path of names, expected name.name or name."quoted.name".name')
             else:
                 self.read_entry(origin, key, path, value)

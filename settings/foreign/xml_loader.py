@@ -18,15 +18,20 @@ def load_xml(builder: ConfigurationBuilder, file: str, content: str) -> None:
     except XmlFault as error:
         builder.fault(Origin(file, error.line), "XML", error.problem)
         return
-    what = BOOTSTRAP_FILE if root.namespace == BOOTSTRAP else OTHER_FILES.get(root.name)
-    if what is None and root.name == "configuration":
-        what = next((OTHER_FILES[child.name] for child in root.children if child.name in ("user", "defaultuser")), None)
-    if what is not None:
-        where = _line_of_messaging(root)
-        builder.fault(Origin(file, where), root.name, f"this is {what}; {INSTEAD}")
+    if (other := _other_file(root)) is not None:
+        builder.fault(Origin(file, _line_of_messaging(root)), root.name, f"this is {other}; {INSTEAD}")
         return
     load = load_activemq if root.name in ACTIVEMQ_ROOTS else xml_formats().get(root.name, load_artemis)
     load(builder, file, root)
+
+
+def _other_file(root: Element) -> str | None:
+    """The description of a file that belongs to such a broker and is not read; None: it may be one that is."""
+    if root.namespace == BOOTSTRAP:
+        return BOOTSTRAP_FILE
+    if root.name == "configuration":
+        return next((OTHER_FILES[child.name] for child in root.children if child.name in ("user", "defaultuser")), None)
+    return OTHER_FILES.get(root.name)
 
 
 def _line_of_messaging(root: Element) -> int:

@@ -1,6 +1,6 @@
-"""One XML configuration file during loading: positions of elements, their attributes, children and values.
+"""One XML configuration file during loading: positions of elements, checks of them, variables, included files.
 
-Included files replace the element that names them; `${NAME:default}` is replaced from the environment.
+An included file replaces the element that names it; `${NAME:default}` is replaced from the environment.
 """
 
 import posixpath
@@ -13,6 +13,7 @@ from ..files.builder import ConfigurationBuilder
 from ..values import Kind, shown
 from .xml_tree import ELEMENTS_MAX, TEXT_MAX, Element, XmlFault, parse_xml
 
+#: Maximum inclusions, and files that include each other.
 INCLUDED_MAX, INCLUDE_DEPTH_MAX = 100, 8
 XINCLUDE = "http://www.w3.org/2001/XInclude"
 
@@ -25,7 +26,7 @@ class XmlSource:
     def __init__(self, builder: ConfigurationBuilder, file: str) -> None:
         self.builder = builder
         self.file = file
-        self._around: dict[str, tuple[str, ...]] = {}  # included file -> its path through including files, itself first
+        self._including: dict[str, tuple[str, ...]] = {}  # included file -> itself, and the files that led to it
 
     def at(self, element: Element) -> Origin:
         """The position of an element."""
@@ -60,7 +61,7 @@ class XmlSource:
     # -- variables ----------------------------------------------------------------------------------------------------
 
     def expand(self, element: Element) -> None:
-        """Replace variables in an element and everything inside it."""
+        """Replace variables in an element and all elements in it."""
         if "${" in element.text:
             element.text = self.expanded(element, element.name, element.text)
         for name, text in element.attributes.items():
@@ -92,19 +93,19 @@ class XmlSource:
     def children_of(self, element: Element) -> list[Element]:
         """The elements inside; an <xi:include> is replaced by the root of the file that it names."""
         if any(child.namespace == XINCLUDE for child in element.children):
-            around = self._around.get(element.file, (self.file,))
-            element.children = list(self._in_place(element.children, around))
+            including = self._including.get(element.file, (self.file,))
+            element.children = list(self._in_place(element.children, including))
         return element.children
 
-    def _in_place(self, given: Iterable[Element], around: tuple[str, ...]) -> Iterator[Element]:
-        """Args: around: this file, after those that include it."""
+    def _in_place(self, given: Iterable[Element], including: tuple[str, ...]) -> Iterator[Element]:
+        """The elements, with included files in place of those that name them. `including`: of `_including`."""
         for child in given:
             if child.namespace == XINCLUDE:
-                yield from self._include(child, around)
+                yield from self._include(child, including)
             else:
                 yield child
 
-    def _include(self, element: Element, around: tuple[str, ...]) -> Iterator[Element]:
+    def _include(self, element: Element, including: tuple[str, ...]) -> Iterator[Element]:
         key, href = "xi:include", self.expanded(element, "href", element.attributes.get("href", "")).strip()
         directory = posixpath.dirname(self.at(element).file)
         path = posixpath.normpath(posixpath.join(directory, href))
@@ -117,18 +118,18 @@ class XmlSource:
             problem = "only whole XML files can be included: neither parse nor xpointer"
         elif ":" in href or "\\" in href or not _is_within(posixpath.dirname(self.file), path):
             problem = f"{shown(href)} is not in the directory of {self.file}; give that file beside this one"
-        elif path in around:
+        elif path in including:
             problem = f"{shown(href)} includes itself"
         if problem:
             self.builder.fault(self.at(element), key, problem)
             return
         fallback = next((child for child in element.children if child.name == "fallback"), None)
-        root = self.included(element, key, posixpath.normpath(href), len(around) - 1, fallback)
+        root = self.included(element, key, posixpath.normpath(href), len(including) - 1, fallback)
         if root is not None:
-            self._around[path] = (*around, path)
-            yield from self._in_place((root,), self._around[path])
+            self._including[path] = (*including, path)
+            yield from self._in_place((root,), self._including[path])
         elif fallback is not None:
-            yield from self._in_place(fallback.children, around)
+            yield from self._in_place(fallback.children, including)
 
     def included(
         self, element: Element, key: str, named: str, depth: int, fallback: Element | None = None

@@ -19,15 +19,16 @@ SEGMENT_OCTETS_MAX = 3_000_000_000
 
 @frozen
 class PolicyKey:
-    """One key. `on`: queue types, or exchanges; a policy with a key that a queue's type lacks does not apply to it.
+    """One key.
 
-    `refusal`: RabbitMQ's text after an invalid value. `argument`: the queue argument that it sets; empty for keys
-    without an effect here. `by_minimum`: if declaration and policies differ, the smaller value applies.
-    `read`: the reader of an argument that one type of queues alone has.
+    `on`: the queue types that have it, or exchanges; a policy with a key that a queue's type lacks does not apply to
+    the queue. `accepts`: whether a value is valid; `refusal`: RabbitMQ's text after an invalid one. `argument`: the
+    queue argument that it sets; empty for keys without an effect here. `by_minimum`: if declaration and policies
+    differ, the smaller value applies. `read`: the reader of an argument that only one type of queues has.
     """
 
     on: frozenset[str]
-    is_right: Callable[[object], bool]
+    accepts: Callable[[object], bool]
     refusal: str
     argument: str = ""
     by_minimum: bool = False
@@ -36,18 +37,18 @@ class PolicyKey:
 
 
 def _integer(low: int, high: int | None = None) -> Callable[[object], bool]:
-    def is_right(value: object) -> bool:
+    def accepts(value: object) -> bool:
         is_number = isinstance(value, int) and not isinstance(value, bool)
         return is_number and low <= value and (high is None or value <= high)  # type: ignore[operator]
 
-    return is_right
+    return accepts
 
 
 def _word(*words: object) -> Callable[[object], bool]:
     return lambda value: not isinstance(value, bool | float) and value in words
 
 
-def _anything(value: object) -> bool:
+def _any_value(value: object) -> bool:
     return True
 
 
@@ -62,15 +63,15 @@ def _age(value: object) -> bool:
     return isinstance(value, str) and _AGE.fullmatch(value) is not None
 
 
-def _of_reader(read: Reader) -> Callable[[object], bool]:
-    def is_right(value: object) -> bool:
+def _accepted_by(read: Reader) -> Callable[[object], bool]:
+    def accepts(value: object) -> bool:
         try:
             read(value)
         except ValueError:
             return False
         return True
 
-    return is_right
+    return accepts
 
 
 _C, _Q, _S = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM})
@@ -78,8 +79,8 @@ _LONGEST = 2**63 - 1
 _COUNT = _integer(0, _LONGEST)
 
 
-def _cap(on: frozenset[str], is_right: Callable[[object], bool], refusal: str, argument: str) -> PolicyKey:
-    return PolicyKey(on, is_right, refusal, argument, by_minimum=True, is_for_operators=True)
+def _limit(on: frozenset[str], accepts: Callable[[object], bool], refusal: str, argument: str) -> PolicyKey:
+    return PolicyKey(on, accepts, refusal, argument, by_minimum=True, is_for_operators=True)
 
 
 _ANY_QUEUE, _EXCHANGES = _C | _Q | _S, frozenset({EXCHANGE})
@@ -94,13 +95,14 @@ POLICY_KEYS: dict[str, PolicyKey] = {
         "is not a valid dead letter routing key", "x-dead-letter-routing-key"),
     "dead-letter-strategy": PolicyKey(_Q, _word("at-most-once", "at-least-once"),
         "is not a valid dead letter strategy", "x-dead-letter-strategy"),
-    "message-ttl": _cap(_C | _Q, _COUNT, "is not a valid message TTL", "x-message-ttl"),
-    "expires": _cap(_C | _Q, _integer(1, _LONGEST), "is not a valid queue expiry", "x-expires"),
-    "max-length": _cap(_C | _Q, _COUNT, "is not a valid maximum length", "x-max-length"),
-    "max-length-bytes": _cap(_ANY_QUEUE, _COUNT, "is not a valid maximum length in bytes", "x-max-length-bytes"),
-    "max-in-memory-length": _cap(_C | _Q, _COUNT, "is not a valid maximum memory in bytes", ""),
-    "max-in-memory-bytes": _cap(_C | _Q, _COUNT, "is not a valid maximum memory in bytes", ""),
-    "delivery-limit": _cap(_Q, _integer(-_LONGEST - 1, _LONGEST), "is not a valid delivery limit", "x-delivery-limit"),
+    "message-ttl": _limit(_C | _Q, _COUNT, "is not a valid message TTL", "x-message-ttl"),
+    "expires": _limit(_C | _Q, _integer(1, _LONGEST), "is not a valid queue expiry", "x-expires"),
+    "max-length": _limit(_C | _Q, _COUNT, "is not a valid maximum length", "x-max-length"),
+    "max-length-bytes": _limit(_ANY_QUEUE, _COUNT, "is not a valid maximum length in bytes", "x-max-length-bytes"),
+    "max-in-memory-length": _limit(_C | _Q, _COUNT, "is not a valid maximum memory in bytes", ""),
+    "max-in-memory-bytes": _limit(_C | _Q, _COUNT, "is not a valid maximum memory in bytes", ""),
+    "delivery-limit": _limit(_Q, _integer(-_LONGEST - 1, _LONGEST),
+        "is not a valid delivery limit", "x-delivery-limit"),
     "overflow": PolicyKey(_C | _Q, _word("drop-head", "reject-publish", "reject-publish-dlx"),
         "is not a valid overflow value", "x-overflow", is_for_operators=True),  # since 3.13
     "consumer-timeout": PolicyKey(_ANY_QUEUE, _COUNT,
@@ -129,11 +131,11 @@ POLICY_KEYS: dict[str, PolicyKey] = {
     "routing-key": PolicyKey(_EXCHANGES, _text, "is not a valid routing key"),
     "ha-mode": PolicyKey(_C, _word("all", "exactly", "nodes"), "is not a valid ha-mode value", is_for_operators=True),
     # `fault_of_mirroring` checks those that depend on it.
-    "ha-params": PolicyKey(_C, _anything, "", is_for_operators=True),
-    "ha-sync-mode": PolicyKey(_C, _anything, "", is_for_operators=True),
-    "ha-sync-batch-size": PolicyKey(_C, _anything, ""),
-    "ha-promote-on-shutdown": PolicyKey(_C, _anything, ""),
-    "ha-promote-on-failure": PolicyKey(_C, _anything, ""),
+    "ha-params": PolicyKey(_C, _any_value, "", is_for_operators=True),
+    "ha-sync-mode": PolicyKey(_C, _any_value, "", is_for_operators=True),
+    "ha-sync-batch-size": PolicyKey(_C, _any_value, ""),
+    "ha-promote-on-shutdown": PolicyKey(_C, _any_value, ""),
+    "ha-promote-on-failure": PolicyKey(_C, _any_value, ""),
     "federation-upstream": PolicyKey(_EVERYTHING, _text, "is not a valid federation upstream name"),
     "federation-upstream-set": PolicyKey(_EVERYTHING, _text, "is not a valid federation upstream set name"),
     "federation-upstream-pattern": PolicyKey(_EVERYTHING, _text, "is not a valid federation upstream pattern"),
@@ -153,7 +155,7 @@ POLICY_KEYS: dict[str, PolicyKey] = {
 POLICY_KEYS |= {
     argument.removeprefix("x-"): PolicyKey(
         _C | _Q,
-        _of_reader(QUEUE_ARGUMENTS[argument].read),
+        _accepted_by(QUEUE_ARGUMENTS[argument].read),
         f"is not a valid {argument.removeprefix('x-')}",
         argument,
     )
@@ -169,7 +171,7 @@ for _own in OWN_TYPES.values():
         _read = _own.rows[_argument].read
         if _key not in POLICY_KEYS:
             POLICY_KEYS[_key] = PolicyKey(
-                frozenset({_own.name}), _of_reader(_read), f"is not a valid {_key}", _argument, read=_read
+                frozenset({_own.name}), _accepted_by(_read), f"is not a valid {_key}", _argument, read=_read
             )
 
 #: Keys of mirrored queues beside ha-mode and ha-params, in RabbitMQ's order -> what is right, and the refusal.
@@ -198,7 +200,7 @@ def fault_of_definition(definition: Mapping[str, object], *, is_operator: bool) 
         row = POLICY_KEYS.get(key)
         if row is None or (is_operator and not row.is_for_operators):
             unknown[key] = value
-        elif not row.is_right(value):
+        elif not row.accepts(value):
             return f"{erlang(value)} {row.refusal}"
     return f"{erlang_list(unknown)} are not recognised policy settings" if unknown else ""
 
@@ -212,8 +214,8 @@ def fault_of_mirroring(definition: Mapping[str, object]) -> str:
     fault = _fault_of_mirrors(definition["ha-mode"], definition)
     if fault:
         return fault
-    for key, (is_right, refusal) in _MIRRORING.items():
-        if key in definition and not is_right(definition[key]):
+    for key, (accepts, refusal) in _MIRRORING.items():
+        if key in definition and not accepts(definition[key]):
             return f"{key} {refusal.format(erlang(definition[key]))}"
     return ""
 
